@@ -1,0 +1,102 @@
+"""Every error Fairlane raises, as one tree.
+
+FairlaneError
+├── ConfigurationError      a setting is wrong or unknown             field, value, remedy
+├── SubmissionError         an argument of ``submit`` is wrong        field, value, row, remedy
+├── TemplateError           a template does not compile or render     template_field, variable
+├── RunNotFound             no such run, or it has expired            run_id
+├── LaneNotFound            no such lane                              lane
+├── RunTimeout              ``wait`` gave up before the run ended      run_id, timeout
+├── StoreUnavailable        Redis cannot be reached                   url
+├── ScriptError             a script refused what it was given        script, code
+└── LocalStackError         a local process did not come up           process, log
+"""
+
+from __future__ import annotations
+
+
+class FairlaneError(Exception):
+    """Anything Fairlane raises on purpose. ``str(error)`` is written for the person who caused it."""
+
+
+def _tell(field: str, value: object, problem: str, remedy: str) -> str:
+    shown = repr(value)
+    if len(shown) > 200:
+        shown = f"{shown[:200]}…"
+    return f"{field}: {problem} (got {shown}). {remedy}".rstrip()
+
+
+class ConfigurationError(FairlaneError, ValueError):
+    """A setting is wrong or unknown. Carries ``field``, ``value`` and ``remedy``."""
+
+    def __init__(self, field: str, value: object, problem: str, remedy: str = "") -> None:
+        super().__init__(_tell(field, value, problem, remedy))
+        self.field, self.value, self.remedy = field, value, remedy
+
+
+class SubmissionError(FairlaneError, ValueError):
+    """An argument of ``submit`` is wrong. Nothing was written. ``row`` is 1-based where a row is at fault."""
+
+    def __init__(
+        self, field: str, value: object, problem: str, remedy: str = "", *, row: int | None = None
+    ) -> None:
+        where = field if row is None else f"{field}, row {row}"
+        super().__init__(_tell(where, value, problem, remedy))
+        self.field, self.value, self.remedy, self.row = field, value, remedy, row
+
+
+class TemplateError(FairlaneError, ValueError):
+    """A template does not compile, or a variable it needs is missing (then ``variable`` names it)."""
+
+    def __init__(self, template_field: str, problem: str, variable: str | None = None) -> None:
+        super().__init__(f"{template_field}: {problem}")
+        self.template_field, self.variable = template_field, variable
+
+
+class RunNotFound(FairlaneError, LookupError):
+    """No run of that id for this team, or it finished long ago and has expired."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"no run {run_id!r}: it may have expired; `fairlane runs` lists what is there")
+        self.run_id = run_id
+
+
+class LaneNotFound(FairlaneError, LookupError):
+    """No lane of that name has been configured or used."""
+
+    def __init__(self, lane: str, known: list[str] | None = None) -> None:
+        listed = f"; known lanes: {', '.join(known)}" if known else ""
+        super().__init__(f"no lane {lane!r}{listed}")
+        self.lane = lane
+
+
+class RunTimeout(FairlaneError, TimeoutError):
+    """``wait(timeout=…)`` gave up; the run itself goes on."""
+
+    def __init__(self, run_id: str, timeout: float) -> None:
+        super().__init__(f"run {run_id} was not finished after {timeout:g} s; it goes on")
+        self.run_id, self.timeout = run_id, timeout
+
+
+class StoreUnavailable(FairlaneError, ConnectionError):
+    """Redis cannot be reached at ``url`` (shown without its password)."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        super().__init__(f"cannot reach Redis at {url}: {cause}. Start one with `fairlane up`, or set redis.url")
+        self.url = url
+
+
+class ScriptError(FairlaneError):
+    """A script was called with what it does not take; always a defect, never a user's mistake."""
+
+    def __init__(self, script: str, code: str) -> None:
+        super().__init__(f"script {script}: {code}")
+        self.script, self.code = script, code
+
+
+class LocalStackError(FairlaneError):
+    """A process of the local stack did not come up; ``log`` is the file that says why."""
+
+    def __init__(self, process: str, problem: str, log: str | None = None) -> None:
+        super().__init__(f"{process}: {problem}" + (f" (see {log})" if log else ""))
+        self.process, self.log = process, log

@@ -1,0 +1,39 @@
+"""The names of everything that is logged: one place to grep, one vocabulary for dashboards."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Event(StrEnum):
+    """Log event names. Each line carries run, job, lane, team and attempt where they apply."""
+
+    QUEUEING = "queueing"  # a job became a candidate of its lane: queue_depth
+    ACQUIRED = "acquired"  # an attempt was granted its permit: active_slots
+    RELEASED = "released"  # an attempt gave its permit back: active_slots, status_code
+    RETRY = "retry"  # a job goes back for another attempt: attempt, status_code, delay_s
+    TIMEOUT = "timeout"  # a call passed its deadline: timeout_s
+
+    RUN_ADMITTED = "run_admitted"
+    RUN_REFUSED = "run_refused"
+    RUN_FINISHED = "run_finished"
+    RUN_CANCELLED = "run_cancelled"
+
+    LANE_CREATED = "lane_created"
+    LANE_BLOCKED = "lane_blocked"
+    LANE_RATE_CUT = "lane_rate_cut"
+    LANE_PARKED = "lane_parked"
+    CIRCUIT_OPENED = "circuit_opened"
+    CIRCUIT_CLOSED = "circuit_closed"
+
+    LEADER_ELECTED = "leader_elected"
+    LEADER_LOST = "leader_lost"
+    LEASE_RECOVERED = "lease_recovered"
+    LATE_REPORT = "late_report"
+    STALE_CLAIM = "stale_claim"
+
+    WORKER_STARTED = "worker_started"
+    WORKER_STOPPING = "worker_stopping"
+    WORKER_LOST = "worker_lost"
+    STORE_UNREACHABLE = "store_unreachable"
+    STORE_BACK = "store_back"

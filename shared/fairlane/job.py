@@ -1,0 +1,183 @@
+"""Jobs, attempts and outcomes: the smallest unit of work, the right to try it once, and how that ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+MESSAGE_VERSION = 1
+
+
+class JobState(StrEnum):
+    """Where a job is. The last five are terminal; `TRANSITIONS` is the whole graph."""
+
+    WAITING = "waiting"
+    LEASED = "leased"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    INVALID = "invalid"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+TERMINAL = frozenset(
+    {JobState.SUCCEEDED, JobState.FAILED, JobState.INVALID, JobState.SKIPPED, JobState.CANCELLED}
+)
+
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.WAITING: frozenset({JobState.LEASED, JobState.INVALID, JobState.SKIPPED, JobState.CANCELLED}),
+    JobState.LEASED: frozenset({JobState.WAITING, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}),
+    **{state: frozenset[JobState]() for state in TERMINAL},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One dispatch of a job. ``number`` counts dispatches of the job and fences out every earlier one.
+
+    A job number is ``item × (1 + judges) + step``: step 0 is the item's task, step k its k-th judge.
+    """
+
+    run: str
+    team: str
+    job: int
+    number: int
+    lane: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.run}/{self.job}/{self.number}"
+
+    def to_message(self) -> dict[str, Any]:
+        """The task message: names and numbers only, harmless wherever it is shown."""
+        return {
+            "v": MESSAGE_VERSION,
+            "run": self.run,
+            "team": self.team,
+            "job": self.job,
+            "number": self.number,
+            "lane": self.lane,
+        }
+
+    @classmethod
+    def from_message(cls, message: dict[str, Any]) -> Attempt:
+        """Read a task message of this version or the next (unknown fields are ignored)."""
+        return cls(
+            run=str(message["run"]),
+            team=str(message["team"]),
+            job=int(message["job"]),
+            number=int(message["number"]),
+            lane=str(message["lane"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call, as the provider counted them; ``None`` where it did not say."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A valid answer. A 200 may carry Retry-After too; it binds."""
+
+    output: str
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: str | None = None
+    status: int = 200
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimited:
+    """The provider said "too fast" (429 and its dialects). Costs no attempt."""
+
+    message: str
+    status: int = 429
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overloaded:
+    """The provider has no capacity for anybody (503, 529, other 5xx). Costs an attempt."""
+
+    message: str
+    status: int
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFailure:
+    """No answer was had: connect, reset, DNS, TLS, protocol error. Counts towards the circuit."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The call's total deadline passed, or the provider said so (408, 504). Counts towards the circuit."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidResponse:
+    """An answer that cannot be used: not JSON, schema violated, stream cut."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PermanentFailure:
+    """The request itself is refused (400, 404, 413, 422, content filter): trying again cannot help."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRefused:
+    """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane, costs no attempt."""
+
+    message: str
+    status: int | None = None
+    reason: Literal["quota", "auth"] = "auth"
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """We broke the call off ourselves: the run was cancelled, the lease was lost, or the worker stops."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+
+
+Outcome: TypeAlias = (
+    Success
+    | RateLimited
+    | Overloaded
+    | NetworkFailure
+    | TimedOut
+    | InvalidResponse
+    | PermanentFailure
+    | AccessRefused
+    | Aborted
+)

@@ -1,0 +1,50 @@
+"""Who shares a limit: connection and model name a lane; an operator's numbers describe it."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+QUEUE_PREFIX = "fairlane.lane."
+
+LaneScope = Literal["model", "connection"]
+
+
+class LaneLimits(BaseModel):
+    """What an operator knows of a lane. What is left out is not limited until the provider says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requests_per_minute: float | None = Field(
+        default=None, ge=0, description="Requests a minute. 0: never limited. Left out: learned from 429s."
+    )
+    tokens_per_minute: float | None = Field(
+        default=None, ge=0, description="Input plus output tokens a minute. 0 or left out: not limited."
+    )
+    burst_seconds: float = Field(
+        default=1.0, gt=0, le=3600, description="How many seconds of unused rate may be spent at once."
+    )
+    max_concurrency: int | None = Field(
+        default=None, ge=1, description="Most calls in flight at once. Left out: bounded by worker slots alone."
+    )
+    min_gap_ms: int = Field(default=0, ge=0, description="Least time between two starts, in milliseconds.")
+
+
+def split_model(reference: str) -> tuple[str, str]:
+    """``"<connection>:<model>"`` → its two parts. Raises ``ValueError`` where one is missing."""
+    connection, separator, model = reference.partition(":")
+    if not (separator and connection.strip() and model.strip()):
+        raise ValueError(f'a model is written "<connection>:<model>", got {reference!r}')
+    return connection.strip(), model.strip()
+
+
+def lane_key(connection: str, model: str, scope: LaneScope) -> str:
+    """The lane of a model: its own, or its connection's where all models share one limit."""
+    return f"{connection}:{model}" if scope == "model" else connection
+
+
+def queue_name(lane: str) -> str:
+    """The Celery queue of a lane. Characters that a broker may treat specially become ``_``."""
+    return QUEUE_PREFIX + re.sub(r"[^A-Za-z0-9_.:\-/]", "_", lane)

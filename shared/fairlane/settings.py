@@ -1,0 +1,128 @@
+"""One frozen `Settings`, read once at each entry point: ``fairlane.toml``, overridden by ``FAIRLANE_*``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from fairlane.lane import LaneLimits, LaneScope, lane_key, split_model
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RedisSettings(_Section):
+    """Where live state is kept."""
+
+    url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        description="Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://.",
+    )
+    deployment: str = Field(
+        default="main",
+        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+        description="Names this deployment's keys; several may share one Redis.",
+    )
+
+
+class CelerySettings(_Section):
+    """How attempts reach the workers."""
+
+    broker_url: str | None = Field(default=None, description="Celery's broker. Left out: the state Redis.")
+
+
+class Connection(_Section):
+    """A named, configured way to a provider."""
+
+    protocol: Literal["openai", "anthropic"] = Field(description="The API it speaks.")
+    base_url: str = Field(pattern=r"^https?://", description="Where it is, up to and with the version part.")
+    api_key_env: str | None = Field(
+        default=None, description="Environment variable, of the workers only, that holds the key."
+    )
+    lane_scope: LaneScope | None = Field(
+        default=None,
+        description='"model": each model has its own limit; "connection": all share one. '
+        "Left out: openai by model, anthropic by connection.",
+    )
+    stream: bool = Field(default=True, description="Stream task calls, so that listeners see chunks.")
+    connect_timeout: float = Field(default=10.0, gt=0, description="Seconds to reach the server.")
+
+    @property
+    def scope(self) -> LaneScope:
+        return self.lane_scope or ("connection" if self.protocol == "anthropic" else "model")
+
+
+class TeamSettings(_Section):
+    """What a team may claim of a shared lane."""
+
+    weight: float = Field(default=1.0, gt=0, le=1000, description="Its share, relative to the other teams'.")
+
+
+class SchedulerSettings(_Section):
+    """The scheduler: global bounds and intervals."""
+
+    max_in_flight: int = Field(default=1000, ge=1, description="Most calls in flight over all lanes.")
+    leader_lease_seconds: float = Field(
+        default=3.0, ge=0.5, description="A leader that is silent for this long is replaced."
+    )
+    lease_seconds: float = Field(
+        default=15.0, ge=1.0, description="An attempt whose worker is silent for this long is put back."
+    )
+    worker_timeout_seconds: float = Field(
+        default=5.0, ge=1.0, description="A worker that does not beat for this long is taken for dead."
+    )
+    page_size: int = Field(default=500, ge=1, le=10_000, description="Rows read from a run at a time.")
+    finished_ttl_seconds: float = Field(
+        default=7 * 86_400, ge=1, description="How long a finished run is kept."
+    )
+
+
+class WorkerSettings(_Section):
+    """A worker process."""
+
+    slots: int = Field(default=100, ge=1, le=2000, description="Calls it runs at once.")
+    lanes: tuple[str, ...] = Field(default=(), description="Serve these lanes alone. Empty: all.")
+    beat_seconds: float = Field(default=1.0, gt=0, le=30, description="Interval of its heartbeat.")
+    shutdown_grace_seconds: float = Field(
+        default=20.0, ge=0, description="On a warm stop, how long calls in flight may take to end."
+    )
+    max_response_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, description="Largest answer read.")
+
+
+class LogSettings(_Section):
+    """Structured logs on standard error."""
+
+    format: Literal["console", "json"] = Field(default="console", description="How a line looks.")
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level shown.")
+
+
+class Settings(_Section):
+    """Everything that can be configured. See docs/configuration.md, which is made from this class."""
+
+    redis: RedisSettings = RedisSettings()
+    celery: CelerySettings = CelerySettings()
+    connections: dict[str, Connection] = Field(default_factory=dict)
+    lanes: dict[str, LaneLimits] = Field(default_factory=dict)
+    teams: dict[str, TeamSettings] = Field(default_factory=dict)
+    scheduler: SchedulerSettings = SchedulerSettings()
+    worker: WorkerSettings = WorkerSettings()
+    log: LogSettings = LogSettings()
+    team: str = Field(default="default", description="The team a client submits for.")
+    config_file: str | None = Field(default=None, description="Where these settings came from.")
+
+    @property
+    def broker_url(self) -> str:
+        return self.celery.broker_url or self.redis.url
+
+    def lane_of(self, model: str) -> str:
+        """``"<connection>:<model>"`` → lane key. Raises ``KeyError`` for an unknown connection."""
+        connection, name = split_model(model)
+        return lane_key(connection, name, self.connections[connection].scope)
+
+
+class WorkerSecrets(_Section):
+    """Credentials by connection; exists in worker processes alone and never prints itself."""
+
+    keys: dict[str, SecretStr] = Field(default_factory=dict)
