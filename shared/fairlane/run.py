@@ -69,6 +69,15 @@ class RunSpec(BaseModel):
         return self.items * self.steps
 
 
+class Plan(BaseModel):
+    """A run as the scheduler admitted it: the spec, and on which lane each judge's calls go."""
+
+    model_config = ConfigDict(frozen=True)
+
+    spec: RunSpec
+    judge_lanes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """An item's coordinates: indices of row, prompt, model and repetition (all from 0)."""

@@ -1,16 +1,22 @@
-"""One frozen `Settings`, read once at each entry point: ``fairlane.toml``, overridden by ``FAIRLANE_*``."""
+"""One frozen `Settings`: everything that can be configured. `fairlane.configuration` reads it."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from fairlane.lane import LaneLimits, LaneScope, lane_key, split_model
 
+_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+
+ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+TeamName = Annotated[str, Field(pattern=_NAME)]
+
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class RedisSettings(_Section):
@@ -18,11 +24,12 @@ class RedisSettings(_Section):
 
     url: str = Field(
         default="redis://127.0.0.1:6379/0",
+        pattern=r"^(redis|rediss|unix)://",
         description="Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://.",
     )
     deployment: str = Field(
         default="main",
-        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+        pattern=_NAME,
         description="Names this deployment's keys; several may share one Redis.",
     )
 
@@ -39,7 +46,9 @@ class Connection(_Section):
     protocol: Literal["openai", "anthropic"] = Field(description="The API it speaks.")
     base_url: str = Field(pattern=r"^https?://", description="Where it is, up to and with the version part.")
     api_key_env: str | None = Field(
-        default=None, description="Environment variable, of the workers only, that holds the key."
+        default=None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Environment variable, of the workers only, that holds the key.",
     )
     lane_scope: LaneScope | None = Field(
         default=None,
@@ -95,7 +104,9 @@ class LogSettings(_Section):
     """Structured logs on standard error."""
 
     format: Literal["console", "json"] = Field(default="console", description="How a line looks.")
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level shown.")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level shown."
+    )
 
 
 class Settings(_Section):
@@ -103,18 +114,24 @@ class Settings(_Section):
 
     redis: RedisSettings = RedisSettings()
     celery: CelerySettings = CelerySettings()
-    connections: dict[str, Connection] = Field(default_factory=dict)
+    connections: dict[ConnectionName, Connection] = Field(default_factory=dict)
     lanes: dict[str, LaneLimits] = Field(default_factory=dict)
-    teams: dict[str, TeamSettings] = Field(default_factory=dict)
+    teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
     scheduler: SchedulerSettings = SchedulerSettings()
     worker: WorkerSettings = WorkerSettings()
     log: LogSettings = LogSettings()
-    team: str = Field(default="default", description="The team a client submits for.")
+    team: TeamName = Field(default="default", description="The team a client submits for.")
     config_file: str | None = Field(default=None, description="Where these settings came from.")
 
     @property
     def broker_url(self) -> str:
-        return self.celery.broker_url or self.redis.url
+        """Celery's broker. A Unix socket is spelled the way kombu spells it."""
+        url = self.celery.broker_url or self.redis.url
+        if not url.startswith("unix://"):
+            return url
+        parts = urlsplit(url)
+        database = parse_qs(parts.query).get("db", ["0"])[0]
+        return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={database}"
 
     def lane_of(self, model: str) -> str:
         """``"<connection>:<model>"`` → lane key. Raises ``KeyError`` for an unknown connection."""
@@ -123,6 +140,10 @@ class Settings(_Section):
 
 
 class WorkerSecrets(_Section):
-    """Credentials by connection; exists in worker processes alone and never prints itself."""
+    """Credentials by connection; exists in worker processes alone and never prints itself.
+
+    ``missing`` maps each connection whose key is not there to the environment variable that should hold it.
+    """
 
     keys: dict[str, SecretStr] = Field(default_factory=dict)
+    missing: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""May this attempt start now, and what did its outcome teach us?"""

@@ -1,0 +1,212 @@
+"""Lanes in Redis: grant permits, change limits, stop and go, and read how each one stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from redis import Redis
+
+from fairlane.errors import LaneNotFound
+from fairlane.lane import LaneLimits
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.script import script
+
+
+class Offer(NamedTuple):
+    """A run that may take up to ``count`` permits in turn."""
+
+    ref: RunRef
+    count: int
+
+
+class Permit(NamedTuple):
+    """A granted attempt: which offer it came from, its job, dispatch number and reserved tokens."""
+
+    offer: int
+    job: int
+    number: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lane's answer. ``at_ms``: ask again then (server time); 0: when woken. ``left``: jobs queued, by offer."""
+
+    permits: Sequence[Permit]
+    at_ms: int
+    reason: str
+    in_flight: int
+    left: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """How a lane stands, for people. Times are server milliseconds."""
+
+    lane: str
+    limits: LaneLimits
+    learned_per_minute: float | None
+    in_flight: int
+    granted: int
+    succeeded: int
+    limited: int
+    failed: int
+    reason: str
+    blocked_until_ms: int | None
+    circuit: str
+    parked: str | None
+    paused: bool
+
+
+class Lanes:
+    """All lanes of a deployment."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def names(self) -> list[str]:
+        """Every lane that was configured or used."""
+        return sorted(lane.decode() for lane in self._redis.smembers(self._keys.lanes))
+
+    def grant(
+        self,
+        lane: str,
+        epoch: int,
+        offers: Sequence[Offer],
+        *,
+        room: int,
+        max_in_flight: int,
+        lease_ms: int,
+        now_ms: str | int = "",
+    ) -> Grant | None:
+        """As many permits as the lane gives now, in the order offered; ``None`` if this is not the leader."""
+        keys = self._keys
+        queues = [
+            name
+            for ref, _ in offers
+            for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
+        ]
+        reply = (
+            script("permit_grant")
+            .bind(
+                {
+                    "leader": keys.leader,
+                    "lane": keys.lane(lane),
+                    "limits": keys.limits(lane),
+                    "leases": keys.leases,
+                    "leased": keys.leased,
+                    "starved": keys.starved,
+                    "queues": queues,
+                },
+                {
+                    "now_ms": now_ms,
+                    "epoch": epoch,
+                    "name": lane,
+                    "room": room,
+                    "max_in_flight": max_in_flight,
+                    "lease_ms": lease_ms,
+                    "offers": json.dumps([[str(ref), count] for ref, count in offers]),
+                },
+            )
+            .run(self._redis)
+        )
+        if reply is None:
+            return None
+        flat, at_ms, reason, in_flight, left = reply
+        permits = [Permit(flat[i] - 1, *flat[i + 1 : i + 4]) for i in range(0, len(flat), 4)]
+        return Grant(permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left])
+
+    def limit(self, lane: str, limits: Mapping[str, float | int | None]) -> bool:
+        """Set limits by their names in `LaneLimits`; ``None`` takes one away. True if the lane is new."""
+        fields = dict(limits)
+        if "burst_seconds" in fields:
+            burst = fields.pop("burst_seconds")
+            fields["burst_ms"] = None if burst is None else round(burst * 1000)
+        call = script("lane_limit").bind(
+            {"lanes": self._keys.lanes, "limits": self._keys.limits(lane), "dirty": self._keys.dirty},
+            {
+                "channel": self._keys.wake,
+                "control": self._keys.control,
+                "name": lane,
+                "fields": json.dumps(fields),
+            },
+        )
+        return call.run(self._redis) == 1
+
+    def configure(self, lane: str, limits: LaneLimits | None) -> bool:
+        """Make a lane known, with what the configuration says of it. True if it is new."""
+        return self.limit(lane, limits.model_dump(exclude_unset=True) if limits else {})
+
+    def pause(self, lane: str) -> None:
+        """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
+        call = script("lane_pause").bind(
+            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane)}, {"name": lane}
+        )
+        if call.run(self._redis) == 0:
+            raise LaneNotFound(lane, self.names())
+
+    def resume(self, lane: str, now_ms: str | int = "") -> None:
+        """Open a paused lane, or a parked one with a single probe. Raises `LaneNotFound`."""
+        call = script("lane_resume").bind(
+            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane), "dirty": self._keys.dirty},
+            {"now_ms": now_ms, "channel": self._keys.wake, "name": lane},
+        )
+        if call.run(self._redis) == 0:
+            raise LaneNotFound(lane, self.names())
+
+    def drain(self, lane: str, now_ms: str | int = "") -> None:
+        """Empty the lane's buckets: nothing bursts after Redis came back."""
+        script("lane_drain").bind({"lane": self._keys.lane(lane)}, {"now_ms": now_ms}).run(self._redis)
+
+    def in_flight(self, lanes: Sequence[str]) -> dict[str, int]:
+        """Attempts that hold a permit, by lane."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hget(self._keys.lane(lane), "inflight")
+        return {lane: int(count or 0) for lane, count in zip(lanes, pipeline.execute(), strict=True)}
+
+    def view(self, lane: str) -> LaneView:
+        """How one lane stands. Raises `LaneNotFound`."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.sismember(self._keys.lanes, lane)
+        pipeline.hgetall(self._keys.lane(lane))
+        pipeline.hgetall(self._keys.limits(lane))
+        known, state, limits = pipeline.execute()
+        if not known:
+            raise LaneNotFound(lane, self.names())
+        return _view(lane, _text(state), _text(limits))
+
+
+def _text(flat: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in flat.items()}
+
+
+def _limits(stored: Mapping[str, str]) -> LaneLimits:
+    fields: dict[str, Any] = {name: float(value) for name, value in stored.items()}
+    if "burst_ms" in fields:
+        fields["burst_seconds"] = fields.pop("burst_ms") / 1000
+    return LaneLimits(**fields)
+
+
+def _view(lane: str, state: Mapping[str, str], limits: Mapping[str, str]) -> LaneView:
+    def count(name: str) -> int:
+        return int(float(state.get(name, 0)))
+
+    return LaneView(
+        lane=lane,
+        limits=_limits(limits),
+        learned_per_minute=float(state["rate"]) if "rate" in state else None,
+        in_flight=count("inflight"),
+        granted=count("granted"),
+        succeeded=count("seen_ok"),
+        limited=count("seen_limited"),
+        failed=sum(count(f"seen_{signal}") for signal in ("answered", "overloaded", "broken", "refused")),
+        reason=state.get("stop", ""),
+        blocked_until_ms=count("blocked_ms") or None,
+        circuit=state.get("circuit", "closed"),
+        parked=state.get("parked"),
+        paused=state.get("paused") == "1",
+    )

@@ -1,0 +1,49 @@
+"""What the models cannot see by themselves: settings that contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fairlane.configuration.problems import Layer, Problem, did_you_mean, dotted, origin_of
+from fairlane.settings import Settings
+
+
+def contradictions(settings: Settings, layers: Sequence[Layer]) -> Iterator[Problem]:
+    """Lanes that no connection can have, and intervals that would take every worker for dead."""
+    for lane in settings.lanes:
+        yield from _lane_problems(settings, ["lanes", lane], lane, layers)
+    for lane in settings.worker.lanes:
+        yield from _lane_problems(settings, ["worker", "lanes"], lane, layers)
+    yield from _beat_problems(settings)
+
+
+def _lane_problems(
+    settings: Settings, path: list[str], lane: str, layers: Sequence[Layer]
+) -> Iterator[Problem]:
+    field, origin = dotted(path), origin_of(path, layers)
+    name, separator, model = lane.partition(":")
+    connection = settings.connections.get(name)
+    if connection is None:
+        known = ", ".join(settings.connections) or "none"
+        near = did_you_mean(name, settings.connections) or f"configured connections: {known}."
+        remedy = f"A lane begins with its connection's name: {near}"
+        yield Problem(field, lane, f"there is no connection {name!r}, in {origin}", remedy)
+    elif connection.scope == "connection" and separator:
+        remedy = f'Write "{name}" alone, or set connections.{name}.lane_scope = "model".'
+        yield Problem(field, lane, f"all models of {name!r} share one lane, in {origin}", remedy)
+    elif connection.scope == "model" and not model.strip():
+        remedy = f'Write "{name}:<model>", or set connections.{name}.lane_scope = "connection".'
+        yield Problem(field, lane, f"each model of {name!r} has a lane of its own, in {origin}", remedy)
+
+
+def _beat_problems(settings: Settings) -> Iterator[Problem]:
+    """A worker must be allowed to miss one beat."""
+    least = 2 * settings.worker.beat_seconds
+    limits = {
+        "scheduler.worker_timeout_seconds": settings.scheduler.worker_timeout_seconds,
+        "scheduler.lease_seconds": settings.scheduler.lease_seconds,
+    }
+    for field, limit in limits.items():
+        if limit < least:
+            remedy = f"Raise it to {least:g} or more, or lower worker.beat_seconds."
+            yield Problem(field, limit, "is less than two beats of a worker", remedy)

@@ -1,0 +1,75 @@
+"""Everything that can be set, as a flat list of keys that the settings models span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from fairlane.settings import Settings
+
+ENTRY = "<name>"
+"""Stands in a path for the name a user gives to a connection, a lane or a team."""
+
+VARIABLE_PREFIX = "FAIRLANE_"
+
+_SET_BY_THE_LOADER = frozenset({"config_file"})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting: its path, its field, and the section (a settings model) it stands in."""
+
+    path: tuple[str, ...]
+    field: FieldInfo
+    section: type[BaseModel]
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that overrides it."""
+        return variable_name(self.path)
+
+    def covers(self, path: Sequence[str]) -> bool:
+        """Whether ``path`` is this key, or the beginning of it."""
+        return len(path) <= len(self.path) and all(
+            known in (ENTRY, part) for known, part in zip(self.path, path, strict=False)
+        )
+
+
+@cache
+def all_keys() -> tuple[Key, ...]:
+    """Every key, in the order of the models."""
+    return tuple(_walk(Settings, ()))
+
+
+def find_key(path: Sequence[str]) -> Key | None:
+    """The key at exactly ``path``, if there is one."""
+    return next((key for key in all_keys() if len(key.path) == len(path) and key.covers(path)), None)
+
+
+def names_below(parent: Sequence[str]) -> list[str]:
+    """The names that may stand directly below ``parent``; none where users choose the names."""
+    depth = len(parent)
+    found = {key.path[depth] for key in all_keys() if len(key.path) > depth and key.covers(parent)}
+    return sorted(found - {ENTRY})
+
+
+def variable_name(path: Sequence[str]) -> str:
+    """``("redis", "url")`` → ``"FAIRLANE_REDIS__URL"``."""
+    return VARIABLE_PREFIX + "__".join(path).upper()
+
+
+def _walk(model: type[BaseModel], parent: tuple[str, ...]) -> Iterator[Key]:
+    for name, field in model.model_fields.items():
+        path = (*parent, name)
+        kind = field.annotation
+        if get_origin(kind) is dict:
+            yield from _walk(get_args(kind)[1], (*path, ENTRY))
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _walk(kind, path)
+        elif name not in _SET_BY_THE_LOADER:
+            yield Key(path, field, model)

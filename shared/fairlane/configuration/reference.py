@@ -1,0 +1,128 @@
+"""Writes docs/configuration.md from the settings models: ``python -m fairlane.configuration.reference``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from inspect import cleandoc
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from fairlane.configuration.environment import ALIASES, CONFIG_VARIABLE
+from fairlane.configuration.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys
+from fairlane.configuration.problems import dotted
+
+PAGE = Path("docs/configuration.md")
+
+_INTRODUCTION = f"""\
+# Configuration
+
+<!-- Made from the settings models by `make docs-config`; edit those instead. -->
+
+Settings come from four places; the later wins: the defaults below, a TOML file, environment variables, and
+what a command or a call is given. The file is the one that `--config` or `{CONFIG_VARIABLE}` names, else
+`fairlane.toml` in the working directory if there is one. Every process reads its settings once, when it
+starts. Mistakes are told all at once, each with its key, where it was found and what was probably meant.
+
+```toml
+[redis]
+url = "redis://127.0.0.1:6379/0"
+
+[connections.openai]
+protocol = "openai"
+base_url = "https://api.openai.com/v1"
+api_key_env = "OPENAI_API_KEY"
+
+[lanes."openai:gpt-4o"]
+requests_per_minute = 10000
+tokens_per_minute = 2000000
+max_concurrency = 200
+
+[teams.search]
+weight = 3
+```
+
+## Environment variables
+
+A variable is named after its key: `{VARIABLE_PREFIX}`, then section and key in capitals, joined by two
+underscores. A list is written with commas. An empty variable counts as not set; one that names no key is a
+mistake, and is told.
+
+- In `<NAME>` stands the connection, lane or team. Case does not matter, and `_` stands for any character
+  that a variable cannot hold: `FAIRLANE_LANES__OPENAI_GPT_4O__MAX_CONCURRENCY` is the lane `openai:gpt-4o`.
+  A lane is found in this way if the file names it; a connection or team that the file does not name is
+  added, in small letters.
+- {", ".join(f"`{alias}` is short for `{name}`" for alias, name in ALIASES.items())}.
+- The variables that hold keys (`api_key_env`) are read by workers alone. Their values appear in no
+  log line and no message, and never in Redis.
+- What Kubernetes adds for services whose names begin with `fairlane-` is ignored.
+"""
+
+_TABLE_HEAD = "| key | type | default | variable | meaning |\n|---|---|---|---|---|"
+
+
+def render() -> str:
+    """The whole page, as Markdown."""
+    outermost_first = sorted(all_keys(), key=lambda key: len(key.path) > 1)
+    sections = groupby(outermost_first, lambda key: key.path[:-1])
+    return "\n".join([_INTRODUCTION, *("\n".join(_section(list(keys))) for _, keys in sections)])
+
+
+def _section(keys: list[Key]) -> Iterator[str]:
+    *parent, _ = keys[0].path
+    if parent:
+        yield f"## `[{dotted(parent).replace(json.dumps(ENTRY), ENTRY)}]`\n"
+        yield f"{cleandoc(keys[0].section.__doc__ or '')}\n"
+    else:
+        yield "## At the top of the file\n"
+    yield _TABLE_HEAD
+    for key in keys:
+        yield _row(key)
+    yield ""
+
+
+def _row(key: Key) -> str:
+    field = key.field
+    schema = key.section.model_json_schema()["properties"][key.path[-1]]
+    default = "**required**" if field.is_required() else _code(field.default)
+    cells = [f"`{key.path[-1]}`", _type(schema), default, f"`{key.variable}`", field.description or ""]
+    escaped = [cell.replace("|", r"\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"
+
+
+def _code(default: object) -> str:
+    if default is None:
+        return "none"
+    return f"`{json.dumps(default, ensure_ascii=False)}`"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type(option) for option in schema["anyOf"] if option.get("type") != "null")
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
+    if schema["type"] == "array":
+        return f"list of {_type(schema['items'])}s"
+    name = {"string": "text", "boolean": "`true` or `false`"}.get(schema["type"], str(schema["type"]))
+    return ", ".join([name, *_bounds(schema)])
+
+
+def _bounds(schema: dict[str, Any]) -> Iterator[str]:
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    for word, sign in signs.items():
+        if word in schema:
+            yield f"{sign} {schema[word]:g}"
+    if "pattern" in schema:
+        yield f"`{schema['pattern']}`"
+
+
+def main() -> None:
+    """Write the page to the path given, or to its place in a checkout."""
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    target.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

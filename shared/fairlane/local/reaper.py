@@ -1,0 +1,96 @@
+"""Ends what it was told to watch once the process that started it is gone; needs the standard library alone.
+
+`fairlane.local.guard` starts this file by its path, so that the watchdog stays a few megabytes small. On standard
+input it reads lines, ``watch PID`` and ``forget PID``; end of file means that the parent has died, however it did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+GRACE_S = 3.0
+POLL_S = 0.05
+PARENT_CHECK_S = 1.0
+
+
+def started_at(pid: int) -> str | None:
+    """When the process began, in the kernel's own unit; tells it from a later one that was given its number.
+
+    ``None`` if there is no such process, ``""`` where the system does not say (no ``/proc``).
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            # The command name, in parentheses, may itself hold spaces: what is fixed comes after the last one.
+            return file.read().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return None if sys.platform == "linux" else ""
+
+
+def signal_group(pid: int, number: int) -> bool:
+    """Send to the group that ``pid`` leads; false if it has gone."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def end_all(watched: dict[int, str | None], grace_s: float = GRACE_S) -> None:
+    """End every group that is still led by the process it was; first by asking, after ``grace_s`` by force."""
+    left = [pid for pid, began in watched.items() if began is not None and started_at(pid) == began]
+    for pid in left:
+        signal_group(pid, signal.SIGTERM)
+        signal_group(pid, signal.SIGCONT)
+    deadline = time.monotonic() + grace_s
+    while left and time.monotonic() < deadline:
+        left = [pid for pid in left if signal_group(pid, 0)]
+        time.sleep(POLL_S)  # noqa: TID251 - a process of its own, with nothing to inject a clock into
+    for pid in left:
+        signal_group(pid, signal.SIGKILL)
+
+
+def obey(line: bytes, watched: dict[int, str | None]) -> None:
+    """Take in one line of the parent's; what is not understood is left alone."""
+    verb, _, number = line.partition(b" ")
+    with contextlib.suppress(ValueError):
+        pid = int(number)
+        if verb == b"watch":
+            watched[pid] = started_at(pid)
+        elif verb == b"forget":
+            watched.pop(pid, None)
+
+
+def follow(parent: int, watched: dict[int, str | None]) -> None:
+    """Read the parent's lines until it is gone.
+
+    End of file says so at once. A process forked from the parent may hold the pipe open, hence the second look.
+    """
+    pending = b""
+    while True:
+        readable, _, _ = select.select([0], [], [], PARENT_CHECK_S)
+        if readable:
+            chunk = os.read(0, 65536)
+            if not chunk:
+                return
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                obey(line, watched)
+        elif os.getppid() != parent:
+            return
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    watched: dict[int, str | None] = {}
+    follow(int(sys.argv[1]), watched)
+    end_all(watched)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""The template language: Jinja2 without what reaches outside a row, loads other texts or costs without bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+from jinja2 import TemplateSyntaxError, nodes, pass_context
+from jinja2.filters import FILTERS
+from jinja2.runtime import LoopContext, Undefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.tests import TESTS
+from jinja2.visitor import NodeTransformer
+
+from fairlane.prompts import operations
+from fairlane.prompts.meter import MeteredContext, RowUndefined, TooMuchWork
+
+_WEIGHED = "fairlane weighed"
+_ROUNDS = "fairlane rounds"
+"""Filters put in by `Metering`; no template can name them, for a name has no space."""
+
+_MAX_NODES = 20_000
+
+_STATEMENTS = (
+    nodes.Template,
+    nodes.Output,
+    nodes.TemplateData,
+    nodes.If,
+    nodes.For,
+    nodes.Assign,
+    nodes.With,
+)
+_REMEDY = "templates have expressions, filters, if, for, set, with and raw"
+
+
+class Metering(NodeTransformer):
+    """Refuses statements that are not in `_STATEMENTS`, and has values weighed where they could pile up."""
+
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(node, nodes.Stmt) and not isinstance(node, _STATEMENTS):
+            raise TemplateSyntaxError(f"{type(node).__name__!r} is not available: {_REMEDY}", node.lineno)
+        return super().visit(node, *args, **kwargs)
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        if node.recursive:
+            raise TemplateSyntaxError(f"a recursive loop is not available: {_REMEDY}", node.lineno)
+        cost = 1 + sum(1 for _ in node.find_all(nodes.Node))
+        self.generic_visit(node)
+        node.iter = _filtered(node.iter, _ROUNDS, nodes.Const(cost, lineno=node.lineno))
+        return node
+
+    def visit_Assign(self, node: nodes.Assign) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.node = _filtered(node.node, _WEIGHED)
+        return node
+
+    def visit_With(self, node: nodes.With) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.values = [_filtered(value, _WEIGHED) for value in node.values]
+        return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.expr = _filtered(node.expr, _WEIGHED)
+        for operand in node.ops:
+            operand.expr = _filtered(operand.expr, _WEIGHED)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.nodes = [_filtered(part, _WEIGHED) for part in node.nodes]
+        return _filtered(node, _WEIGHED)
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(node, _WEIGHED) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_NSRef(self, node: nodes.NSRef) -> nodes.Node:  # noqa: N802
+        raise TemplateSyntaxError(f"a namespace is not available: {_REMEDY}", node.lineno)
+
+
+def _filtered(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+
+class RowEnvironment(ImmutableSandboxedEnvironment):
+    """Jinja2 over one row of JSON: its fields, the methods of `operations.METHODS`, and metered filters."""
+
+    context_class = MeteredContext
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def __init__(self) -> None:
+        # A prompt is text for a model, not HTML: escaping would change what is asked, and there is no
+        # browser to protect. Folding constants is left out because it would evaluate them unmetered.
+        super().__init__(
+            autoescape=False,
+            undefined=RowUndefined,
+            keep_trailing_newline=True,
+            optimized=False,
+            finalize=_shown,
+        )
+        self.globals.clear()
+        self.filters.clear()
+        self.filters.update({name: _metered(FILTERS[name]) for name in operations.JINJA_FILTERS})
+        self.filters.update(
+            {name: _metered(pass_context(own)) for name, own in operations.OWN_FILTERS.items()}
+        )
+        self.filters.update({_WEIGHED: _weighed, _ROUNDS: _rounds})
+        self.tests.clear()
+        self.tests.update({name: _metered(TESTS[name]) for name in operations.JINJA_TESTS})
+
+    def parse_metered(self, text: str) -> nodes.Template:
+        """The syntax tree of ``text``, checked and metered. Raises ``TemplateSyntaxError``."""
+        tree = self.parse(text)
+        if sum(1 for _ in tree.find_all(nodes.Node)) > _MAX_NODES:
+            raise TemplateSyntaxError(f"a template has at most {_MAX_NODES:,} parts", 1)
+        for kind, known in ((nodes.Filter, self.filters), (nodes.Test, self.tests)):
+            for node in tree.find_all(kind):
+                if node.name not in known:
+                    listed = ", ".join(sorted(name for name in known if name.isidentifier()))
+                    raise TemplateSyntaxError(
+                        f"there is no {kind.__name__.lower()} {node.name!r}; there are: {listed}", node.lineno
+                    )
+        metered = Metering().visit(tree)
+        if not isinstance(metered, nodes.Template):
+            raise TypeError(f"a template became a {type(metered).__name__}")
+        return metered
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        try:
+            return obj[argument]
+        except (TypeError, LookupError):
+            return self.undefined(obj=obj, name=argument)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """A field before a method: ``user.items`` is the row's own field ``items`` where it has one."""
+        if isinstance(obj, dict) and attribute in obj:
+            return obj[attribute]
+        if isinstance(obj, Undefined):
+            return obj._fail_with_undefined_error()
+        if isinstance(obj, LoopContext) and attribute in operations.LOOP_ATTRIBUTES:
+            return getattr(obj, attribute)
+        method = operations.METHODS.get(type(obj), {}).get(attribute)
+        return self.undefined(obj=obj, name=attribute) if method is None else partial(method, obj)
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+        if isinstance(__obj, partial):
+            _weigh_all(__context, __obj.args)
+        _weigh_all(__context, args)
+        result = super().call(__context, __obj, *args, **kwargs)
+        __context.weigh(result)
+        return result
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        match operator:
+            case "+":
+                result = operations.add(context, left, right)
+            case "*":
+                return operations.multiply(context, left, right)
+            case "**":
+                return operations.power(left, right)
+            case _:
+                result = operations.modulo(context, left, right)
+        context.weigh(result)
+        return result
+
+
+def _weigh_all(context: MeteredContext, values: tuple[Any, ...]) -> None:
+    for value in values:
+        context.weigh(value)
+
+
+@pass_context
+def _shown(context: MeteredContext, value: object) -> object:
+    """What ``{{ … }}`` prints; refuses values whose text would be an address in memory."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, dict, tuple)):
+        context.weigh(value)
+    elif not isinstance(value, (int, float, type(None), Undefined)):
+        if callable(value):
+            raise TypeError("a method is printed without being called; add ()")
+        raise TypeError("a sequence is printed without |list or |join")
+    return value
+
+
+@pass_context
+def _weighed(context: MeteredContext, value: object) -> object:
+    context.weigh(value)
+    return value
+
+
+@pass_context
+def _rounds(context: MeteredContext, values: Any, cost: int) -> Any:
+    """What a loop runs over, with ``cost`` charged for each of its rounds."""
+    if isinstance(values, Undefined):
+        return values
+    if not hasattr(values, "__len__"):
+        values = list(values)
+    context.weigh(values)
+    context.charge(cost * len(values))
+    return values
+
+
+def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, a filter or test, with its arguments and its result charged to the rendering."""
+    passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
+
+    @pass_context
+    @wraps(function, updated=())
+    def metered(context: MeteredContext, *args: Any, **kwargs: Any) -> Any:
+        _weigh_all(context, args)
+        _weigh_all(context, tuple(kwargs.values()))
+        match passed:
+            case "context":
+                result = function(context, *args, **kwargs)
+            case "eval_context":
+                result = function(context.eval_ctx, *args, **kwargs)
+            case "environment":
+                result = function(context.environment, *args, **kwargs)
+            case _:
+                result = function(*args, **kwargs)
+        context.weigh(result)
+        return result
+
+    return metered
+
+
+__all__ = ["RowEnvironment", "TooMuchWork"]

@@ -1,0 +1,222 @@
+"""An attempt's verbs as calls: claim, finish, defer, recover. Whoever executes them may batch them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from fairlane.job import Attempt, JobState
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.script import Call, script
+
+Signal = Literal["ok", "answered", "limited", "overloaded", "broken", "refused", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What an attempt's end says of its lane. ``used_tokens`` is ``None`` where the provider did not say."""
+
+    signal: Signal
+    used_tokens: int | None = None
+    retry_after_ms: int | None = None
+    reason: str = ""
+
+
+class Ready(NamedTuple):
+    """A judge whose output exists: it is queued on its lane with a token estimate."""
+
+    job: int
+    tokens: int
+    lane: str
+
+
+class Over(NamedTuple):
+    """A judge that will not be called: it is recorded at once."""
+
+    job: int
+    state: JobState
+    payload: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A granted claim: what the job has spent so far, and how long its permit waited."""
+
+    attempts: int
+    rate_limits: int
+    waited_ms: int
+
+    @classmethod
+    def of(cls, reply: Sequence[int]) -> Claim | None:
+        """The reply of ``attempt_claim``; ``None`` where the attempt is stale."""
+        return cls(*reply[1:]) if reply[0] == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """An applied report: calls now in flight on the lane, news of the lane, whether the run has ended."""
+
+    in_flight: int
+    news: str
+    finished: bool
+
+    @classmethod
+    def of(cls, reply: Sequence[Any]) -> Reported | None:
+        """The reply of ``attempt_finish`` or ``attempt_defer``; ``None`` where the report was late."""
+        if reply[0] == 0:
+            return None
+        return cls(int(reply[1]), bytes(reply[2]).decode(), len(reply) > 3 and reply[3] == 1)
+
+
+def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
+    """Everything a run owns besides its queues, by the names that scripts use."""
+    return {
+        "active": keys.active,
+        "state": keys.state(ref),
+        "plan": keys.plan(ref),
+        "results": keys.results(ref),
+        "finished": keys.finished(ref),
+        "done": keys.done(ref),
+        "jobs": keys.jobs(ref),
+        "run_lanes": keys.run_lanes(ref),
+        "spec": keys.spec(ref),
+        "rows": keys.rows(ref),
+    }
+
+
+class Attempts:
+    """Builds the calls. ``now_ms`` is empty in production: decisions use the Redis server's clock."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def claim(self, attempt: Attempt, worker: str, lease_ms: int, now_ms: str | int = "") -> Call:
+        keys = self._keys
+        return script("attempt_claim").bind(
+            {
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "jobs": keys.jobs(RunRef(attempt.team, attempt.run)),
+            },
+            {
+                "now_ms": now_ms,
+                "attempt": attempt.id,
+                "job": attempt.job,
+                "worker": worker,
+                "lease_ms": lease_ms,
+            },
+        )
+
+    def finish(
+        self,
+        attempt: Attempt,
+        worker: str,
+        lesson: Lesson,
+        state: JobState,
+        payload: str,
+        follow: Sequence[Ready | Over] = (),
+        now_ms: str | int = "",
+    ) -> Call:
+        ref = RunRef(attempt.team, attempt.run)
+        hot = [self._keys.hot(ref, step.lane) for step in follow if isinstance(step, Ready)]
+        return script("attempt_finish").bind(
+            self._lane_keys(attempt.lane) | run_keys(self._keys, ref) | {"hot": hot},
+            self._report(attempt, worker, lesson, now_ms)
+            | {"state": state, "payload": payload, "follow": follow_json(follow)},
+        )
+
+    def defer(
+        self,
+        attempt: Attempt,
+        worker: str,
+        lesson: Lesson,
+        *,
+        delay_ms: int = 0,
+        costs_attempt: bool = False,
+        rate_limited: bool = False,
+        now_ms: str | int = "",
+    ) -> Call:
+        keys, ref = self._keys, RunRef(attempt.team, attempt.run)
+        return script("attempt_defer").bind(
+            self._lane_keys(attempt.lane)
+            | {
+                "state": keys.state(ref),
+                "jobs": keys.jobs(ref),
+                "delayed": keys.delayed,
+                "hot": keys.hot(ref, attempt.lane),
+            },
+            self._report(attempt, worker, lesson, now_ms)
+            | {"delay_ms": delay_ms, "attempts": int(costs_attempt), "limited": int(rate_limited)},
+        )
+
+    def recover(
+        self,
+        attempt: Attempt,
+        epoch: int,
+        *,
+        dead_worker: str,
+        max_attempts: int,
+        payload: str,
+        follow: Sequence[Over],
+        now_ms: str | int = "",
+    ) -> Call:
+        ref = RunRef(attempt.team, attempt.run)
+        return script("attempt_recover").bind(
+            {"leader": self._keys.leader}
+            | self._lane_keys(attempt.lane)
+            | run_keys(self._keys, ref)
+            | {"hot": [self._keys.hot(ref, attempt.lane)]},
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": self._keys.wake,
+                "attempt": attempt.id,
+                "dead_worker": dead_worker,
+                "max_attempts": max_attempts,
+                "payload": payload,
+                "follow": follow_json(follow),
+            },
+        )
+
+    def _lane_keys(self, lane: str) -> dict[str, str | Sequence[str]]:
+        keys = self._keys
+        return {
+            "leases": keys.leases,
+            "leased": keys.leased,
+            "lane": keys.lane(lane),
+            "limits": keys.limits(lane),
+            "dirty": keys.dirty,
+            "starved": keys.starved,
+        }
+
+    def _report(
+        self, attempt: Attempt, worker: str, lesson: Lesson, now_ms: str | int
+    ) -> dict[str, str | int | float | bytes]:
+        return {
+            "now_ms": now_ms,
+            "channel": self._keys.wake,
+            "attempt": attempt.id,
+            "worker": worker,
+            "signal": lesson.signal,
+            "used": -1 if lesson.used_tokens is None else lesson.used_tokens,
+            "retry_after_ms": lesson.retry_after_ms or 0,
+            "reason": lesson.reason,
+        }
+
+
+def follow_json(follow: Sequence[Ready | Over]) -> str:
+    """What comes after a task's end, as ``lib/job.lua`` reads it."""
+    if not follow:
+        return "[]"
+    return json.dumps(
+        [
+            [step.job, "ready", step.tokens, step.lane]
+            if isinstance(step, Ready)
+            else [step.job, step.state, step.payload, step.lane]
+            for step in follow
+        ],
+        separators=(",", ":"),
+    )

@@ -1,0 +1,49 @@
+"""Opens Redis the way every role does: one set of timeouts and retries, errors in our own words."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from fairlane.errors import StoreUnavailable
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 30.0
+
+
+def open_redis(url: str, **options: Any) -> Redis:
+    """A client that decodes text as it is (bytes); retries one dropped connection, then raises."""
+    return Redis.from_url(
+        url,
+        socket_connect_timeout=CONNECT_TIMEOUT_S,
+        socket_timeout=ANSWER_TIMEOUT_S,
+        socket_keepalive=True,
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 1),
+        **options,
+    )
+
+
+def require(redis: Redis, url: str) -> Redis:
+    """The client, after one PING. Raises `StoreUnavailable`."""
+    try:
+        redis.ping()
+    except (RedisConnectionError, OSError) as error:
+        raise StoreUnavailable(without_password(url), str(error)) from error
+    except RedisError as error:
+        raise StoreUnavailable(without_password(url), f"the server answered {error}") from error
+    return redis
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

@@ -1,0 +1,93 @@
+"""What clients ask of the scheduler: a list a team, each entry a small JSON object, all of it hostile input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from redis import Redis
+
+from fairlane.datasets import encode_page
+from fairlane.run import RunSpec
+from fairlane.store.keys import Keys, RunRef
+
+UPLOAD_TTL_S = 24 * 3600  # an upload that no scheduler ever admits goes away by itself
+READ_AT_ONCE = 100
+
+
+class Request(BaseModel):
+    """One entry: submit or cancel a run of the team whose inbox it lies in."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    op: Literal["submit", "cancel"]
+    run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+
+
+class Outbox:
+    """The client's side: uploads a run's rows and asks for things."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def upload(self, ref: RunRef, pages: Iterable[list[dict[str, Any]]]) -> int:
+        """Write pages of rows as they come; returns the number of rows. Leaves nothing behind if it fails."""
+        key, rows = self._keys.rows(ref), 0
+        try:
+            for number, page in enumerate(pages):
+                pipeline = self._redis.pipeline(transaction=True)
+                pipeline.hset(key, str(number), encode_page(page))
+                pipeline.expire(key, UPLOAD_TTL_S)
+                pipeline.execute()
+                rows += len(page)
+        except BaseException:
+            self._redis.unlink(key)
+            raise
+        return rows
+
+    def submit(self, spec: RunSpec) -> None:
+        """Hand an uploaded run over."""
+        ref = RunRef(spec.team, spec.run)
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.set(self._keys.spec(ref), spec.model_dump_json(), ex=UPLOAD_TTL_S)
+        pipeline.execute()
+        self._ask(ref, "submit")
+
+    def discard(self, ref: RunRef) -> None:
+        """Take an upload back that was not handed over."""
+        self._redis.unlink(self._keys.rows(ref), self._keys.spec(ref))
+
+    def cancel(self, ref: RunRef) -> None:
+        """Ask for a run to be cancelled."""
+        self._ask(ref, "cancel")
+
+    def _ask(self, ref: RunRef, op: str) -> None:
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.sadd(self._keys.teams, ref.team)
+        pipeline.rpush(self._keys.inbox(ref.team), json.dumps({"op": op, "run": ref.run}))
+        pipeline.publish(self._keys.wake, f"inbox:{ref.team}")
+        pipeline.execute()
+
+
+class Inbox:
+    """The scheduler's side: reads requests, a bounded number a team at a time."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def teams(self) -> list[str]:
+        return sorted(team.decode() for team in self._redis.smembers(self._keys.teams))
+
+    def peek(self, team: str) -> Iterator[Request | None]:
+        """Requests in order; ``None`` for an entry that is none. They stay until `drop`."""
+        for raw in self._redis.lrange(self._keys.inbox(team), 0, READ_AT_ONCE - 1):
+            try:
+                yield Request.model_validate_json(raw)
+            except ValidationError:
+                yield None
+
+    def drop(self, team: str, count: int) -> None:
+        """Forget the first ``count`` entries: they have been acted on."""
+        self._redis.lpop(self._keys.inbox(team), count)

@@ -1,0 +1,117 @@
+"""Every Redis key and channel of a deployment, built in one place and carrying one hash tag.
+
+Who owns what, by prefix below ``fairlane:{<deployment>}:v1:`` —
+
+``team:<team>:…``  written by that team's clients: its inbox, its runs' specs and rows. Hostile input.
+``run:<team>:…``   written by scheduler and workers: a run's state, results and queues. The team may read it.
+the rest           leader, lanes, leases, workers: the system's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KEY_VERSION = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """Names a run: its team and its id."""
+
+    team: str
+    run: str
+
+    def __str__(self) -> str:
+        return f"{self.team}/{self.run}"
+
+    @classmethod
+    def parse(cls, text: str) -> RunRef:
+        team, _, run = text.partition("/")
+        return cls(team, run)
+
+
+class Keys:
+    """Key names of one deployment."""
+
+    def __init__(self, deployment: str) -> None:
+        self.prefix = f"fairlane:{{{deployment}}}:{KEY_VERSION}:"
+        self.leader = f"{self.prefix}leader"  # hash: id, epoch, until_ms
+        self.teams = f"{self.prefix}teams"  # set: teams that have an inbox
+        self.active = f"{self.prefix}active"  # set: "<team>/<run>" of runs that are not finished
+        self.catalog = f"{self.prefix}catalog"  # string: what clients may know of the connections
+        self.lanes = f"{self.prefix}lanes"  # set: lane keys
+        self.leases = f"{self.prefix}leases"  # zset: attempt id → deadline_ms
+        self.leased = f"{self.prefix}leased"  # hash: attempt id → the lease's record
+        self.delayed = f"{self.prefix}delayed"  # zset: "<run ref>|<entry>|<lane>" → due_ms
+        self.dirty = f"{self.prefix}dirty"  # set: "<lane>" or "<lane>|<run ref>" to be looked at
+        self.starved = f"{self.prefix}starved"  # set: lanes that wait for a worker's slot
+        self.workers = f"{self.prefix}workers"  # hash: worker id → its last beat
+        self.wake = f"{self.prefix}wake"  # channel: something is dirty, or "inbox:<team>"
+        self.control = f"{self.prefix}control"  # channel: "cancel:<run>", "lanes"
+
+    def inbox(self, team: str) -> str:
+        """List of a team's requests to the scheduler."""
+        return f"{self.prefix}team:{team}:inbox"
+
+    def spec(self, ref: RunRef) -> str:
+        """String: the run as its client wrote it."""
+        return f"{self.prefix}team:{ref.team}:run:{ref.run}:spec"
+
+    def rows(self, ref: RunRef) -> str:
+        """Hash: page number → compressed rows."""
+        return f"{self.prefix}team:{ref.team}:run:{ref.run}:rows"
+
+    def runs(self, team: str) -> str:
+        """Zset: the team's runs → submitted_ms."""
+        return f"{self.prefix}run:{team}:index"
+
+    def _run(self, ref: RunRef, part: str) -> str:
+        return f"{self.prefix}run:{ref.team}:{ref.run}:{part}"
+
+    def state(self, ref: RunRef) -> str:
+        """Hash: run state, cursor, totals and counters."""
+        return self._run(ref, "state")
+
+    def plan(self, ref: RunRef) -> str:
+        """String: the spec as admitted, with its lanes resolved."""
+        return self._run(ref, "plan")
+
+    def results(self, ref: RunRef) -> str:
+        """Hash: job number → result."""
+        return self._run(ref, "results")
+
+    def finished(self, ref: RunRef) -> str:
+        """List: items in the order in which they ended."""
+        return self._run(ref, "finished")
+
+    def done(self, ref: RunRef) -> str:
+        """Bitmap: job number → has its terminal record."""
+        return self._run(ref, "done")
+
+    def jobs(self, ref: RunRef) -> str:
+        """Hash: job number → "dispatches:attempts:rate limits" of jobs in flight or tried before."""
+        return self._run(ref, "jobs")
+
+    def run_lanes(self, ref: RunRef) -> str:
+        """Set: lanes on which the run has had jobs."""
+        return self._run(ref, "lanes")
+
+    def hot(self, ref: RunRef, lane: str) -> str:
+        """List of "job:tokens": ready judges and due retries of a run on a lane; they go first."""
+        return self._run(ref, f"hot:{lane}")
+
+    def fresh(self, ref: RunRef, lane: str) -> str:
+        """List of "job:tokens": items never tried of a run on a lane."""
+        return self._run(ref, f"fresh:{lane}")
+
+    def chunks(self, ref: RunRef) -> str:
+        """Channel: pieces of streamed output, while somebody listens."""
+        return self._run(ref, "chunks")
+
+    def lane(self, lane: str) -> str:
+        """Hash: a lane's buckets, circuit and counters."""
+        return f"{self.prefix}lane:{lane}:state"
+
+    def limits(self, lane: str) -> str:
+        """Hash: what the operator says of a lane."""
+        return f"{self.prefix}lane:{lane}:limits"

@@ -1,0 +1,31 @@
+-- Ends an attempt without its job: the job waits and is tried again. A deferral by itself costs no attempt.
+-- KEYS: leases leased lane limits dirty starved state jobs delayed hot
+-- ARGV: now_ms channel attempt worker signal used retry_after_ms reason delay_ms attempts limited
+-- USES: time wake bucket lane lease teach
+-- RETURNS: {1, lane in flight, news of the lane} or {0} for a late report, which changes nothing.
+-- `attempts` and `limited` (0 or 1) are added to what the job has spent.
+local lease = held(ARG.attempt, ARG.worker)
+if not lease then
+  if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
+  return { 0 }
+end
+local now, delay = clock(ARG.now_ms), tonumber(ARG.delay_ms)
+local news = teach(lease, ARG.signal, tonumber(ARG.used), tonumber(ARG.retry_after_ms), ARG.reason, now)
+release(lease, ARG.attempt)
+redis.call('HINCRBY', KEY.state, 'in_flight', -1)
+redis.call('HINCRBY', KEY.state, 'retries', ARG.attempts)
+redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)
+local spent, limited = string.match(redis.call('HGET', KEY.jobs, lease.job), ':(%d+):(%d+)$')
+redis.call('HSET', KEY.jobs, lease.job, table.concat({ whole(lease.number), whole(spent + ARG.attempts),
+  whole(limited + ARG.limited) }, ':'))
+local entry = whole(lease.job) .. ':' .. whole(lease.tokens)
+if delay > 0 then
+  redis.call('ZADD', KEY.delayed, now + delay, lease.ref .. '|' .. entry .. '|' .. lease.lane)
+  if redis.call('ZRANK', KEY.delayed, lease.ref .. '|' .. entry .. '|' .. lease.lane) == 0 then
+    redis.call('PUBLISH', ARG.channel, '')
+  end
+else
+  redis.call('LPUSH', KEY.hot, entry)
+  wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)
+end
+return { 1, tonumber(redis.call('HGET', KEY.lane, 'inflight')), news }

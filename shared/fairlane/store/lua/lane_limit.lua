@@ -1,0 +1,17 @@
+-- Sets what an operator knows of a lane; effective with the next permit.
+-- KEYS: lanes limits dirty
+-- ARGV: channel control name fields
+-- USES: wake
+-- RETURNS: 1 if the lane is new, else 0.
+-- `fields` is an object of numbers; null takes a limit away.
+local fresh = redis.call('SADD', KEY.lanes, ARG.name)
+for field, value in pairs(cjson.decode(ARG.fields)) do
+  if value == cjson.null then
+    redis.call('HDEL', KEY.limits, field)
+  else
+    redis.call('HSET', KEY.limits, field, tostring(value))
+  end
+end
+wake(KEY.dirty, ARG.channel, ARG.name)
+if fresh == 1 then redis.call('PUBLISH', ARG.control, 'lanes') end
+return fresh

@@ -1,0 +1,38 @@
+-- Cancels a run: nothing of it starts any more, what is in flight loses its lease, the rest needs no record.
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows leases leased dirty starved lanes*
+-- ARGV: now_ms epoch channel control ref names
+-- USES: time leader wake job
+-- RETURNS: the number of jobs cancelled, or -1 where the run is not running or this is not the leader.
+-- `names` are lane names; KEY.lanes has the lane, hot and fresh of each in turn.
+local now = clock(ARG.now_ms)
+if not leads(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return -1 end
+
+local lane_key = {}
+for i, name in ipairs(cjson.decode(ARG.names)) do
+  lane_key[name] = KEY.lanes[i * 3 - 2]
+  redis.call('DEL', KEY.lanes[i * 3 - 1], KEY.lanes[i * 3])
+end
+
+local run, tried = string.match(ARG.ref, '/(.*)$'), redis.call('HGETALL', KEY.jobs)
+for i = 1, #tried, 2 do
+  local id = run .. '/' .. tried[i] .. '/' .. string.match(tried[i + 1], '^%d+')
+  local record = redis.call('HGET', KEY.leased, id)
+  if record then
+    local lease = cjson.decode(record)
+    redis.call('ZREM', KEY.leases, id)
+    redis.call('HDEL', KEY.leased, id)
+    redis.call('HINCRBY', lane_key[lease.lane], 'inflight', -1)
+    if lease.probe then redis.call('HSET', lane_key[lease.lane], 'circuit', 'open', 'open_ms', whole(now)) end
+    wake(KEY.dirty, ARG.channel, lease.lane)
+  end
+end
+for _, name in ipairs(redis.call('SMEMBERS', KEY.starved)) do wake(KEY.dirty, ARG.channel, name) end
+redis.call('DEL', KEY.starved)
+
+local jobs, done, items = unpack(redis.call('HMGET', KEY.state, 'jobs', 'jobs_done', 'items'))
+redis.call('HINCRBY', KEY.state, 'n:cancelled', jobs - done)
+redis.call('HSET', KEY.state, 'jobs_done', jobs, 'items_done', items)
+redis.call('DEL', KEY.jobs)
+close_run(ARG.ref, 'cancelled', now)
+redis.call('PUBLISH', ARG.control, 'cancel:' .. ARG.ref)
+return jobs - done

@@ -1,0 +1,129 @@
+"""Loads Lua verbs by their headers and runs them by named keys and arguments.
+
+A file ``lua/<noun>_<verb>.lua`` opens with its purpose and four lines that are its signature::
+
+    -- KEYS: leader lane queues*        names of the keys; a trailing * takes a list
+    -- ARGV: now_ms epoch offers        names of the arguments
+    -- USES: time lane                  preludes ``lua/lib/<name>.lua`` put in front, in this order
+    -- RETURNS: ...                     for the reader
+
+Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (a string, as Redis gives it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, Protocol
+
+from redis.exceptions import NoScriptError
+
+from fairlane.errors import ScriptError
+
+Value = str | int | float | bytes
+
+
+class Pipeline(Protocol):
+    """What `Call.queue` needs of a redis-py pipeline, blocking or not."""
+
+    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One atomic verb. ``sha`` is what EVALSHA takes; ``source`` what EVAL takes."""
+
+    name: str
+    source: str
+    sha: str
+    keys: tuple[str, ...]
+    args: tuple[str, ...]
+
+    def bind(self, keys: Mapping[str, str | Sequence[str]], args: Mapping[str, Value]) -> Call:
+        """Fit keys and arguments to the header, by name. Raises `ScriptError` on a misfit."""
+        if len(keys) != len(self.keys) or len(args) != len(self.args):
+            raise ScriptError(self.name, f"takes keys {self.keys} and arguments {self.args}")
+        packed: list[Any] = [0]
+        try:
+            for name in self.keys:
+                if name.endswith("*"):
+                    packed.extend(keys[name[:-1]])
+                else:
+                    packed.append(keys[name])
+            packed[0] = len(packed) - 1
+            packed.extend(args[name] for name in self.args)
+        except KeyError as missing:
+            raise ScriptError(self.name, f"{missing} is missing") from None
+        return Call(self, tuple(packed))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A script with everything it is to be run with."""
+
+    script: Script
+    packed: tuple[Any, ...]
+
+    def run(self, redis: Any) -> Any:
+        """Execute on a blocking client: EVALSHA, then EVAL where the server does not know the script yet."""
+        try:
+            return redis.evalsha(self.script.sha, *self.packed)
+        except NoScriptError:
+            return redis.eval(self.script.source, *self.packed)
+
+    def queue(self, pipeline: Pipeline) -> None:
+        """Append to a pipeline. The server must know the script, see `load_all`."""
+        pipeline.evalsha(self.script.sha, *self.packed)
+
+
+_HEADER = re.compile(r"^-- (KEYS|ARGV|USES):(.*)$", re.MULTILINE)
+
+
+@cache
+def script(name: str) -> Script:
+    """The verb ``lua/<name>.lua``, read once per process."""
+    folder = files("fairlane.store") / "lua"
+    body = (folder / f"{name}.lua").read_text(encoding="utf-8")
+    header = {key: tuple(words.split()) for key, words in _HEADER.findall(body)}
+    keys, args = header.get("KEYS", ()), header.get("ARGV", ())
+    preludes = [(folder / "lib" / f"{used}.lua").read_text(encoding="utf-8") for used in header.get("USES", ())]
+    source = "\n".join([_bindings(name, keys, args), *preludes, body])
+    return Script(
+        name=name,
+        source=source,
+        sha=sha1(source.encode(), usedforsecurity=False).hexdigest(),
+        keys=keys,
+        args=args,
+    )
+
+
+def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:
+    starred = [key for key in keys if key.endswith("*")]
+    if starred and starred != [keys[-1]]:
+        raise ScriptError(name, "only the last key may take a list")
+    single = ", ".join(f"{key} = KEYS[{i}]" for i, key in enumerate(keys, 1) if not key.endswith("*"))
+    rest = ""
+    if starred:
+        rest = f"KEY.{keys[-1][:-1]} = {{}} for i = {len(keys)}, #KEYS do KEY.{keys[-1][:-1]}[i - {len(keys) - 1}] = KEYS[i] end"
+    named = ", ".join(f"{arg} = ARGV[{i}]" for i, arg in enumerate(args, 1))
+    return f"local KEY = {{{single}}} {rest}\nlocal ARG = {{{named}}}"
+
+
+@cache
+def all_scripts() -> tuple[Script, ...]:
+    """Every verb that ships with the package."""
+    folder = files("fairlane.store") / "lua"
+    names = sorted(entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))
+    return tuple(script(name) for name in names)
+
+
+def load_all(redis: Any) -> None:
+    """Make the server know every script, so that pipelines may use EVALSHA alone."""
+    pipeline = redis.pipeline(transaction=False)
+    for each in all_scripts():
+        pipeline.script_load(each.source)
+    pipeline.execute()

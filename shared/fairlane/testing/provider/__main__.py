@@ -1,0 +1,35 @@
+"""``python -m fairlane.testing.provider``: the simulated provider alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fairlane.errors import ConfigurationError
+from fairlane.testing.provider.config import SimulatedModel, SimulatorConfig
+from fairlane.testing.provider.serving import run_simulator
+
+
+def main() -> None:
+    """Read the arguments and serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m fairlane.testing.provider", description=__doc__)
+    parser.add_argument(
+        "--config", type=Path, help="TOML with [models.NAME] tables; without it, one model: fast"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8100, help="0 takes a free one")
+    parser.add_argument("--ready-file", type=Path, help="gets JSON with base_url, url and pid")
+    arguments = parser.parse_args()
+    try:
+        config = (
+            SimulatorConfig.from_toml(arguments.config)
+            if arguments.config is not None
+            else SimulatorConfig(models={"fast": SimulatedModel()})
+        )
+        run_simulator(config, arguments.host, arguments.port, arguments.ready_file)
+    except (ConfigurationError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

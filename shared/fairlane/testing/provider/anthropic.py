@@ -1,0 +1,139 @@
+"""The Anthropic messages protocol, as the simulated provider speaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from fairlane.testing.provider.dialect import (
+    RequestError,
+    Call,
+    Problem,
+    Reply,
+    RetryAfterForm,
+    Stamp,
+    read_flag,
+    read_messages,
+    read_positive,
+    read_text,
+    write_json,
+)
+from fairlane.testing.provider.limits import Level
+
+_BY_STATUS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class Anthropic:
+    """Messages; streams are named events that end with ``message_stop``."""
+
+    retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
+
+    def parse(self, payload: Any) -> Call:
+        model, question, spoken = read_messages(payload)
+        max_tokens = read_positive(payload, "max_tokens")
+        if max_tokens is None:
+            raise RequestError("max_tokens: Field required")
+        system = payload.get("system")
+        texts = [] if system is None else [read_text(system, "system")]
+        return Call(
+            model=model,
+            prompt="\n".join([*texts, *(text for _, text in spoken)]),
+            question=question,
+            max_tokens=max_tokens,
+            stream=read_flag(payload, "stream"),
+            include_usage=True,
+        )
+
+    def presented_key(self, headers: Mapping[str, str]) -> str | None:
+        return headers.get("x-api-key")
+
+    def error(self, problem: Problem) -> bytes:
+        return write_json(_error(problem))
+
+    def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
+        usage = {"input_tokens": call.prompt_tokens, "output_tokens": reply.completion_tokens}
+        content = [{"type": "text", "text": reply.text}]
+        return write_json(
+            {
+                **_message(call, stamp),
+                "content": content,
+                "stop_reason": _stop_reason(reply),
+                "usage": usage,
+            }
+        )
+
+    def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
+        def delta(piece: str) -> bytes:
+            return _event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+
+        opening = {**_message(call, stamp), "usage": {"input_tokens": call.prompt_tokens, "output_tokens": 1}}
+        ending = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
+        frames = [delta(piece) for piece in pieces]
+        frames[0] = (
+            _event("message_start", message=opening)
+            + _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+            + _event("ping")
+            + frames[0]
+        )
+        frames[-1] += (
+            _event("content_block_stop", index=0)
+            + _event("message_delta", delta=ending, usage={"output_tokens": reply.completion_tokens})
+            + _event("message_stop")
+        )
+        return frames
+
+    def stream_error(self, problem: Problem) -> bytes:
+        return b"event: error\ndata: " + write_json(_error(problem)) + b"\n\n"
+
+    def limit_headers(
+        self, levels: Mapping[Literal["requests", "tokens"], Level], now_ms: int
+    ) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for axis, level in levels.items():
+            reset = datetime.fromtimestamp(-(-(now_ms + level.reset_ms) // 1000), tz=UTC)
+            headers[f"anthropic-ratelimit-{axis}-limit"] = str(level.limit)
+            headers[f"anthropic-ratelimit-{axis}-remaining"] = str(level.remaining)
+            headers[f"anthropic-ratelimit-{axis}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return headers
+
+
+def _message(call: Call, stamp: Stamp) -> dict[str, Any]:
+    return {
+        "id": f"msg_{stamp.ordinal}",
+        "type": "message",
+        "role": "assistant",
+        "model": call.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def _stop_reason(reply: Reply) -> str:
+    return "max_tokens" if reply.truncated else "end_turn"
+
+
+def _error(problem: Problem) -> dict[str, Any]:
+    error: dict[str, Any] = {
+        "type": _BY_STATUS.get(problem.status, "api_error"),
+        "message": problem.message,
+    }
+    if problem.code == "quota":
+        error["details"] = {"error_code": "enforced_spend_limit_reached"}
+    return {"type": "error", "error": error}
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\n".encode() + b"data: " + write_json({"type": kind, **fields}) + b"\n\n"

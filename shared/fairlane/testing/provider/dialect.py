@@ -1,0 +1,170 @@
+"""What the two protocols have in common: a call as it was understood, a problem to tell, and how to speak."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any, Literal, Protocol
+
+from fairlane.testing.provider.limits import Level
+from fairlane.testing.provider.tokens import count_tokens
+
+RetryAfterForm = Literal["milliseconds", "seconds", "fraction", "date"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as both protocols mean it. ``prompt`` is all its text, ``question`` the last user message."""
+
+    model: str
+    prompt: str
+    question: str
+    max_tokens: int | None
+    stream: bool
+    include_usage: bool
+
+    @property
+    def prompt_tokens(self) -> int:
+        return count_tokens(self.prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered; ``truncated`` where ``max_tokens`` ended it."""
+
+    text: str
+    completion_tokens: int
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What names one answer: its ordinal within its model, and when it was made (epoch seconds)."""
+
+    ordinal: int
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A refusal. ``code`` tells apart what one status may mean: ``requests``, ``tokens``, ``quota`` …"""
+
+    status: int
+    message: str
+    code: str | None = None
+
+
+class RequestError(Exception):
+    """The request is not one; carries the `Problem` to answer with."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.problem = Problem(400, message)
+
+
+class Dialect(Protocol):
+    """One protocol: reads requests and writes answers, errors, streams and hints in its own form."""
+
+    retry_after_forms: tuple[RetryAfterForm, ...]
+
+    def parse(self, payload: Any) -> Call:
+        """Understand a request's JSON. Raises `RequestError`."""
+        ...
+
+    def presented_key(self, headers: Mapping[str, str]) -> str | None:
+        """The key a request carries."""
+        ...
+
+    def error(self, problem: Problem) -> bytes:
+        """The body of an error answer."""
+        ...
+
+    def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
+        """The body of a whole answer."""
+        ...
+
+    def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
+        """A streamed answer: a block of events a piece; the outer two also open and close it."""
+        ...
+
+    def stream_error(self, problem: Problem) -> bytes:
+        """The event that tells of a failure in mid-stream."""
+        ...
+
+    def limit_headers(
+        self, levels: Mapping[Literal["requests", "tokens"], Level], now_ms: int
+    ) -> dict[str, str]:
+        """Limit, remaining and reset of each limited axis."""
+        ...
+
+
+def read_messages(payload: Any) -> tuple[str, str, list[tuple[str, str]]]:
+    """Model, last user text, and ``(role, text)`` of every message. Raises `RequestError`."""
+    if not isinstance(payload, dict):
+        raise RequestError("the body must be a JSON object")
+    model, messages = payload.get("model"), payload.get("messages")
+    if not isinstance(model, str) or not model:
+        raise RequestError("model: a model name is required")
+    if not isinstance(messages, list) or not messages:
+        raise RequestError("messages: at least one message is required")
+    spoken = [_message(index, message) for index, message in enumerate(messages)]
+    question = next((text for role, text in reversed(spoken) if role == "user"), "")
+    return model, question, spoken
+
+
+def read_text(content: Any, field: str) -> str:
+    """The text of a content that is a string or a list of parts. Raises `RequestError`."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        return "".join(str(part.get("text", "")) for part in content)
+    raise RequestError(f"{field}: a string or a list of content parts is required")
+
+
+def read_positive(payload: dict[str, Any], field: str) -> int | None:
+    """A whole number of at least 1, or ``None`` where it is left out. Raises `RequestError`."""
+    value = payload.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise RequestError(f"{field}: a whole number of at least 1 is required")
+    return value
+
+
+def read_flag(payload: dict[str, Any], field: str) -> bool:
+    """A boolean that is false where it is left out. Raises `RequestError`."""
+    value = payload.get(field)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise RequestError(f"{field}: true or false is required")
+
+
+def write_json(value: Any) -> bytes:
+    """Compact JSON."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def retry_after_headers(forms: Sequence[RetryAfterForm], wait_ms: int, now_ms: int) -> dict[str, str]:
+    """``wait_ms`` as headers. Coarser forms round up, so that obeying any of them is enough."""
+    headers: dict[str, str] = {}
+    for form in forms:
+        match form:
+            case "milliseconds":
+                headers["retry-after-ms"] = str(wait_ms)
+            case "seconds":
+                headers["retry-after"] = str(-(-wait_ms // 1000))
+            case "fraction":
+                headers["retry-after"] = f"{wait_ms / 1000:.3f}"
+            case "date":
+                at = datetime.fromtimestamp(-(-(now_ms + wait_ms) // 1000), tz=UTC)
+                headers["retry-after"] = format_datetime(at, usegmt=True)
+    return headers
+
+
+def _message(index: int, message: Any) -> tuple[str, str]:
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise RequestError(f"messages[{index}]: an object with role and content is required")
+    return message["role"], read_text(message.get("content"), f"messages[{index}].content")

@@ -1,0 +1,78 @@
+"""What a model says: filler of a length, an echo, a known answer, or a verdict."""
+
+from __future__ import annotations
+
+import hashlib
+
+from fairlane.testing.provider.answers import FINAL_MARK, AnswerBook, Known, answer_agrees, last_number
+from fairlane.testing.provider.behaviour import share
+from fairlane.testing.provider.config import SimulatedModel
+from fairlane.testing.provider.dialect import Call, Reply
+from fairlane.testing.provider.tokens import CHARS_PER_TOKEN, count_tokens
+
+_FILLER = "one lane admits what its budget allows and never a call more, so each waits its turn and "
+
+
+class Composer:
+    """Writes a model's replies. The same seed, model, prompt and length always give the same text."""
+
+    def __init__(self, name: str, model: SimulatedModel, seed: int) -> None:
+        self._name, self._model, self._seed = name, model, seed
+        self._book = AnswerBook.from_jsonl(model.answers_file) if model.answers_file is not None else None
+
+    def compose(self, call: Call, drawn_tokens: int) -> Reply:
+        """The reply to ``call``, never longer than it allows; ``drawn_tokens`` is the length of filler."""
+        longest = self._model.max_output_tokens
+        allowed = min(call.max_tokens or longest, longest)
+        match self._model.output:
+            case "text":
+                return self._filler(call, drawn_tokens, allowed)
+            case "echo":
+                return _fitted(call.question, allowed)
+            case "fixed":
+                return _fitted(self._model.fixed_text, allowed)
+            case "answers":
+                known = self._book.find(call.question) if self._book is not None else None
+                if known is None:
+                    return self._filler(call, drawn_tokens, allowed)
+                return _fitted(self._answer(known, min(drawn_tokens, allowed)), allowed)
+            case "judge":
+                return _fitted(self._verdict(call), allowed)
+
+    def _filler(self, call: Call, drawn_tokens: int, allowed: int) -> Reply:
+        """Text that opens with the prompt's digest, so that an answer shows which prompt it belongs to."""
+        tokens = min(drawn_tokens, allowed)
+        opening = f"sim-{hashlib.blake2b(call.prompt.encode(), digest_size=4).hexdigest()} "
+        text = _stretched(opening, tokens * CHARS_PER_TOKEN - 1) + "."
+        return Reply(text, tokens, truncated=drawn_tokens > allowed)
+
+    def _answer(self, known: Known, tokens: int) -> str:
+        right = share(self._seed, self._name, "answer", known.question) < self._model.accuracy
+        final = known.answer if right else self._wrong(known)
+        if self._model.answer_style == "plain":
+            return final
+        ending = f"{FINAL_MARK} {final}"
+        room = tokens * CHARS_PER_TOKEN - len(ending) - 1
+        return f"{_stretched('', room)} {ending}" if room > 0 else ending
+
+    def _wrong(self, known: Known) -> str:
+        number = last_number(known.answer)
+        if number is None:
+            return f"not {known.answer}"
+        away = 1 + int(share(self._seed, self._name, "wrong", known.question) * 9)
+        return f"{number + away:.15g}"
+
+    def _verdict(self, call: Call) -> str:
+        right = share(self._seed, self._name, "judge", call.prompt) < self._model.judge_accuracy
+        return "yes" if answer_agrees(call.question) == right else "no"
+
+
+def _stretched(opening: str, chars: int) -> str:
+    missing = chars - len(opening)
+    repeats = missing // len(_FILLER) + 1 if missing > 0 else 0
+    return (opening + _FILLER * repeats)[:chars]
+
+
+def _fitted(text: str, allowed: int) -> Reply:
+    fitting = text[: allowed * CHARS_PER_TOKEN]
+    return Reply(fitting, max(1, count_tokens(fitting)), truncated=len(fitting) < len(text))

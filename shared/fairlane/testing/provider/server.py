@@ -1,0 +1,191 @@
+"""The simulated provider itself: an HTTP server over a `ServedModel` for each configured model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+from fairlane.clock import Clock, SystemClock
+from fairlane.errors import LocalStackError
+from fairlane.testing.provider.anthropic import Anthropic
+from fairlane.testing.provider.config import SimulatedModel, SimulatorConfig
+from fairlane.testing.provider.dialect import RequestError, Call, Dialect, Problem, write_json
+from fairlane.testing.provider.openai import OpenAI
+from fairlane.testing.provider.replies import Composer
+from fairlane.testing.provider.served_model import Outage, Refusal, ServedModel, Work
+from fairlane.testing.provider.stats import StatsReport
+from fairlane.testing.provider.transmission import Sleep, Transmission, error_response, reset
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+BACKLOG = 2048
+GRACE_SECONDS = 0.05
+"""On a stop, calls in flight are cut off; this only lets answers that are being written leave."""
+
+
+class SimulatedProvider:
+    """Serves OpenAI chat completions and Anthropic messages as ``config`` says, and ``/stats``.
+
+    ``clock`` decides limits and windows; ``sleep`` waits out latencies. Use from one event loop.
+    """
+
+    def __init__(
+        self,
+        config: SimulatorConfig,
+        *,
+        clock: Clock | None = None,
+        sleep: Sleep = asyncio.sleep,  # noqa: TID251 - latency is what is simulated; tests pass their own
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        self._key = config.api_key.get_secret_value() if config.api_key is not None else None
+        self._settings = dict(config.models)
+        self._composers = {name: self._composer(name, model) for name, model in config.models.items()}
+        self._runner: web.AppRunner | None = None
+        self._url: str | None = None
+        self.reset()
+
+    @property
+    def url(self) -> str:
+        """The server's root, ``http://host:port``: where ``/stats`` and ``/healthz`` are."""
+        if self._url is None:
+            raise LocalStackError("simulated provider", "it is not started; await start() first")
+        return self._url
+
+    @property
+    def base_url(self) -> str:
+        """What a connection's ``base_url`` takes: the root with ``/v1``, for both protocols."""
+        return f"{self.url}/v1"
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Listen, on a free port where ``port`` is 0, and return ``base_url``. Raises ``OSError``."""
+        runner = web.AppRunner(
+            self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        bound_port = runner.addresses[0][1]
+        self._url = f"http://{f'[{host}]' if ':' in host else host}:{bound_port}"
+        return self.base_url
+
+    async def stop(self) -> None:
+        """Stop listening and cut off what is in flight. Harmless where nothing was started."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = self._url = None
+
+    def stats(self) -> StatsReport:
+        """What ``GET /stats`` tells."""
+        return StatsReport(
+            uptime_s=(self._clock.monotonic_ms() - self._started_ms) / 1000,
+            bad_requests=self._bad_requests,
+            unauthorized=self._unauthorized,
+            unknown_model=self._unknown_model,
+            models={name: model.snapshot() for name, model in self._models.items()},
+        )
+
+    def reset(self) -> None:
+        """Begin anew: zero counts, full buckets, the first draw. What is still in flight no longer counts."""
+        self._started_ms = self._clock.monotonic_ms()
+        self._bad_requests = self._unauthorized = self._unknown_model = 0
+        self._models = {
+            name: ServedModel(name, model, self._composers[name], self._config.seed, self._clock)
+            for name, model in self._settings.items()
+        }
+
+    def change_model(self, name: str, **changes: Any) -> None:
+        """Change fields of a model while it serves; counts stay. Raises ``KeyError``, ``ValidationError``."""
+        model = SimulatedModel.model_validate({**self._settings[name].model_dump(), **changes})
+        self._composers[name] = self._composer(name, model)
+        self._settings[name] = model
+        self._models[name].reconfigure(model, self._composers[name])
+
+    def _composer(self, name: str, model: SimulatedModel) -> Composer:
+        return Composer(name, model, self._config.seed)
+
+    def _application(self) -> web.Application:
+        application = web.Application(client_max_size=MAX_BODY_BYTES)
+        openai, anthropic = OpenAI(), Anthropic()
+
+        async def chat_completions(request: web.Request) -> web.StreamResponse:
+            return await self._answer(request, openai)
+
+        async def messages(request: web.Request) -> web.StreamResponse:
+            return await self._answer(request, anthropic)
+
+        application.add_routes(
+            [
+                web.post("/v1/chat/completions", chat_completions),
+                web.post("/v1/messages", messages),
+                web.get("/v1/models", self._list_models),
+                web.get("/stats", self._tell_stats),
+                web.post("/stats/reset", self._reset_stats),
+                web.get("/healthz", self._tell_health),
+            ]
+        )
+        return application
+
+    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+        if not self._authorized(request, dialect):
+            return error_response(dialect, Problem(401, "Incorrect API key provided."))
+        try:
+            call = await _read_call(request, dialect)
+        except RequestError as error:
+            self._bad_requests += 1
+            return error_response(dialect, error.problem)
+        except web.HTTPRequestEntityTooLarge:
+            self._bad_requests += 1
+            return error_response(dialect, Problem(413, f"The body is larger than {MAX_BODY_BYTES} bytes."))
+        model = self._models.get(call.model)
+        if model is None:
+            self._unknown_model += 1
+            return error_response(dialect, Problem(404, f"The model `{call.model}` does not exist."))
+        transmission = Transmission(request, dialect, model, self._sleep, self._clock.now_ms())
+        match model.arrive(call):
+            case Outage():
+                return reset(request)
+            case Refusal() as refusal:
+                return transmission.refuse(refusal)
+            case Work() as work:
+                return await transmission.perform(work)
+
+    def _authorized(self, request: web.Request, dialect: Dialect) -> bool:
+        if self._key is None or dialect.presented_key(request.headers) == self._key:
+            return True
+        self._unauthorized += 1
+        return False
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        if not self._authorized(request, OpenAI()):
+            return error_response(OpenAI(), Problem(401, "Incorrect API key provided."))
+        models = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "fairlane"} for name in self._models
+        ]
+        return web.json_response({"object": "list", "data": models})
+
+    async def _tell_stats(self, _: web.Request) -> web.Response:
+        return web.Response(body=self.stats().model_dump_json().encode(), content_type="application/json")
+
+    async def _reset_stats(self, _: web.Request) -> web.Response:
+        self.reset()
+        return web.Response(body=write_json({"reset": True}), content_type="application/json")
+
+    async def _tell_health(self, _: web.Request) -> web.Response:
+        return web.Response(body=write_json({"status": "ok"}), content_type="application/json")
+
+
+async def _read_call(request: web.Request, dialect: Dialect) -> Call:
+    body = await request.read()
+    try:
+        payload = json.loads(body)
+    except ValueError as error:
+        raise RequestError("the body is not valid JSON") from error
+    return dialect.parse(payload)

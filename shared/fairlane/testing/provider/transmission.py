@@ -1,0 +1,197 @@
+"""Putting an answer on the wire: whole, streamed, broken or cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import pairwise
+from typing import NoReturn
+
+from aiohttp import web
+
+from fairlane.testing.provider.behaviour import ERROR_STATUS, Fault
+from fairlane.testing.provider.dialect import Dialect, Problem, retry_after_headers
+from fairlane.testing.provider.served_model import Refusal, ServedModel, Work
+
+Sleep = Callable[[float], Awaitable[object]]
+
+_JSON = "application/json"
+_LINGER_NONE = struct.pack("ii", 1, 0)
+_GATEWAY_PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>502 Bad Gateway</body></html>"
+_OVERLOADED = Problem(529, "Overloaded")
+_FAILURES = {
+    500: Problem(500, "The server had an error while processing your request."),
+    503: Problem(503, "The server is overloaded or not ready yet."),
+    529: _OVERLOADED,
+}
+
+
+class Transmission:
+    """Carries out what `ServedModel` decided about one request, and tells it how that ended."""
+
+    def __init__(
+        self, request: web.Request, dialect: Dialect, model: ServedModel, sleep: Sleep, now_ms: int
+    ) -> None:
+        self._request, self._dialect, self._model = request, dialect, model
+        self._sleep, self._now_ms = sleep, now_ms
+
+    def refuse(self, refusal: Refusal) -> web.Response:
+        """Answer with an error, and with the hints that are configured."""
+        headers = self._limit_headers()
+        if refusal.retry_after_ms is not None and self._model.model.headers in ("retry_after", "full"):
+            headers |= self._retry_after(refusal.retry_after_ms)
+        return error_response(self._dialect, refusal.problem, headers)
+
+    async def perform(self, work: Work) -> web.StreamResponse:
+        """Answer admitted work in its own time, or as its fault demands."""
+        try:
+            return await self._perform(work)
+        except ConnectionError:
+            return _hang_up(self._request, web.Response())
+        finally:
+            self._model.abandon(work)
+
+    async def _perform(self, work: Work) -> web.StreamResponse:
+        fault = work.draw.fault
+        if fault is Fault.HANG:
+            await self._hang(work)
+        if fault is Fault.RESET:
+            return self._fail_by_reset(work, fault)
+        if fault is not None and fault in ERROR_STATUS:
+            return self._fail(work, fault, ERROR_STATUS[fault])
+        headers = self._success_headers()
+        if work.call.stream and fault is not Fault.RESET_AFTER_WORK:
+            return await self._stream(work, headers)
+        await self._sleep(work.draw.latency_s)
+        return await self._whole(work, headers)
+
+    async def _hang(self, work: Work) -> NoReturn:
+        """Hold the connection until the caller or the server gives it up."""
+        try:
+            while True:
+                await asyncio.Event().wait()
+        finally:
+            self._model.fail(work, Fault.HANG)
+
+    async def _whole(self, work: Work, headers: Mapping[str, str]) -> web.StreamResponse:
+        fault = work.draw.fault
+        if fault is Fault.RESET_AFTER_WORK:
+            return self._fail_by_reset(work, fault)
+        if fault is Fault.ERROR_IN_STREAM:
+            return self._fail(work, fault, _OVERLOADED.status)
+        body = self._dialect.completion(work.call, work.reply, work.stamp)
+        if fault is None:
+            self._model.complete(work)
+            return web.Response(body=body, content_type=_JSON, headers=headers)
+        self._model.fail(work, fault)
+        half = body[: len(body) // 2]
+        if fault is Fault.MALFORMED:
+            return web.Response(body=half, content_type=_JSON, headers=headers)
+        promised = {**headers, "Content-Length": str(len(body)), "Content-Type": _JSON}
+        response = web.StreamResponse(headers=promised)
+        await response.prepare(self._request)
+        await response.write(half)
+        return _hang_up(self._request, response)
+
+    async def _stream(self, work: Work, headers: Mapping[str, str]) -> web.StreamResponse:
+        frames = self._dialect.frames(work.call, work.reply, self._pieces(work), work.stamp)
+        first_s, gap_s = self._pace(work, len(frames))
+        middle, last, fault = len(frames) // 2, len(frames) - 1, work.draw.fault
+        response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
+        for index, frame in enumerate(frames):
+            await self._sleep(gap_s if index else first_s)
+            if not index:
+                await response.prepare(self._request)
+            if fault is Fault.CUT_STREAM and index == middle:
+                self._model.fail(work, fault)
+                await response.write(frame[: len(frame) // 2])
+                return _hang_up(self._request, response)
+            if index == last:
+                self._end(work)
+            broken = fault is Fault.MALFORMED and index == middle
+            await response.write(frame[: len(frame) // 2] + b"\n\n" if broken else frame)
+            if fault is Fault.ERROR_IN_STREAM:
+                await response.write(self._end_in_error(work, fault))
+                break
+        await response.write_eof()
+        return response
+
+    def _end(self, work: Work) -> None:
+        """Book the end before the last byte leaves, so that who has read it may call again at once."""
+        if work.draw.fault is None:
+            self._model.complete(work)
+        elif work.draw.fault is Fault.MALFORMED:
+            self._model.fail(work, work.draw.fault)
+
+    def _end_in_error(self, work: Work, fault: Fault) -> bytes:
+        self._model.fail(work, fault)
+        return self._dialect.stream_error(_OVERLOADED)
+
+    def _pieces(self, work: Work) -> list[str]:
+        text = work.reply.text
+        count = max(1, min(self._model.model.chunks, len(text)))
+        edges = [len(text) * index // count for index in range(count + 1)]
+        return [text[begin:end] for begin, end in pairwise(edges)]
+
+    def _pace(self, work: Work, frames: int) -> tuple[float, float]:
+        """Seconds before the first frame and between frames; together they are the latency."""
+        latency_s = work.draw.latency_s
+        if frames == 1:
+            return latency_s, 0.0
+        first_s = latency_s * self._model.model.first_chunk_share
+        return first_s, (latency_s - first_s) / (frames - 1)
+
+    def _fail(self, work: Work, fault: Fault, status: int) -> web.Response:
+        headers = self._limit_headers()
+        self._model.fail(work, fault)
+        if status == 502:
+            return web.Response(status=502, body=_GATEWAY_PAGE, content_type="text/html", headers=headers)
+        return error_response(self._dialect, _FAILURES[status], headers)
+
+    def _fail_by_reset(self, work: Work, fault: Fault) -> web.Response:
+        self._model.fail(work, fault)
+        return reset(self._request)
+
+    def _success_headers(self) -> dict[str, str]:
+        headers = self._limit_headers()
+        wait_ms = self._model.model.success_retry_after_ms
+        return headers if wait_ms is None else headers | self._retry_after(wait_ms)
+
+    def _limit_headers(self) -> dict[str, str]:
+        if self._model.model.headers not in ("ratelimit", "full"):
+            return {}
+        return self._dialect.limit_headers(self._model.levels(), self._now_ms)
+
+    def _retry_after(self, wait_ms: int) -> dict[str, str]:
+        form = self._model.model.retry_after_form
+        forms = self._dialect.retry_after_forms if form == "default" else (form,)
+        return retry_after_headers(forms, wait_ms, self._now_ms)
+
+
+def error_response(
+    dialect: Dialect, problem: Problem, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """``problem`` in the protocol's own form."""
+    return web.Response(
+        status=problem.status, body=dialect.error(problem), content_type=_JSON, headers=headers or {}
+    )
+
+
+def reset(request: web.Request) -> web.Response:
+    """Reset the connection (RST, not an orderly close). What is returned is never sent."""
+    transport = request.transport
+    if transport is not None:
+        connection = transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
+        transport.abort()
+    return web.Response()
+
+
+def _hang_up(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Close the connection once what was written is out, although more was promised."""
+    if request.transport is not None:
+        request.transport.close()
+    return response

@@ -1,0 +1,42 @@
+"""How many tokens a call may cost: a reservation at dispatch, trued up by the response's usage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+CHARS_PER_TOKEN = 4
+"""About four characters of English text a token: the rule of thumb of OpenAI's documentation ("What are tokens
+and how to count them?"). Other scripts and code have more tokens than it says; usage corrects that."""
+
+TOKENS_PER_MESSAGE = 3
+"""What a message's role and separators add, and once more for the start of the answer (OpenAI's cookbook, "How
+to count tokens with tiktoken")."""
+
+DEFAULT_OUTPUT_TOKENS = 1024
+"""Reserved for the answer where the parameters set no limit."""
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of ``text``, ``ceil(characters / 4)``; 0 for an empty one."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, Any]) -> int:
+    """Input plus output tokens to reserve for one call, an upper bound for what the rule of thumb would charge.
+
+    The output is the limit that ``params`` set (``max_completion_tokens``, ``max_tokens``), times ``n``, or
+    `DEFAULT_OUTPUT_TOKENS`. Limits that are no positive integer are for the provider to refuse, and ignored here.
+    """
+    prompt = sum(estimate_tokens(message["content"]) + TOKENS_PER_MESSAGE for message in messages)
+    limits = [
+        limit
+        for name in ("max_completion_tokens", "max_tokens")
+        if (limit := _positive(params.get(name))) > 0
+    ]
+    output = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
+    return prompt + TOKENS_PER_MESSAGE + output
+
+
+def _positive(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,94 @@
+"""What a provider has said so far in reply to one request, gathered piece by piece."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlane.job import Usage
+from fairlane_workers.providers.wording import bounded, well_formed
+
+_LARGEST_COUNT = 2**53
+
+
+class Unreadable(ValueError):
+    """An answer breaks its protocol's schema; the text says where. Never leaves this package."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """The state of an answer while it is read. A dialect fills it in; `HttpProvider` draws the conclusion."""
+
+    parts: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    ended: bool = False  # the protocol's own end mark was seen
+    refusal: str | None = None  # the model or a content filter declined; says so in words
+    error: object = None  # an error object where an answer should have been
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    _half: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of the text is missing, even if the connection broke now."""
+        return self.ended or self.finish_reason is not None
+
+    @property
+    def text(self) -> str | None:
+        """The text so far; ``None`` if the provider sent no text field at all."""
+        if not self.parts:
+            return None
+        return "".join(self.parts) + ("\ufffd" if self._half else "")
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(self.input_tokens, self.output_tokens)
+
+    def add(self, text: str) -> str:
+        """Append text; returns the part of it that may be shown now.
+
+        A provider may cut a surrogate pair over two pieces; the first half waits for the second.
+        """
+        if self._half or not text.isascii():
+            text = self._half + text
+            cut = len(text) - 1 if text[-1:] and "\ud800" <= text[-1] <= "\udbff" else len(text)
+            text, self._half = well_formed(text[:cut]), text[cut:]
+        self.parts.append(text)
+        return text
+
+    def finish(self, reason: object) -> None:
+        """Note why generation stopped, once the provider says so."""
+        if isinstance(reason, str) and reason:
+            self.finish_reason = bounded(reason, 100)
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """The JSON object in ``text``. Raises `Unreadable` for anything else."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        shown = text[:80] if isinstance(text, str) else text[:80].decode("utf-8", "replace")
+        raise Unreadable(f"not JSON: {shown!r}") from None
+    if not isinstance(document, dict):
+        raise Unreadable(f"a JSON object was expected, got {type(document).__name__}")
+    return document
+
+
+def as_object(value: object, name: str) -> dict[str, Any]:
+    """``value`` if it is a JSON object; raises `Unreadable` naming the field otherwise."""
+    if not isinstance(value, dict):
+        raise Unreadable(f"{name}: an object was expected, got {type(value).__name__}")
+    return value
+
+
+def as_list(value: object, name: str) -> list[Any]:
+    """``value`` if it is a JSON array; raises `Unreadable` naming the field otherwise."""
+    if not isinstance(value, list):
+        raise Unreadable(f"{name}: an array was expected, got {type(value).__name__}")
+    return value
+
+
+def token_count(value: object) -> int | None:
+    """``value`` if it is a count of tokens, else ``None``: usage is worth nothing when it is not a number."""
+    return value if type(value) is int and 0 <= value < _LARGEST_COUNT else None

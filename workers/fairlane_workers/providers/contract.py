@@ -1,0 +1,45 @@
+"""What the worker asks of a provider, and what every provider answers: an outcome, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from fairlane.job import Outcome
+
+OnChunk: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One LLM call, rendered and ready to be sent.
+
+    ``messages`` are ``{"role", "content"}``; ``params`` go to the provider as they are (``None`` values too).
+    ``timeout_s`` bounds the whole call from the first byte sent to the last byte read; ``max_response_bytes``
+    bounds what is read of the answer.
+    """
+
+    model: str
+    messages: list[dict[str, str]]
+    params: dict[str, Any]
+    stream: bool
+    timeout_s: float
+    max_response_bytes: int
+
+
+class Provider(Protocol):
+    """A way to one provider. One instance serves all calls of a connection, on one event loop."""
+
+    async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
+        """Make one call, send it at most once, and say how it ended.
+
+        Whatever the provider or the network does becomes an `Outcome`. Only cancellation passes through,
+        and what ``on_chunk`` itself raises. ``on_chunk`` receives the text as it arrives when the call
+        streams; a whole answer arrives as one chunk. The time it takes counts towards the deadline.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections that calls were made over. Calls afterwards end as `NetworkFailure`."""
+        ...

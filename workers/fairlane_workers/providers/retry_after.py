@@ -1,0 +1,74 @@
+"""When a provider lets us come back: every form in which Retry-After is seen."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{0,20})?", re.ASCII)
+
+# A bare number tells by its size what it counts: nobody asks for a pause of 31 years, and no date in use
+# lies before 2001 (epoch seconds) or 1973 (epoch milliseconds).
+_EPOCH_SECONDS = Decimal(10) ** 9
+_EPOCH_MILLISECONDS = Decimal(10) ** 11
+_YEAR_5138 = Decimal(10) ** 14
+
+
+def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
+    """Milliseconds until the provider lets us come back, rounded up; ``None`` where it does not say.
+
+    ``headers`` are looked up in lower case. ``retry-after-ms`` is the finer statement and comes first, unless
+    it is 0 beside a ``retry-after`` that is not. ``now_ms`` (epoch milliseconds) turns a date into a
+    duration, unless the answer carries its own ``date``: then both ends are read off the provider's clock and
+    ours does not matter. What lies in the past, is negative or cannot be read is ``None``.
+    """
+    fine, coarse = headers.get("retry-after-ms"), headers.get("retry-after")
+    if fine is None and coarse is None:
+        return None
+    said = headers.get("date")
+    now_ms = _date_ms(said) or now_ms if said else now_ms
+    fine_ms = None if fine is None else _number_ms(fine.strip(), now_ms, unit_ms=1)
+    if fine_ms or coarse is None:
+        return fine_ms
+    coarse_ms = _value_ms(coarse.strip(), now_ms)
+    return fine_ms if coarse_ms is None else coarse_ms
+
+
+def _value_ms(text: str, now_ms: int) -> int | None:
+    if _NUMBER.fullmatch(text):
+        return _number_ms(text, now_ms, unit_ms=1000)
+    date_ms = _date_ms(text)
+    return None if date_ms is None or date_ms < now_ms else date_ms - now_ms
+
+
+def _number_ms(text: str, now_ms: int, *, unit_ms: int) -> int | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = Decimal(text)
+    if number >= _YEAR_5138:
+        return None
+    if number >= _EPOCH_MILLISECONDS:
+        delay = number - now_ms
+    elif number >= _EPOCH_SECONDS and unit_ms == 1000:
+        delay = number * 1000 - now_ms
+    else:
+        delay = number * unit_ms
+    return None if delay < 0 else math.ceil(delay)
+
+
+def _date_ms(text: str) -> int | None:
+    """Epoch milliseconds of an HTTP date (any of its three forms) or an RFC 3339 date."""
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
