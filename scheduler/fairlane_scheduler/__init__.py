@@ -1,0 +1,1 @@
+"""The scheduler: knows every budget and hands out only what may start now."""

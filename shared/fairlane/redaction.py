@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 MASK = "***"
@@ -53,6 +54,7 @@ def mask_value(name: str, value: Any) -> Any:
     return value
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a field of this name (``Authorization``, ``x-api-key``, ``redis_password``) is a credential."""
     plain = name.lower().replace("-", "_")

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 CHARS_PER_TOKEN = 4
-"""About four characters of English text a token: the rule of thumb of OpenAI's documentation ("What are tokens
-and how to count them?"). Other scripts and code have more tokens than it says; usage corrects that."""
+"""About four characters of English text make a token: the rule of thumb of OpenAI's documentation ("What are
+tokens and how to count them?"). Other scripts and code have more tokens than it says; usage corrects that."""
 
 TOKENS_PER_MESSAGE = 3
-"""What a message's role and separators add, and once more for the start of the answer (OpenAI's cookbook, "How
-to count tokens with tiktoken")."""
+"""What a message's role and separators add, and once more for the start of the answer (OpenAI's cookbook,
+"How to count tokens with tiktoken")."""
 
 DEFAULT_OUTPUT_TOKENS = 1024
 """Reserved for the answer where the parameters set no limit."""
@@ -23,10 +23,10 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, Any]) -> int:
-    """Input plus output tokens to reserve for one call, an upper bound for what the rule of thumb would charge.
+    """Input plus output tokens to reserve for one call: at least what the rule of thumb would charge for it.
 
     The output is the limit that ``params`` set (``max_completion_tokens``, ``max_tokens``), times ``n``, or
-    `DEFAULT_OUTPUT_TOKENS`. Limits that are no positive integer are for the provider to refuse, and ignored here.
+    `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: the provider will refuse it.
     """
     prompt = sum(estimate_tokens(message["content"]) + TOKENS_PER_MESSAGE for message in messages)
     limits = [

@@ -1,0 +1,1 @@
+"""The workers: execute what was granted, at once, and report."""

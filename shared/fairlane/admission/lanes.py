@@ -7,19 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from redis import Redis
-
 from fairlane.errors import LaneNotFound
 from fairlane.lane import LaneLimits
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
 
 
 class Offer(NamedTuple):
-    """A run that may take up to ``count`` permits in turn."""
+    """A run that may take up to ``most`` permits in turn."""
 
     ref: RunRef
-    count: int
+    most: int
 
 
 class Permit(NamedTuple):
@@ -33,13 +32,19 @@ class Permit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lane's answer. ``at_ms``: ask again then (server time); 0: when woken. ``left``: jobs queued, by offer."""
+    """A lane's answer. ``at_ms``: ask again then (server time; 0: when woken). ``left``: queued, by offer."""
 
     permits: Sequence[Permit]
     at_ms: int
     reason: str
     in_flight: int
     left: Sequence[int]
+    now_ms: int
+
+    @property
+    def wait_ms(self) -> int:
+        """Milliseconds until ``at_ms``, by the server's clock."""
+        return max(0, self.at_ms - self.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class LaneView:
 class Lanes:
     """All lanes of a deployment."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
     def names(self) -> list[str]:
@@ -108,16 +113,16 @@ class Lanes:
                     "room": room,
                     "max_in_flight": max_in_flight,
                     "lease_ms": lease_ms,
-                    "offers": json.dumps([[str(ref), count] for ref, count in offers]),
+                    "offers": json.dumps([[str(ref), most] for ref, most in offers]),
                 },
             )
             .run(self._redis)
         )
         if reply is None:
             return None
-        flat, at_ms, reason, in_flight, left = reply
+        flat, at_ms, reason, in_flight, left, now = reply
         permits = [Permit(flat[i] - 1, *flat[i + 1 : i + 4]) for i in range(0, len(flat), 4)]
-        return Grant(permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left])
+        return Grant(permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left], int(now))
 
     def limit(self, lane: str, limits: Mapping[str, float | int | None]) -> bool:
         """Set limits by their names in `LaneLimits`; ``None`` takes one away. True if the lane is new."""
@@ -134,7 +139,7 @@ class Lanes:
                 "fields": json.dumps(fields),
             },
         )
-        return call.run(self._redis) == 1
+        return bool(call.run(self._redis) == 1)
 
     def configure(self, lane: str, limits: LaneLimits | None) -> bool:
         """Make a lane known, with what the configuration says of it. True if it is new."""

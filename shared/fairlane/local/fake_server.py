@@ -1,7 +1,7 @@
 """A process that imitates Redis in Python, for trying out where no server can be had: slow, and it forgets.
 
-`fairlane.local.embedded` starts it as ``fake_server.py PORT READY_FILE``; port 0 takes any that is free. The ready
-file holds the port.
+`fairlane.local.embedded` starts it as ``fake_server.py PORT READY_FILE``; port 0 takes any that is free. The
+ready file holds the port.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The promise that no child outlives us, not even after kill -9: one watchdog process a parent, told what to end."""
+"""The promise that no child outlives us, not even after kill -9: a watchdog that is told what to end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Guard:
         # Somebody killed the watchdog: a new one learns everything that is still ours.
         self._close_pipe()
         self._start()
-        if not all([self._tell("watch", known) for known in self._watched]):
+        if not all(self._tell("watch", known) for known in self._watched):
             raise LocalStackError("guard", "the watchdog process ends as soon as it starts")
 
     def forget(self, pid: int) -> None:

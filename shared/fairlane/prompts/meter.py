@@ -7,7 +7,8 @@ from typing import Any
 
 from jinja2 import UndefinedError
 from jinja2.exceptions import TemplateRuntimeError
-from jinja2.runtime import Context, StrictUndefined, Undefined, missing
+from jinja2.runtime import Context, StrictUndefined, Undefined
+from jinja2.utils import missing
 
 MAX_CHARS = 1 << 20
 """Longest text, in characters, that a rendering or any string inside it may have."""
@@ -17,15 +18,16 @@ ALLOWANCE = 1_000_000
 a loop cost one each. Well under a second of work at the very worst; usual prompts spend a few dozen."""
 
 
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_NOTHING: dict[str, str] = {}
+_VIEWS: tuple[type, ...] = (type(_NOTHING.keys()), type(_NOTHING.values()), type(_NOTHING.items()))
 _CONTAINERS = (list, tuple, dict, *_VIEWS)
 
 
-class TooMuchWork(TemplateRuntimeError):
+class WorkLimitError(TemplateRuntimeError):
     """The template asks for more than `ALLOWANCE`, or for a value longer than `MAX_CHARS`."""
 
 
-class MissingVariable(UndefinedError):
+class MissingVariableError(UndefinedError):
     """A variable or an attribute that the template needs does not exist; ``name`` is its last part."""
 
     def __init__(self, message: str, name: str) -> None:
@@ -42,8 +44,8 @@ class RowUndefined(StrictUndefined):
     def _fail_with_undefined_error(self, *args: Any, **kwargs: Any) -> Any:
         name = str(self._undefined_name)
         if self._undefined_obj is missing:
-            raise MissingVariable(f"the row has no field {name!r}", name)
-        raise MissingVariable(f"there is no {name!r} in this {type(self._undefined_obj).__name__}", name)
+            raise MissingVariableError(f"the row has no field {name!r}", name)
+        raise MissingVariableError(f"there is no {name!r} in this {type(self._undefined_obj).__name__}", name)
 
     __iter__ = __str__ = __len__ = _fail_with_undefined_error
     __eq__ = __ne__ = __bool__ = __hash__ = __contains__ = _fail_with_undefined_error
@@ -62,10 +64,10 @@ class MeteredContext(Context):
     remaining = ALLOWANCE
 
     def charge(self, units: int) -> None:
-        """Spend ``units``; raises `TooMuchWork` when the allowance is gone."""
+        """Spend ``units``; raises `WorkLimitError` when the allowance is gone."""
         self.remaining -= units
         if self.remaining < 0:
-            raise TooMuchWork("it takes too much work to render: shorten its loops or the row's values")
+            raise WorkLimitError("it takes too much work to render: shorten its loops or the row's values")
 
     def weigh(self, value: object) -> None:
         """Charge for ``value`` with everything inside it; shared parts count as often as they are reached."""
@@ -97,6 +99,6 @@ class MeteredContext(Context):
 
 
 def bounded(length: int) -> None:
-    """Refuse a string of ``length`` characters before it is built. Raises `TooMuchWork`."""
+    """Refuse a string of ``length`` characters before it is built. Raises `WorkLimitError`."""
     if length > MAX_CHARS:
-        raise TooMuchWork(f"a text of {length:,} characters is longer than the {MAX_CHARS:,} allowed")
+        raise WorkLimitError(f"a text of {length:,} characters is longer than the {MAX_CHARS:,} allowed")

@@ -1,4 +1,4 @@
-"""The template language: Jinja2 without what reaches outside a row, loads other texts or costs without bound."""
+"""The template language: Jinja2 without what reaches outside a row, loads texts or costs without bound."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS
 from jinja2.visitor import NodeTransformer
 
-from fairlane.prompts import operations
-from fairlane.prompts.meter import MeteredContext, RowUndefined, TooMuchWork
+from fairlane.prompts import operations, vocabulary
+from fairlane.prompts.meter import MeteredContext, RowUndefined
 
 _WEIGHED = "fairlane weighed"
 _ROUNDS = "fairlane rounds"
@@ -80,12 +80,12 @@ class Metering(NodeTransformer):
         raise TemplateSyntaxError(f"a namespace is not available: {_REMEDY}", node.lineno)
 
 
-def _filtered(node: nodes.Expr, name: str, *args: nodes.Expr) -> nodes.Filter:
+def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
 
 
 class RowEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja2 over one row of JSON: its fields, the methods of `operations.METHODS`, and metered filters."""
+    """Jinja2 over one row of JSON: its fields, the methods of `vocabulary.METHODS`, and metered filters."""
 
     context_class = MeteredContext
     intercepted_binops = frozenset({"+", "*", "**", "%"})
@@ -102,13 +102,13 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
         )
         self.globals.clear()
         self.filters.clear()
-        self.filters.update({name: _metered(FILTERS[name]) for name in operations.JINJA_FILTERS})
+        self.filters.update({name: _metered(FILTERS[name]) for name in vocabulary.JINJA_FILTERS})
         self.filters.update(
-            {name: _metered(pass_context(own)) for name, own in operations.OWN_FILTERS.items()}
+            {name: _metered(pass_context(own)) for name, own in vocabulary.OWN_FILTERS.items()}
         )
         self.filters.update({_WEIGHED: _weighed, _ROUNDS: _rounds})
         self.tests.clear()
-        self.tests.update({name: _metered(TESTS[name]) for name in operations.JINJA_TESTS})
+        self.tests.update({name: _metered(TESTS[name]) for name in vocabulary.JINJA_TESTS})
 
     def parse_metered(self, text: str) -> nodes.Template:
         """The syntax tree of ``text``, checked and metered. Raises ``TemplateSyntaxError``."""
@@ -139,12 +139,12 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
             return obj[attribute]
         if isinstance(obj, Undefined):
             return obj._fail_with_undefined_error()
-        if isinstance(obj, LoopContext) and attribute in operations.LOOP_ATTRIBUTES:
+        if isinstance(obj, LoopContext) and attribute in vocabulary.LOOP_ATTRIBUTES:
             return getattr(obj, attribute)
-        method = operations.METHODS.get(type(obj), {}).get(attribute)
+        method = vocabulary.METHODS.get(type(obj), {}).get(attribute)
         return self.undefined(obj=obj, name=attribute) if method is None else partial(method, obj)
 
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         if isinstance(__obj, partial):
             _weigh_all(__context, __obj.args)
         _weigh_all(__context, args)
@@ -203,7 +203,7 @@ def _rounds(context: MeteredContext, values: Any, cost: int) -> Any:
     return values
 
 
-def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
+def _metered(function: Any) -> Callable[..., Any]:
     """``function``, a filter or test, with its arguments and its result charged to the rendering."""
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
 
@@ -225,6 +225,3 @@ def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return metered
-
-
-__all__ = ["RowEnvironment", "TooMuchWork"]

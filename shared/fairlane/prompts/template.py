@@ -11,7 +11,7 @@ from jinja2 import TemplateSyntaxError, meta
 from jinja2.environment import Template as JinjaTemplate
 
 from fairlane.errors import TemplateError
-from fairlane.prompts.meter import MAX_CHARS, MeteredContext, MissingVariable, TooMuchWork
+from fairlane.prompts.meter import MAX_CHARS, MeteredContext, MissingVariableError, WorkLimitError
 from fairlane.prompts.sandbox import RowEnvironment
 
 _MARKUP = re.compile(r"\{[{%#]")
@@ -66,13 +66,12 @@ class Template:
             for piece in self._body.root_render_func(context):
                 length += len(piece)
                 if length > MAX_CHARS:
-                    raise TooMuchWork(f"it renders to more than {MAX_CHARS:,} characters")  # noqa: TRY301
+                    raise WorkLimitError(f"it renders to more than {MAX_CHARS:,} characters")  # noqa: TRY301
                 pieces.append(piece)
-        except MissingVariable as error:
+        except MissingVariableError as error:
             raise TemplateError(self.field, str(error), error.name) from error
-        except Exception as error:  # noqa: BLE001 - an expression may raise anything at all
-            told = str(error) or type(error).__name__
-            raise TemplateError(self.field, told) from error
+        except Exception as error:  # an expression may raise anything at all
+            raise TemplateError(self.field, str(error) or type(error).__name__) from error
         return "".join(pieces)
 
 
@@ -104,7 +103,7 @@ class Prompt:
         )
 
     def render(self, row: Mapping[str, Any]) -> list[dict[str, str]]:
-        """Chat messages for ``row``, as providers take them. Raises `TemplateError`, see `Template.render`."""
+        """Chat messages for ``row``, as providers take them. Raises what `Template.render` raises."""
         names = variables(row)
         return [
             {"role": role, "content": template.render_variables(names)} for role, template in self._messages
@@ -124,8 +123,10 @@ def referenced_variables(text: str) -> frozenset[str]:
 
 
 def check_templates(templates: Mapping[str, str]) -> frozenset[str]:
-    """Compile every ``field → text`` and return all names they reference. Raises `TemplateError` for the first
-    that does not compile."""
+    """Compile every ``field → text`` and return all names they reference.
+
+    Raises `TemplateError` for the first that does not compile.
+    """
     names: frozenset[str] = frozenset()
     for field, text in templates.items():
         Template(field, text)

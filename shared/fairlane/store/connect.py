@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from redis import Redis
@@ -13,11 +13,15 @@ from redis.retry import Retry
 
 from fairlane.errors import StoreUnavailable
 
+RedisClient: TypeAlias = Any
+"""A redis-py client, blocking or not. Its declared types are unions over every protocol and decoding option;
+ours answers in bytes, and the one function that reads a reply knows what it is."""
+
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 
 
-def open_redis(url: str, **options: Any) -> Redis:
+def open_redis(url: str, **options: Any) -> RedisClient:
     """A client that decodes text as it is (bytes); retries one dropped connection, then raises."""
     return Redis.from_url(
         url,
@@ -29,7 +33,7 @@ def open_redis(url: str, **options: Any) -> Redis:
     )
 
 
-def require(redis: Redis, url: str) -> Redis:
+def require(redis: RedisClient, url: str) -> RedisClient:
     """The client, after one PING. Raises `StoreUnavailable`."""
     try:
         redis.ping()

@@ -1,4 +1,4 @@
-"""What clients ask of the scheduler: a list a team, each entry a small JSON object, all of it hostile input."""
+"""What clients ask of the scheduler: a list a team, each entry a small JSON object, hostile input."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from redis import Redis
 
 from fairlane.datasets import encode_page
 from fairlane.run import RunSpec
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 
 UPLOAD_TTL_S = 24 * 3600  # an upload that no scheduler ever admits goes away by itself
@@ -29,7 +29,7 @@ class Request(BaseModel):
 class Outbox:
     """The client's side: uploads a run's rows and asks for things."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
     def upload(self, ref: RunRef, pages: Iterable[list[dict[str, Any]]]) -> int:
@@ -74,7 +74,7 @@ class Outbox:
 class Inbox:
     """The scheduler's side: reads requests, a bounded number a team at a time."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
     def teams(self) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redis import Redis
-
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import script
 
@@ -21,7 +20,7 @@ class Leadership:
 class LeaderLease:
     """Bids for, renews and resigns leadership under one identity."""
 
-    def __init__(self, redis: Redis, keys: Keys, identity: str, lease_ms: int) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, identity: str, lease_ms: int) -> None:
         self._redis, self._keys, self._identity, self._lease_ms = redis, keys, identity, lease_ms
 
     def acquire(self, now_ms: str | int = "") -> Leadership:
@@ -39,4 +38,4 @@ class LeaderLease:
     def resign(self) -> bool:
         """Let a standby take over at once."""
         call = script("leader_resign").bind({"leader": self._keys.leader}, {"id": self._identity})
-        return call.run(self._redis) == 1
+        return bool(call.run(self._redis) == 1)

@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from redis import Redis
-
 from fairlane.job import Attempt
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 
 
@@ -29,7 +28,7 @@ class Lease:
 class Leases:
     """Reads leases; `Attempts.recover` is what changes them."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
     def lapsed(self, now_ms: int, limit: int = 200) -> list[Lease]:

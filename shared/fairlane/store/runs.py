@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from redis import Redis
-
 from fairlane.run import Plan, RunSpec
 from fairlane.store.attempts import Over, follow_json, run_keys
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
 
@@ -27,7 +26,7 @@ class Delayed:
 class Runs:
     """Runs in Redis, as the leader changes them. Every verb is fenced by the leader's epoch."""
 
-    def __init__(self, redis: Redis, keys: Keys, ttl_ms: int) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, ttl_ms: int) -> None:
         self._redis, self._keys, self._ttl_ms = redis, keys, ttl_ms
 
     def active(self) -> list[RunRef]:
@@ -55,10 +54,20 @@ class Runs:
         """Lanes on which the run has had jobs."""
         return {lane.decode() for lane in self._redis.smembers(self._keys.run_lanes(ref))}
 
+    def queued(self, ref: RunRef, lanes: Sequence[str]) -> dict[str, int]:
+        """Jobs queued on each of ``lanes``."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.llen(self._keys.hot(ref, lane))
+            pipeline.llen(self._keys.fresh(ref, lane))
+        lengths = pipeline.execute()
+        return {lane: lengths[2 * i] + lengths[2 * i + 1] for i, lane in enumerate(lanes)}
+
     def admit(self, spec: RunSpec, plan: Plan, epoch: int, now_ms: str | int = "") -> int:
         """1: running. 2: it had no items and is completed. 0: not admitted (again), or not the leader."""
         ref = RunRef(spec.team, spec.run)
-        counts = {"items": spec.items, "jobs": spec.jobs, "steps": spec.steps, "submitted_ms": spec.submitted_ms}
+        counts = {"items": spec.items, "jobs": spec.jobs, "steps": spec.steps}
+        counts["submitted_ms"] = spec.submitted_ms
         for lane in plan.judge_lanes:
             counts[f"known:{lane}"] = counts.get(f"known:{lane}", 0) + spec.items
         call = script("run_admit").bind(
@@ -74,9 +83,7 @@ class Runs:
         )
         return int(call.run(self._redis))
 
-    def refuse(
-        self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = ""
-    ) -> bool:
+    def refuse(self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = "") -> bool:
         call = script("run_refuse").bind(
             self._run_keys(ref) | {"runs": self._keys.runs(ref.team)},
             {
@@ -88,7 +95,7 @@ class Runs:
                 "ttl_ms": self._ttl_ms,
             },
         )
-        return call.run(self._redis) == 1
+        return bool(call.run(self._redis) == 1)
 
     def feed(
         self,
@@ -100,7 +107,7 @@ class Runs:
         over: Sequence[Over],
         now_ms: str | int = "",
     ) -> int:
-        """Queue ``entries`` ("job:tokens" by lane) and record ``over``. 1: fed; 2: the run is finished; 0: stale."""
+        """Queue ``entries`` ("job:tokens" by lane), record ``over``. 1: fed; 2: the run is finished; 0: stale."""
         lanes = list(entries)
         call = script("run_feed").bind(
             self._run_keys(ref)
@@ -120,9 +127,11 @@ class Runs:
         return int(call.run(self._redis))
 
     def cancel(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> int:
-        """Cancel a running run; ``lanes`` are all lanes there are. Returns jobs cancelled, -1 if it is not running."""
+        """Cancel a run; ``lanes`` are all lanes there are. Returns jobs cancelled, -1 if it is not running."""
         keys = self._keys
-        owned = [name for lane in lanes for name in (keys.lane(lane), keys.hot(ref, lane), keys.fresh(ref, lane))]
+        owned = [
+            name for lane in lanes for name in (keys.lane(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
+        ]
         call = script("run_cancel").bind(
             self._run_keys(ref)
             | {
@@ -175,7 +184,7 @@ class Runs:
                 "channel": self._keys.wake,
             },
         )
-        return call.run(self._redis) == 1
+        return bool(call.run(self._redis) == 1)
 
     def _run_keys(self, ref: RunRef) -> dict[str, str | Sequence[str]]:
-        return {"leader": self._keys.leader} | run_keys(self._keys, ref)
+        return {"leader": self._keys.leader, **run_keys(self._keys, ref)}

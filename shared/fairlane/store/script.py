@@ -7,7 +7,7 @@ A file ``lua/<noun>_<verb>.lua`` opens with its purpose and four lines that are 
     -- USES: time lane                  preludes ``lua/lib/<name>.lua`` put in front, in this order
     -- RETURNS: ...                     for the reader
 
-Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (a string, as Redis gives it).
+Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string).
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def script(name: str) -> Script:
     body = (folder / f"{name}.lua").read_text(encoding="utf-8")
     header = {key: tuple(words.split()) for key, words in _HEADER.findall(body)}
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
-    preludes = [(folder / "lib" / f"{used}.lua").read_text(encoding="utf-8") for used in header.get("USES", ())]
+    used = header.get("USES", ())
+    preludes = [(folder / "lib" / f"{prelude}.lua").read_text(encoding="utf-8") for prelude in used]
     source = "\n".join([_bindings(name, keys, args), *preludes, body])
     return Script(
         name=name,
@@ -108,7 +109,8 @@ def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:
     single = ", ".join(f"{key} = KEYS[{i}]" for i, key in enumerate(keys, 1) if not key.endswith("*"))
     rest = ""
     if starred:
-        rest = f"KEY.{keys[-1][:-1]} = {{}} for i = {len(keys)}, #KEYS do KEY.{keys[-1][:-1]}[i - {len(keys) - 1}] = KEYS[i] end"
+        listed, before = f"KEY.{keys[-1][:-1]}", len(keys) - 1
+        rest = f"{listed} = {{}} for i = {before + 1}, #KEYS do {listed}[i - {before}] = KEYS[i] end"
     named = ", ".join(f"{arg} = ARGV[{i}]" for i, arg in enumerate(args, 1))
     return f"local KEY = {{{single}}} {rest}\nlocal ARG = {{{named}}}"
 
@@ -117,8 +119,8 @@ def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:
 def all_scripts() -> tuple[Script, ...]:
     """Every verb that ships with the package."""
     folder = files("fairlane.store") / "lua"
-    names = sorted(entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))
-    return tuple(script(name) for name in names)
+    names = (entry.name for entry in folder.iterdir() if entry.name.endswith(".lua"))
+    return tuple(script(name.removesuffix(".lua")) for name in sorted(names))
 
 
 def load_all(redis: Any) -> None:

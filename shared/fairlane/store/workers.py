@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redis import Redis
-
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call, script
 
@@ -75,7 +74,7 @@ class Workers:
             {"channel": self._keys.wake, "worker": worker},
         )
 
-    def beats(self, redis: Redis) -> list[Beat]:
+    def beats(self, redis: RedisClient) -> list[Beat]:
         """Every worker that has not left or been forgotten."""
         return [
             _beat(worker.decode(), record.decode())

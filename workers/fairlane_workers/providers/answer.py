@@ -12,7 +12,7 @@ from fairlane_workers.providers.wording import bounded, well_formed
 _LARGEST_COUNT = 2**53
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """An answer breaks its protocol's schema; the text says where. Never leaves this package."""
 
 
@@ -25,6 +25,7 @@ class Answer:
     ended: bool = False  # the protocol's own end mark was seen
     refusal: str | None = None  # the model or a content filter declined; says so in words
     error: object = None  # an error object where an answer should have been
+    problem: str | None = None  # why no more of it could be read
     input_tokens: int | None = None
     output_tokens: int | None = None
     _half: str = ""
@@ -64,28 +65,28 @@ class Answer:
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """The JSON object in ``text``. Raises `Unreadable` for anything else."""
+    """The JSON object in ``text``. Raises `UnreadableError` for anything else."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         shown = text[:80] if isinstance(text, str) else text[:80].decode("utf-8", "replace")
-        raise Unreadable(f"not JSON: {shown!r}") from None
+        raise UnreadableError(f"not JSON: {shown!r}") from None
     if not isinstance(document, dict):
-        raise Unreadable(f"a JSON object was expected, got {type(document).__name__}")
+        raise UnreadableError(f"a JSON object was expected, got {type(document).__name__}")
     return document
 
 
 def as_object(value: object, name: str) -> dict[str, Any]:
-    """``value`` if it is a JSON object; raises `Unreadable` naming the field otherwise."""
+    """``value`` if it is a JSON object; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, dict):
-        raise Unreadable(f"{name}: an object was expected, got {type(value).__name__}")
+        raise UnreadableError(f"{name}: an object was expected, got {type(value).__name__}")
     return value
 
 
 def as_list(value: object, name: str) -> list[Any]:
-    """``value`` if it is a JSON array; raises `Unreadable` naming the field otherwise."""
+    """``value`` if it is a JSON array; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, list):
-        raise Unreadable(f"{name}: an array was expected, got {type(value).__name__}")
+        raise UnreadableError(f"{name}: an array was expected, got {type(value).__name__}")
     return value
 
 

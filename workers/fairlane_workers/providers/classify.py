@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import Any
 
 from fairlane.job import (
     AccessRefused,
@@ -16,6 +14,7 @@ from fairlane.job import (
     RateLimited,
     TimedOut,
 )
+from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.retry_after import retry_after_ms
 from fairlane_workers.providers.wording import bounded, scrubbed
 
@@ -106,9 +105,9 @@ def classify(
     429). ``headers`` are looked up in lower case. The message is the provider's own, bounded, without
     ``secrets``; ``now_ms`` (epoch milliseconds) is for Retry-After.
     """
-    document = _document(body)
-    message = _message(document) or _without_words(status, headers, body, document)
-    return _outcome(protocol, status, _kinds(document), headers, message, now_ms, secrets)
+    error = ErrorBody.parse(body)
+    message = error.message or _wordless(status, headers)
+    return _outcome(protocol, status, error.kinds, headers, message, now_ms, secrets)
 
 
 def classify_late_error(
@@ -123,13 +122,12 @@ def classify_late_error(
 
     A type that nobody knows counts as the server's own fault (500): it is tried again.
     """
-    kinds = tuple(_kinds(error))
+    body = ErrorBody.of(error)
     known = _STATUS_OF_KIND.get(protocol, _OPENAI_STATUS)
-    status = next((known[kind] for kind in kinds if kind in known), None) or _numeric(kinds) or _UNKNOWN_STATUS
-    if status == _UNKNOWN_STATUS and any(map(_is_quota, kinds)):
-        status = 429
-    message = _message(error) or f"the provider broke off with an error after HTTP 200 ({', '.join(kinds)})"
-    return _outcome(protocol, status, kinds, headers, message, now_ms, secrets)
+    named = next((known[kind] for kind in body.kinds if kind in known), None)
+    fallback = 429 if any(map(_is_quota, body.kinds)) else _UNKNOWN_STATUS
+    message = body.message or f"an error without a message after HTTP 200 ({', '.join(body.kinds)})"
+    return _outcome(protocol, named or body.status or fallback, body.kinds, headers, message, now_ms, secrets)
 
 
 def _outcome(
@@ -177,60 +175,9 @@ def _is_quota(kind: str) -> bool:
     return kind in _QUOTA_KINDS or kind.endswith(_QUOTA_ENDINGS)
 
 
-def _document(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _error_of(document: object) -> object:
-    """The error itself: ``{"error": …}``, the same in a list (Gemini), or the document (vLLM, FastAPI)."""
-    if isinstance(document, list) and document:
-        document = document[0]
-    if isinstance(document, dict) and document.get("error") is not None:
-        return document["error"]
-    return document
-
-
-def _kinds(document: object) -> Iterator[str]:
-    """What the error calls itself, most specific first, in lower case."""
-    error = _error_of(document)
-    if not isinstance(error, dict):
-        return
-    details = error.get("details")
-    inner: Mapping[str, Any] = details if isinstance(details, dict) else {}
-    for value in (inner.get("error_code"), error.get("code"), error.get("type"), error.get("status")):
-        if isinstance(value, str | int) and not isinstance(value, bool) and len(shown := str(value)) <= 100:
-            yield shown.lower()
-
-
-def _numeric(kinds: Iterable[str]) -> int | None:
-    """The HTTP status that compatible servers and proxies put where the code belongs."""
-    return next((int(kind) for kind in kinds if kind.isascii() and kind.isdigit() and 400 <= int(kind) < 600), None)
-
-
-def _message(document: object) -> str | None:
-    error = _error_of(document)
-    if isinstance(error, str):
-        return error.strip() or None
-    if not isinstance(error, dict):
-        return None
-    for field in ("message", "detail"):
-        value = error.get(field)
-        if isinstance(value, str) and value.strip():
-            return value.strip()
-        if value:
-            return json.dumps(value)
-    return None
-
-
-def _without_words(status: int, headers: Mapping[str, str], body: bytes, document: object) -> str:
+def _wordless(status: int, headers: Mapping[str, str]) -> str:
     """A message for an answer that brought none of its own."""
-    if 300 <= status < 400:
+    if status // 100 == 3:
         target = headers.get("location") or "nowhere"
         return f"HTTP {status}: redirects to {target} and is not followed; set base_url to the final address"
-    text = body[:2000].decode("utf-8", "replace").strip()
-    if document is None and text and not text.startswith("<"):
-        return f"HTTP {status}: {text}"
     return f"HTTP {status} without a message"

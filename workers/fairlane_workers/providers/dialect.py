@@ -32,9 +32,9 @@ class Dialect(Protocol):
         ...
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
-        """Fill in ``answer`` from a whole reply. Raises `Unreadable` where the schema is violated."""
+        """Fill in ``answer`` from a whole reply. Raises `UnreadableError` where the schema is violated."""
         ...
 
     def fold(self, event: ServerSentEvent, answer: Answer) -> str:
-        """Add one streamed event to ``answer``; returns its new text. Raises `Unreadable`."""
+        """Add one streamed event to ``answer``; returns its new text. Raises `UnreadableError`."""
         ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import httpx
@@ -12,14 +11,14 @@ from pydantic import SecretStr
 
 from fairlane.clock import Clock
 from fairlane.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, Success, TimedOut
-from fairlane_workers.providers.answer import Answer, Unreadable, parse_object
+from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.classify import classify, classify_late_error
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.retry_after import retry_after_ms
-from fairlane_workers.providers.sse import SseParser
+from fairlane_workers.providers.sse import ServerSentEvent, SseParser
 from fairlane_workers.providers.wording import bounded, scrubbed
-from fairlane_workers.transport import Reply, Transport, TransportFault
+from fairlane_workers.transport import Reply, Transport, TransportError
 
 ERROR_BODY_BYTES = 64 * 1024
 DRAIN_S = 0.1
@@ -47,11 +46,11 @@ class HttpProvider:
                 "user-agent": "fairlane",
                 "content-type": "application/json",
                 "accept": "application/json, text/event-stream",
-                "accept-encoding": "identity",  # small answers: unpacking costs more than it saves
+                "accept-encoding": "identity",  # answers are small: unpacking costs more than it saves
                 **dialect.headers(key),
             }
         )
-        # A query of the base URL may hold a key too, and exceptions quote URLs.
+        # The query of a base URL may hold a key too, and exceptions quote URLs.
         self._secrets = tuple(secret for secret in (key, base_url.query.decode("ascii")) if secret)
         self._transport = transport
         self._clock = clock
@@ -77,18 +76,12 @@ class HttpProvider:
                         await self._read_whole(reply, request, answer, on_chunk)
                 finally:
                     await reply.aclose()
-        except TransportFault as fault:
-            if reply is None:
-                return NetworkFailure(self._fit(str(fault)))
-            if not answer.complete:
-                return self._unusable(reply, f"the answer broke off: {fault}")
-        except Unreadable as problem:
-            if reply is not None and not answer.complete:
-                return self._unusable(reply, str(problem))
+        except TransportError as fault:
+            return NetworkFailure(self._fit(str(fault)))
         except TimeoutError:
             if not deadline.expired():
                 raise  # on_chunk's own
-            if not answer.complete:
+            if reply is None or not (answer.complete or answer.error):
                 seen = "no answer" if reply is None else "the answer was not complete"
                 return TimedOut(f"{seen} within {request.timeout_s:g} s")
         return self._conclude(reply, answer)
@@ -96,3 +89,108 @@ class HttpProvider:
     async def aclose(self) -> None:
         """See `Provider.aclose`."""
         await self._transport.aclose()
+
+    async def _refused(self, reply: Reply) -> Outcome:
+        body, _ = await _read(reply, ERROR_BODY_BYTES)
+        return classify(
+            self._dialect.protocol,
+            reply.status,
+            reply.headers,
+            body,
+            now_ms=self._clock.now_ms(),
+            secrets=self._secrets,
+        )
+
+    async def _read_whole(
+        self, reply: Reply, request: Request, answer: Answer, on_chunk: OnChunk | None
+    ) -> None:
+        body, answer.problem = await _read(reply, request.max_response_bytes)
+        if answer.problem:
+            return
+        try:
+            self._dialect.read(parse_object(body), answer)
+        except UnreadableError as problem:
+            answer.problem = str(problem)
+            return
+        if on_chunk and answer.text:
+            await on_chunk(answer.text)
+
+    async def _read_stream(
+        self,
+        reply: Reply,
+        request: Request,
+        answer: Answer,
+        on_chunk: OnChunk | None,
+        deadline: asyncio.Timeout,
+    ) -> None:
+        parser = SseParser()
+        try:
+            async with aclosing(reply.chunks(request.max_response_bytes)) as chunks:
+                async for chunk in chunks:
+                    if answer.ended:  # nothing more is meant for us, but a connection read to its end is kept
+                        continue
+                    text = self._fold(parser.feed(chunk), answer)
+                    if text and on_chunk:
+                        await on_chunk(text)
+                    if answer.error:
+                        return
+                    if answer.ended:
+                        _hurry(deadline)
+            self._fold(parser.finish(), answer)
+        except TransportError as fault:
+            answer.problem = f"the answer could not be read to its end: {fault}"
+        except UnreadableError as problem:
+            answer.problem = str(problem)
+
+    def _fold(self, events: list[ServerSentEvent], answer: Answer) -> str:
+        texts: list[str] = []
+        for event in events:
+            if answer.ended or answer.error:
+                break
+            texts.append(self._dialect.fold(event, answer))
+        return "".join(texts)
+
+    def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
+        """The outcome of a 2xx answer, read as far as it went."""
+        status, now_ms = reply.status, self._clock.now_ms()
+        wait_ms = retry_after_ms(reply.headers, now_ms)
+        if answer.error:
+            return classify_late_error(
+                self._dialect.protocol, answer.error, reply.headers, now_ms=now_ms, secrets=self._secrets
+            )
+        if not answer.complete:
+            problem = answer.problem or "the stream ended before the answer did"
+            return InvalidResponse(self._fit(problem), status, wait_ms)
+        if answer.refusal:
+            return PermanentFailure(self._fit(answer.refusal), status, wait_ms)
+        if answer.text is None:
+            problem = f"the answer holds no text (finish reason {answer.finish_reason})"
+            return InvalidResponse(self._fit(problem), status, wait_ms)
+        return Success(answer.text, answer.usage, answer.finish_reason, status, wait_ms)
+
+    def _fit(self, text: str) -> str:
+        return bounded(scrubbed(text, self._secrets))
+
+
+def _is_event_stream(reply: Reply) -> bool:
+    """Whether events come; some servers answer ``stream: true`` with one JSON document."""
+    return not reply.headers.get("content-type", "").startswith("application/json")
+
+
+async def _read(reply: Reply, max_bytes: int) -> tuple[bytes, str | None]:
+    """The body as far as it can be had, and what broke it off if something did."""
+    parts: list[bytes] = []
+    try:
+        async with aclosing(reply.chunks(max_bytes)) as chunks:
+            async for chunk in chunks:
+                parts.append(chunk)
+    except TransportError as fault:
+        return b"".join(parts), f"the answer could not be read to its end: {fault}"
+    return b"".join(parts), None
+
+
+def _hurry(deadline: asyncio.Timeout) -> None:
+    """Leave the server a moment to close a stream whose end mark was read, and not the whole deadline."""
+    soon = asyncio.get_running_loop().time() + DRAIN_S
+    if (when := deadline.when()) is None or soon < when:
+        deadline.reschedule(soon)

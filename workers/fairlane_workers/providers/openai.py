@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane_workers.providers.answer import Answer, Unreadable, as_list, as_object, parse_object, token_count
+from fairlane_workers.providers.answer import (
+    Answer,
+    UnreadableError,
+    as_list,
+    as_object,
+    parse_object,
+    token_count,
+)
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.sse import ServerSentEvent
 
@@ -20,11 +27,13 @@ class OpenAIDialect:
         return {} if api_key is None else {"authorization": f"Bearer {api_key}"}
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The parameters and messages; a stream asks for its usage unless ``stream_options`` says otherwise."""
-        body = {**request.params, "model": request.model, "messages": request.messages, "stream": request.stream}
+        """Parameters and messages; a stream asks for its usage, unless ``stream_options`` is ``None``."""
+        fixed = {"model": request.model, "messages": request.messages, "stream": request.stream}
+        body = {**request.params, **fixed}
         options = body.pop("stream_options", {})
         if request.stream and options is not None:
-            body["stream_options"] = {"include_usage": True, **options}
+            wanted = {"include_usage": True}
+            body["stream_options"] = {**wanted, **options} if isinstance(options, dict) else options
         return body
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
@@ -34,7 +43,7 @@ class OpenAIDialect:
         _count(document.get("usage"), answer)
         choice = _first_choice(as_list(document.get("choices"), "choices"))
         if choice is None:
-            raise Unreadable("choices: empty")
+            raise UnreadableError("choices: empty")
         message = as_object(choice.get("message"), "choices[0].message")
         _take(message, answer)
         _stop(choice.get("finish_reason"), answer)

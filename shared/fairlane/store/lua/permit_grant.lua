@@ -2,7 +2,7 @@
 -- KEYS: leader lane limits leases leased starved queues*
 -- ARGV: now_ms epoch name room max_in_flight lease_ms offers
 -- USES: time leader bucket lane
--- RETURNS: {granted, at_ms, reason, lane in flight, left}; granted is flat: offer, job, number, tokens, …;
+-- RETURNS: {granted, at_ms, reason, lane in flight, left, now_ms}; granted is flat: offer, job, number, tokens, …;
 --          at_ms: ask again then (0: when woken); left: jobs still queued, per offer; nil when not the leader.
 -- `offers` is [["<run ref>", count], …]; KEY.queues has its hot, fresh, jobs and state, offer by offer.
 -- How long admissions are counted before the count starts again; what a first cut is measured by.
@@ -78,4 +78,4 @@ if token_level then change.token_level, change.token_ms = token_level, now end
 if now - (lane.mark_ms or 0) >= MARK_MS then change.mark, change.mark_ms = lane.granted or 0, now end
 if probing and taken > 0 then change.circuit = 'half_open' end
 write(KEY.lane, change)
-return { granted, at or 0, reason or '', inflight, left }
+return { granted, at or 0, reason or '', inflight, left, now }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from fairlane.errors import ConfigurationError
 from fairlane.testing.provider.config import SimulatedModel, SimulatorConfig
+from fairlane.testing.provider.server import SimulatedProvider
 from fairlane.testing.provider.serving import run_simulator
 
 
@@ -26,9 +28,14 @@ def main() -> None:
             if arguments.config is not None
             else SimulatorConfig(models={"fast": SimulatedModel()})
         )
-        run_simulator(config, arguments.host, arguments.port, arguments.ready_file)
+        run_simulator(config, arguments.host, arguments.port, arguments.ready_file, _tell)
     except (ConfigurationError, OSError) as error:
         parser.error(str(error))
+
+
+def _tell(provider: SimulatedProvider) -> None:
+    sys.stdout.write(f"simulated provider at {provider.base_url} (statistics: {provider.url}/stats)\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from fairlane.testing.provider.dialect import (
-    RequestError,
     Call,
     Problem,
     Reply,
+    RequestError,
     RetryAfterForm,
     Stamp,
     read_flag,

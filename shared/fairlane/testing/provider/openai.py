@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from fairlane.testing.provider.dialect import (
-    RequestError,
     Call,
     Problem,
     Reply,
+    RequestError,
     RetryAfterForm,
     Stamp,
     read_flag,

@@ -12,7 +12,7 @@ from fairlane.clock import Clock, SystemClock
 from fairlane.errors import LocalStackError
 from fairlane.testing.provider.anthropic import Anthropic
 from fairlane.testing.provider.config import SimulatedModel, SimulatorConfig
-from fairlane.testing.provider.dialect import RequestError, Call, Dialect, Problem, write_json
+from fairlane.testing.provider.dialect import Call, Dialect, Problem, RequestError, write_json
 from fairlane.testing.provider.openai import OpenAI
 from fairlane.testing.provider.replies import Composer
 from fairlane.testing.provider.served_model import Outage, Refusal, ServedModel, Work

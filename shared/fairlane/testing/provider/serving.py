@@ -91,18 +91,28 @@ def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
     loop.call_soon_threadsafe(told.set)
 
 
-def run_simulator(config: SimulatorConfig, host: str, port: int, ready_file: Path | None) -> None:
+def run_simulator(
+    config: SimulatorConfig,
+    host: str,
+    port: int,
+    ready_file: Path | None,
+    announce: Callable[[SimulatedProvider], None] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM; the main thread's to call.
 
     Once it answers, ``ready_file`` holds JSON with ``base_url`` (with ``/v1``, as a connection takes it),
     ``url`` (the root, for ``/stats``) and ``pid``; it is removed at the end. ``port`` 0 means a free one.
-    Raises ``OSError`` where it cannot listen.
+    ``announce`` is called once, right after that. Raises ``OSError`` where it cannot listen.
     """
-    asyncio.run(_serve_until_signalled(SimulatedProvider(config), host, port, ready_file))
+    asyncio.run(_serve_until_signalled(SimulatedProvider(config), host, port, ready_file, announce))
 
 
 async def _serve_until_signalled(
-    provider: SimulatedProvider, host: str, port: int, ready_file: Path | None
+    provider: SimulatedProvider,
+    host: str,
+    port: int,
+    ready_file: Path | None,
+    announce: Callable[[SimulatedProvider], None] | None,
 ) -> None:
     signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -111,6 +121,8 @@ async def _serve_until_signalled(
     await provider.start(host, port)
     try:
         with _announced(provider, ready_file):
+            if announce is not None:
+                announce(provider)
             await signalled.wait()
     finally:
         await provider.stop()

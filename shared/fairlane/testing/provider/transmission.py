@@ -96,38 +96,41 @@ class Transmission:
         return _hang_up(self._request, response)
 
     async def _stream(self, work: Work, headers: Mapping[str, str]) -> web.StreamResponse:
+        fault = work.draw.fault
         frames = self._dialect.frames(work.call, work.reply, self._pieces(work), work.stamp)
         first_s, gap_s = self._pace(work, len(frames))
-        middle, last, fault = len(frames) // 2, len(frames) - 1, work.draw.fault
+        blocks = self._broken(frames, fault)
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
-        for index, frame in enumerate(frames):
+        for index, block in enumerate(blocks):
             await self._sleep(gap_s if index else first_s)
-            if not index:
+            if index == 0:
                 await response.prepare(self._request)
-            if fault is Fault.CUT_STREAM and index == middle:
-                self._model.fail(work, fault)
-                await response.write(frame[: len(frame) // 2])
-                return _hang_up(self._request, response)
-            if index == last:
-                self._end(work)
-            broken = fault is Fault.MALFORMED and index == middle
-            await response.write(frame[: len(frame) // 2] + b"\n\n" if broken else frame)
-            if fault is Fault.ERROR_IN_STREAM:
-                await response.write(self._end_in_error(work, fault))
-                break
+            if index == len(blocks) - 1:
+                self._book_end(work)
+            await response.write(block)
+        if fault is Fault.CUT_STREAM:
+            return _hang_up(self._request, response)
         await response.write_eof()
         return response
 
-    def _end(self, work: Work) -> None:
-        """Book the end before the last byte leaves, so that who has read it may call again at once."""
+    def _broken(self, frames: list[bytes], fault: Fault | None) -> list[bytes]:
+        """What is sent of ``frames`` under ``fault``."""
+        middle = len(frames) // 2
+        if fault is Fault.CUT_STREAM:
+            return [*frames[:middle], frames[middle][: len(frames[middle]) // 2]]
+        if fault is Fault.MALFORMED:
+            inside_json = frames[middle].index(b"{") + 8
+            return [*frames[:middle], frames[middle][:inside_json] + b"\n\n", *frames[middle + 1 :]]
+        if fault is Fault.ERROR_IN_STREAM:
+            return [*frames[: min(1, middle)], self._dialect.stream_error(_OVERLOADED)]
+        return frames
+
+    def _book_end(self, work: Work) -> None:
+        """Before the last byte leaves, so that who has read it may call again at once."""
         if work.draw.fault is None:
             self._model.complete(work)
-        elif work.draw.fault is Fault.MALFORMED:
+        else:
             self._model.fail(work, work.draw.fault)
-
-    def _end_in_error(self, work: Work, fault: Fault) -> bytes:
-        self._model.fail(work, fault)
-        return self._dialect.stream_error(_OVERLOADED)
 
     def _pieces(self, work: Work) -> list[str]:
         text = work.reply.text

@@ -1,0 +1,60 @@
+"""``python -m fairlane_scheduler``: a scheduler process, leader or hot standby."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from fairlane.clock import SystemClock
+from fairlane.configuration import load_settings
+from fairlane.errors import FairlaneError
+from fairlane.logs import configure_logging
+from fairlane.store.connect import open_redis
+from fairlane_scheduler.publisher import Publisher
+from fairlane_scheduler.runner import Runner
+from fairlane_scheduler.service import Scheduler
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run until SIGINT or SIGTERM. Returns the process' exit code."""
+    options = _parse(argv)
+    try:
+        settings = load_settings(options.config)
+    except FairlaneError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - logging is not configured yet
+        return 2
+    name = options.name or f"scheduler@{socket.gethostname()}-{os.getpid()}"
+    configure_logging(settings.log, name)
+    clock = SystemClock()
+    redis = open_redis(settings.redis.url)
+    scheduler = Scheduler(redis, settings, clock, identity=name, publisher=Publisher(settings))
+    runner = Runner(scheduler, redis, clock)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: runner.stop())
+    runner.run(on_ready=lambda: _write_ready(options.ready_file, name))
+    redis.close()
+    return 0
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="fairlane scheduler", description=__doc__)
+    parser.add_argument("--config", type=Path, help="fairlane.toml to read")
+    parser.add_argument("--name", help="name in logs and in the leader's lease; unique among schedulers")
+    parser.add_argument("--ready-file", type=Path, help="written once the first tick is done")
+    return parser.parse_args(argv)
+
+
+def _write_ready(path: Path | None, name: str) -> None:
+    if path is not None:
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps({"pid": os.getpid(), "name": name}))
+        draft.replace(path)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

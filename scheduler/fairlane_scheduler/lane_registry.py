@@ -1,0 +1,59 @@
+"""Which lane a model's calls go on; makes lanes known to Redis and so to the workers before they are used."""
+
+from __future__ import annotations
+
+import difflib
+
+from fairlane.admission.lanes import Lanes
+from fairlane.errors import FairlaneError
+from fairlane.events import Event
+from fairlane.lane import lane_key, split_model
+from fairlane.logs import get_logger
+from fairlane.settings import Settings
+
+log = get_logger("lanes")
+
+
+class UnknownModel(FairlaneError, ValueError):
+    """A model reference that names no configured connection."""
+
+
+class LaneRegistry:
+    """Lanes of this deployment, from its connections."""
+
+    def __init__(self, lanes: Lanes, settings: Settings) -> None:
+        self._lanes, self._settings = lanes, settings
+        self._known: set[str] = set()
+
+    def reload(self) -> None:
+        """Put what the configuration says of lanes into Redis; numbers set while running stay otherwise."""
+        self._known.clear()
+        for lane in self._settings.lanes:
+            self.ensure(lane)
+        self._known.update(self._lanes.names())
+
+    def ensure(self, lane: str) -> None:
+        """Make a lane known, once."""
+        if lane in self._known:
+            return
+        if self._lanes.configure(lane, self._settings.lanes.get(lane)):
+            log.info(Event.LANE_CREATED, lane=lane)
+        self._known.add(lane)
+
+    def names(self) -> list[str]:
+        return self._lanes.names()
+
+    def lane_of(self, model: str) -> str:
+        """``"<connection>:<model>"`` → lane. Raises `UnknownModel`."""
+        try:
+            connection, name = split_model(model)
+        except ValueError as error:
+            raise UnknownModel(str(error)) from None
+        known = self._settings.connections.get(connection)
+        if known is None:
+            close = difflib.get_close_matches(connection, self._settings.connections, n=1)
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"there are: {sorted(self._settings.connections)}"
+            )
+            raise UnknownModel(f"model {model!r}: there is no connection {connection!r}; {hint}")
+        return lane_key(connection, name, known.scope)

@@ -1,0 +1,86 @@
+"""How a command ends when something is wrong: a line or two and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from fairlane.cli.output import complain, say
+from fairlane.errors import ConfigurationError, FairlaneError, SubmissionError, TemplateError
+
+FAILED, MISUSED = 1, 2
+BY_SIGNAL = 128  # added to a signal's number, as shells do
+
+_MISUSES = (ConfigurationError, SubmissionError, TemplateError)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked us to stop. ``number`` is the signal's."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextmanager
+def interruptible(*numbers: int) -> Iterator[None]:
+    """Inside the block these signals raise `Interrupted` in the main thread, every time they come."""
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class CarefulGroup(TyperGroup):
+    """The commands of an application whose failures are told in words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interruption:
+            say("interrupted")
+            raise typer.Exit(exit_code_of(interruption)) from interruption
+        except BrokenPipeError as error:
+            raise typer.Exit(exit_code_of(error)) from error
+        except (FairlaneError, OSError) as error:
+            complain(describe(error))
+            raise typer.Exit(exit_code_of(error)) from error
+
+
+def exit_code_of(error: BaseException) -> int:
+    """1 for what failed, 2 for what was asked wrongly, 128 and the number for signals."""
+    match error:
+        case Interrupted():
+            return BY_SIGNAL + error.number
+        case KeyboardInterrupt():
+            return BY_SIGNAL + signal.SIGINT
+        case BrokenPipeError():
+            return BY_SIGNAL + signal.SIGPIPE
+        case _:
+            return MISUSED if isinstance(error, _MISUSES) else FAILED
+
+
+def describe(error: BaseException) -> str:
+    """What to tell the person in front of the terminal."""
+    if isinstance(error, OSError) and not isinstance(error, FairlaneError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def leave_quietly() -> None:
+    """Nobody reads our output any more: what is still buffered must not complain on the way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

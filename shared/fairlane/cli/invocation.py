@@ -1,0 +1,84 @@
+"""The options every command takes, before its name or after it, and the settings they lead to."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fairlane.configuration import load_settings
+from fairlane.settings import Settings
+
+R = TypeVar("R")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings; else FAIRLANE_CONFIG, else ./fairlane.toml."),
+]
+RedisOption = Annotated[
+    str | None, typer.Option("--redis", metavar="URL", help="Redis to use, whatever the settings say.")
+]
+TeamOption = Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team to act for.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+_SHARED: dict[str, Any] = {"config": ConfigOption, "redis": RedisOption, "team": TeamOption}
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What was said on the command line about settings; ``None`` where nothing was."""
+
+    config: Path | None = None
+    redis: str | None = None
+    team: str | None = None
+
+    def or_else(self, other: Invocation) -> Invocation:
+        """This, with the gaps filled from ``other``."""
+        return Invocation(self.config or other.config, self.redis or other.redis, self.team or other.team)
+
+    def settings(self, **overrides: Any) -> Settings:
+        """The settings in force. Raises `ConfigurationError`."""
+        redis = {"url": self.redis} if self.redis else None
+        return load_settings(self.config, redis=redis, team=self.team, **overrides)
+
+    def environment(self) -> dict[str, str]:
+        """Variables that lead another process to the same settings."""
+        found = {
+            "FAIRLANE_CONFIG": str(self.config.absolute()) if self.config else None,
+            "FAIRLANE_REDIS__URL": self.redis,
+            "FAIRLANE_TEAM": self.team,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def remember(ctx: typer.Context, invocation: Invocation) -> None:
+    """Keep what was said before the command's name."""
+    ctx.obj = invocation
+
+
+def with_settings(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command ``--config``, ``--redis`` and ``--team``; it gets them first, as an `Invocation`.
+
+    Options after the command's name win over those before it.
+    """
+
+    @functools.wraps(command)
+    def run(
+        ctx: typer.Context, config: Path | None, redis: str | None, team: str | None, **options: Any
+    ) -> R:
+        before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
+        return command(Invocation(config, redis, team).or_else(before), **options)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = [inspect.Parameter(n, keyword, default=None, annotation=a) for n, a in _SHARED.items()]
+    context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
+    parameters = [context, *(parameter.replace(kind=keyword) for parameter in own), *shared]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

@@ -1,0 +1,74 @@
+"""Entry point of ``fairlane``: puts the commands together, and ends with an exit code whatever happens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from fairlane.cli import roles, stack
+from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly
+from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
+from fairlane.cli.output import say
+
+app = typer.Typer(
+    name="fairlane",
+    cls=CarefulGroup,
+    help="Runs batches of LLM calls on many machines, within the rates their providers allow.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fairlane {version('fairlane')}")
+        raise typer.Exit
+
+
+@app.callback()
+def fairlane(
+    ctx: typer.Context,
+    config: ConfigOption = None,
+    redis: RedisOption = None,
+    team: TeamOption = None,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    remember(ctx, Invocation(config, redis, team))
+
+
+stack.add_to(app)
+roles.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; ``arguments`` defaults to the process's own."""
+    try:
+        app(args=arguments, prog_name="fairlane")
+        sys.stdout.flush()
+    except SystemExit as end:
+        return _exit_code(end)
+    except KeyboardInterrupt as interruption:
+        say("interrupted")
+        return exit_code_of(interruption)
+    except BrokenPipeError as error:
+        leave_quietly()
+        return exit_code_of(error)
+    return 0
+
+
+def _exit_code(end: SystemExit) -> int:
+    code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        leave_quietly()
+        return exit_code_of(error)
+    return code

@@ -1,0 +1,51 @@
+"""An open Redis and what goes with it: what a client shares with the runs it hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from fairlane.clock import Clock
+from fairlane.errors import StoreUnavailable
+from fairlane.polling import Patience, Waiter
+from fairlane.run import RunSpec
+from fairlane.store.inbox import Outbox
+from fairlane.store.keys import Keys
+from fairlane.store.reading import RecordReader, RunReader
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way to one deployment. ``url`` is as it may be shown."""
+
+    redis: Redis
+    keys: Keys
+    url: str
+    clock: Clock
+    waiter: Waiter
+
+    @property
+    def runs(self) -> RunReader:
+        return RunReader(self.redis, self.keys)
+
+    @property
+    def outbox(self) -> Outbox:
+        return Outbox(self.redis, self.keys)
+
+    def records(self, spec: RunSpec) -> RecordReader:
+        return RecordReader(self.redis, self.keys, spec)
+
+    def patience(self) -> Patience:
+        return Patience(self.url, self.clock, self.waiter)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Turns any failure of Redis inside into `StoreUnavailable`."""
+        try:
+            yield
+        except RedisError as error:
+            raise StoreUnavailable(self.url, str(error)) from error

@@ -1,0 +1,79 @@
+"""What a local stack consists of, and the command line and environment of each part."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# -P: what lies in the working directory must not be mistaken for a module of ours.
+FAIRLANE = (sys.executable, "-P", "-m", "fairlane.cli")
+FLOWER_PORT = 5555
+SIMULATED = {"sim": "openai"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPlan:
+    """What to run.
+
+    ``config`` is the ``fairlane.toml`` that every role reads, ``env`` holds further variables for all.
+    With ``redis_url`` that server is used; else one is started. With ``simulate`` the connections in
+    ``simulated`` (name → protocol) lead to a simulated provider, which reads ``simulate_config``. Ports are
+    wishes: where one is taken, another is used.
+    """
+
+    data_dir: Path
+    config: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    redis_url: str | None = None
+    redis_port: int | None = None
+    workers: int = 2
+    schedulers: int = 1
+    slots: int | None = None
+    simulate: bool = False
+    simulate_config: Path | None = None
+    simulated: Mapping[str, str] = field(default_factory=lambda: dict(SIMULATED))
+    simulator_port: int | None = None
+    flower: bool = False
+    flower_port: int = FLOWER_PORT
+
+    def ready_file(self, name: str) -> Path:
+        """The file that the process ``name`` writes once it is ready."""
+        return self.data_dir.resolve() / "run" / f"{name}.ready"
+
+    def log(self, name: str) -> Path:
+        """Where the output of the process ``name`` goes."""
+        return self.data_dir.resolve() / "logs" / f"{name}.log"
+
+    def environment(self, redis_url: str, simulator_url: str | None) -> dict[str, str]:
+        """What every role is told on top of the environment it inherits."""
+        told = {"PYTHONUNBUFFERED": "1", **self.env, "FAIRLANE_REDIS__URL": redis_url}
+        if self.config is not None:
+            told["FAIRLANE_CONFIG"] = str(self.config.resolve())
+        if simulator_url is not None:
+            for name, protocol in self.simulated.items():
+                told |= connection_variables(name, protocol, simulator_url)
+        return told
+
+    def scheduler_command(self, name: str) -> list[str]:
+        return [*FAIRLANE, "scheduler", "--name", name, "--ready-file", str(self.ready_file(name))]
+
+    def worker_command(self, name: str) -> list[str]:
+        slots = [] if self.slots is None else ["--slots", str(self.slots)]
+        return [*FAIRLANE, "worker", "--name", name, "--ready-file", str(self.ready_file(name)), *slots]
+
+    def simulator_command(self, name: str, port: int) -> list[str]:
+        config = [] if self.simulate_config is None else ["--config", str(self.simulate_config.resolve())]
+        ready_file = str(self.ready_file(name))
+        return [*FAIRLANE, "simulate", "--port", str(port), "--ready-file", ready_file, *config]
+
+    def flower_command(self, port: int) -> list[str]:
+        return [*FAIRLANE, "flower", "--port", str(port)]
+
+
+def connection_variables(name: str, protocol: str, base_url: str) -> dict[str, str]:
+    """The variables that make a connection."""
+    section = f"FAIRLANE_CONNECTIONS__{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+    return {f"{section}__PROTOCOL": protocol, f"{section}__BASE_URL": base_url}

@@ -1,0 +1,226 @@
+"""All of Fairlane on one machine, as child processes that come up together and go down together."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from fairlane.errors import ConfigurationError, LocalStackError
+from fairlane.local.embedded import EmbeddedRedis, ping, start_embedded
+from fairlane.local.guard import Guard
+from fairlane.local.locks import DirectoryLock
+from fairlane.local.plan import StackPlan
+from fairlane.local.ports import LOOPBACK, answers, wished_or_free
+from fairlane.local.processes import STOP_TIMEOUT_S, Process, describe_exit, stop_all
+from fairlane.redaction import mask_text
+
+START_TIMEOUT_S = 60.0
+REDIS, SIMULATOR, FLOWER = "redis", "simulator", "flower"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A child that ended without being asked to."""
+
+    name: str
+    code: int
+    log: Path
+
+    def __str__(self) -> str:
+        return f"{self.name} {describe_exit(self.code)} (see {self.log})"
+
+
+class Stack:
+    """Runs a `StackPlan`; as a context manager it is up inside the block, and gone after it.
+
+    Processes are called ``redis`` (unless one was given), ``simulator``, ``scheduler-1`` …, ``worker-1`` …
+    and ``flower``. However this process ends, they end with it. ``tell`` hears what goes on, line by line.
+    """
+
+    def __init__(
+        self,
+        plan: StackPlan,
+        *,
+        tell: Callable[[str], None] = lambda _: None,
+        start_timeout: float = START_TIMEOUT_S,
+        stop_timeout: float = STOP_TIMEOUT_S,
+    ) -> None:
+        self.plan = plan
+        self._tell = tell
+        self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
+        self._guard = Guard()
+        self._lock = DirectoryLock(plan.data_dir)
+        self._redis: EmbeddedRedis | None = None
+        self._roles: list[Process] = []
+        self._mourned: set[int] = set()
+        self._simulator_url: str | None = None
+        self._flower_port: int | None = None
+
+    @property
+    def redis_url(self) -> str:
+        """Where the state is. Raises `LocalStackError` before `start`."""
+        if self.plan.redis_url is not None:
+            return self.plan.redis_url
+        if self._redis is None:
+            raise LocalStackError(REDIS, "has not been started")
+        return self._redis.url
+
+    @property
+    def redis(self) -> EmbeddedRedis | None:
+        """The server of our own, if there is one: tests kill and restart it."""
+        return self._redis
+
+    @property
+    def simulator_url(self) -> str | None:
+        """What a connection's ``base_url`` takes, if a provider is simulated."""
+        return self._simulator_url
+
+    @property
+    def flower_url(self) -> str | None:
+        """Where a browser finds Flower, if it runs."""
+        return f"http://{LOOPBACK}:{self._flower_port}" if self._flower_port is not None else None
+
+    @property
+    def processes(self) -> dict[str, Process]:
+        """Every child by name, in the order of their start."""
+        redis = [self._redis.process] if self._redis is not None else []
+        return {process.name: process for process in (*redis, *self._roles)}
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by name."""
+        return {name: process.pid for name, process in self.processes.items()}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that lead another process of Fairlane's, a client say, to this stack."""
+        return self.plan.environment(self.redis_url, self._simulator_url)
+
+    def start(self) -> None:
+        """Start everything, and return once all of it answers.
+
+        If one does not come up, raises `LocalStackError` with the end of its log, and nothing is left.
+        """
+        deadline = time.monotonic() + self._start_timeout
+        try:
+            self._start_redis()
+            if self.plan.simulate:
+                self._start_simulator(deadline)
+            self._start_roles(deadline)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Take everything down in reverse order, each role within the stop timeout; harmless if none runs."""
+        try:
+            stop_all(self._roles, self._stop_timeout, self._tell)
+            if self._redis is not None and self._redis.is_running:
+                self._tell("stopping redis")
+                self._redis.stop(self._stop_timeout)
+        finally:
+            if self._redis is not None:
+                self._redis.stop(0.0)
+            self._lock.release()
+            self._guard.close()
+
+    def poll(self) -> list[Death]:
+        """The children that have died since the last look, each told once."""
+        dead = []
+        for name, process in self.processes.items():
+            code = process.returncode
+            if code is not None and process.pid not in self._mourned:
+                self._mourned.add(process.pid)
+                dead.append(Death(name, code, process.log))
+        return dead
+
+    def restart(self, name: str) -> None:
+        """Start the dead child ``name`` again, where it was; returns at once, except for Redis.
+
+        Raises `LocalStackError` if there is no such child, if it runs, or if Redis does not come back.
+        """
+        process = self.processes.get(name)
+        if process is None:
+            raise LocalStackError(name, f"is not part of this stack: {', '.join(self.processes)}")
+        if name == REDIS and self._redis is not None:
+            self._redis.start()
+        else:
+            process.start()
+
+    def __enter__(self) -> Stack:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_redis(self) -> None:
+        if self.plan.redis_url is None:
+            self._redis = start_embedded(
+                self.plan.data_dir, wished_port=self.plan.redis_port, guard=self._guard, tell=self._tell
+            )
+            self._tell(f"redis: {self._redis.program} at {self._redis.url}")
+            return
+        shown = mask_text(self.plan.redis_url)
+        try:
+            problem = ping(self.plan.redis_url)
+        except ValueError as error:
+            raise ConfigurationError("redis.url", shown, f"is no Redis URL: {error}") from error
+        if problem is not None:
+            remedy = "Start that server, or leave the URL out and one is started here"
+            raise LocalStackError(REDIS, f"nothing answers at {shown}: {problem}. {remedy}")
+        self._lock.acquire()
+        self._tell(f"redis: {shown}")
+
+    def _start_simulator(self, deadline: float) -> None:
+        port = next(wished_or_free(self.plan.simulator_port))
+        ready_file = self.plan.ready_file(SIMULATOR)
+        process = self._add(SIMULATOR, SIMULATOR, self.plan.simulator_command(SIMULATOR, port), ready_file)
+        process.start()
+        process.wait_ready(_left(deadline))
+        self._simulator_url = str(json.loads(ready_file.read_text(encoding="utf-8"))["base_url"])
+        self._tell(f"simulated provider: {self._simulator_url}")
+
+    def _start_roles(self, deadline: float) -> None:
+        started = [*self._add_roles("scheduler", self.plan.schedulers, self.plan.scheduler_command)]
+        started += self._add_roles("worker", self.plan.workers, self.plan.worker_command)
+        probes: dict[str, Callable[[], bool]] = {}
+        if self.plan.flower:
+            port = self._flower_port = next(wished_or_free(self.plan.flower_port))
+            started.append(self._add(FLOWER, FLOWER, self.plan.flower_command(port), None))
+            probes[FLOWER] = partial(answers, LOOPBACK, port)
+        for process in started:
+            process.start()
+        for process in started:
+            process.wait_ready(_left(deadline), probes.get(process.name))
+            self._tell(f"{process.name}: pid {process.pid}")
+
+    def _add_roles(self, role: str, count: int, command: Callable[[str], list[str]]) -> list[Process]:
+        names = [f"{role}-{number}" for number in range(1, count + 1)]
+        return [self._add(name, role, command(name), self.plan.ready_file(name)) for name in names]
+
+    def _add(self, name: str, role: str, command: list[str], ready_file: Path | None) -> Process:
+        if ready_file is not None:
+            ready_file.parent.mkdir(parents=True, exist_ok=True)
+        process = Process(
+            name,
+            command,
+            role=role,
+            log=self.plan.log(name),
+            guard=self._guard,
+            env=self.environment,
+            ready_file=ready_file,
+        )
+        self._roles.append(process)
+        return process
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 1.0)

@@ -1,0 +1,177 @@
+"""Live progress of a run: a bar for the whole and one for each lane, or plain lines where nothing can be redrawn."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from fairlane.clock import Clock
+from fairlane.job import JobState
+from fairlane.run import RunState, RunStatus
+
+RATE_WINDOW_S = 10.0
+LINE_EVERY_S = 5.0
+
+
+class ProgressView(Protocol):
+    """Shows how a run stands."""
+
+    def show(self, status: RunStatus) -> None:
+        """Draw ``status``; the last one is of a finished run, unless waiting ended before it."""
+        ...
+
+    def silent(self, seconds: float) -> None:
+        """Redis has not answered for ``seconds``; asking goes on."""
+        ...
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def show(self, status: RunStatus) -> None:
+        pass
+
+    def silent(self, seconds: float) -> None:
+        pass
+
+
+@contextmanager
+def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
+    """Progress on ``console`` (standard error): live in a terminal or a notebook, else a line now and then."""
+    screen = Console(stderr=True) if console is None else console
+    if not (screen.is_terminal or screen.is_jupyter):
+        yield PlainProgress(clock, screen)
+        return
+    bars = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[share]:>5}  {task.fields[count]:>15}  {task.fields[told]}", markup=False),
+        console=screen,
+        auto_refresh=False,  # drawn when there is something new: no thread that outlives an interrupt
+    )
+    with bars:
+        yield LiveProgress(clock, bars)
+
+
+class LiveProgress:
+    """Bars that are redrawn with every status."""
+
+    def __init__(self, clock: Clock, bars: Progress) -> None:
+        self._clock, self._bars = clock, bars
+        self._rates: dict[str, Rate] = {}
+        self._rows: dict[str, TaskID] = {}
+
+    def show(self, status: RunStatus) -> None:
+        self._draw("", status.name, *_whole(status), _mishaps(status))
+        for lane in status.lanes:
+            self._draw(lane.lane, f"  {lane.lane}", lane.done, lane.known, "")
+        self._bars.refresh()
+
+    def silent(self, seconds: float) -> None:
+        if "" in self._rows:
+            self._bars.update(self._rows[""], told=_silence(seconds))
+            self._bars.refresh()
+
+    def _draw(self, row: str, title: str, done: int, of: int, note: str) -> None:
+        rate = self._rates.setdefault(row, Rate())
+        rate.count(self._clock.monotonic_ms(), done)
+        if row not in self._rows:
+            self._rows[row] = self._bars.add_task(title, total=None, share="", count="", told="")
+        self._bars.update(
+            self._rows[row],
+            completed=done,
+            total=of,
+            share=_share(done, of),
+            count=f"{done:,}/{of:,}",
+            told=", ".join(part for part in (_pace(rate, of - done), note) if part),
+        )
+
+
+class PlainProgress:
+    """A line every `LINE_EVERY_S` seconds, and one at the end."""
+
+    def __init__(self, clock: Clock, console: Console) -> None:
+        self._clock, self._console = clock, console
+        self._rate = Rate()
+        self._due_ms = 0
+
+    def show(self, status: RunStatus) -> None:
+        done, of = _whole(status)
+        self._rate.count(self._clock.monotonic_ms(), done)
+        lanes = [f"{lane.lane} {lane.done:,}/{lane.known:,}" for lane in status.lanes]
+        parts = [_pace(self._rate, of - done), _mishaps(status), *lanes]
+        line = f"{status.name}: {_share(done, of)} {done:,}/{of:,}"
+        self._print(", ".join([line, *filter(None, parts)]), at_once=status.state.finished)
+
+    def silent(self, seconds: float) -> None:
+        self._print(_silence(seconds))
+
+    def _print(self, line: str, *, at_once: bool = False) -> None:
+        now = self._clock.monotonic_ms()
+        if at_once or now >= self._due_ms:
+            self._due_ms = now + round(LINE_EVERY_S * 1000)
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class Rate:
+    """How fast a count grows, over the last `RATE_WINDOW_S` seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int]] = deque()
+
+    def count(self, now_ms: int, done: int) -> None:
+        """The count now."""
+        self._seen.append((now_ms, done))
+        while len(self._seen) > 2 and self._seen[1][0] <= now_ms - RATE_WINDOW_S * 1000:
+            self._seen.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """``None`` until two moments have been seen."""
+        (first_ms, first), (last_ms, last) = self._seen[0], self._seen[-1]
+        return (last - first) * 1000 / (last_ms - first_ms) if last_ms > first_ms else None
+
+
+def _whole(status: RunStatus) -> tuple[int, int]:
+    """Jobs that are over, of all; a run without jobs is one thing that is over when the run is."""
+    return (status.jobs_done, status.jobs) if status.jobs else (int(status.state.finished), 1)
+
+
+def _share(done: int, of: int) -> str:
+    """Rounded down: 100 % is said when nothing is left."""
+    return f"{100 * done // of if of else 0} %"
+
+
+def _pace(rate: Rate, left: int) -> str:
+    per_second = rate.per_second
+    if per_second is None:
+        return ""
+    if left <= 0 or per_second <= 0:
+        return f"{per_second:.1f}/s"
+    minutes, seconds = divmod(round(left / per_second), 60)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return f"{per_second:.1f}/s, {clock} left"
+
+
+def _mishaps(status: RunStatus) -> str:
+    """What did not go smoothly, and how the run ended if it did not end well."""
+    counted = [
+        (status.rate_limits, "× 429"),
+        (status.retries, "retries"),
+        (status.by_state.get(JobState.FAILED, 0), "failed"),
+        (status.by_state.get(JobState.INVALID, 0), "invalid"),
+    ]
+    parts = [f"{count:,} {what}" for count, what in counted if count]
+    if status.state in (RunState.SUBMITTED, RunState.CANCELLED, RunState.REFUSED):
+        parts.append(str(status.state))
+    return ", ".join(parts)
+
+
+def _silence(seconds: float) -> str:
+    return f"Redis has not answered for {seconds:.0f} s; trying again"

@@ -1,0 +1,77 @@
+"""A run's records as iterators, a bounded number of them in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from fairlane.link import Link
+from fairlane.polling import Pace
+from fairlane.run import Record, RunSpec, RunState
+from fairlane.store.keys import RunRef
+
+RESULTS_AT_ONCE = 256
+"""Stored results fetched in one round trip."""
+
+ITEMS_LISTED_AT_ONCE = 1000
+
+
+class Records:
+    """Iterates over the records of one run; rides out a restart of Redis."""
+
+    def __init__(self, link: Link, spec: RunSpec) -> None:
+        self._link, self._spec = link, spec
+        self._ref = RunRef(spec.team, spec.run)
+        self._patience = link.patience()
+        self._reader = link.records(spec)
+
+    def in_item_order(self) -> Iterator[Record]:
+        """All records of a run that is over."""
+        return self._of(range(self._spec.items))
+
+    def as_they_finish(self) -> Iterator[Record]:
+        """Each item's record once, when it is over; items that a cancelled run never finished come last."""
+        told, listed, pace = _Told(self._spec.items), 0, Pace()
+        while True:
+            state, items = self._finished(listed)
+            listed += len(items)
+            yield from self._of([item for item in items if told.add(item)])
+            if len(items) == ITEMS_LISTED_AT_ONCE:
+                continue
+            if state.finished:
+                break
+            if items:
+                pace.restart()
+            self._link.waiter.wait(pace.next_s())
+        # Also what a Redis that lost its last second has listed at a place already read.
+        if state is not RunState.REFUSED:
+            yield from self._of(item for item in range(self._spec.items) if told.add(item))
+
+    def _finished(self, start: int) -> tuple[RunState, list[int]]:
+        return self._patience.insist(
+            lambda: self._link.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE)
+        )
+
+    def _of(self, items: Iterable[int]) -> Iterator[Record]:
+        remaining = iter(items)
+        size = max(1, RESULTS_AT_ONCE // self._spec.steps)
+        while batch := list(islice(remaining, size)):
+            yield from self._fetch(batch)
+
+    def _fetch(self, items: Sequence[int]) -> list[Record]:
+        return self._patience.insist(lambda: self._reader.records(items))
+
+
+class _Told:
+    """Which items have been told of: one bit each."""
+
+    def __init__(self, items: int) -> None:
+        self._bits = bytearray(-(-items // 8))
+
+    def add(self, item: int) -> bool:
+        """Whether ``item`` is new."""
+        byte, bit = item >> 3, 1 << (item & 7)
+        if self._bits[byte] & bit:
+            return False
+        self._bits[byte] |= bit
+        return True

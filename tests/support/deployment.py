@@ -1,0 +1,270 @@
+"""A deployment in a Redis under a manual clock: every verb in one line, for tests that act as all roles in turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from redis import Redis
+
+from fairlane.admission.lanes import Grant, Lanes, Offer
+from fairlane.clock import ManualClock
+from fairlane.evaluators.spec import Judge
+from fairlane.job import Attempt, JobState
+from fairlane.lane import LaneLimits
+from fairlane.run import Message, Plan, RunSpec
+from fairlane.store.attempts import Attempts, Claim, Lesson, Over, Ready, Reported, Signal
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.leader import LeaderLease
+from fairlane.store.leases import Leases
+from fairlane.store.runs import Runs
+from fairlane.store.workers import Workers
+
+FOREVER_MS = 10**12
+LEASE_MS = 15_000
+TTL_MS = 60_000
+UPLOAD_TTL_S = 3600
+PLENTY = 10**6
+SPENT = '{"s":"failed"}'
+
+
+class Deployment:
+    """Client, scheduler and workers of one deployment; time is ``clock`` and nothing else."""
+
+    def __init__(self, redis: Redis, leader: str = "scheduler-1") -> None:
+        self.redis, self.keys, self.clock = redis, Keys("test"), ManualClock()
+        self.runs = Runs(redis, self.keys, TTL_MS)
+        self.lanes = Lanes(redis, self.keys)
+        self.leases = Leases(redis, self.keys)
+        self.attempts = Attempts(self.keys)
+        self.workers = Workers(self.keys)
+        self.epoch = 0
+        self.elect(leader)
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def advance(self, milliseconds: int) -> None:
+        self.clock.advance(milliseconds / 1000)
+
+    def leader(self, identity: str, lease_ms: int = FOREVER_MS) -> LeaderLease:
+        return LeaderLease(self.redis, self.keys, identity, lease_ms)
+
+    def elect(self, identity: str, lease_ms: int = FOREVER_MS) -> int:
+        """End the present leadership and give it to ``identity``; the new epoch."""
+        self.redis.hset(self.keys.leader, "until_ms", "0")
+        self.epoch = self.leader(identity, lease_ms).acquire(self.now_ms).epoch
+        return self.epoch
+
+    def submit(self, team: str = "search", run: str = "r1", rows: int = 10, judges: Sequence[str] = ()) -> RunRef:
+        """Upload and admit a run whose judges' calls go on the lanes ``judges``."""
+        spec = make_spec(team, run, rows, len(judges), self.now_ms)
+        ref = self.upload(spec)
+        self.runs.admit(spec, Plan(spec=spec, judge_lanes=tuple(judges)), self.epoch, self.now_ms)
+        return ref
+
+    def upload(self, spec: RunSpec) -> RunRef:
+        ref = RunRef(spec.team, spec.run)
+        self.redis.set(self.keys.spec(ref), spec.model_dump_json(), ex=UPLOAD_TTL_S)
+        self.redis.hset(self.keys.rows(ref), "0", b"rows")
+        self.redis.expire(self.keys.rows(ref), UPLOAD_TTL_S)
+        return ref
+
+    def lane(self, lane: str = "sim:fast", **limits: float) -> str:
+        """Make a lane known, with these `LaneLimits`."""
+        self.lanes.configure(lane, LaneLimits.model_validate(limits))
+        return lane
+
+    def feed(self, ref: RunRef, count: int, lane: str = "sim:fast", tokens: int = 10) -> int:
+        """Hand out the next ``count`` items, all on one lane."""
+        start, steps = self.runs.cursor(ref), self.steps(ref)
+        entries = {lane: [f"{item * steps}:{tokens}" for item in range(start, start + count)]} if count else {}
+        return self.runs.feed(ref, self.epoch, start, start + count, entries, [], self.now_ms)
+
+    def queued_lane(
+        self, jobs: int = 10, lane: str = "sim:fast", tokens: int = 10, run: str = "r1", **limits: float
+    ) -> RunRef:
+        """A lane with ``jobs`` jobs of one run queued on it."""
+        self.lane(lane, **limits)
+        ref = self.submit(run=run, rows=jobs)
+        self.feed(ref, jobs, lane, tokens)
+        return ref
+
+    def ask(
+        self,
+        offers: Sequence[Offer] | RunRef,
+        lane: str = "sim:fast",
+        count: int = PLENTY,
+        room: int = PLENTY,
+        max_in_flight: int = PLENTY,
+    ) -> Grant:
+        """One question to a lane as its leader; fails where somebody else leads."""
+        if isinstance(offers, RunRef):
+            offers = [Offer(offers, count)]
+        grant = self.lanes.grant(
+            lane,
+            self.epoch,
+            offers,
+            room=room,
+            max_in_flight=max_in_flight,
+            lease_ms=LEASE_MS,
+            now_ms=self.now_ms,
+        )
+        assert grant is not None, "not the leader"
+        return grant
+
+    def take(self, ref: RunRef, count: int = PLENTY, lane: str = "sim:fast") -> list[Attempt]:
+        """The attempts that a lane grants a run now."""
+        return attempts_of(self.ask(ref, lane, count), [Offer(ref, count)], lane)
+
+    def start(self, ref: RunRef, count: int = 1, lane: str = "sim:fast", worker: str = "w1") -> list[Attempt]:
+        """Attempts granted and claimed; fails where the lane grants fewer than ``count``."""
+        taken = self.take(ref, count, lane)
+        assert len(taken) == count, f"wanted {count} permits, got {len(taken)}"
+        for attempt in taken:
+            assert self.claim(attempt, worker) is not None
+        return taken
+
+    def claim(self, attempt: Attempt, worker: str = "w1") -> Claim | None:
+        call = self.attempts.claim(attempt, worker, LEASE_MS, self.now_ms)
+        return Claim.of(call.run(self.redis))
+
+    def finish(
+        self,
+        attempt: Attempt,
+        worker: str = "w1",
+        signal: Signal = "ok",
+        state: JobState = JobState.SUCCEEDED,
+        used: int | None = None,
+        retry_after_ms: int | None = None,
+        follow: Sequence[Ready | Over] = (),
+    ) -> Reported | None:
+        call = self.attempts.finish(
+            attempt, worker, Lesson(signal, used, retry_after_ms), state, payload(state), follow, self.now_ms
+        )
+        return Reported.of(call.run(self.redis))
+
+    def defer(
+        self,
+        attempt: Attempt,
+        worker: str = "w1",
+        signal: Signal = "none",
+        used: int | None = None,
+        retry_after_ms: int | None = None,
+        reason: str = "",
+        delay_ms: int = 0,
+        costs_attempt: bool = False,
+        rate_limited: bool = False,
+    ) -> Reported | None:
+        call = self.attempts.defer(
+            attempt,
+            worker,
+            Lesson(signal, used, retry_after_ms, reason),
+            delay_ms=delay_ms,
+            costs_attempt=costs_attempt,
+            rate_limited=rate_limited,
+            now_ms=self.now_ms,
+        )
+        return Reported.of(call.run(self.redis))
+
+    def recover(
+        self, attempt: Attempt, dead_worker: str = "", max_attempts: int = 3, follow: Sequence[Over] = ()
+    ) -> int:
+        call = self.attempts.recover(
+            attempt,
+            self.epoch,
+            dead_worker=dead_worker,
+            max_attempts=max_attempts,
+            payload=SPENT,
+            follow=follow,
+            now_ms=self.now_ms,
+        )
+        return int(call.run(self.redis))
+
+    def promote(self) -> int:
+        """Queue every job whose delay is over; how many there were."""
+        return sum(self.runs.promote(job, self.now_ms) for job in self.runs.delayed(self.now_ms))
+
+    def cancel(self, ref: RunRef) -> int:
+        return self.runs.cancel(ref, self.lanes.names(), self.epoch, self.now_ms)
+
+    def steps(self, ref: RunRef) -> int:
+        return int(self.redis.hget(self.keys.state(ref), "steps") or 1)
+
+    def state(self, ref: RunRef) -> dict[str, str]:
+        return self.hash(self.keys.state(ref))
+
+    def count(self, ref: RunRef, field: str) -> int:
+        return int(self.state(ref).get(field, 0))
+
+    def lane_state(self, lane: str = "sim:fast") -> dict[str, str]:
+        return self.hash(self.keys.lane(lane))
+
+    def lease(self, attempt: Attempt) -> dict[str, object] | None:
+        record = self.redis.hget(self.keys.leased, attempt.id)
+        return None if record is None else dict(json.loads(record))
+
+    def dirty(self) -> set[str]:
+        """What the scheduler has been told to look at; it has looked now."""
+        told = {name.decode() for name in self.redis.smembers(self.keys.dirty)}
+        self.redis.delete(self.keys.dirty)
+        return told
+
+    def hash(self, key: str) -> dict[str, str]:
+        flat: Mapping[bytes, bytes] = self.redis.hgetall(key)
+        return {name.decode(): value.decode() for name, value in flat.items()}
+
+    def list(self, key: str) -> list[str]:
+        return [entry.decode() for entry in self.redis.lrange(key, 0, -1)]
+
+
+def make_spec(team: str, run: str, rows: int, judges: int, submitted_ms: int) -> RunSpec:
+    """A run of ``rows`` items with one prompt, one model and ``judges`` judges."""
+    return RunSpec(
+        run=run,
+        team=team,
+        name=run,
+        prompts=((Message(role="user", content="{{ question }}"),),),
+        models=("sim:fast",),
+        evaluators=tuple(
+            Judge(name=f"judge{n}", model="sim:judge", template="{{ output }}", choices={"yes": 1.0})
+            for n in range(judges)
+        ),
+        rows=rows,
+        page_rows=1000,
+        submitted_ms=submitted_ms,
+    )
+
+
+def attempts_of(grant: Grant, offers: Sequence[Offer], lane: str) -> list[Attempt]:
+    """The attempts of a grant, as the dispatcher makes them."""
+    return [
+        Attempt(offers[permit.offer].ref.run, offers[permit.offer].ref.team, permit.job, permit.number, lane)
+        for permit in grant.permits
+    ]
+
+
+def payload(state: JobState) -> str:
+    return json.dumps({"s": state})
+
+
+def snapshot(redis: Redis) -> dict[bytes, object]:
+    """Everything a small Redis holds, and which keys expire: equal before and after where nothing has changed."""
+    return {
+        key: (redis.type(key), _value(redis, key), redis.pttl(key) >= 0) for key in redis.scan_iter(count=1000)
+    }
+
+
+def _value(redis: Redis, key: bytes) -> object:
+    match redis.type(key):
+        case b"hash":
+            return redis.hgetall(key)
+        case b"zset":
+            return redis.zrange(key, 0, -1, withscores=True)
+        case b"set":
+            return redis.smembers(key)
+        case b"list":
+            return redis.lrange(key, 0, -1)
+        case _:
+            return redis.get(key)

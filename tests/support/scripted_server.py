@@ -1,0 +1,176 @@
+"""A TCP server that answers HTTP requests with exactly the bytes it was told, faults included."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+
+class Fault(Enum):
+    """What may happen to a connection instead of the next bytes."""
+
+    CLOSE = auto()  # FIN
+    RESET = auto()  # RST
+    HANG = auto()  # silence until the client leaves
+
+
+@dataclass(frozen=True)
+class Drip:
+    """The same bytes again and again, ``every_s`` apart, until the client leaves."""
+
+    data: bytes
+    every_s: float
+
+
+Step: TypeAlias = bytes | Fault | Drip
+Exchange: TypeAlias = Sequence[Step]
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request as it came in; ``connection`` counts connections from 1."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    connection: int
+
+    @property
+    def json(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.body)
+        return document
+
+
+@dataclass
+class ScriptedServer:
+    """The n-th request is answered by the n-th exchange; a request beyond the script is hung up on."""
+
+    script: list[Exchange]
+    url: str = ""
+    connections: int = 0
+    received: list[Received] = field(default_factory=list)
+    open: dict[asyncio.Future[None], asyncio.StreamWriter] = field(default_factory=dict)
+    hung_up: asyncio.Event = field(default_factory=asyncio.Event)  # a client left while it was being answered
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a connection; its requests are answered until either side closes it."""
+        self.connections += 1
+        self.open[asyncio.ensure_future(self._serve(self.connections, reader, writer))] = writer
+
+    async def stop(self) -> None:
+        """Break off every connection and wait until nothing of it is left."""
+        for writer in self.open.values():
+            writer.transport.abort()
+        await asyncio.gather(*self.open)
+
+    async def _serve(
+        self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                self.received.append(await _read_request(reader, connection))
+                number = len(self.received)
+                exchange = self.script[number - 1] if number <= len(self.script) else (Fault.CLOSE,)
+                if not await self._answer(exchange, reader, writer):
+                    break
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def _answer(
+        self, exchange: Exchange, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        for step in exchange:
+            match step:
+                case bytes():
+                    writer.write(step)
+                    await writer.drain()
+                case Drip(data, every_s):
+                    left = asyncio.ensure_future(reader.read())
+                    while not left.done() and not writer.is_closing():
+                        writer.write(data)
+                        await asyncio.wait({left}, timeout=every_s)
+                    left.cancel()
+                    self.hung_up.set()
+                    return False
+                case Fault.HANG:
+                    with suppress(ConnectionError):
+                        await reader.read()
+                    self.hung_up.set()
+                    return False
+                case Fault.RESET:
+                    linger = struct.pack("ii", 1, 0)
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    writer.transport.abort()
+                    return False
+                case Fault.CLOSE:
+                    return False
+        return True
+
+
+@asynccontextmanager
+async def scripted_server(script: Iterable[Exchange]) -> AsyncIterator[ScriptedServer]:
+    """Serve ``script`` on a free loopback port, within the running loop."""
+    scripted = ScriptedServer(list(script))
+    server = await asyncio.start_server(scripted.accept, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    scripted.url = f"http://{host}:{port}"
+    try:
+        yield scripted
+    finally:
+        server.close()
+        await scripted.stop()
+
+
+async def _read_request(reader: asyncio.StreamReader, connection: int) -> Received:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.rstrip().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Received(first.split(" ")[1], headers, body, connection)
+
+
+def http(
+    status: int,
+    body: bytes | dict[str, Any],
+    headers: dict[str, str] | None = None,
+    *,
+    content_type: str = "application/json",
+) -> bytes:
+    """A whole response with its length."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return (
+        http_head(status, {"content-type": content_type, "content-length": str(len(data)), **(headers or {})})
+        + data
+    )
+
+
+def http_head(status: int, headers: dict[str, str]) -> bytes:
+    """A status line and headers."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} Scripted\r\n{lines}\r\n".encode("latin-1")
+
+
+def stream_head(headers: dict[str, str] | None = None) -> bytes:
+    """The start of a chunked event stream."""
+    return http_head(
+        200, {"content-type": "text/event-stream", "transfer-encoding": "chunked", **(headers or {})}
+    )
+
+
+def chunk(data: bytes) -> bytes:
+    """One HTTP chunk; of no bytes, the last one."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def event(data: dict[str, Any] | str, name: str | None = None) -> bytes:
+    """One server-sent event."""
+    text = data if isinstance(data, str) else json.dumps(data)
+    return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()

@@ -1,0 +1,46 @@
+"""The configuration page says what the settings models say."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fairlane.configuration import load_settings
+from fairlane.configuration.keys import Key, all_keys
+from fairlane.configuration.reference import main, render
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(), "write it anew with `make docs-config`"
+
+
+@pytest.mark.parametrize("key", all_keys(), ids=lambda key: ".".join(key.path))
+def test_every_key_is_described(key: Key) -> None:
+    assert key.field.description
+    assert f"| `{key.path[-1]}` |" in render()
+    assert f"`{key.variable}`" in render()
+
+
+def test_every_row_has_as_many_cells_as_the_head() -> None:
+    rows = [line for line in render().splitlines() if line.startswith("|")]
+    assert {row.replace(r"\|", "").count("|") for row in rows} == {6}
+
+
+def test_the_example_is_a_valid_configuration(tmp_path: Path) -> None:
+    example = render().split("```toml\n")[1].split("```")[0]
+    file = tmp_path / "fairlane.toml"
+    file.write_text(example, encoding="utf-8")
+    assert set(tomllib.loads(example)) <= set(load_settings(file, {}).model_fields_set)
+
+
+def test_the_command_writes_the_page_where_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "page.md"
+    monkeypatch.setattr("sys.argv", ["reference", str(target)])
+    main()
+    assert target.read_text(encoding="utf-8") == render()

@@ -1,0 +1,61 @@
+"""Nothing that is shown holds a credential, and nothing else is lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.redaction import MASK, mask_text, mask_value
+
+PASSWORDS = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="'\""), min_size=1)
+
+
+@given(password=PASSWORDS)
+def test_a_urls_password_is_masked_whatever_it_holds(password: str) -> None:
+    shown = mask_text(f"cannot reach redis://user:§{password}§@host:6379/0 now")
+    assert shown == f"cannot reach redis://user:{MASK}@host:6379/0 now"
+
+
+@given(text=st.text())
+def test_masking_twice_changes_nothing_more(text: str) -> None:
+    assert mask_text(mask_text(text)) == mask_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis://127.0.0.1:6379/0",
+        "unix:///run/redis.sock?db=1",
+        "https://api.example/v1",
+        "a:b@c",
+        "max_tokens=5",
+    ],
+)
+def test_what_holds_no_credential_is_kept(text: str) -> None:
+    assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://host?password=x&db=1", "redis://host?password=***&db=1"),
+        ("https://host/v1?key=abc", "https://host/v1?key=***"),
+        ("sent Authorization: Bearer sk-123, got 401", "sent Authorization: Bearer ***, got 401"),
+    ],
+)
+def test_credentials_in_other_places_are_masked(text: str, shown: str) -> None:
+    assert mask_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "Authorization", "x-api-key", "password", "redis_password", "Cookie"]
+)
+def test_a_field_with_a_telling_name_is_masked_whole(name: str) -> None:
+    assert mask_value(name, "sk-123") == MASK
+    assert mask_value("request", {"headers": [{name: "sk-123"}]}) == {"headers": [{name: MASK}]}
+
+
+@pytest.mark.parametrize("name", ["tokens", "input_tokens", "lane", "key", "job"])
+def test_a_field_with_a_harmless_name_is_kept(name: str) -> None:
+    assert mask_value(name, 7) == 7

@@ -1,0 +1,314 @@
+"""Settings: what wins over what, and what a mistake is told as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu import Connection as BrokerConnection
+from pydantic import ValidationError
+
+from fairlane.configuration import load_secrets, load_settings
+from fairlane.configuration.keys import ENTRY, Key, all_keys
+from fairlane.errors import ConfigurationError
+from fairlane.settings import Settings
+
+WHOLE = """
+[redis]
+url = "redis://state:6379/1"
+deployment = "blue"
+[connections.OpenAI]
+protocol = "openai"
+base_url = "https://api.openai.com/v1"
+api_key_env = "OPENAI_API_KEY"
+[connections.claude]
+protocol = "anthropic"
+base_url = "https://api.anthropic.com"
+[lanes."OpenAI:gpt-4o"]
+requests_per_minute = 10000
+max_concurrency = 200
+[lanes.claude]
+tokens_per_minute = 400000
+[teams.search]
+weight = 3
+[scheduler]
+max_in_flight = 50
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(text: str) -> Path:
+        file = tmp_path / "fairlane.toml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write_file
+
+
+def refused(file: Path | None = None, environ: dict[str, str] | None = None) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(file, environ or {})
+    return caught.value
+
+
+class TestWhereSettingsComeFrom:
+    def test_without_file_and_variables_the_defaults_hold(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert load_settings(environ={}) == Settings()
+
+    def test_a_whole_file_is_read(self, write: Write) -> None:
+        file = write(WHOLE)
+        settings = load_settings(file, {})
+        assert settings.redis.url == "redis://state:6379/1"
+        assert settings.lanes["OpenAI:gpt-4o"].requests_per_minute == 10_000
+        assert settings.teams["search"].weight == 3
+        assert settings.config_file == str(file)
+
+    def test_the_file_in_the_working_directory_is_found(
+        self, write: Write, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = write('team = "here"')
+        monkeypatch.chdir(file.parent)
+        assert load_settings(environ={}).team == "here"
+
+    def test_a_variable_names_the_file(self, write: Write) -> None:
+        assert load_settings(environ={"FAIRLANE_CONFIG": str(write('team = "named"'))}).team == "named"
+
+    def test_an_explicit_path_wins_over_the_variable(self, write: Write) -> None:
+        environ = {"FAIRLANE_CONFIG": "/nowhere.toml"}
+        assert load_settings(write('team = "explicit"'), environ).team == "explicit"
+
+    def test_a_variable_wins_over_the_file_and_leaves_its_neighbours(self, write: Write) -> None:
+        settings = load_settings(write(WHOLE), {"FAIRLANE_REDIS__URL": "redis://other/0"})
+        assert (settings.redis.url, settings.redis.deployment) == ("redis://other/0", "blue")
+
+    def test_an_argument_wins_over_a_variable(self, write: Write) -> None:
+        environ = {"FAIRLANE_TEAM": "variable", "FAIRLANE_REDIS__URL": "redis://other/0"}
+        settings = load_settings(write(WHOLE), environ, team="argument", redis={"url": None})
+        assert (settings.team, settings.redis.url) == ("argument", "redis://other/0")
+
+    def test_a_byte_order_mark_is_no_part_of_the_file(self, write: Write) -> None:
+        assert load_settings(write('\ufeffteam = "a"'), {}).team == "a"
+
+    def test_settings_are_frozen(self) -> None:
+        with pytest.raises(ValidationError):
+            Settings().team = "other"  # type: ignore[misc]
+
+
+class TestVariables:
+    @pytest.mark.parametrize("key", all_keys(), ids=lambda key: key.variable)
+    def test_every_key_has_a_variable_that_is_known(self, key: Key) -> None:
+        variable = key.variable.replace(ENTRY.upper(), "X")
+        try:
+            load_settings(environ={variable: "\0"})
+        except ConfigurationError as error:
+            assert "unknown key" not in str(error)  # noqa: PT017  a value may be refused, the name may not
+
+    def test_numbers_and_lists_are_read_from_text(self) -> None:
+        environ = {
+            "FAIRLANE_SCHEDULER__MAX_IN_FLIGHT": "7",
+            "FAIRLANE_WORKER__SLOTS": "3",
+            "FAIRLANE_WORKER__LANES": "sim:fast, sim:slow",
+            "FAIRLANE_CONNECTIONS__SIM__PROTOCOL": "openai",
+            "FAIRLANE_CONNECTIONS__SIM__BASE_URL": "http://127.0.0.1:1",
+            "FAIRLANE_CONNECTIONS__SIM__STREAM": "false",
+        }
+        settings = load_settings(environ=environ)
+        assert settings.scheduler.max_in_flight == 7
+        assert settings.worker.slots == 3
+        assert settings.worker.lanes == ("sim:fast", "sim:slow")
+        assert settings.connections["sim"].stream is False
+
+    def test_names_in_the_file_are_matched_without_case_and_punctuation(self, write: Write) -> None:
+        environ = {
+            "FAIRLANE_LANES__OPENAI_GPT_4O__MAX_CONCURRENCY": "9",
+            "FAIRLANE_CONNECTIONS__OPENAI__BASE_URL": "https://proxy.example/v1",
+        }
+        settings = load_settings(write(WHOLE), environ)
+        assert settings.lanes["OpenAI:gpt-4o"].max_concurrency == 9
+        assert settings.lanes["OpenAI:gpt-4o"].requests_per_minute == 10_000
+        assert settings.connections["OpenAI"].base_url == "https://proxy.example/v1"
+
+    def test_the_short_name_of_the_redis_url_works_and_yields_to_the_full_one(self) -> None:
+        assert load_settings(environ={"FAIRLANE_REDIS_URL": "redis://a/0"}).redis.url == "redis://a/0"
+        both = {"FAIRLANE_REDIS_URL": "redis://a/0", "FAIRLANE_REDIS__URL": "redis://b/0"}
+        assert load_settings(environ=both).redis.url == "redis://b/0"
+
+    def test_an_empty_variable_counts_as_not_set(self, write: Write) -> None:
+        environ = {"FAIRLANE_REDIS__URL": "", "FAIRLANE_REDIS_URL": "", "FAIRLANE_CONFIG": ""}
+        assert load_settings(write(WHOLE), environ).redis.url == "redis://state:6379/1"
+
+    @pytest.mark.parametrize(
+        "variable",
+        [
+            "FAIRLANE_REDIS_SERVICE_HOST",
+            "FAIRLANE_REDIS_SERVICE_PORT_API",
+            "FAIRLANE_REDIS_PORT_6379_TCP_ADDR",
+        ],
+    )
+    def test_what_kubernetes_adds_is_ignored(self, variable: str) -> None:
+        load_settings(environ={variable: "10.0.0.1", "FAIRLANE_REDIS_PORT": "tcp://10.0.0.1:6379"})
+
+    def test_a_port_that_a_person_set_is_not_taken_for_kubernetes(self) -> None:
+        assert "FAIRLANE_REDIS_PORT" in str(refused(environ={"FAIRLANE_REDIS_PORT": "6379"}))
+
+    def test_a_variable_that_holds_a_connections_key_is_not_unknown(self, write: Write) -> None:
+        file = write(WHOLE.replace("OPENAI_API_KEY", "FAIRLANE_OPENAI_KEY"))
+        load_settings(file, {"FAIRLANE_OPENAI_KEY": "sk-1"})
+
+
+class TestMistakes:
+    def test_an_unknown_key_names_path_file_and_what_was_meant(self, write: Write) -> None:
+        file = write(WHOLE.replace("max_concurrency", "max_concurency"))
+        error = refused(file)
+        assert error.field == 'lanes."OpenAI:gpt-4o".max_concurency'
+        assert str(file) in str(error)
+        assert "did you mean 'max_concurrency'?" in error.remedy
+
+    def test_an_unknown_section_is_told_with_what_was_meant(self, write: Write) -> None:
+        assert "did you mean 'connections'?" in str(refused(write("[conections.a]")))
+
+    def test_a_key_in_the_wrong_section_is_told_where_it_belongs(self, write: Write) -> None:
+        error = refused(write("[worker]\nmax_in_flight = 3"))
+        assert "did you mean 'scheduler.max_in_flight'?" in str(error)
+
+    def test_a_key_like_no_other_is_answered_with_all_there_are(self, write: Write) -> None:
+        assert "known here: format, level" in str(refused(write("[log]\nzzzz = 1")))
+
+    @pytest.mark.parametrize(
+        ("variable", "meant"),
+        [
+            ("FAIRLANE_REDIS__URLL", "FAIRLANE_REDIS__URL"),
+            ("FAIRLANE_SCHEDULER_MAX_IN_FLIGHT", "FAIRLANE_SCHEDULER__MAX_IN_FLIGHT"),
+            ("FAIRLANE_CONFIG_FILE", "FAIRLANE_CONFIG"),
+            ("FAIRLANE_TEAMS__SEARCH__WIGHT", "FAIRLANE_TEAMS__SEARCH__WEIGHT"),
+        ],
+    )
+    def test_an_unknown_variable_is_told_with_what_was_meant(self, variable: str, meant: str) -> None:
+        error = refused(environ={variable: "secret-value"})
+        assert error.field == variable
+        assert f"did you mean {meant!r}?" in str(error)
+        assert "secret-value" not in str(error)
+
+    def test_where_settings_came_from_cannot_be_set(self, write: Write) -> None:
+        assert refused(write('config_file = "x"')).field == "config_file"
+
+    def test_a_wrong_value_names_field_value_and_default(self, write: Write) -> None:
+        error = refused(write("[scheduler]\nmax_in_flight = 0"))
+        assert (error.field, error.value) == ("scheduler.max_in_flight", 0)
+        assert "Default: 1000" in error.remedy
+
+    def test_a_wrong_variable_is_told_to_come_from_the_environment(self) -> None:
+        assert "in the environment (got 'many')" in str(refused(environ={"FAIRLANE_WORKER__SLOTS": "many"}))
+
+    def test_what_is_missing_is_told(self, write: Write) -> None:
+        error = refused(write('[connections.a]\nprotocol = "openai"'))
+        assert (error.field, "is missing" in str(error)) == ("connections.a.base_url", True)
+
+    def test_a_value_where_a_section_belongs_is_told(self, write: Write) -> None:
+        assert "[teams.search]" in refused(write("[teams]\nsearch = 3")).remedy
+
+    @pytest.mark.parametrize("section", ['connections."a:b"', 'teams."a b"'])
+    def test_a_name_that_would_break_keys_is_refused(self, write: Write, section: str) -> None:
+        assert "not a name that can be used" in str(refused(write(f"[{section}]")))
+
+    def test_not_a_number_is_no_limit(self, write: Write) -> None:
+        assert refused(write("[worker]\nbeat_seconds = nan")).field == "worker.beat_seconds"
+
+    def test_all_mistakes_are_told_at_once(self, write: Write) -> None:
+        told = str(refused(write("[log]\nlevel = 'loud'\nformatt = 1"), {"FAIRLANE_TEAMM": "a"}))
+        assert len(told.splitlines()) == 3
+        assert all(field in told for field in ("log.level", "log.formatt", "FAIRLANE_TEAMM"))
+
+    def test_broken_toml_is_told_with_its_line_but_not_its_value(self, write: Write) -> None:
+        error = refused(write("[redis]\nurl = redis://:hunter2@host"))
+        assert "line 2" in str(error)
+        assert error.value == "url"
+        assert "hunter2" not in str(error)
+
+    @pytest.mark.parametrize("text", ["[redis", "a = [", "=", "\n\n]"])
+    def test_any_broken_toml_is_a_configuration_error(self, write: Write, text: str) -> None:
+        assert "is not TOML" in str(refused(write(text)))
+
+    def test_a_file_that_is_not_text_is_told(self, tmp_path: Path) -> None:
+        file = tmp_path / "fairlane.toml"
+        file.write_bytes(b"\xff\xfe\x00")
+        assert "cannot be read" in str(refused(file))
+
+    def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+        assert "no such file" in str(refused(tmp_path / "none.toml"))
+        assert refused(environ={"FAIRLANE_CONFIG": str(tmp_path)}).field == "FAIRLANE_CONFIG"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[redis]\nurl = 'http://:hunter2@host'",
+            "[connections.a]\nprotocol = 'openai'\nbase_url = 'ftp://u:hunter2@host'",
+            "[connections.a]\nprotocol = 'openai'\nbase_url = 'http://h'\napi_key = 'hunter2'",
+            "[connections.a]\nprotocol = 'openai'\nbase_url = 'http://h'\napi_key_env = 'sk-hunter2'",
+        ],
+    )
+    def test_no_message_shows_a_credential(self, write: Write, text: str) -> None:
+        assert "hunter2" not in str(refused(write(text)))
+
+
+class TestContradictions:
+    def test_a_lane_of_no_connection_is_told_with_the_one_meant(self, write: Write) -> None:
+        error = refused(write(WHOLE.replace('lanes."OpenAI:', 'lanes."OpenAl:')))
+        assert error.field == 'lanes."OpenAl:gpt-4o"'
+        assert "did you mean 'OpenAI'?" in error.remedy
+
+    def test_a_connections_lane_where_each_model_has_its_own_is_refused(self, write: Write) -> None:
+        assert '"OpenAI:<model>"' in refused(write(WHOLE + "[lanes.OpenAI]")).remedy
+
+    def test_a_models_lane_where_all_models_share_one_is_refused(self, write: Write) -> None:
+        assert 'Write "claude" alone' in refused(write(WHOLE + '[lanes."claude:opus"]')).remedy
+
+    def test_a_worker_cannot_be_bound_to_a_lane_that_cannot_be(self, write: Write) -> None:
+        assert refused(write(WHOLE), {"FAIRLANE_WORKER__LANES": "nobody:x"}).field == "worker.lanes"
+
+    def test_a_beat_that_would_bury_the_living_is_refused(self) -> None:
+        error = refused(environ={"FAIRLANE_WORKER__BEAT_SECONDS": "4"})
+        assert error.field == "scheduler.worker_timeout_seconds"
+
+
+class TestSecrets:
+    def test_a_key_is_read_from_its_variable_and_not_shown(self, write: Write) -> None:
+        settings = load_settings(write(WHOLE), {})
+        secrets = load_secrets(settings, {"OPENAI_API_KEY": " sk-1\n"})
+        assert secrets.keys["OpenAI"].get_secret_value() == "sk-1"
+        assert secrets.missing == {}
+        assert "sk-1" not in repr(secrets)
+
+    @pytest.mark.parametrize("environ", [{}, {"OPENAI_API_KEY": " "}])
+    def test_a_key_that_is_not_there_is_named(self, write: Write, environ: dict[str, str]) -> None:
+        secrets = load_secrets(load_settings(write(WHOLE), {}), environ)
+        assert (dict(secrets.keys), secrets.missing) == ({}, {"OpenAI": "OPENAI_API_KEY"})
+
+
+class TestWhatSettingsAnswer:
+    def test_the_broker_is_the_state_redis_unless_another_is_named(self) -> None:
+        assert Settings().broker_url == Settings().redis.url
+        other = load_settings(environ={"FAIRLANE_CELERY__BROKER_URL": "amqp://host"})
+        assert other.broker_url == "amqp://host"
+
+    @given(database=st.integers(0, 15), password=st.sampled_from(["", ":pw@"]))
+    def test_a_unix_socket_is_spelled_so_that_the_broker_finds_it(self, database: int, password: str) -> None:
+        settings = load_settings(environ={}, redis={"url": f"unix://{password}/run/r.sock?db={database}"})
+        assert settings.broker_url == f"redis+socket://{password}/run/r.sock?virtual_host={database}"
+        assert BrokerConnection(settings.broker_url).transport_cls == "redis"
+
+    def test_a_models_lane_follows_its_connections_scope(self, write: Write) -> None:
+        settings = load_settings(write(WHOLE), {})
+        assert settings.lane_of("OpenAI:gpt-4o") == "OpenAI:gpt-4o"
+        assert settings.lane_of("claude:opus") == "claude"
+        with pytest.raises(KeyError):
+            settings.lane_of("nobody:x")

@@ -1,0 +1,114 @@
+"""The simulator's configuration reads TOML, and says what is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from fairlane.errors import ConfigurationError
+from fairlane.testing import Faults, SimulatedModel, SimulatorConfig
+
+TOML = """
+seed = 4
+api_key = "sk-simulated"
+
+[models.fast]
+requests_per_minute = 3000
+latency_ms = 500
+latency_sigma = 0.4
+burst_429 = [[1.5, 2]]
+outages = [[10, 5], [30, 1]]
+status_always = "insufficient_quota"
+
+[models.fast.faults]
+error_500 = 0.02
+
+[models.solver]
+output = "answers"
+answers_file = "answers.jsonl"
+accuracy = 0.8
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "simulator.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_toml_says_everything_that_python_can(tmp_path: Path) -> None:
+    config = SimulatorConfig.from_toml(written(tmp_path, TOML))
+    assert config.seed == 4
+    assert config.models["fast"] == SimulatedModel(
+        requests_per_minute=3000,
+        latency_ms=500,
+        latency_sigma=0.4,
+        burst_429=((1.5, 2),),
+        outages=((10, 5), (30, 1)),
+        status_always="insufficient_quota",
+        faults=Faults(error_500=0.02),
+    )
+
+
+def test_a_relative_answers_file_lies_beside_the_toml_file(tmp_path: Path) -> None:
+    config = SimulatorConfig.from_toml(written(tmp_path, TOML))
+    assert config.models["solver"].answers_file == tmp_path / "answers.jsonl"
+
+
+def test_the_key_is_not_shown(tmp_path: Path) -> None:
+    assert "sk-simulated" not in repr(SimulatorConfig.from_toml(written(tmp_path, TOML)))
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "remedy"),
+    [
+        ("[models.fast]\nlatency = 3", "models.fast.latency", "latency_ms"),
+        ("[models.fast.faults]\nerror_501 = 0.1", "models.fast.faults.error_501", "error_50"),
+        ("sead = 3\n[models.fast]", "sead", "seed"),
+        ("[models.fast]\nwholly_unknown = 1", "models.fast.wholly_unknown", "requests_per_minute"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_what_was_meant(
+    tmp_path: Path, text: str, field: str, remedy: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        SimulatorConfig.from_toml(written(tmp_path, text))
+    assert caught.value.field == field
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("", "models"),
+        ("models = 3", "models"),
+        ("[models]", "models"),
+        ("[models.fast]\nrequests_per_minute = 0", "models.fast.requests_per_minute"),
+        ("[models.fast]\noutages = [[1, 0]]", "models.fast.outages.0.1"),
+        ("[models.fast]\nstatus_always = 200", "models.fast.status_always.constrained-int"),
+        ("[models.fast.faults]\nhang = 1.5", "models.fast.faults.hang"),
+        ("[models.fast.faults]\nhang = 0.6\nreset = 0.6", "models.fast.faults"),
+        ("[models.fast]\nanswers_file = 'a.jsonl'", "models.fast"),
+        ("not toml", "simulator config"),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path: Path, text: str, field: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        SimulatorConfig.from_toml(written(tmp_path, text))
+    assert caught.value.field == field
+
+
+def test_a_wrong_key_is_not_quoted(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        SimulatorConfig.from_toml(written(tmp_path, "api_key = 12345\n[models.fast]"))
+    assert "12345" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml"):
+        SimulatorConfig.from_toml(tmp_path / "nowhere.toml")
+
+
+def test_unknown_fields_are_refused_in_python_too() -> None:
+    with pytest.raises(ValidationError):
+        SimulatedModel.model_validate({"rpm": 3})

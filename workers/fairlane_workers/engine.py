@@ -1,0 +1,149 @@
+"""A worker process' event loop in a thread of its own, with everything that runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import threading
+import uuid
+from importlib.metadata import version
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from fairlane.clock import SystemClock
+from fairlane.events import Event
+from fairlane.job import Attempt
+from fairlane.logs import get_logger
+from fairlane.settings import Settings, WorkerSecrets
+from fairlane.store.attempts import Attempts
+from fairlane.store.keys import Keys
+from fairlane.store.workers import WorkerInfo
+from fairlane_workers.batcher import Batcher
+from fairlane_workers.chunks import Chunks
+from fairlane_workers.executor import Executor
+from fairlane_workers.heartbeat import Heartbeat
+from fairlane_workers.lane_queues import LaneQueues
+from fairlane_workers.material import Materials
+from fairlane_workers.providers.registry import build_provider
+
+log = get_logger("engine")
+
+READY_S, CLOSE_S = 30.0, 10.0
+ANSWER_TIMEOUT_S = 10.0
+
+
+class Engine:
+    """Started once a process, before its first task; `run` is what a pool thread calls."""
+
+    def __init__(self, settings: Settings, secrets: WorkerSecrets, name: str | None = None) -> None:
+        self._settings, self._secrets = settings, secrets
+        self.worker = uuid.uuid4().hex[:12]
+        self.name = name or f"worker@{socket.gethostname()}-{os.getpid()}"
+        self.queues = LaneQueues(self._on_subscribed)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
+        self._running = threading.Event()
+        self._executor: Executor
+        self._heartbeat: Heartbeat
+        self._background: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Build everything on the loop and begin to beat."""
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
+        log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._settings.worker.slots)
+
+    def run(self, attempt: Attempt) -> None:
+        """Execute one attempt; blocks the calling pool thread for as long as it takes."""
+        asyncio.run_coroutine_threadsafe(self._executor.execute(attempt), self._loop).result()
+
+    def begin_stop(self) -> None:
+        """Warm stop: take nothing new, give back what is not finished within the grace period."""
+        log.info(Event.WORKER_STOPPING, busy=self._executor.busy)
+        self._loop.call_soon_threadsafe(self._heartbeat.stopping)
+        self._loop.call_soon_threadsafe(
+            self._loop.call_later,
+            self._settings.worker.shutdown_grace_seconds,
+            lambda: self._executor.abort_all("the worker stops"),
+        )
+
+    def close(self) -> None:
+        """Say goodbye and end the loop."""
+        if not self._thread.is_alive():
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)
+        except TimeoutError:
+            log.warning(Event.STORE_UNREACHABLE, error="could not say goodbye in time")
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_S)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _on_subscribed(self, lanes: frozenset[str]) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._heartbeat.subscribed(lanes))
+
+    async def _open(self) -> None:
+        settings, clock = self._settings, SystemClock()
+        keys = Keys(settings.redis.deployment)
+        self._redis = Redis.from_url(
+            settings.redis.url,
+            socket_timeout=ANSWER_TIMEOUT_S,
+            socket_connect_timeout=ANSWER_TIMEOUT_S,
+            socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0),
+        )
+        batcher = Batcher(self._redis)
+        self._providers = {
+            name: build_provider(name, connection, self._secrets.keys.get(name))
+            for name, connection in settings.connections.items()
+        }
+        self._executor = Executor(
+            worker=self.worker,
+            settings=settings,
+            attempts=Attempts(keys),
+            batcher=batcher,
+            materials=Materials(batcher, keys),
+            chunks=Chunks(self._redis, batcher, keys, clock),
+            providers=self._providers,
+            clock=clock,
+            rng=random.Random(),
+        )
+        info = WorkerInfo(
+            name=self.name,
+            slots=settings.worker.slots,
+            lanes=(),
+            version=version("fairlane"),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started_ms=clock.now_ms(),
+        )
+        self._heartbeat = Heartbeat(
+            redis=self._redis,
+            batcher=batcher,
+            keys=keys,
+            executor=self._executor,
+            settings=settings,
+            worker=self.worker,
+            info=info,
+            subscribe=self.queues.want,
+        )
+        self._background = [
+            asyncio.create_task(self._heartbeat.run()),
+            asyncio.create_task(self._heartbeat.listen()),
+        ]
+
+    async def _shut(self) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._heartbeat.leave()
+        for provider in self._providers.values():
+            await provider.aclose()
+        await self._redis.aclose()

@@ -1,0 +1,119 @@
+"""Tells the scheduler that this worker lives, keeps its leases, and hears what it must drop or listen to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from fairlane.events import Event
+from fairlane.logs import get_logger
+from fairlane.settings import Settings
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.workers import WorkerInfo, Workers
+from fairlane_workers.batcher import Batcher
+from fairlane_workers.executor import Executor
+
+log = get_logger("heartbeat")
+
+CANCEL = "cancel:"
+LISTEN_S = 1.0
+
+
+class Heartbeat:
+    """Beats on an interval, and at once when lanes or subscriptions have changed."""
+
+    def __init__(
+        self,
+        *,
+        redis: RedisClient,
+        batcher: Batcher,
+        keys: Keys,
+        executor: Executor,
+        settings: Settings,
+        worker: str,
+        info: WorkerInfo,
+        subscribe: Callable[[list[str]], None],
+    ) -> None:
+        self._redis, self._batcher, self._keys = redis, batcher, keys
+        self._executor, self._settings, self._worker = executor, settings, worker
+        self._workers, self._info, self._subscribe = Workers(keys), info, subscribe
+        self._lease_ms = round(settings.scheduler.lease_seconds * 1000)
+        self._sent: WorkerInfo | None = None
+        self._hurry = asyncio.Event()
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            await self.beat()
+            try:
+                async with asyncio.timeout(self._settings.worker.beat_seconds):
+                    await self._hurry.wait()
+            except TimeoutError:
+                continue
+            self._hurry.clear()
+
+    async def beat(self) -> None:
+        """One beat: keep what is held, drop what was lost, serve the lanes that are there now."""
+        lanes = [lane.decode() for lane in await self._batcher.send(("SMEMBERS", self._keys.lanes))]
+        self._subscribe([lane for lane in sorted(lanes) if self._serves(lane)])
+        info = self._info
+        changed = self._sent != info
+        held = self._executor.held
+        lost = await self._batcher.send(
+            self._workers.beat(
+                self._worker,
+                replace(info, busy=self._executor.busy),
+                held,
+                self._lease_ms,
+                changed=changed,
+            )
+        )
+        self._sent = info
+        for attempt_id in lost:
+            self._executor.abort(attempt_id.decode(), "its lease is gone")
+
+    async def listen(self) -> None:
+        """Hear cancellations and new lanes until cancelled."""
+        while True:
+            try:
+                async with self._redis.pubsub(ignore_subscribe_messages=True) as control:
+                    await control.subscribe(self._keys.control)
+                    self._hurry.set()
+                    while True:
+                        self._hear(await control.get_message(timeout=LISTEN_S))
+            except (RedisError, OSError) as error:
+                log.debug(Event.STORE_UNREACHABLE, error=str(error))
+                await asyncio.sleep(LISTEN_S / 4)  # noqa: TID251 - waits for Redis to come back
+
+    def subscribed(self, lanes: frozenset[str]) -> None:
+        """The queues of these lanes are now being consumed; called on the event loop."""
+        self._info = replace(self._info, lanes=tuple(sorted(lanes)))
+        self._hurry.set()
+
+    def stopping(self) -> None:
+        """No new work: tell the scheduler at once."""
+        self._info = replace(self._info, stopping=True)
+        self._hurry.set()
+
+    async def leave(self) -> None:
+        """Say goodbye."""
+        await self._batcher.send(self._workers.leave(self._worker))
+
+    def _hear(self, message: dict[str, Any] | None) -> None:
+        if message is None:
+            return
+        text = message["data"].decode(errors="replace")
+        if text.startswith(CANCEL):
+            self._executor.abort_run(RunRef.parse(text.removeprefix(CANCEL)), "its run was cancelled")
+        elif text == "lanes":
+            self._hurry.set()
+
+    def _serves(self, lane: str) -> bool:
+        bound = self._settings.worker.lanes
+        return not bound or any(fnmatchcase(lane, pattern) for pattern in bound)

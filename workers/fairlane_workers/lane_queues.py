@@ -1,0 +1,75 @@
+"""Celery queues of lanes, consumed as the lanes appear and again after every reconnection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from celery import bootsteps
+
+from fairlane.broker import queue_of
+from fairlane.lane import queue_name
+
+
+class LaneQueues:
+    """Which lanes' queues this worker consumes. Wanted from any thread, applied on the consumer's own."""
+
+    def __init__(self, on_change: Callable[[frozenset[str]], None]) -> None:
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._consumer: Any = None
+        self._wanted: set[str] = set()
+        self._consumed: frozenset[str] = frozenset()
+
+    def want(self, lanes: list[str]) -> None:
+        """Consume the queues of these lanes too."""
+        with self._lock:
+            fresh = not self._wanted.issuperset(lanes)
+            self._wanted.update(lanes)
+            consumer = self._consumer
+        if fresh and consumer is not None:
+            consumer.call_soon(self._apply)
+
+    def attach(self, consumer: Any) -> None:
+        """A consumer has started: it is to consume all that is wanted."""
+        with self._lock:
+            self._consumer, self._consumed = consumer, frozenset()
+        self._apply()
+
+    def detach(self) -> None:
+        """The consumer lost its connection or stops."""
+        with self._lock:
+            self._consumer = None
+
+    def _apply(self) -> None:
+        with self._lock:
+            consumer, wanted = self._consumer, sorted(self._wanted)
+        if consumer is None or consumer.task_consumer is None:
+            return
+        known = consumer.app.amqp.queues
+        for lane in wanted:
+            queue = queue_name(lane)
+            if queue not in known:
+                known.add(queue_of(lane))
+            if not consumer.task_consumer.consuming_from(queue):
+                consumer.add_task_queue(queue)
+        consumed = frozenset(wanted)
+        if consumed != self._consumed:
+            self._consumed = consumed
+            self._on_change(consumed)
+
+
+def consumer_step(queues: LaneQueues) -> type:
+    """A bootstep that binds ``queues`` to the worker's consumer."""
+
+    class LaneQueuesStep(bootsteps.StartStopStep):  # type: ignore[misc]
+        requires = ("celery.worker.consumer.tasks:Tasks",)
+
+        def start(self, parent: Any) -> None:
+            queues.attach(parent)
+
+        def stop(self, parent: Any) -> None:
+            queues.detach()
+
+    return LaneQueuesStep

@@ -1,0 +1,67 @@
+"""Puts a worker process together: Celery application, engine, and the signals that start and stop it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery, signals
+
+from fairlane.broker import TASK_NAME, make_app
+from fairlane.errors import ConfigurationError
+from fairlane.job import Attempt
+from fairlane.logs import configure_logging, get_logger
+from fairlane.settings import Settings, WorkerSecrets
+from fairlane_workers.engine import Engine
+from fairlane_workers.lane_queues import consumer_step
+
+POOLS = ("celery.concurrency.thread", "celery.concurrency.solo")
+
+log = get_logger("worker")
+
+
+class WorkerProcess:
+    """The application that ``celery worker`` runs, and what happens around it."""
+
+    def __init__(self, settings: Settings, secrets: WorkerSecrets, name: str | None = None) -> None:
+        self._settings = settings
+        self._secrets = secrets
+        self.engine = Engine(settings, secrets, name)
+        self.app = self._make_app()
+        self._connect_signals()
+
+    def _make_app(self) -> Celery:
+        app = make_app(self._settings, "fairlane_workers")
+        engine = self.engine
+
+        @app.task(name=TASK_NAME)
+        def attempt(**message: Any) -> None:
+            """Execute one attempt: its message names it, its lease in Redis says whether it may still run."""
+            engine.run(Attempt.from_message(message))
+
+        app.steps["consumer"].add(consumer_step(engine.queues))
+        return app
+
+    def _connect_signals(self) -> None:
+        signals.setup_logging.connect(self._set_up_logging, weak=False)
+        signals.celeryd_after_setup.connect(self._start, weak=False)
+        signals.worker_shutting_down.connect(self._begin_stop, weak=False)
+        signals.worker_shutdown.connect(self._close, weak=False)
+
+    def _set_up_logging(self, **_: Any) -> None:
+        configure_logging(self._settings.log, self.engine.name)
+
+    def _start(self, instance: Any, **_: Any) -> None:
+        pool = getattr(instance.pool_cls, "__module__", str(instance.pool_cls))
+        if pool not in POOLS:
+            raise ConfigurationError(
+                "--pool", pool, "calls share one event loop a process", "Leave --pool out, or use threads."
+            )
+        for connection, variable in self._secrets.missing.items():
+            log.warning("credential_missing", connection=connection, variable=variable)
+        self.engine.start()
+
+    def _begin_stop(self, **_: Any) -> None:
+        self.engine.begin_stop()
+
+    def _close(self, **_: Any) -> None:
+        self.engine.close()

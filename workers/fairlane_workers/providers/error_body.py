@@ -1,0 +1,65 @@
+"""What a provider's error says of itself, in any of the shapes that errors come in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """``kinds``: the error's names for itself, most specific first, in lower case; ``message``: its prose."""
+
+    kinds: tuple[str, ...]
+    message: str | None
+
+    @classmethod
+    def parse(cls, body: bytes) -> ErrorBody:
+        """Read the body of an HTTP error; text that is not JSON is the message, an HTML page is none."""
+        try:
+            return cls.of(json.loads(body))
+        except (ValueError, RecursionError):
+            text = body.decode("utf-8", "replace").strip()
+            return cls((), text if text and not text.startswith("<") else None)
+
+    @classmethod
+    def of(cls, document: object) -> ErrorBody:
+        """Read ``{"error": …}``, the same in a list (Gemini), or a document that is the error (vLLM)."""
+        if isinstance(document, list) and document:
+            document = document[0]
+        if isinstance(document, dict) and document.get("error") is not None:
+            document = document["error"]
+        if isinstance(document, str):
+            return cls((), document.strip() or None)
+        if not isinstance(document, dict):
+            return cls((), None)
+        return cls(tuple(_kinds(document)), _message(document))
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status that compatible servers and proxies put where a code belongs."""
+        for kind in self.kinds:
+            if kind.isascii() and kind.isdigit() and 400 <= int(kind) < 600:
+                return int(kind)
+        return None
+
+
+def _kinds(error: dict[str, object]) -> Iterator[str]:
+    details = error.get("details")
+    finer = details.get("error_code") if isinstance(details, dict) else None
+    for value in (finer, error.get("code"), error.get("type"), error.get("status")):
+        if isinstance(value, str) or type(value) is int:
+            kind = str(value).lower()
+            if len(kind) <= 100:
+                yield kind
+
+
+def _message(error: dict[str, object]) -> str | None:
+    for field in ("message", "detail"):
+        value = error.get(field)
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+        if isinstance(value, list | dict) and value:
+            return json.dumps(value)
+    return None
