@@ -11,7 +11,8 @@ class Capacity:
     """Slots of live workers against attempts in flight.
 
     Workers that share a lane form one pool; a lane may fill its pool's free slots, but never more than the
-    slots of the workers that serve it. Where every worker serves every lane there is one pool and this is exact.
+    slots of the workers that serve it. Where every worker serves every lane there is one pool, and this is
+    exact.
     """
 
     def __init__(self) -> None:

@@ -41,11 +41,11 @@ class LaneShares:
         chosen: list[RunRef] = []
         while tags and len(chosen) < count:
             start, team = tags[0]
-            ref = next(picks[team], None)
-            if ref is None:
+            following = next(picks[team], None)
+            if following is None:
                 heapq.heappop(tags)
                 continue
-            chosen.append(ref)
+            chosen.append(following)
             heapq.heapreplace(tags, (start + REQUEST_COST / self._weight_of(team), team))
         return _merge(chosen)
 

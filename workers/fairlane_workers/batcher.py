@@ -72,7 +72,7 @@ class Batcher:
                 command.queue(pipeline)
             else:
                 pipeline.execute_command(*command)
-        replies = await pipeline.execute(raise_on_error=False)
+        replies: list[Any] = await pipeline.execute(raise_on_error=False)
         for i, reply in enumerate(replies):
             command = commands[i]
             if isinstance(reply, NoScriptError) and isinstance(command, Call):

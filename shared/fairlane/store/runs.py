@@ -35,7 +35,8 @@ class Runs:
 
     def spec_text(self, ref: RunRef) -> bytes | None:
         """A submitted spec as its client wrote it."""
-        return self._redis.get(self._keys.spec(ref))
+        text: bytes | None = self._redis.get(self._keys.spec(ref))
+        return text
 
     def plan(self, ref: RunRef) -> Plan | None:
         """An admitted run's plan."""
@@ -48,7 +49,8 @@ class Runs:
 
     def page(self, ref: RunRef, number: int) -> bytes | None:
         """One compressed page of rows."""
-        return self._redis.hget(self._keys.rows(ref), str(number))
+        blob: bytes | None = self._redis.hget(self._keys.rows(ref), str(number))
+        return blob
 
     def lanes(self, ref: RunRef) -> set[str]:
         """Lanes on which the run has had jobs."""
@@ -107,7 +109,7 @@ class Runs:
         over: Sequence[Over],
         now_ms: str | int = "",
     ) -> int:
-        """Queue ``entries`` ("job:tokens" by lane), record ``over``. 1: fed; 2: the run is finished; 0: stale."""
+        """Queue ``entries`` ("job:tokens" by lane), record ``over``. 1: fed, 2: the run is over, 0: stale."""
         lanes = list(entries)
         call = script("run_feed").bind(
             self._run_keys(ref)
@@ -127,7 +129,7 @@ class Runs:
         return int(call.run(self._redis))
 
     def cancel(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> int:
-        """Cancel a run; ``lanes`` are all lanes there are. Returns jobs cancelled, -1 if it is not running."""
+        """Cancel a run; ``lanes`` are all there are. Returns jobs cancelled, -1 if it is not running."""
         keys = self._keys
         owned = [
             name for lane in lanes for name in (keys.lane(lane), keys.hot(ref, lane), keys.fresh(ref, lane))

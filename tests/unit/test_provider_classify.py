@@ -1,0 +1,235 @@
+"""What a provider refuses with decides the outcome: its status and types, never its prose."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.job import (
+    AccessRefused,
+    InvalidResponse,
+    Outcome,
+    Overloaded,
+    PermanentFailure,
+    RateLimited,
+    TimedOut,
+)
+from fairlane_workers.providers.classify import classify, classify_late_error
+
+NOW_MS = 1_792_567_680_000
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["error", "message", "type", "code", "status", "details", "error_code", "detail"]
+            ),
+            inner,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def openai(status: int, kind: str = "", code: str | int | None = None, **headers: str) -> Outcome:
+    body = {"error": {"message": "said", "type": kind, "param": None, "code": code}}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return classify("openai", status, named, json.dumps(body).encode(), now_ms=NOW_MS)
+
+
+def anthropic(status: int, kind: str, **details: Any) -> Outcome:
+    body = {"type": "error", "error": {"type": kind, "message": "said", **details}}
+    return classify("anthropic", status, {}, json.dumps(body).encode(), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("status", range(300, 600))
+def test_every_status_has_the_class_that_the_taxonomy_gives_it(status: int) -> None:
+    special = {401: AccessRefused, 402: AccessRefused, 403: AccessRefused, 429: RateLimited}
+    special |= {408: TimedOut, 504: TimedOut}
+    general = {3: PermanentFailure, 4: PermanentFailure, 5: Overloaded}[status // 100]
+    outcome = classify("openai", status, {}, b"", now_ms=NOW_MS)
+    assert type(outcome) is special.get(status, general)
+    assert outcome.status == status
+
+
+@pytest.mark.parametrize("status", [101, 199, 600, 999])
+def test_a_status_outside_of_http_is_an_invalid_response(status: int) -> None:
+    assert isinstance(classify("openai", status, {}, b"", now_ms=NOW_MS), InvalidResponse)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "project_spend_limit_exceeded",
+        "organization_spend_limit_exceeded",
+        "monthly_usage_limit_exceeded",
+        "billing_hard_limit_reached",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 403, 429])
+def test_spent_money_parks_the_lane_whether_type_or_code_says_so(kind: str, status: int) -> None:
+    assert openai(status, kind) == AccessRefused("said", status, "quota")
+    assert openai(status, "some_type", kind) == AccessRefused("said", status, "quota")
+    assert openai(status, kind.upper()) == AccessRefused("said", status, "quota")
+
+
+def test_an_enforced_spend_limit_of_anthropic_parks_the_lane() -> None:
+    details = {"error_code": "enforced_spend_limit_reached"}
+    assert anthropic(429, "rate_limit_error", details=details) == AccessRefused("said", 429, "quota")
+    assert anthropic(429, "rate_limit_error") == RateLimited("said")
+    assert anthropic(402, "billing_error") == AccessRefused("said", 402, "quota")
+
+
+@pytest.mark.parametrize(
+    "kind", ["rate_limit_exceeded", "slow_down", "tokens", "requests", "ThrottlingException"]
+)
+def test_a_429_that_is_no_quota_is_a_rate_limit(kind: str) -> None:
+    assert openai(429, kind) == RateLimited("said")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_bad_credentials_park_the_lane(status: int) -> None:
+    assert openai(status, "invalid_request_error", "invalid_api_key") == AccessRefused("said", status, "auth")
+
+
+@pytest.mark.parametrize("header", ["apim_request_id", "x_ms_region", "x_ratelimit_renewalperiod_requests"])
+def test_a_quota_error_of_azure_with_a_short_wait_is_a_rate_limit(header: str) -> None:
+    refused = openai(429, "insufficient_quota", "insufficient_quota", **{header: "x", "retry_after": "7"})
+    assert refused == RateLimited("said", 429, 7_000)
+
+
+def test_a_quota_error_of_azure_without_a_short_wait_parks_the_lane() -> None:
+    assert isinstance(openai(429, "insufficient_quota", x_ms_region="x"), AccessRefused)
+    assert isinstance(openai(429, "insufficient_quota", x_ms_region="x", retry_after="86400"), AccessRefused)
+    assert isinstance(openai(429, "insufficient_quota", retry_after="7"), AccessRefused)
+
+
+def test_a_503_of_exhausted_resources_is_a_rate_limit_and_any_other_an_overload() -> None:
+    body = [{"error": {"code": 503, "status": "RESOURCE_EXHAUSTED", "message": "said"}}]
+    outcome = classify("openai", 503, {}, json.dumps(body).encode(), now_ms=NOW_MS)
+    assert outcome == RateLimited("said", 503)
+    assert openai(503, "server_error", "server_is_overloaded") == Overloaded("said", 503)
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "request 4291 tokens",
+        "HTTP 429: rate limit exceeded",
+        "insufficient_quota",
+        "overloaded_error 529",
+        "401 unauthorized invalid_api_key",
+        "timeout 504",
+    ],
+)
+def test_prose_never_decides(prose: str) -> None:
+    body = json.dumps({"error": {"message": prose, "type": "invalid_request_error"}}).encode()
+    assert classify("openai", 400, {}, body, now_ms=NOW_MS) == PermanentFailure(prose, 400)
+    assert classify("anthropic", 400, {}, prose.encode(), now_ms=NOW_MS) == PermanentFailure(prose, 400)
+    late = {"message": prose, "type": "invalid_request_error"}
+    assert classify_late_error("openai", late, {}, now_ms=NOW_MS) == PermanentFailure(prose, 400)
+
+
+def test_a_filtered_prompt_fails_its_job_and_not_its_lane() -> None:
+    assert openai(403, "invalid_request_error", "content_policy_violation") == PermanentFailure("said", 403)
+    assert openai(400, "invalid_request_error", "content_filter") == PermanentFailure("said", 400)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "error", "expected"),
+    [
+        ("anthropic", {"type": "overloaded_error", "message": "said"}, Overloaded("said", 529)),
+        ("anthropic", {"type": "rate_limit_error", "message": "said"}, RateLimited("said", 429)),
+        ("anthropic", {"type": "api_error", "message": "said"}, Overloaded("said", 500)),
+        ("anthropic", {"type": "timeout_error", "message": "said"}, TimedOut("said", 504)),
+        ("anthropic", {"type": "invalid_request_error", "message": "said"}, PermanentFailure("said", 400)),
+        (
+            "anthropic",
+            {"type": "authentication_error", "message": "said"},
+            AccessRefused("said", 401, "auth"),
+        ),
+        ("anthropic", {"type": "billing_error", "message": "said"}, AccessRefused("said", 402, "quota")),
+        ("openai", {"type": "server_error", "message": "said"}, Overloaded("said", 500)),
+        ("openai", {"code": "server_is_overloaded", "message": "said"}, Overloaded("said", 503)),
+        ("openai", {"code": "insufficient_quota", "message": "said"}, AccessRefused("said", 429, "quota")),
+        (
+            "openai",
+            {"type": "x_spend_limit_exceeded", "message": "said"},
+            AccessRefused("said", 429, "quota"),
+        ),
+        ("openai", {"code": 502, "message": "said"}, Overloaded("said", 502)),
+        ("openai", {"code": "429", "message": "said"}, RateLimited("said", 429)),
+        ("openai", {"type": "never_heard_of", "code": 7, "message": "said"}, Overloaded("said", 500)),
+        ("openai", "said", Overloaded("said", 500)),
+    ],
+)
+def test_an_error_after_a_200_counts_as_the_status_its_type_stands_for(
+    protocol: str, error: object, expected: Outcome
+) -> None:
+    assert classify_late_error(protocol, error, {}, now_ms=NOW_MS) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error": {"message": " said "}}', "said"),
+        (b'{"error": "said"}', "said"),
+        (b'{"message": "said", "object": "error", "code": 400}', "said"),
+        (b'{"detail": "said"}', "said"),
+        (b'{"detail": [{"loc": ["body"]}]}', '[{"loc": ["body"]}]'),
+        (b'[{"error": {"message": "said"}}]', "said"),
+        (b"said", "said"),
+        (b"<html>a gateway</html>", "HTTP 400 without a message"),
+        (b"", "HTTP 400 without a message"),
+        (b"null", "HTTP 400 without a message"),
+        (b"\xff", "\ufffd"),
+        (b'{"error": {"message": "\\ud83d"}}', "\ufffd"),
+        (b'{"error": {"message": "%s"}}' % (b"x" * 600), "x" * 499 + "…"),
+    ],
+)
+def test_the_message_is_the_providers_own_and_bounded(body: bytes, message: str) -> None:
+    assert classify("openai", 400, {}, body, now_ms=NOW_MS) == PermanentFailure(message, 400)
+
+
+def test_a_redirect_says_where_it_leads() -> None:
+    outcome = classify("openai", 307, {"location": "https://new.example/v1"}, b"", now_ms=NOW_MS)
+    assert isinstance(outcome, PermanentFailure)
+    assert "https://new.example/v1" in outcome.message
+
+
+def test_secrets_are_struck_out_before_a_message_is_cut() -> None:
+    secret = "sk-0123456789"
+    body = json.dumps({"error": {"message": "x" * 495 + secret}}).encode()
+    outcome = classify("openai", 400, {}, body, now_ms=NOW_MS, secrets=[secret])
+    assert outcome == PermanentFailure("x" * 495 + "***", 400)
+
+
+def test_retry_after_is_read_for_every_class() -> None:
+    for status in (400, 401, 408, 429, 500, 503):
+        outcome = classify("openai", status, {"retry-after": "2"}, b"", now_ms=NOW_MS)
+        assert outcome.retry_after_ms == 2_000
+
+
+@given(document=JSON, status=st.integers(100, 999), protocol=st.sampled_from(["openai", "anthropic", "new"]))
+def test_no_document_makes_it_raise(document: object, status: int, protocol: str) -> None:
+    outcomes = [
+        classify(protocol, status, {}, json.dumps(document).encode(), now_ms=NOW_MS),
+        classify_late_error(protocol, document, {}, now_ms=NOW_MS),
+    ]
+    for outcome in outcomes:
+        message = outcome.message  # type: ignore[union-attr]
+        assert 0 < len(message) <= 500
+        message.encode()
+
+
+@given(body=st.binary(max_size=200))
+def test_no_bytes_make_it_raise(body: bytes) -> None:
+    assert isinstance(classify("openai", 429, {}, body, now_ms=NOW_MS), RateLimited | AccessRefused)
