@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
 from fairlane.errors import StoreUnavailable
 from fairlane.polling import Patience, Waiter
 from fairlane.run import RunSpec
+from fairlane.store.connect import RedisClient
 from fairlane.store.inbox import Outbox
 from fairlane.store.keys import Keys
 from fairlane.store.reading import RecordReader, RunReader
@@ -22,7 +22,7 @@ from fairlane.store.reading import RecordReader, RunReader
 class Link:
     """The way to one deployment. ``url`` is as it may be shown."""
 
-    redis: Redis
+    redis: RedisClient
     keys: Keys
     url: str
     clock: Clock

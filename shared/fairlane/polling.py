@@ -16,7 +16,7 @@ from fairlane.errors import StoreUnavailable
 SHORTEST_WAIT_S = 0.05
 LONGEST_WAIT_S = 0.5
 SILENCE_BORNE_S = 60.0
-"""How long Redis may be away while a client waits; a restart that reads a large append-only file is shorter."""
+"""How long Redis may be away while a client waits; reading a large append-only file takes less."""
 
 T = TypeVar("T")
 
@@ -76,7 +76,9 @@ class Patience:
             if self._silent_since is None:
                 self._silent_since = self._clock.monotonic_ms()
             if self.silence_s >= SILENCE_BORNE_S:
-                raise StoreUnavailable(self._url, f"no answer for {self.silence_s:.0f} s ({error})") from error
+                raise StoreUnavailable(
+                    self._url, f"no answer for {self.silence_s:.0f} s ({error})"
+                ) from error
             return None
         except RedisError as error:
             raise StoreUnavailable(self._url, f"the server answered {error}") from error

@@ -1,4 +1,4 @@
-"""Live progress of a run: a bar for the whole and one for each lane, or plain lines where nothing can be redrawn."""
+"""Live progress of a run: a bar for the whole and one for each lane, or plain lines now and then."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fairlane.run import RunState, RunStatus
 
 RATE_WINDOW_S = 10.0
 LINE_EVERY_S = 5.0
+LONGEST_TITLE = 40
 
 
 class ProgressView(Protocol):
@@ -42,7 +43,7 @@ class NoProgress:
 
 @contextmanager
 def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
-    """Progress on ``console`` (standard error): live in a terminal or a notebook, else a line now and then."""
+    """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines."""
     screen = Console(stderr=True) if console is None else console
     if not (screen.is_terminal or screen.is_jupyter):
         yield PlainProgress(clock, screen)
@@ -81,7 +82,8 @@ class LiveProgress:
         rate = self._rates.setdefault(row, Rate())
         rate.count(self._clock.monotonic_ms(), done)
         if row not in self._rows:
-            self._rows[row] = self._bars.add_task(title, total=None, share="", count="", told="")
+            shown = title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
+            self._rows[row] = self._bars.add_task(shown, total=None, share="", count="", told="")
         self._bars.update(
             self._rows[row],
             completed=done,

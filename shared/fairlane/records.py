@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from fairlane.errors import SubmissionError
 from fairlane.link import Link
 from fairlane.polling import Pace
-from fairlane.run import Record, RunSpec, RunState
+from fairlane.run import Record, RunSpec, RunState, RunStatus
 from fairlane.store.keys import RunRef
 
 RESULTS_AT_ONCE = 256
@@ -38,19 +39,18 @@ class Records:
             yield from self._of([item for item in items if told.add(item)])
             if len(items) == ITEMS_LISTED_AT_ONCE:
                 continue
+            if state is RunState.REFUSED:
+                raise refusal(self._patience.insist(lambda: self._link.runs.status(self._ref, self._spec)))
             if state.finished:
                 break
             if items:
                 pace.restart()
             self._link.waiter.wait(pace.next_s())
         # Also what a Redis that lost its last second has listed at a place already read.
-        if state is not RunState.REFUSED:
-            yield from self._of(item for item in range(self._spec.items) if told.add(item))
+        yield from self._of(item for item in range(self._spec.items) if told.add(item))
 
     def _finished(self, start: int) -> tuple[RunState, list[int]]:
-        return self._patience.insist(
-            lambda: self._link.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE)
-        )
+        return self._patience.insist(lambda: self._link.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE))
 
     def _of(self, items: Iterable[int]) -> Iterator[Record]:
         remaining = iter(items)
@@ -60,6 +60,13 @@ class Records:
 
     def _fetch(self, items: Sequence[int]) -> list[Record]:
         return self._patience.insist(lambda: self._reader.records(items))
+
+
+def refusal(status: RunStatus) -> SubmissionError:
+    """What reading the records of a refused run raises."""
+    return SubmissionError(
+        "run", status.run, f"was refused: {status.reason}", "Correct that and submit it again."
+    )
 
 
 class _Told:

@@ -92,9 +92,6 @@ class JudgeResult:
         )
 
 
-SKIPPED_JUDGE = JudgeResult(JobState.SKIPPED, error="the task has no output to judge").to_json()
-
-
 def assemble(
     spec: RunSpec, item: int, row: Mapping[str, Any], stored: Sequence[str | bytes | None]
 ) -> Record:
@@ -134,3 +131,6 @@ def _usage_list(usage: Usage) -> list[int | None] | None:
 
 def _usage(stored: list[int | None] | None) -> Usage:
     return Usage(*stored) if stored else Usage()
+
+
+SKIPPED_JUDGE = JudgeResult(JobState.SKIPPED, error="the task has no output to judge").to_json()

@@ -1,4 +1,4 @@
-"""Turns the arguments of ``submit`` into a `RunSpec`, or says which of them is wrong and what to do about it."""
+"""Turns the arguments of ``submit`` into a `RunSpec`, or says which of them is wrong and how to mend it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ MAX_JOBS = 100_000_000
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]
 Row = TypeVar("Row")
-Model = TypeVar("Model", bound=BaseModel)
 
 _EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
 
@@ -33,6 +32,8 @@ _OWN_PARAMS = {
     "messages": "Give them as messages=.",
     "stream": "Set stream on the connection.",
 }
+
+_MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
 
 _REMEDIES = {
     "name": "Give a text of at most 200 characters.",
@@ -64,11 +65,14 @@ def build_spec(
     timeout: float = 120.0,
     retry: RetryPolicy | None = None,
 ) -> RunSpec:
-    """The spec of a run without its rows. Raises `SubmissionError` for the first argument that is wrong."""
+    """The spec of a run without its rows. Raises `SubmissionError` for the first argument that is wrong.
+
+    It has been through JSON, as it will be on its way to the scheduler.
+    """
     if not (retry is None or isinstance(retry, RetryPolicy)):
         raise SubmissionError("retry", retry, "is not a RetryPolicy", _REMEDIES["retry"])
     try:
-        return RunSpec.model_validate(
+        spec = RunSpec.model_validate(
             {
                 "run": run,
                 "team": team,
@@ -87,6 +91,7 @@ def build_spec(
             },
             strict=True,
         )
+        return RunSpec.model_validate_json(spec.model_dump_json())
     except ValidationError as error:
         raise _in_our_words(error) from None
 
@@ -129,7 +134,9 @@ def _the_one(given: Mapping[str, object]) -> str:
         first, *others = given
         alternatives = f"{', '.join([first, *others[:-1]])} or {others[-1]}"
         problem = "more than one was given" if names else "is missing"
-        raise SubmissionError(" and ".join(names) or first, names, problem, f"Give exactly one of {alternatives}.")
+        raise SubmissionError(
+            " and ".join(names) or first, names, problem, f"Give exactly one of {alternatives}."
+        )
     return names[0]
 
 
@@ -150,11 +157,12 @@ def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         if not prompt.strip():
             raise SubmissionError(field, prompt, "is empty", "Give the text to send.")
+        checked = _to_message(field, {"role": "user", "content": prompt})
         _check_template(field, prompt)
-        return (_validated(Message, field, {"role": "user", "content": prompt}),)
+        return (checked,)
     listed = _list(field, prompt, "messages")
     if not listed:
-        raise SubmissionError(field, prompt, "has no messages", 'Give [{"role": "user", "content": "…"}].')
+        raise SubmissionError(field, prompt, "has no messages", _MESSAGE_REMEDY)
     return tuple(_message(f"{field}[{number}]", each) for number, each in enumerate(listed))
 
 
@@ -162,8 +170,8 @@ def _message(field: str, message: object) -> Message:
     if isinstance(message, Message):
         message = message.model_dump()
     if not isinstance(message, Mapping):
-        raise SubmissionError(field, message, "is no message", 'Give {"role": "user", "content": "…"}.')
-    checked = _validated(Message, field, dict(message))
+        raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
+    checked = _to_message(field, dict(message))
     _check_template(f"{field}.content", checked.content)
     return checked
 
@@ -205,7 +213,10 @@ def _evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
             raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
         if each.name in names:
             raise SubmissionError(
-                f"evaluators[{number}].name", each.name, "is taken by another evaluator", 'Give it a name="…".'
+                f"evaluators[{number}].name",
+                each.name,
+                "is taken by another evaluator",
+                'Give it a name="…".',
             )
         names.add(each.name)
         if isinstance(each, Judge):
@@ -222,7 +233,9 @@ def _judge(field: str, judge: Judge) -> Judge:
 def _params(field: str, params: object) -> dict[str, Any]:
     """A copy of the parameters as JSON will carry them."""
     if not isinstance(params, Mapping):
-        raise SubmissionError(field, params, "is not a dict", 'Give parameters by name, like {"max_tokens": 64}.')
+        raise SubmissionError(
+            field, params, "is not a dict", 'Give parameters by name, like {"max_tokens": 64}.'
+        )
     checked = {}
     for name, value in params.items():
         if not isinstance(name, str):
@@ -246,7 +259,7 @@ def _text(field: str, value: object) -> str:
 
 
 def _list(field: str, value: object, of: str) -> list[Any]:
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes, Mapping, BaseModel)) or not isinstance(value, Iterable):
         raise SubmissionError(field, value, f"is a {type(value).__name__}", f"Give a list of {of}.")
     return list(value)
 
@@ -263,18 +276,19 @@ def _check_template(field: str, text: str) -> None:
         raise SubmissionError(field, text, problem, "Correct its Jinja2 syntax.") from None
 
 
-def _validated(model: type[Model], field: str, data: dict[str, Any]) -> Model:
+def _to_message(field: str, data: dict[str, Any]) -> Message:
     try:
-        return model.model_validate(data, strict=True)
+        return Message.model_validate(data, strict=True)
     except ValidationError as error:
-        raise _in_our_words(error, field) from None
+        raise _in_our_words(error, _MESSAGE_REMEDY, field) from None
 
 
-def _in_our_words(error: ValidationError, inside: str = "") -> SubmissionError:
+def _in_our_words(error: ValidationError, remedy: str = "", inside: str = "") -> SubmissionError:
     """The first error of a model, named after the argument it is about."""
     detail = error.errors(include_url=False, include_context=False)[0]
-    top = str(detail["loc"][0]) if detail["loc"] else inside
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
     problem = detail["msg"].replace("Input should be", "must be").replace("Extra inputs are", "is")
     value = None if detail["type"] == "missing" else detail["input"]
-    return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, _REMEDIES.get(top, ""))
+    return SubmissionError(
+        f"{inside}{path}".lstrip("."), value, problem, remedy or _REMEDIES.get(str(detail["loc"][0]), "")
+    )

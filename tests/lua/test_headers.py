@@ -41,8 +41,9 @@ def _defined(prelude: str) -> set[str]:
     return {name.strip() for names in found for name in names.split(",")}
 
 
-def _words(name: str) -> set[str]:
-    return set(re.findall(r"(?<![.\w'])[A-Za-z_]\w*", _code(name)))
+def _needed(name: str) -> set[str]:
+    """Functions it calls and constants it reads."""
+    return set(re.findall(r"(?<![.\w'])(?:[a-z_]+(?=\()|[A-Z][A-Z_]+\b(?!\.))", _code(name)))
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -67,11 +68,11 @@ def test_a_verb_uses_what_it_declares_and_declares_what_it_uses(verb: str, table
 def test_a_verb_names_its_preludes_in_order_and_no_others(verb: str) -> None:
     uses = _declared(verb, "USES")
     for position, name in enumerate([*uses, verb]):
-        needed = {prelude for prelude in PRELUDES if prelude != name and _defined(prelude) & _words(name)}
+        needed = {prelude for prelude in PRELUDES if prelude != name and _defined(prelude) & _needed(name)}
         assert needed <= set(uses[:position]), f"{name} needs {needed}"
     for prelude in uses:
         others = [name for name in [*uses, verb] if name != prelude]
-        assert any(_defined(prelude) & _words(name) for name in others), f"nobody uses {prelude}"
+        assert any(_defined(prelude) & _needed(name) for name in others), f"nobody uses {prelude}"
 
 
 @pytest.mark.parametrize("name", VERBS + PRELUDES)

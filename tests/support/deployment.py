@@ -1,4 +1,4 @@
-"""A deployment in a Redis under a manual clock: every verb in one line, for tests that act as all roles in turn."""
+"""A deployment under a manual clock: every verb in one line, for tests that act as all roles in turn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class Deployment:
         self.epoch = self.leader(identity, lease_ms).acquire(self.now_ms).epoch
         return self.epoch
 
-    def submit(self, team: str = "search", run: str = "r1", rows: int = 10, judges: Sequence[str] = ()) -> RunRef:
+    def submit(
+        self, team: str = "search", run: str = "r1", rows: int = 10, judges: Sequence[str] = ()
+    ) -> RunRef:
         """Upload and admit a run whose judges' calls go on the lanes ``judges``."""
         spec = make_spec(team, run, rows, len(judges), self.now_ms)
         ref = self.upload(spec)
@@ -79,7 +81,7 @@ class Deployment:
     def feed(self, ref: RunRef, count: int, lane: str = "sim:fast", tokens: int = 10) -> int:
         """Hand out the next ``count`` items, all on one lane."""
         start, steps = self.runs.cursor(ref), self.steps(ref)
-        entries = {lane: [f"{item * steps}:{tokens}" for item in range(start, start + count)]} if count else {}
+        entries = {lane: [f"{item * steps}:{tokens}" for item in range(start, start + count)]}
         return self.runs.feed(ref, self.epoch, start, start + count, entries, [], self.now_ms)
 
     def queued_lane(
@@ -250,10 +252,9 @@ def payload(state: JobState) -> str:
 
 
 def snapshot(redis: Redis) -> dict[bytes, object]:
-    """Everything a small Redis holds, and which keys expire: equal before and after where nothing has changed."""
-    return {
-        key: (redis.type(key), _value(redis, key), redis.pttl(key) >= 0) for key in redis.scan_iter(count=1000)
-    }
+    """Everything a small Redis holds, and which keys expire: equal where nothing has changed."""
+    found = redis.scan_iter(count=1000)
+    return {key: (redis.type(key), _value(redis, key), redis.pttl(key) >= 0) for key in found}
 
 
 def _value(redis: Redis, key: bytes) -> object:

@@ -13,7 +13,7 @@ from fairlane.local.embedded import start_embedded
 from fairlane.local.servers import ServerKind, find_server
 from fairlane.store.script import load_all
 
-# Families that live as long as the deployment (`store/keys.py`); the janitor sweeps what `run:<team>:index` lists.
+# Families that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
 PERMANENT = re.compile(
     r"leader|teams|lanes|workers|catalog|lane:.+:(state|limits)|run:[^:]+:index"
     # Sets of things to do: Redis deletes them with their last entry, so what is there is not done.

@@ -57,6 +57,7 @@ class ScriptedServer:
     connections: int = 0
     received: list[Received] = field(default_factory=list)
     open: dict[asyncio.Future[None], asyncio.StreamWriter] = field(default_factory=dict)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)  # a request was read
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)  # a client left while it was being answered
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,13 +74,18 @@ class ScriptedServer:
     async def _serve(
         self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        try:
             while True:
                 self.received.append(await _read_request(reader, connection))
+                self.arrived.set()
                 number = len(self.received)
                 exchange = self.script[number - 1] if number <= len(self.script) else (Fault.CLOSE,)
                 if not await self._answer(exchange, reader, writer):
                     break
+        except asyncio.IncompleteReadError:
+            pass  # the client closed a connection it had no more use for
+        except ConnectionError:
+            self.hung_up.set()
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()

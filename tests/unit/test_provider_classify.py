@@ -20,6 +20,7 @@ from fairlane.job import (
 )
 from fairlane_workers.providers.classify import classify, classify_late_error
 
+UNSAID = "an error without a message after HTTP 200 (a_spend_limit_exceeded)"
 NOW_MS = 1_792_567_680_000
 
 JSON = st.recursive(
@@ -162,7 +163,7 @@ def test_a_filtered_prompt_fails_its_job_and_not_its_lane() -> None:
         ("openai", {"code": "insufficient_quota", "message": "said"}, AccessRefused("said", 429, "quota")),
         (
             "openai",
-            {"type": "x_spend_limit_exceeded", "message": "said"},
+            {"type": "x_usage_limit_exceeded", "message": "said"},
             AccessRefused("said", 429, "quota"),
         ),
         ("openai", {"code": 502, "message": "said"}, Overloaded("said", 502)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +40,7 @@ def test_chunk_boundaries_do_not_change_the_events(
 ) -> None:
     stream = ("\ufeff" if bom else "").encode() + "".join(text + end for text, end in lines).encode()
     places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    chunks = [stream[start:end] for start, end in zip(places, places[1:], strict=False)]
+    chunks = [stream[start:end] for start, end in pairwise(places)]
     assert parse(*chunks) == parse(stream) == parse(*(bytes([byte]) for byte in stream))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kombu import Connection as BrokerConnection
+from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
 from fairlane.configuration import load_secrets, load_settings

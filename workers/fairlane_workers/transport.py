@@ -7,7 +7,7 @@ redirects, cookies and the environment's proxies, to none of which a paid POST m
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 KEEPALIVE_S = 30.0
+PIECE_BYTES = 256 * 1024
 
 
 class TransportError(Exception):
@@ -70,9 +71,8 @@ class Transport:
         """Send one POST and return when the response's headers are there. Raises `TransportError`."""
         if self._closed:
             raise TransportError("the transport is closed")
-        request = httpx.Request("POST", url, headers=headers, content=content, extensions=self._extensions)
         try:
-            response = await self._open().handle_async_request(request)
+            response = await self._open().handle_async_request(self._request(url, headers, content))
         except Exception as error:
             raise _named(error) from error
         return Reply(response.status_code, response.headers, response)
@@ -84,6 +84,12 @@ class Transport:
         if http is not None:
             await http.aclose()
 
+    def _request(self, url: httpx.URL, headers: httpx.Headers, content: bytes) -> httpx.Request:
+        if len(content) <= PIECE_BYTES:
+            return httpx.Request("POST", url, headers=headers, content=content, extensions=self._extensions)
+        sized = httpx.Headers([*headers.raw, (b"content-length", b"%d" % len(content))])
+        return httpx.Request("POST", url, headers=sized, stream=_Pieces(content), extensions=self._extensions)
+
     def _open(self) -> AiohttpTransport:
         if self._http is None:
             tls = httpx.create_ssl_context()
@@ -94,6 +100,17 @@ class Transport:
             )
             self._http = AiohttpTransport(verify=tls, client=session)
         return self._http
+
+
+class _Pieces(httpx.AsyncByteStream):
+    """A large body handed over in pieces, so that the loop serves other calls between them."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self._content), PIECE_BYTES):
+            yield self._content[start : start + PIECE_BYTES]
 
 
 def _named(error: Exception) -> TransportError:

@@ -164,7 +164,8 @@ class Lanes:
 
     def drain(self, lane: str, now_ms: str | int = "") -> None:
         """Empty the lane's buckets: nothing bursts after Redis came back."""
-        script("lane_drain").bind({"lane": self._keys.lane(lane)}, {"now_ms": now_ms}).run(self._redis)
+        keys = {"lane": self._keys.lane(lane), "limits": self._keys.limits(lane)}
+        script("lane_drain").bind(keys, {"now_ms": now_ms}).run(self._redis)
 
     def in_flight(self, lanes: Sequence[str]) -> dict[str, int]:
         """Attempts that hold a permit, by lane."""

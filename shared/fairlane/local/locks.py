@@ -30,14 +30,14 @@ class DirectoryLock:
             raise LocalStackError("redis", f"{self._path} is not locked")
         return self._fileno
 
-    def acquire(self, patience: float = PATIENCE_S) -> None:
-        """Take it, waiting ``patience`` seconds; raises `LocalStackError` if another stack keeps it."""
+    def acquire(self) -> None:
+        """Take it, with some patience; raises `LocalStackError` if another stack keeps it."""
         if self._fileno is not None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fileno = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            taken = wait_until(lambda: _try_to_lock(fileno), patience)
+            taken = wait_until(lambda: _try_to_lock(fileno), PATIENCE_S)
         except BaseException:
             os.close(fileno)
             raise

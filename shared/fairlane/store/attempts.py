@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -94,6 +95,7 @@ class Attempts:
         self._keys = keys
 
     def claim(self, attempt: Attempt, worker: str, lease_ms: int, now_ms: str | int = "") -> Call:
+        """Ask to start an attempt. This call may be sent again if its answer was lost; another is refused."""
         keys = self._keys
         return script("attempt_claim").bind(
             {
@@ -106,6 +108,7 @@ class Attempts:
                 "attempt": attempt.id,
                 "job": attempt.job,
                 "worker": worker,
+                "claim": secrets.token_hex(8),
                 "lease_ms": lease_ms,
             },
         )
@@ -168,7 +171,7 @@ class Attempts:
             {"leader": self._keys.leader}
             | self._lane_keys(attempt.lane)
             | run_keys(self._keys, ref)
-            | {"hot": [self._keys.hot(ref, attempt.lane)]},
+            | {"hot": self._keys.hot(ref, attempt.lane)},
             {
                 "now_ms": now_ms,
                 "epoch": epoch,

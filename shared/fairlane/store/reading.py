@@ -47,7 +47,7 @@ class RunReader:
     def now_ms(self) -> int:
         """The server's clock, which orders the runs of clients whose own clocks differ."""
         seconds, microseconds = self._redis.time()
-        return seconds * 1000 + microseconds // 1000
+        return int(seconds) * 1000 + int(microseconds) // 1000
 
     def overview(self, ref: RunRef) -> Overview:
         """How the run stands, and its spec."""

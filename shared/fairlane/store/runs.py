@@ -12,6 +12,9 @@ from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
 
+# What `run_cancel` answers where a worker has just queued a judge on a lane that the call did not name.
+LANE_NOT_NAMED = -2
+
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
@@ -112,12 +115,10 @@ class Runs:
         """Queue ``entries`` ("job:tokens" by lane), record ``over``. 1: fed, 2: the run is over, 0: stale."""
         lanes = list(entries)
         call = script("run_feed").bind(
-            self._run_keys(ref)
-            | {"dirty": self._keys.dirty, "fresh": [self._keys.fresh(ref, lane) for lane in lanes]},
+            self._run_keys(ref) | {"fresh": [self._keys.fresh(ref, lane) for lane in lanes]},
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
-                "channel": self._keys.wake,
                 "ref": str(ref),
                 "from": start,
                 "upto": upto,
@@ -130,6 +131,14 @@ class Runs:
 
     def cancel(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> int:
         """Cancel a run; ``lanes`` are all there are. Returns jobs cancelled, -1 if it is not running."""
+        known = set(lanes)
+        while True:
+            known |= self.lanes(ref)
+            cancelled = self._cancel(ref, sorted(known), epoch, now_ms)
+            if cancelled != LANE_NOT_NAMED:
+                return cancelled
+
+    def _cancel(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int) -> int:
         keys = self._keys
         owned = [
             name for lane in lanes for name in (keys.lane(lane), keys.hot(ref, lane), keys.fresh(ref, lane))

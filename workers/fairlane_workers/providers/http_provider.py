@@ -21,7 +21,7 @@ from fairlane_workers.providers.wording import bounded, scrubbed
 from fairlane_workers.transport import Reply, Transport, TransportError
 
 ERROR_BODY_BYTES = 64 * 1024
-DRAIN_S = 0.1
+DRAIN_S = 0.25
 
 
 class HttpProvider:

@@ -32,9 +32,9 @@ def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
     """The text without any of the secrets, and without what a provider left of a key it masked itself."""
+    if "***" in text:
+        text = _WORD.sub(lambda word: "***" if "***" in word[0] else word[0], text)
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
-    if "***" not in text:
-        return text
-    return _WORD.sub(lambda word: "***" if "***" in word[0] else word[0], text)
+    return text

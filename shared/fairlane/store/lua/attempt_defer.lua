@@ -1,7 +1,7 @@
 -- Ends an attempt without its job: the job waits and is tried again. A deferral by itself costs no attempt.
 -- KEYS: leases leased lane limits dirty starved state jobs delayed hot
 -- ARGV: now_ms channel attempt worker signal used retry_after_ms reason delay_ms attempts limited
--- USES: time wake bucket lane lease teach
+-- USES: time wake bucket lane lease teach tried
 -- RETURNS: {1, lane in flight, news of the lane} or {0} for a late report, which changes nothing.
 -- `attempts` and `limited` (0 or 1) are added to what the job has spent.
 local lease = held(ARG.attempt, ARG.worker)
@@ -15,15 +15,13 @@ release(lease, ARG.attempt)
 redis.call('HINCRBY', KEY.state, 'in_flight', -1)
 redis.call('HINCRBY', KEY.state, 'retries', ARG.attempts)
 redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)
-local spent, limited = string.match(redis.call('HGET', KEY.jobs, lease.job), ':(%d+):(%d+)$')
-redis.call('HSET', KEY.jobs, lease.job, table.concat({ whole(lease.number), whole(spent + ARG.attempts),
-  whole(limited + ARG.limited) }, ':'))
+local _, spent, limited = tried(KEY.jobs, lease.job)
+note(KEY.jobs, lease.job, lease.number, spent + ARG.attempts, limited + ARG.limited)
 local entry = whole(lease.job) .. ':' .. whole(lease.tokens)
 if delay > 0 then
-  redis.call('ZADD', KEY.delayed, now + delay, lease.ref .. '|' .. entry .. '|' .. lease.lane)
-  if redis.call('ZRANK', KEY.delayed, lease.ref .. '|' .. entry .. '|' .. lease.lane) == 0 then
-    redis.call('PUBLISH', ARG.channel, '')
-  end
+  local member = lease.ref .. '|' .. entry .. '|' .. lease.lane
+  redis.call('ZADD', KEY.delayed, now + delay, member)
+  if redis.call('ZRANK', KEY.delayed, member) == 0 then redis.call('PUBLISH', ARG.channel, '') end
 else
   redis.call('LPUSH', KEY.hot, entry)
   wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)

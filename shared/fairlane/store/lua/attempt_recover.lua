@@ -1,9 +1,10 @@
 -- Takes back a lapsed lease, or one whose worker is dead, and puts its job back; past its budget the job fails.
--- KEYS: leader leases leased lane limits dirty starved active state plan results finished done jobs run_lanes spec rows hot*
+-- KEYS: leader leases leased lane limits dirty starved active state plan results finished done jobs run_lanes spec rows hot
 -- ARGV: now_ms epoch channel attempt dead_worker max_attempts payload follow
--- USES: time leader wake bucket lane lease teach job
+-- USES: time leader wake bucket lane lease teach tried run job
 -- RETURNS: 0 nothing to do, 1 put back, 2 failed.
--- A claimed attempt costs one: what kills its worker must end. KEY.hot[1] is the job's own queue.
+-- A claimed attempt costs one: what kills its worker must end. KEY.hot is the job's own queue; `follow` is
+-- [[job, state, payload, lane], …], the item's judges, which will not be called.
 local now = clock(ARG.now_ms)
 if not leads(KEY.leader, ARG.epoch, now) then return 0 end
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
@@ -19,15 +20,15 @@ teach(lease, 'none', -1, 0, '', now)
 release(lease, ARG.attempt)
 if redis.call('EXISTS', KEY.state) == 0 then return 0 end
 redis.call('HINCRBY', KEY.state, 'in_flight', -1)
-local spent, limited = string.match(redis.call('HGET', KEY.jobs, lease.job) or ':0:0', ':(%d+):(%d+)$')
-spent = tonumber(spent) + (lease.worker and 1 or 0)
+local _, spent, limited = tried(KEY.jobs, lease.job)
+spent = spent + (lease.worker and 1 or 0)
 if spent >= tonumber(ARG.max_attempts) then
   conclude(lease.job, 'failed', ARG.payload, lease.lane)
-  follow_up(lease.ref, cjson.decode(ARG.follow))
+  for _, each in ipairs(cjson.decode(ARG.follow)) do conclude(unpack(each)) end
   settle_item(lease.ref, lease.job, now)
   return 2
 end
-redis.call('HSET', KEY.jobs, lease.job, table.concat({ whole(lease.number), whole(spent), limited }, ':'))
-redis.call('LPUSH', KEY.hot[1], whole(lease.job) .. ':' .. whole(lease.tokens))
+note(KEY.jobs, lease.job, lease.number, spent, limited)
+redis.call('LPUSH', KEY.hot, whole(lease.job) .. ':' .. whole(lease.tokens))
 wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)
 return 1

@@ -1,8 +1,9 @@
 -- Empties a lane's buckets, so that nothing bursts when Redis may have forgotten the last permits it granted.
--- KEYS: lane
+-- KEYS: lane limits
 -- ARGV: now_ms
--- USES: time
+-- USES: time bucket lane
 -- RETURNS: 1.
-local now = whole(clock(ARG.now_ms))
-redis.call('HSET', KEY.lane, 'request_level', 0, 'request_ms', now, 'token_level', 0, 'token_ms', now)
+local change = {}
+empty(read(KEY.lane), read(KEY.limits), change, clock(ARG.now_ms))
+write(KEY.lane, change)
 return 1

@@ -6,6 +6,13 @@
 if redis.call('SISMEMBER', KEY.lanes, ARG.name) == 0 then return 0 end
 local parked = redis.call('HDEL', KEY.lane, 'parked')
 redis.call('HDEL', KEY.lane, 'paused')
-if parked == 1 then redis.call('HSET', KEY.lane, 'circuit', 'open', 'open_ms', whole(clock(ARG.now_ms))) end
+if parked == 1 then
+  local now = whole(clock(ARG.now_ms))
+  redis.call('HSET', KEY.lane, 'resumed_ms', now)
+  -- A probe that is already out is the single one.
+  if redis.call('HGET', KEY.lane, 'circuit') ~= 'half_open' then
+    redis.call('HSET', KEY.lane, 'circuit', 'open', 'open_ms', now)
+  end
+end
 wake(KEY.dirty, ARG.channel, ARG.name)
 return parked == 1 and 2 or 1

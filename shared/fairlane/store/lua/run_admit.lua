@@ -1,7 +1,7 @@
 -- Admits a submitted run: from here its rows stay and its items are handed out.
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows runs
 -- ARGV: now_ms epoch ref plan counts ttl_ms
--- USES: time leader wake job
+-- USES: time leader run
 -- RETURNS: 1 running, 2 completed at once (no items), 0 already admitted or not the leader.
 -- `counts` is an object of integer fields for the state hash: items, jobs, steps, submitted_ms, known:<lane> …
 local now = clock(ARG.now_ms)

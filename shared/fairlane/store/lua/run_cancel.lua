@@ -1,21 +1,23 @@
 -- Cancels a run: nothing of it starts any more, what is in flight loses its lease, the rest needs no record.
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows leases leased dirty starved lanes*
 -- ARGV: now_ms epoch channel control ref names
--- USES: time leader wake job
--- RETURNS: the number of jobs cancelled, or -1 where the run is not running or this is not the leader.
+-- USES: time leader wake run
+-- RETURNS: the number of jobs cancelled; -1 where the run is not running or this is not the leader; -2 where the run
+--          has jobs on a lane that is not named.
 -- `names` are lane names; KEY.lanes has the lane, hot and fresh of each in turn.
 local now = clock(ARG.now_ms)
 if not leads(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return -1 end
 
-local lane_key = {}
-for i, name in ipairs(cjson.decode(ARG.names)) do
-  lane_key[name] = KEY.lanes[i * 3 - 2]
-  redis.call('DEL', KEY.lanes[i * 3 - 1], KEY.lanes[i * 3])
+local names, lane_key = cjson.decode(ARG.names), {}
+for i, name in ipairs(names) do lane_key[name] = KEY.lanes[i * 3 - 2] end
+for _, name in ipairs(redis.call('SMEMBERS', KEY.run_lanes)) do
+  if not lane_key[name] then return -2 end
 end
+for i = 1, #names do redis.call('DEL', KEY.lanes[i * 3 - 1], KEY.lanes[i * 3]) end
 
-local run, tried = string.match(ARG.ref, '/(.*)$'), redis.call('HGETALL', KEY.jobs)
-for i = 1, #tried, 2 do
-  local id = run .. '/' .. tried[i] .. '/' .. string.match(tried[i + 1], '^%d+')
+local run, records = string.match(ARG.ref, '/(.*)$'), redis.call('HGETALL', KEY.jobs)
+for i = 1, #records, 2 do
+  local id = run .. '/' .. records[i] .. '/' .. string.match(records[i + 1], '^%d+')
   local record = redis.call('HGET', KEY.leased, id)
   if record then
     local lease = cjson.decode(record)

@@ -1,7 +1,7 @@
 -- Refuses a submitted run and says why; it expires like a finished one.
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows runs
 -- ARGV: now_ms epoch ref reason submitted_ms ttl_ms
--- USES: time leader wake job
+-- USES: time leader run
 -- RETURNS: 1 refused, 0 already admitted or not the leader.
 local now = clock(ARG.now_ms)
 if not leads(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end

@@ -1,13 +1,4 @@
--- A job's one terminal record, its item's end and its run's end.
-local OWNED = { 'state', 'plan', 'results', 'finished', 'done', 'jobs', 'run_lanes', 'spec', 'rows' }
-
--- Moves a run to a terminal state; everything it owns expires from here.
-local function close_run(ref, state, now)
-  redis.call('HSET', KEY.state, 'state', state, 'finished_ms', whole(now), 'in_flight', 0)
-  redis.call('SREM', KEY.active, ref)
-  local ttl = redis.call('HGET', KEY.state, 'ttl_ms')
-  for _, name in ipairs(OWNED) do redis.call('PEXPIRE', KEY[name], ttl) end
-end
+-- A job's one terminal record, and the end of its item.
 
 -- Records a job once and for all; false where it already has its record.
 local function conclude(job, state, payload, lane)
@@ -31,20 +22,4 @@ local function settle_item(ref, job, now)
   if redis.call('HINCRBY', KEY.state, 'items_done', 1) < tonumber(items) then return false end
   close_run(ref, 'completed', now)
   return true
-end
-
--- What follows from a task's end: judges that are ready (queued, in KEY.hot order) or over (recorded).
-local function follow_up(ref, follow)
-  local queue = 0
-  for _, step in ipairs(follow) do
-    local job, state, value, lane = unpack(step)
-    if state == 'ready' then
-      queue = queue + 1
-      redis.call('RPUSH', KEY.hot[queue], whole(job) .. ':' .. whole(value))
-      redis.call('SADD', KEY.run_lanes, lane)
-      wake(KEY.dirty, ARG.channel, lane .. '|' .. ref)
-    else
-      conclude(job, state, value, lane)
-    end
-  end
 end

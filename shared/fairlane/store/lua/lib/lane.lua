@@ -18,15 +18,16 @@ local function write(key, row)
   if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
 end
 
--- Requests a minute: the operator's number, where 0 is no limit, else what 429s have taught; nil is no limit.
-local function request_rate(lane, limits)
+-- The pace of requests: the operator's number, where 0 is no limit, else what 429s have taught; nil is no limit.
+local function request_pace(lane, limits)
   if limits.requests_per_minute == 0 then return nil end
-  return limits.requests_per_minute or lane.rate
+  local per_minute = limits.requests_per_minute or lane.rate
+  return per_minute and pace_of(per_minute)
 end
 
-local function token_rate(limits)
-  if limits.tokens_per_minute == 0 then return nil end
-  return limits.tokens_per_minute
+local function token_pace(limits)
+  if (limits.tokens_per_minute or 0) == 0 then return nil end
+  return pace_of(limits.tokens_per_minute)
 end
 
 local function burst_of(limits)
@@ -35,9 +36,16 @@ end
 
 -- Both buckets, brought up to now. A level is nil where its axis is not limited.
 local function levels(lane, limits, now)
-  local burst, per_minute, tokens = burst_of(limits), request_rate(lane, limits), token_rate(limits)
-  return per_minute and refill(lane.request_level, lane.request_ms, per_minute, burst, now),
+  local burst, requests, tokens = burst_of(limits), request_pace(lane, limits), token_pace(limits)
+  return requests and refill(lane.request_level, lane.request_ms, requests, burst, now),
     tokens and refill(lane.token_level, lane.token_ms, tokens, burst, now)
+end
+
+-- Empties both buckets in `change`, so that nothing bursts; what is owed stays owed.
+local function empty(lane, limits, change, now)
+  local requests, tokens = levels(lane, limits, now)
+  change.request_level, change.request_ms = math.min(0, requests or 0), now
+  change.token_level, change.token_ms = math.min(0, change.token_level or tokens or 0), now
 end
 
 -- What keeps the whole lane shut: its reason and when to ask again (0: not before something happens).

@@ -1,0 +1,128 @@
+"""A run as its user holds it: look, wait, cancel, read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+from fairlane.chunks import listen
+from fairlane.errors import RunTimeout
+from fairlane.link import Link
+from fairlane.polling import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
+from fairlane.progress import NoProgress, ProgressView, open_progress
+from fairlane.records import Records, refusal
+from fairlane.run import Record, RunSpec, RunState, RunStatus
+from fairlane.store.keys import RunRef
+
+
+class Run:
+    """A submitted run. It lives in Redis: it goes on without this object, and `Client.run` finds it again."""
+
+    def __init__(self, link: Link, ref: RunRef, spec: RunSpec | None) -> None:
+        """Made by `Client`. ``spec`` is ``None`` for a refused run whose spec cannot be read."""
+        self._link, self._ref, self._spec = link, ref, spec
+
+    @property
+    def id(self) -> str:
+        """Names the run within its team; later runs have greater ids."""
+        return self._ref.run
+
+    @property
+    def team(self) -> str:
+        return self._ref.team
+
+    @property
+    def name(self) -> str:
+        """The name it was given, else its id."""
+        return self._spec.name if self._spec else self.id
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of team {self.team}: {self.name}>"
+
+    def status(self) -> RunStatus:
+        """How the run stands now. Raises `RunNotFound` once it has expired, `StoreUnavailable`."""
+        with self._link.answering():
+            return self._look()
+
+    def wait(self, *, progress: bool = False, timeout: float | None = None) -> RunStatus:
+        """Block until the run is over (completed, cancelled or refused) and return its last status.
+
+        ``progress`` shows it on standard error. Raises `RunTimeout` after ``timeout`` seconds, and
+        `StoreUnavailable` if Redis stays away for a minute; a shorter absence is waited out. The run itself
+        goes on whatever happens here.
+        """
+        with self._view(progress) as view:
+            return self._wait(view, timeout)
+
+    def cancel(self) -> None:
+        """Ask the scheduler to cancel the run, and return at once. `wait` tells when it has.
+
+        Calls in flight are broken off; what is done stays. A run that is over is left as it is.
+        """
+        with self._link.answering():
+            self._link.outbox.cancel(self._ref)
+
+    def results(self) -> Iterator[Record]:
+        """Every item's record, in item order. Waits for the run to be over first.
+
+        Holds a few hundred records at a time. Raises `SubmissionError` with the reason if the run was
+        refused.
+        """
+        status = self._wait(NoProgress(), None)
+        yield from self._records(status).in_item_order()
+
+    def stream(self) -> Iterator[Record]:
+        """Every item's record once, in the order in which they end; waits for the next one.
+
+        On a cancelled run the items that were not over come last, in item order. Raises `SubmissionError`
+        with the reason if the run was refused.
+        """
+        yield from self._records(self.status()).as_they_finish()
+
+    def chunks(self) -> Iterator[tuple[int, str]]:
+        """Pieces of streamed output as ``(item, text)``, from this call on, until the run is over.
+
+        For watching, not for keeping: an attempt that is repeated starts its text again, and what is
+        published while Redis is away is lost. `results` and `stream` have the whole outputs.
+        """
+        steps = self._spec.steps if self._spec else 1
+        return listen(self._link, self._ref, steps, lambda: self.status().state.finished)
+
+    def _look(self) -> RunStatus:
+        if self._spec is None:
+            return self._link.runs.overview(self._ref).status
+        return self._link.runs.status(self._ref, self._spec)
+
+    def _wait(self, view: ProgressView, timeout: float | None) -> RunStatus:
+        clock, patience, pace = self._link.clock, self._link.patience(), Pace()
+        started_ms = clock.monotonic_ms()
+        while True:
+            status = patience.ask(self._look)
+            if status is None:
+                view.silent(patience.silence_s)
+            else:
+                view.show(status)
+                if status.state.finished:
+                    return status
+            pause = pace.next_s(_longest_pause(status))
+            if timeout is not None:
+                left = timeout - (clock.monotonic_ms() - started_ms) / 1000
+                if left <= 0:
+                    raise RunTimeout(self.id, timeout)
+                pause = min(pause, left)
+            self._link.waiter.wait(pause)
+
+    def _records(self, status: RunStatus) -> Records:
+        if status.state is RunState.REFUSED or self._spec is None:
+            raise refusal(status)
+        return Records(self._link, self._spec)
+
+    def _view(self, progress: bool) -> AbstractContextManager[ProgressView]:
+        return open_progress(self._link.clock) if progress else nullcontext(NoProgress())
+
+
+def _longest_pause(status: RunStatus | None) -> float:
+    """Look often when the run may end at any moment: everything that is left is in flight."""
+    if status and status.state is RunState.RUNNING and status.in_flight >= status.jobs - status.jobs_done:
+        return SHORTEST_WAIT_S
+    return LONGEST_WAIT_S

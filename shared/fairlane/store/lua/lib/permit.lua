@@ -1,0 +1,32 @@
+-- A permit: a job leaves its queue, its number goes up by one, and a lease says who may try it until when.
+
+-- A run's next entry and the queue it is in: ready judges and due retries (hot) before items never tried (fresh).
+local function next_entry(hot, fresh)
+  local entry = redis.call('LINDEX', hot, 0)
+  if entry then return entry, hot end
+  return redis.call('LINDEX', fresh, 0), fresh
+end
+
+-- Writes the lease of a job's next attempt. Returns its number: greater than any before it, so it fences them out.
+local function lease_out(lease, jobs, state, until_ms)
+  local number, attempts, limited = tried(jobs, lease.job)
+  lease.number = number + 1
+  note(jobs, lease.job, lease.number, attempts, limited)
+  redis.call('HINCRBY', state, 'in_flight', 1)
+  local id = table.concat({ string.match(lease.ref, '/(.*)$'), whole(lease.job), whole(lease.number) }, '/')
+  redis.call('ZADD', KEY.leases, until_ms, id)
+  redis.call('HSET', KEY.leased, id, cjson.encode(lease))
+  return lease.number
+end
+
+-- Marks where the count of admissions stood: what a lane's first cut is measured by. The mark before it is kept, so
+-- that there is always some time to measure over; one from before a quiet spell would make a fast lane look slow.
+local MARK_MS, STALE_MS = 2000, 10000
+
+local function mark(lane, change, now)
+  local age = now - (lane.mark_ms or 0)
+  if age < MARK_MS then return end
+  change.mark, change.mark_ms = lane.granted or 0, now
+  local fresh = age < STALE_MS
+  change.past, change.past_ms = fresh and lane.mark or change.mark, fresh and lane.mark_ms or now
+end

@@ -1,0 +1,270 @@
+"""Whatever an answer, the network or time does to a call becomes the right outcome, within the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import pytest
+
+from fairlane.job import (
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    Success,
+    TimedOut,
+)
+from tests.support.provider_calls import (
+    ask,
+    both_protocols,
+    call,
+    provider_of,
+    streamed,
+    streamed_or_not,
+    whole_stream,
+)
+from tests.support.provider_wire import Wire
+from tests.support.scripted_server import (
+    Drip,
+    Exchange,
+    Fault,
+    ScriptedServer,
+    chunk,
+    http,
+    http_head,
+    scripted_server,
+    stream_head,
+)
+
+# Answers that cannot be used
+
+
+@both_protocols
+@streamed_or_not
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b"\xff\xfe\x00",
+        b'{"choices": [], "content": []}',
+        b'{"choices": null, "content": null}',
+        b'{"choices": [7], "content": [7]}',
+        b'{"choices": [{"message": 1}], "content": "x"}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_body_that_is_no_answer_is_invalid(wire: Wire, stream: bool, body: bytes) -> None:
+    outcome, _ = call(wire, ask(stream=stream), [http(200, body)])
+    assert isinstance(outcome, InvalidResponse)
+    assert outcome.status == 200
+
+
+@both_protocols
+def test_an_answer_without_text_is_invalid(wire: Wire) -> None:
+    assert isinstance(call(wire, ask(), [http(200, wire.whole(None))])[0], InvalidResponse)
+    stream = streamed(wire.finish() + wire.end())
+    assert isinstance(call(wire, ask(stream=True), stream)[0], InvalidResponse)
+
+
+@both_protocols
+def test_a_stream_that_ends_before_its_answer_is_invalid(wire: Wire) -> None:
+    outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + wire.piece("half")))
+    assert isinstance(outcome, InvalidResponse)
+
+
+@both_protocols
+@pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
+def test_a_stream_that_is_cut_is_invalid(wire: Wire, fault: Fault) -> None:
+    steps = [stream_head(), chunk(wire.begin() + wire.piece("half")), fault]
+    outcome, _ = call(wire, ask(stream=True), steps)
+    assert isinstance(outcome, InvalidResponse)
+
+
+@both_protocols
+def test_a_whole_answer_that_is_cut_is_invalid(wire: Wire) -> None:
+    outcome, _ = call(wire, ask(), [http(200, wire.whole("x"))[:-5], Fault.CLOSE])
+    assert isinstance(outcome, InvalidResponse)
+
+
+@both_protocols
+@pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
+def test_a_stream_that_is_cut_after_its_last_text_has_lost_nothing(wire: Wire, fault: Fault) -> None:
+    steps = [
+        stream_head(),
+        chunk(wire.begin() + wire.piece("all") + wire.finish()),
+        chunk(b": ping\n"),
+        fault,
+    ]
+    outcome, _ = call(wire, ask(stream=True), steps)
+    assert isinstance(outcome, Success)
+    assert outcome.output == "all"
+
+
+@both_protocols
+def test_a_stream_may_end_without_its_last_blank_line(wire: Wire) -> None:
+    outcome, _ = call(wire, ask(stream=True), streamed(whole_stream(wire, "all")[:-2]))
+    assert isinstance(outcome, Success)
+
+
+@both_protocols
+def test_broken_json_within_a_stream_is_invalid(wire: Wire) -> None:
+    outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + b"data: {oops\n\n" + wire.end()))
+    assert isinstance(outcome, InvalidResponse)
+
+
+@both_protocols
+@streamed_or_not
+def test_an_answer_above_the_size_limit_is_not_read_to_its_end(wire: Wire, stream: bool) -> None:
+    endless = Drip(chunk(wire.piece("x" * 1000)), 0.0)
+    head = stream_head() if stream else http_head(200, {"transfer-encoding": "chunked"})
+    outcome, _ = call(wire, ask(stream=stream, max_bytes=20_000), [head, endless])
+    assert isinstance(outcome, InvalidResponse)
+    assert "20000 bytes" in outcome.message
+
+
+# The network and the deadline
+
+
+@both_protocols
+def test_a_refused_connection_is_a_network_failure(wire: Wire) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+
+        async def scenario() -> Outcome:
+            async with provider_of(wire, url) as provider:
+                return await provider.call(ask())
+
+        outcome = asyncio.run(scenario())
+    assert isinstance(outcome, NetworkFailure)
+    assert "ClientConnectorError" in outcome.message
+
+
+@both_protocols
+@streamed_or_not
+@pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
+def test_a_connection_lost_before_the_answer_is_a_network_failure_and_not_sent_again(
+    wire: Wire, stream: bool, fault: Fault
+) -> None:
+    outcome, server = call(wire, ask(stream=stream), [fault])
+    assert isinstance(outcome, NetworkFailure)
+    assert len(server.received) == 1
+
+
+@both_protocols
+@pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
+def test_a_kept_connection_that_dies_under_a_request_is_not_sent_again(wire: Wire, fault: Fault) -> None:
+    async def scenario() -> tuple[Outcome, ScriptedServer]:
+        script: list[Exchange] = [[http(200, wire.whole("x"))], [fault], [http(200, wire.whole("twice"))]]
+        async with scripted_server(script) as server, provider_of(wire, server.url) as provider:
+            await provider.call(ask())
+            return await provider.call(ask()), server
+
+    outcome, server = asyncio.run(scenario())
+    assert isinstance(outcome, NetworkFailure)
+    assert [received.connection for received in server.received] == [1, 1]
+
+
+@both_protocols
+@streamed_or_not
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01garbage\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"])
+def test_what_is_not_http_is_a_network_failure(wire: Wire, stream: bool, garbage: bytes) -> None:
+    outcome, _ = call(wire, ask(stream=stream), [garbage, Fault.CLOSE])
+    assert isinstance(outcome, NetworkFailure)
+
+
+@both_protocols
+@streamed_or_not
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Fault.HANG],
+        [b"HTTP/1.1 200 OK\r\nx: ", Drip(b"y", 0.01)],
+        [stream_head(), Fault.HANG],
+        [stream_head(), Drip(chunk(b": keep-alive\n\n"), 0.01)],
+        [stream_head(), Drip(chunk(b" "), 0.01)],
+        [http_head(429, {"content-length": "9999"}), Drip(b" ", 0.01)],
+    ],
+    ids=["silence", "headers drip", "no body", "comments drip", "spaces drip", "error drips"],
+)
+def test_one_deadline_bounds_the_whole_call(wire: Wire, stream: bool, steps: Exchange) -> None:
+    began = time.monotonic()
+    outcome, _ = call(wire, ask(stream=stream, timeout_s=0.1), steps)
+    assert isinstance(outcome, TimedOut)
+    assert "0.1 s" in outcome.message
+    assert time.monotonic() - began < 2.0
+
+
+@both_protocols
+def test_text_that_drips_does_not_outlive_the_deadline(wire: Wire) -> None:
+    steps = [stream_head(), chunk(wire.begin()), Drip(chunk(wire.piece("x")), 0.01)]
+    outcome, _ = call(wire, ask(stream=True, timeout_s=0.2), steps)
+    assert isinstance(outcome, TimedOut)
+
+
+@both_protocols
+def test_a_stream_left_open_after_its_end_mark_is_done(wire: Wire) -> None:
+    began = time.monotonic()
+    outcome, _ = call(
+        wire, ask(stream=True, timeout_s=60), [stream_head(), chunk(whole_stream(wire, "a")), Fault.HANG]
+    )
+    assert isinstance(outcome, Success)
+    assert time.monotonic() - began < 5.0
+
+
+@both_protocols
+def test_what_follows_the_end_mark_is_not_read_as_the_answer(wire: Wire) -> None:
+    data = whole_stream(wire, "a") + wire.piece("b") + b"data: {oops\n\n"
+    outcome, _ = call(wire, ask(stream=True), streamed(data, size=5))
+    assert isinstance(outcome, Success)
+    assert outcome.output == "a"
+
+
+@both_protocols
+@streamed_or_not
+def test_cancellation_passes_through_and_hangs_up(wire: Wire, stream: bool) -> None:
+    async def scenario() -> None:
+        begun = asyncio.Event()
+        steps: Exchange = [stream_head(), chunk(wire.begin() + wire.piece("x")), Fault.HANG]
+        async with scripted_server([steps]) as server, provider_of(wire, server.url) as provider:
+
+            async def listen(_: str) -> None:
+                begun.set()
+
+            task = asyncio.create_task(provider.call(ask(stream=stream, timeout_s=60), listen))
+            if stream:
+                await begun.wait()
+            else:
+                await server.arrived.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.wait_for(server.hung_up.wait(), 5)
+
+    asyncio.run(scenario())
+
+
+@both_protocols
+@pytest.mark.parametrize("error", [ValueError, TimeoutError, ConnectionResetError])
+def test_what_a_listener_raises_is_not_blamed_on_the_provider(wire: Wire, error: type[Exception]) -> None:
+    async def listen(_: str) -> None:
+        raise error("the listener's own")
+
+    with pytest.raises(error, match="the listener's own"):
+        call(wire, ask(stream=True), streamed(whole_stream(wire, "a")), on_chunk=listen)
+
+
+@both_protocols
+def test_a_call_after_closing_is_a_network_failure(wire: Wire) -> None:
+    async def scenario() -> Outcome:
+        async with provider_of(wire, "http://127.0.0.1:9") as provider:
+            await provider.aclose()
+            return await provider.call(ask())
+
+    assert isinstance(asyncio.run(scenario()), NetworkFailure)

@@ -1,0 +1,185 @@
+"""The embedded server: real processes, a real append-only file, real kills."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from fairlane.errors import LocalStackError
+from fairlane.local import locks, ports
+from fairlane.local.embedded import EmbeddedRedis, ping, start_embedded
+from fairlane.local.reaper import is_running
+from fairlane.local.servers import FAKE_SERVER, Server, ServerKind, find_server
+from tests.support.wait import wait_until
+
+FAKE = Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with start_embedded(tmp_path / "data") as server:
+        yield server
+
+
+def client_of(server: EmbeddedRedis) -> redis.Redis:
+    return redis.Redis.from_url(server.url, decode_responses=True)
+
+
+def append_only_size(data_dir: Path) -> int:
+    return sum(path.stat().st_size for path in data_dir.rglob("*.aof"))
+
+
+def test_it_serves_this_machine_alone_and_appends_every_write(embedded: EmbeddedRedis) -> None:
+    with client_of(embedded) as client:
+        wanted = {
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "bind": "127.0.0.1",
+            "dir": str(embedded.data_dir),
+        }
+        assert {name: client.config_get(name)[name] for name in wanted} == wanted
+        assert client.info("server")["process_id"] == embedded.pid
+
+
+def test_the_url_is_on_a_loopback_port_below_the_ephemeral_ones(embedded: EmbeddedRedis) -> None:
+    host, _, port = embedded.url.removeprefix("redis://").removesuffix("/0").partition(":")
+    assert host == "127.0.0.1"
+    assert ports.FIRST <= int(port) < ports.LAST
+
+
+def test_data_survives_a_stop_and_a_start_elsewhere(tmp_path: Path) -> None:
+    with start_embedded(tmp_path) as server, client_of(server) as client:
+        client.set("answer", "42")
+    with start_embedded(tmp_path) as server, client_of(server) as client:
+        assert client.get("answer") == "42"
+
+
+def test_a_killed_server_comes_back_at_its_address_with_what_it_had_written(embedded: EmbeddedRedis) -> None:
+    address, pid = embedded.url, embedded.pid
+    with client_of(embedded) as client:
+        before = append_only_size(embedded.data_dir)
+        client.set("answer", "42")
+        wait_until(lambda: append_only_size(embedded.data_dir) > before)
+        embedded.kill()
+        assert not embedded.is_running
+        assert ping(address) is not None
+        embedded.restart()
+        assert (embedded.url, client.get("answer")) == (address, "42")
+    assert embedded.pid != pid
+
+
+def test_a_running_server_can_be_restarted_and_loses_nothing(embedded: EmbeddedRedis) -> None:
+    with client_of(embedded) as client:
+        client.set("answer", "42")
+        embedded.restart()
+        assert client.get("answer") == "42"
+
+
+def test_a_paused_server_goes_on_after_sigcont(embedded: EmbeddedRedis) -> None:
+    embedded.kill(signal.SIGSTOP)
+    assert ping(embedded.url, timeout=0.1) is not None
+    embedded.kill(signal.SIGCONT)
+    assert ping(embedded.url) is None
+
+
+def test_after_a_stop_nothing_answers_and_nothing_runs(tmp_path: Path) -> None:
+    with start_embedded(tmp_path) as server:
+        address, pid = server.url, server.pid
+    assert ping(address) is not None
+    assert not is_running(pid)
+    server.stop()
+
+
+def test_a_stated_port_is_used(tmp_path: Path) -> None:
+    port = next(ports.free_ports())
+    with start_embedded(tmp_path, port=port) as server:
+        assert server.url == f"redis://127.0.0.1:{port}/0"
+
+
+def test_a_stated_port_that_another_server_has_is_an_error(
+    embedded: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.local.embedded.PORT_PATIENCE_S", 0.0)
+    taken = int(embedded.url.rpartition(":")[2].removesuffix("/0"))
+    with pytest.raises(LocalStackError, match=r"(?i)address already in use"):
+        start_embedded(tmp_path / "other", port=taken)
+
+
+def test_a_port_that_is_lost_to_another_server_is_given_up_for_the_next(
+    embedded: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, free = int(embedded.url.rpartition(":")[2].removesuffix("/0")), next(ports.free_ports())
+    monkeypatch.setattr("fairlane.local.embedded.wished_or_free", lambda _: iter([taken, taken, free]))
+    with start_embedded(tmp_path / "other") as server:
+        assert server.url == f"redis://127.0.0.1:{free}/0"
+
+
+def test_a_wished_port_that_is_taken_does_not_matter(embedded: EmbeddedRedis, tmp_path: Path) -> None:
+    taken = int(embedded.url.rpartition(":")[2].removesuffix("/0"))
+    with start_embedded(tmp_path / "other", wished_port=taken) as server:
+        assert server.url != embedded.url
+        assert ping(server.url) is None
+
+
+def test_two_servers_never_share_a_data_directory(
+    embedded: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.0)
+    with pytest.raises(LocalStackError, match="in use by another local stack"):
+        start_embedded(embedded.data_dir)
+    assert ping(embedded.url) is None
+
+
+def test_it_listens_on_a_socket_file_alone(tmp_path: Path) -> None:
+    with start_embedded(tmp_path, unix_socket=True) as server, client_of(server) as client:
+        assert server.url.startswith("unix:///")
+        assert client.config_get("port") == {"port": "0"}
+        client.set("answer", "42")
+        server.restart()
+        assert client.get("answer") == "42"
+
+
+def test_a_socket_file_in_a_deep_directory_is_put_where_its_path_is_short_enough(tmp_path: Path) -> None:
+    with start_embedded(tmp_path / ("deep" * 30), unix_socket=True) as server:
+        socket = Path(server.url.removeprefix("unix://").removesuffix("?db=0"))
+        assert ping(server.url) is None
+    assert not socket.parent.exists()
+
+
+def test_a_server_that_does_not_come_up_tells_the_end_of_its_log(tmp_path: Path) -> None:
+    found = find_server()
+    broken = Server(found.kind, (*found.command, "--no-such-option", "1"), found.version)
+    with pytest.raises(LocalStackError, match="no-such-option") as caught:
+        start_embedded(tmp_path, server=broken)
+    assert caught.value.log == str(tmp_path / "logs" / "redis.log")
+    with start_embedded(tmp_path) as server:
+        assert ping(server.url) is None
+
+
+def test_the_imitation_serves_scripts_and_says_what_it_is_for(tmp_path: Path) -> None:
+    news: list[str] = []
+    with start_embedded(tmp_path, server=FAKE, tell=news.append) as server, client_of(server) as client:
+        client.set("answer", "42")
+        assert client.eval("return redis.call('get', KEYS[1])", 1, "answer") == "42"
+        address = server.url
+        server.kill()
+        server.restart()
+        assert (server.url, client.get("answer")) == (address, None)
+    assert "for trying out only" in news[0]
+
+
+def test_without_anybody_to_tell_the_imitation_warns(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="for trying out only"):
+        start_embedded(tmp_path, server=FAKE).stop()
+
+
+def test_what_is_no_redis_url_is_refused() -> None:
+    with pytest.raises(ValueError, match="scheme"):
+        ping("http://127.0.0.1:1/")

@@ -1,0 +1,71 @@
+"""One call to a provider over a scripted server: what the provider suites are written in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from fairlane.clock import ManualClock
+from fairlane.job import (
+    Outcome,
+)
+from fairlane.settings import Connection
+from fairlane_workers.providers.contract import Provider, Request
+from fairlane_workers.providers.registry import build_provider
+from tests.support.provider_wire import WIRES, Wire
+from tests.support.scripted_server import (
+    Exchange,
+    ScriptedServer,
+    chunk,
+    scripted_server,
+    stream_head,
+)
+
+KEY = "sk-live-0123456789abcdef"
+
+both_protocols = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.protocol)
+streamed_or_not = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+def ask(stream: bool = False, timeout_s: float = 5.0, max_bytes: int = 1 << 20, **params: Any) -> Request:
+    return Request("m-1", [{"role": "user", "content": "hi"}], params, stream, timeout_s, max_bytes)
+
+
+@asynccontextmanager
+async def provider_of(wire: Wire, url: str, **settings: Any) -> AsyncIterator[Provider]:
+    connection = Connection.model_validate({"protocol": wire.protocol, "base_url": f"{url}/v1", **settings})
+    provider = build_provider("c", connection, SecretStr(KEY), clock=ManualClock())
+    try:
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+def call(
+    wire: Wire,
+    request: Request,
+    *script: Exchange,
+    on_chunk: Callable[[str], Awaitable[None]] | None = None,
+) -> tuple[Outcome, ScriptedServer]:
+    """The outcome of one call to a server that follows the script."""
+
+    async def scenario() -> tuple[Outcome, ScriptedServer]:
+        async with scripted_server(script) as server, provider_of(wire, server.url) as provider:
+            return await provider.call(request, on_chunk), server
+
+    return asyncio.run(scenario())
+
+
+def whole_stream(wire: Wire, *texts: str) -> bytes:
+    return wire.begin() + b"".join(map(wire.piece, texts)) + wire.finish() + wire.end()
+
+
+def streamed(data: bytes, *, size: int | None = None) -> Exchange:
+    """A complete chunked stream, in HTTP chunks of ``size`` bytes."""
+    step = size or len(data)
+    return [stream_head(), *(chunk(data[at : at + step]) for at in range(0, len(data), step)), chunk(b"")]

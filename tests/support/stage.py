@@ -1,0 +1,102 @@
+"""A client of a deployment whose scheduler and workers act when the test says so, or when the client waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from redis import Redis
+
+from fairlane.client import Client
+from fairlane.job import JobState, Usage
+from fairlane.results import JudgeResult, TaskResult
+from fairlane.run import Plan, RunSpec
+from fairlane.settings import RedisSettings, Settings
+from fairlane.store.attempts import Lesson, Ready
+from fairlane.store.inbox import Inbox
+from fairlane.store.keys import RunRef
+from tests.support.deployment import Deployment
+
+TASKS, JUDGES = "sim:fast", "sim:judge"
+
+
+class Stage:
+    """``waiter`` of the client: each wait moves the clock and lets the next scene happen."""
+
+    def __init__(self, redis: Redis, team: str = "search") -> None:
+        self.deployment = Deployment(redis)
+        self.redis, self.keys, self.clock = redis, self.deployment.keys, self.deployment.clock
+        self.deployment.lane(TASKS)
+        self.deployment.lane(JUDGES)
+        self.waits: list[float] = []
+        self._scenes: Iterator[Callable[[], object]] = iter(())
+        self.client = self.client_of(team)
+
+    def client_of(self, team: str) -> Client:
+        settings = Settings(redis=RedisSettings(deployment="test"), team=team)
+        return Client(settings=settings, redis=self.redis, clock=self.clock, waiter=self)
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.clock.advance(seconds)
+        next(self._scenes, lambda: None)()
+
+    def then(self, *scenes: Callable[[], object]) -> None:
+        """What happens, one after another, while the client waits."""
+        self._scenes = iter(scenes)
+
+    def admit(self) -> None:
+        """Act on all inboxes as the scheduler does, and hand out every item."""
+        inbox = Inbox(self.redis, self.keys)
+        for team in inbox.teams():
+            requests = list(inbox.peek(team))
+            for request in requests:
+                if request is not None:
+                    ref = RunRef(team, request.run)
+                    self.deployment.cancel(ref) if request.op == "cancel" else self._admit(ref)
+            inbox.drop(team, len(requests))
+
+    def _admit(self, ref: RunRef) -> None:
+        text = self.deployment.runs.spec_text(ref)
+        if text is None:
+            return
+        spec = RunSpec.model_validate_json(text)
+        plan = Plan(spec=spec, judge_lanes=(JUDGES,) * len(spec.judges))
+        self.deployment.runs.admit(spec, plan, self.deployment.epoch, self.deployment.now_ms)
+        self.deployment.feed(ref, spec.items, TASKS)
+
+    def refuse(self, run: str, reason: str, team: str = "search") -> None:
+        ref, now = RunRef(team, run), self.deployment.now_ms
+        self.deployment.runs.refuse(ref, reason, now, self.deployment.epoch, now)
+
+    def answer(self, run: str, count: int = 1, *, last_first: bool = False, **result: Any) -> list[int]:
+        """Start the next ``count`` tasks of a run and end them; the items that ended, in that order."""
+        ref = RunRef(self.client.team, run)
+        spec = self.spec(run)
+        started = self.deployment.start(ref, count, TASKS)
+        for attempt in reversed(started) if last_first else started:
+            item = attempt.job // spec.steps
+            task = replace(
+                TaskResult(JobState.SUCCEEDED, f"answer {item}", usage=Usage(10, 5), attempts=1), **result
+            )
+            follow: Sequence[Ready] = [Ready(attempt.job + step, 10, JUDGES) for step in range(1, spec.steps)]
+            self._end(attempt, task.state, task.to_json(), follow)
+        items = [attempt.job // spec.steps for attempt in started]
+        return items[::-1] if last_first else items
+
+    def judge(self, run: str, count: int, score: float = 1.0) -> None:
+        """Start the next ``count`` judges of a run and end them."""
+        for attempt in self.deployment.start(RunRef(self.client.team, run), count, JUDGES):
+            self._end(attempt, JobState.SUCCEEDED, JudgeResult(JobState.SUCCEEDED, score).to_json())
+
+    def spec(self, run: str) -> RunSpec:
+        plan = self.deployment.runs.plan(RunRef(self.client.team, run))
+        assert plan is not None, f"{run} has not been admitted"
+        return plan.spec
+
+    def _end(self, attempt: Any, state: JobState, payload: str, follow: Sequence[Ready] = ()) -> None:
+        call = self.deployment.attempts.finish(
+            attempt, "w1", Lesson("ok"), state, payload, follow, self.deployment.now_ms
+        )
+        assert call.run(self.redis)[0] == 1, f"{attempt.id} was late"

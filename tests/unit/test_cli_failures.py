@@ -1,0 +1,129 @@
+"""A command that fails says why in a line or two, with an exit code and without a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fairlane.cli.failures import CarefulGroup, Interrupted, describe, exit_code_of, interruptible
+from fairlane.cli.main import app, main
+from fairlane.errors import (
+    ConfigurationError,
+    FairlaneError,
+    LocalStackError,
+    RunNotFound,
+    StoreUnavailable,
+    SubmissionError,
+    TemplateError,
+)
+
+
+def command_that_raises(error: BaseException) -> typer.Typer:
+    raising = typer.Typer(cls=CarefulGroup, pretty_exceptions_enable=False)
+
+    @raising.callback()
+    def root() -> None: ...
+
+    @raising.command()
+    def go() -> None:
+        raise error
+
+    return raising
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("redis.url", "x", "is wrong"), 2),
+        (SubmissionError("dataset", "x", "is wrong", row=3), 2),
+        (TemplateError("prompt", "does not compile"), 2),
+        (RunNotFound("r1"), 1),
+        (LocalStackError("redis", "died"), 1),
+        (StoreUnavailable("redis://x", "refused"), 1),
+        (FileNotFoundError(2, "No such file or directory", "questions.jsonl"), 1),
+    ],
+)
+def test_an_error_of_ours_is_told_in_its_own_words(error: Exception, code: int) -> None:
+    result = CliRunner().invoke(command_that_raises(error), ["go"])
+    assert result.exit_code == code
+    assert result.stderr == f"error: {describe(error)}\n"
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("interruption", "code"),
+    [(KeyboardInterrupt(), 130), (Interrupted(signal.SIGTERM), 143), (Interrupted(), 130)],
+)
+def test_an_interruption_is_told_in_one_word(interruption: BaseException, code: int) -> None:
+    result = CliRunner().invoke(command_that_raises(interruption), ["go"])
+    assert (result.exit_code, result.stderr) == (code, "interrupted\n")
+
+
+def test_a_reader_that_went_away_is_not_worth_a_word() -> None:
+    result = CliRunner().invoke(command_that_raises(BrokenPipeError()), ["go"])
+    assert (result.exit_code, result.stderr) == (141, "")
+
+
+def test_a_defect_of_ours_is_not_hidden() -> None:
+    result = CliRunner().invoke(command_that_raises(RuntimeError("a defect")), ["go"])
+    assert isinstance(result.exception, RuntimeError)
+
+
+def test_a_message_is_shown_as_it_is_whatever_it_looks_like() -> None:
+    error = FairlaneError("[red]not markup[/red] " + "x" * 200)
+    result = CliRunner().invoke(command_that_raises(error), ["go"])
+    assert result.stderr == f"error: {error}\n"
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    error = PermissionError(13, "Permission denied", "secret.toml")
+    assert describe(error) == "secret.toml: Permission denied"
+
+
+def test_an_error_without_words_is_told_by_its_kind() -> None:
+    assert describe(OSError()) == "OSError"
+
+
+def test_signals_interrupt_inside_the_block_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted) as caught, interruptible(signal.SIGTERM):
+        signal.raise_signal(signal.SIGTERM)
+    assert caught.value.number == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert exit_code_of(caught.value) == 143
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["wroker"], ["up", "--wrokers", "2"], ["up", "--workers", "many"], ["up", "--workers", "-1"]],
+)
+def test_a_wrong_word_on_the_command_line_is_code_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_main_returns_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("fairlane ")
+    assert main(["--config", str(tmp_path / "none.toml"), "worker"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: --config: there is no such file")
+    assert len(told.splitlines()) == 1
+
+
+def test_a_closed_pipe_ends_it_quietly() -> None:
+    command = [sys.executable, "-m", "fairlane.cli", "--version"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False, text=True)
+    assert result.stderr == ""
+    assert result.returncode in (1, 141)

@@ -1,0 +1,91 @@
+"""``--config``, ``--redis`` and ``--team`` work before a command's name and after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fairlane.cli.invocation import (
+    ConfigOption,
+    Invocation,
+    RedisOption,
+    TeamOption,
+    remember,
+    with_settings,
+)
+from fairlane.errors import ConfigurationError
+
+Seen = list[tuple[Invocation, int]]
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return []
+
+
+@pytest.fixture
+def app(seen: Seen) -> typer.Typer:
+    app = typer.Typer()
+
+    @app.callback()
+    def root(
+        ctx: typer.Context, config: ConfigOption = None, redis: RedisOption = None, team: TeamOption = None
+    ) -> None:
+        remember(ctx, Invocation(config, redis, team))
+
+    @app.command()
+    @with_settings
+    def show(invocation: Invocation, number: Annotated[int, typer.Argument()] = 1) -> None:
+        """Show what was said."""
+        seen.append((invocation, number))
+
+    return app
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--redis", "redis://a", "--team", "search", "show", "7"],
+        ["show", "7", "--redis", "redis://a", "--team", "search"],
+        ["--redis", "redis://before", "--team", "search", "show", "--redis", "redis://a", "7"],
+    ],
+)
+def test_an_option_counts_wherever_it_stands_and_the_later_wins(
+    app: typer.Typer, seen: Seen, arguments: list[str]
+) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert seen == [(Invocation(None, "redis://a", "search"), 7)]
+
+
+def test_the_help_of_a_command_lists_the_shared_options_after_its_own(app: typer.Typer) -> None:
+    help_text = CliRunner().invoke(app, ["show", "--help"]).stdout
+    assert "Show what was said." in help_text
+    assert all(option in help_text for option in ("--config", "--redis", "--team"))
+
+
+def test_what_was_said_wins_over_the_file_and_the_rest_is_the_files(tmp_path: Path) -> None:
+    config = tmp_path / "fairlane.toml"
+    config.write_text('team = "of-the-file"\n[redis]\nurl = "redis://of-the-file/0"\n')
+    settings = Invocation(config=config, redis="redis://said/0").settings()
+    assert (settings.redis.url, settings.team) == ("redis://said/0", "of-the-file")
+
+
+def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "fairlane.toml"
+    config.write_text("[rediss]\n")
+    with pytest.raises(ConfigurationError, match="did you mean 'redis'"):
+        Invocation(config=config).settings()
+
+
+def test_another_process_comes_to_the_same_settings(tmp_path: Path) -> None:
+    invocation = Invocation(tmp_path / "fairlane.toml", "redis://a/0", "search")
+    assert invocation.environment() == {
+        "FAIRLANE_CONFIG": str(tmp_path / "fairlane.toml"),
+        "FAIRLANE_REDIS__URL": "redis://a/0",
+        "FAIRLANE_TEAM": "search",
+    }
+    assert Invocation().environment() == {}

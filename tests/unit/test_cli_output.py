@@ -1,0 +1,28 @@
+"""News go to standard error, results to standard output."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fairlane.cli.output import complain, print_json, print_table, say
+
+
+def test_news_and_complaints_leave_standard_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    say("[bold]as it is[/bold]")
+    complain("wrong")
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("", "[bold]as it is[/bold]\nerror: wrong\n")
+
+
+def test_json_is_one_document_in_any_language(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"name": "Größe", "n": 1})
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"name": "Größe", "n": 1}
+    assert "Größe" in out
+
+
+def test_a_table_shows_cells_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name", ">jobs"], [["[red]x", 7], ["yy", 1000]])
+    assert capsys.readouterr().out.splitlines() == ["name    jobs", "[red]x     7", "yy      1000"]

