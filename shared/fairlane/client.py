@@ -13,6 +13,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from fairlane.arguments import Messages
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_settings
 from fairlane.datasets import pages, read_rows
@@ -26,7 +27,7 @@ from fairlane.run import RunSpec, RunStatus
 from fairlane.settings import Settings
 from fairlane.store.connect import RedisClient, open_redis, require, without_password
 from fairlane.store.keys import Keys, RunRef
-from fairlane.submission import Messages, bounded_pages, build_spec, check_connections
+from fairlane.submission import bounded_pages, build_spec, check_connections
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)

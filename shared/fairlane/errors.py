@@ -82,7 +82,8 @@ class StoreUnavailable(FairlaneError, ConnectionError):
     """Redis cannot be reached at ``url`` (shown without its password)."""
 
     def __init__(self, url: str, cause: str) -> None:
-        super().__init__(f"cannot reach Redis at {url}: {cause}. Start one with `fairlane up`, or set redis.url")
+        remedy = "Start one with `fairlane up`, or set redis.url"
+        super().__init__(f"cannot reach Redis at {url}: {cause}. {remedy}")
         self.url = url
 
 

@@ -15,7 +15,7 @@ LaneScope = Literal["model", "connection"]
 class LaneLimits(BaseModel):
     """What an operator knows of a lane. What is left out is not limited until the provider says otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     requests_per_minute: float | None = Field(
         default=None, ge=0, description="Requests a minute. 0: never limited. Left out: learned from 429s."
@@ -27,7 +27,7 @@ class LaneLimits(BaseModel):
         default=1.0, gt=0, le=3600, description="How many seconds of unused rate may be spent at once."
     )
     max_concurrency: int | None = Field(
-        default=None, ge=1, description="Most calls in flight at once. Left out: bounded by worker slots alone."
+        default=None, ge=1, description="Most calls in flight at once. Left out: bounded by slots alone."
     )
     min_gap_ms: int = Field(default=0, ge=0, description="Least time between two starts, in milliseconds.")
 

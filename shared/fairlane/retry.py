@@ -24,10 +24,11 @@ class RetryPolicy(BaseModel):
     @model_validator(mode="after")
     def _ordered(self) -> RetryPolicy:
         if self.max_delay < self.initial_delay:
-            raise ValueError(f"max_delay ({self.max_delay:g}) is below initial_delay ({self.initial_delay:g})")
+            low, high = self.initial_delay, self.max_delay
+            raise ValueError(f"max_delay ({high:g}) is below initial_delay ({low:g})")
         return self
 
     def delay_ms(self, attempts_spent: int, rng: random.Random) -> int:
-        """Milliseconds to wait after ``attempts_spent`` failures: uniform in [0, min(max, initial·2^(n-1))]."""
+        """Milliseconds to wait after n = ``attempts_spent`` failures; uniform in [0, min(max, initial·2^(n-1))]"""
         ceiling = min(self.max_delay, self.initial_delay * 2.0 ** min(attempts_spent - 1, 32))
         return round(rng.uniform(0.0, ceiling) * 1000)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
+from fairlane.arguments import (
+    Messages,
+    in_our_words,
+    is_constant,
+    model_field,
+    take_evaluators,
+    take_models,
+    take_params,
+    take_prompts,
+)
 from fairlane.configuration.problems import did_you_mean
-from fairlane.errors import SubmissionError, TemplateError
-from fairlane.evaluators.spec import EvaluatorSpec, Judge
-from fairlane.lane import split_model
-from fairlane.prompts import compile_template
+from fairlane.errors import SubmissionError
+from fairlane.evaluators.spec import EvaluatorSpec
 from fairlane.retry import RetryPolicy
-from fairlane.run import Message, RunSpec
+from fairlane.run import RunSpec
 
 PAGE_ROWS = 500
 """Rows a page: what a client holds of a dataset at a time."""
@@ -22,18 +30,7 @@ PAGE_ROWS = 500
 MAX_JOBS = 100_000_000
 """Most jobs a run may have: what is done is a bitmap of them, 12 MB at most."""
 
-Messages: TypeAlias = Sequence[Mapping[str, str]]
 Row = TypeVar("Row")
-
-_EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
-
-_OWN_PARAMS = {
-    "model": "Give it as model=.",
-    "messages": "Give them as messages=.",
-    "stream": "Set stream on the connection.",
-}
-
-_MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
 
 _REMEDIES = {
     "name": "Give a text of at most 200 characters.",
@@ -42,7 +39,7 @@ _REMEDIES = {
     "timeout": "Give seconds, more than 0 and at most 86,400.",
     "prompts": "Give 1 to 100 prompts.",
     "models": "Give 1 to 100 models.",
-    "evaluators": "Give at most 50 evaluators.",
+    "evaluators": "Give at most 50 evaluators, with finite numbers.",
     "retry": "Give RetryPolicy(max_attempts=3, …).",
 }
 
@@ -77,11 +74,11 @@ def build_spec(
                 "run": run,
                 "team": team,
                 "name": run if name is None else name,
-                "prompts": _prompts(prompt, messages, prompts),
-                "models": _models(model, models),
-                "params": _params("params", {} if params is None else params),
+                "prompts": take_prompts(prompt, messages, prompts),
+                "models": take_models(model, models),
+                "params": take_params("params", {} if params is None else params),
                 "repetitions": repetitions,
-                "evaluators": _evaluators(evaluators),
+                "evaluators": take_evaluators(evaluators),
                 "priority": priority,
                 "timeout": timeout,
                 "retry": retry or RetryPolicy(),
@@ -91,19 +88,19 @@ def build_spec(
             },
             strict=True,
         )
-        return RunSpec.model_validate_json(spec.model_dump_json())
+        return RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:
-        raise _in_our_words(error) from None
+        raise in_our_words(error, lambda field: _REMEDIES.get(field, "")) from None
 
 
 def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
     """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
     names = sorted(known)
-    named = [(_model_field(spec.models, number), model) for number, model in enumerate(spec.models)]
+    named = [(model_field(spec.models, number), model) for number, model in enumerate(spec.models)]
     named += [(f"evaluators[{judge.name!r}].model", judge.model) for judge in spec.judges]
     for field, model in named:
         connection = model.partition(":")[0].strip()
-        if not _is_constant(connection) or connection in names:
+        if not is_constant(connection) or connection in names:
             continue
         listed = f"known connections: {', '.join(names)}" if names else "none is configured"
         remedy = did_you_mean(connection, names) or listed
@@ -127,168 +124,18 @@ def bounded_pages(pages: Iterable[list[Row]], spec: RunSpec) -> Iterator[list[Ro
         yield page
 
 
-def _the_one(given: Mapping[str, object]) -> str:
-    """The name of the one argument that was given."""
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) != 1:
-        first, *others = given
-        alternatives = f"{', '.join([first, *others[:-1]])} or {others[-1]}"
-        problem = "more than one was given" if names else "is missing"
-        raise SubmissionError(
-            " and ".join(names) or first, names, problem, f"Give exactly one of {alternatives}."
-        )
-    return names[0]
-
-
-def _prompts(
-    prompt: str | None, messages: Messages | None, prompts: Sequence[str | Messages] | None
-) -> tuple[tuple[Message, ...], ...]:
-    field = _the_one({"prompt": prompt, "messages": messages, "prompts": prompts})
-    if prompt is not None:
-        return (_prompt(field, _text(field, prompt)),)
-    if messages is not None:
-        return (_prompt(field, _list(field, messages, "messages")),)
-    listed = _list(field, prompts, "prompts")
-    return tuple(_prompt(f"{field}[{number}]", each) for number, each in enumerate(listed))
-
-
-def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
-    """A text as one user message, or a list of messages."""
-    if isinstance(prompt, str):
-        if not prompt.strip():
-            raise SubmissionError(field, prompt, "is empty", "Give the text to send.")
-        checked = _to_message(field, {"role": "user", "content": prompt})
-        _check_template(field, prompt)
-        return (checked,)
-    listed = _list(field, prompt, "messages")
-    if not listed:
-        raise SubmissionError(field, prompt, "has no messages", _MESSAGE_REMEDY)
-    return tuple(_message(f"{field}[{number}]", each) for number, each in enumerate(listed))
-
-
-def _message(field: str, message: object) -> Message:
-    if isinstance(message, Message):
-        message = message.model_dump()
-    if not isinstance(message, Mapping):
-        raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
-    checked = _to_message(field, dict(message))
-    _check_template(f"{field}.content", checked.content)
-    return checked
-
-
-def _models(model: str | None, models: Sequence[str] | None) -> tuple[str, ...]:
-    field = _the_one({"model": model, "models": models})
-    listed = (model,) if model is not None else tuple(_list(field, models, "models"))
-    for number, each in enumerate(listed):
-        _check_model(_model_field(listed, number) if model is None else field, each, template=True)
-    return listed
-
-
-def _model_field(models: Sequence[str], number: int) -> str:
-    return "model" if len(models) == 1 else f"models[{number}]"
-
-
-def _check_model(field: str, model: object, *, template: bool) -> None:
-    text = _text(field, model)
-    if not _is_constant(text):
-        if not template:
-            raise SubmissionError(field, model, "a judge's model cannot be a template", "Name one model.")
-        _check_template(field, text)
-        return
+def _as_json(spec: RunSpec) -> str:
     try:
-        split_model(text)
-    except ValueError:
-        remedy = 'Write "<connection>:<model>", like "openai:gpt-4o".'
-        raise SubmissionError(field, model, "names no connection and model", remedy) from None
+        return spec.model_dump_json()
+    except PydanticSerializationError as error:
+        field = next(name for name in RunSpec.model_fields if not _dumps(spec, name))
+        remedy = "Texts must be Unicode without lone surrogates."
+        raise SubmissionError(field, getattr(spec, field), f"is not JSON: {error}", remedy) from None
 
 
-def _evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
-    listed = _list("evaluators", evaluators, "evaluators")
-    names: set[str] = set()
-    for number, each in enumerate(listed):
-        try:
-            _EVALUATOR.validate_python(each, strict=True)
-        except ValidationError:
-            remedy = "Use exact_match(…), llm_judge(…) and the like."
-            raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
-        if each.name in names:
-            raise SubmissionError(
-                f"evaluators[{number}].name",
-                each.name,
-                "is taken by another evaluator",
-                'Give it a name="…".',
-            )
-        names.add(each.name)
-        if isinstance(each, Judge):
-            listed[number] = _judge(f"evaluators[{each.name!r}]", each)
-    return tuple(listed)
-
-
-def _judge(field: str, judge: Judge) -> Judge:
-    _check_model(f"{field}.model", judge.model, template=False)
-    _check_template(f"{field}.template", judge.template)
-    return judge.model_copy(update={"params": _params(f"{field}.params", judge.params)})
-
-
-def _params(field: str, params: object) -> dict[str, Any]:
-    """A copy of the parameters as JSON will carry them."""
-    if not isinstance(params, Mapping):
-        raise SubmissionError(
-            field, params, "is not a dict", 'Give parameters by name, like {"max_tokens": 64}.'
-        )
-    checked = {}
-    for name, value in params.items():
-        if not isinstance(name, str):
-            raise SubmissionError(field, name, "has a name that is no text", "Use texts as names.")
-        if name in _OWN_PARAMS:
-            raise SubmissionError(f"{field}[{name!r}]", value, "is not a parameter", _OWN_PARAMS[name])
-        try:
-            text = json.dumps({name: value}, allow_nan=False, ensure_ascii=False)
-            text.encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            remedy = "Use texts, finite numbers, booleans, None, lists and dicts."
-            raise SubmissionError(f"{field}[{name!r}]", value, f"is not JSON: {error}", remedy) from None
-        checked.update(json.loads(text))
-    return checked
-
-
-def _text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise SubmissionError(field, value, f"is a {type(value).__name__}, not a text", "Give a str.")
-    return value
-
-
-def _list(field: str, value: object, of: str) -> list[Any]:
-    if isinstance(value, (str, bytes, Mapping, BaseModel)) or not isinstance(value, Iterable):
-        raise SubmissionError(field, value, f"is a {type(value).__name__}", f"Give a list of {of}.")
-    return list(value)
-
-
-def _is_constant(text: str) -> bool:
-    return not any(mark in text for mark in ("{{", "{%", "{#"))
-
-
-def _check_template(field: str, text: str) -> None:
+def _dumps(spec: RunSpec, field: str) -> bool:
     try:
-        compile_template(field, text)
-    except TemplateError as error:
-        problem = f"is no template: {str(error).removeprefix(f'{field}: ')}"
-        raise SubmissionError(field, text, problem, "Correct its Jinja2 syntax.") from None
-
-
-def _to_message(field: str, data: dict[str, Any]) -> Message:
-    try:
-        return Message.model_validate(data, strict=True)
-    except ValidationError as error:
-        raise _in_our_words(error, _MESSAGE_REMEDY, field) from None
-
-
-def _in_our_words(error: ValidationError, remedy: str = "", inside: str = "") -> SubmissionError:
-    """The first error of a model, named after the argument it is about."""
-    detail = error.errors(include_url=False, include_context=False)[0]
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    problem = detail["msg"].replace("Input should be", "must be").replace("Extra inputs are", "is")
-    value = None if detail["type"] == "missing" else detail["input"]
-    return SubmissionError(
-        f"{inside}{path}".lstrip("."), value, problem, remedy or _REMEDIES.get(str(detail["loc"][0]), "")
-    )
+        spec.model_dump_json(include={field})
+    except PydanticSerializationError:
+        return False
+    return True

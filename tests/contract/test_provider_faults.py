@@ -113,6 +113,19 @@ def test_a_stream_may_end_without_its_last_blank_line(wire: Wire) -> None:
 
 
 @both_protocols
+def test_text_in_a_last_event_without_a_blank_line_is_heard(wire: Wire) -> None:
+    heard: list[str] = []
+
+    async def listen(text: str) -> None:
+        heard.append(text)
+
+    data = wire.begin() + wire.finish() + wire.piece("late")[:-2]
+    outcome, _ = call(wire, ask(stream=True), streamed(data), on_chunk=listen)
+    assert isinstance(outcome, Success)
+    assert heard == [outcome.output] == ["late"]
+
+
+@both_protocols
 def test_broken_json_within_a_stream_is_invalid(wire: Wire) -> None:
     outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + b"data: {oops\n\n" + wire.end()))
     assert isinstance(outcome, InvalidResponse)

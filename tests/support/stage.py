@@ -1,4 +1,4 @@
-"""A client of a deployment whose scheduler and workers act when the test says so, or when the client waits."""
+"""A client of a deployment whose scheduler and workers act when a test says so, or when the client waits."""
 
 from __future__ import annotations
 

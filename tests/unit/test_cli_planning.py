@@ -29,7 +29,9 @@ SIM = '[connections.sim]\nprotocol = "anthropic"\nbase_url = "http://127.0.0.1:8
 
 @pytest.fixture(autouse=True)
 def _no_file_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
 
 
 @pytest.fixture

@@ -25,7 +25,9 @@ class Became(Exception):
 
 @pytest.fixture(autouse=True)
 def _no_file_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Evaluators as data: what travels with a run. `scorers` computes the pure ones, a worker calls the judges."""
+"""Evaluators as data: what travels with a run. `scorers` computes pure ones, workers call the judges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Contains(_Spec):
 
 
 class Regex(_Spec):
-    """1 if ``pattern`` is found in the output; with ``expected``, if its first group equals that row field."""
+    """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field."""
 
     kind: Literal["regex"] = "regex"
     pattern: str = Field(max_length=1000)

@@ -129,26 +129,26 @@ class HttpProvider:
                 async for chunk in chunks:
                     if answer.ended:  # nothing more is meant for us, but a connection read to its end is kept
                         continue
-                    text = self._fold(parser.feed(chunk), answer)
-                    if text and on_chunk:
-                        await on_chunk(text)
+                    await self._hear(parser.feed(chunk), answer, on_chunk)
                     if answer.error:
                         return
                     if answer.ended:
                         _hurry(deadline)
-            self._fold(parser.finish(), answer)
+            await self._hear(parser.finish(), answer, on_chunk)
         except TransportError as fault:
             answer.problem = f"the answer could not be read to its end: {fault}"
         except UnreadableError as problem:
             answer.problem = str(problem)
 
-    def _fold(self, events: list[ServerSentEvent], answer: Answer) -> str:
+    async def _hear(self, events: list[ServerSentEvent], answer: Answer, on_chunk: OnChunk | None) -> None:
+        """Add what arrived together, and tell the listener once."""
         texts: list[str] = []
         for event in events:
             if answer.ended or answer.error:
                 break
             texts.append(self._dialect.fold(event, answer))
-        return "".join(texts)
+        if on_chunk and (text := "".join(texts)):
+            await on_chunk(text)
 
     def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
         """The outcome of a 2xx answer, read as far as it went."""

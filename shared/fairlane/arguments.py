@@ -1,0 +1,200 @@
+"""The arguments of ``submit`` one by one: each is taken as it will be sent, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from fairlane.errors import SubmissionError, TemplateError
+from fairlane.evaluators.spec import EvaluatorSpec, Judge
+from fairlane.lane import split_model
+from fairlane.prompts import compile_template
+from fairlane.run import Message
+
+Messages: TypeAlias = Sequence[Mapping[str, str]]
+
+_EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
+
+_OWN_PARAMS = {
+    "model": "Give it as model=.",
+    "messages": "Give them as messages=.",
+    "stream": "Set stream on the connection.",
+}
+
+_MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
+
+
+def _the_one(given: Mapping[str, object]) -> str:
+    """The name of the one argument that was given."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        first, *others = given
+        alternatives = f"{', '.join([first, *others[:-1]])} or {others[-1]}"
+        problem = "more than one was given" if names else "is missing"
+        raise SubmissionError(
+            " and ".join(names) or first, names, problem, f"Give exactly one of {alternatives}."
+        )
+    return names[0]
+
+
+def take_prompts(
+    prompt: str | None, messages: Messages | None, prompts: Sequence[str | Messages] | None
+) -> tuple[tuple[Message, ...], ...]:
+    """The messages of each prompt, from the one argument of the three that was given."""
+    field = _the_one({"prompt": prompt, "messages": messages, "prompts": prompts})
+    if prompt is not None:
+        return (_prompt(field, _text(field, prompt)),)
+    if messages is not None:
+        return (_prompt(field, _list(field, messages, "messages")),)
+    listed = _list(field, prompts, "prompts")
+    return tuple(_prompt(f"{field}[{number}]", each) for number, each in enumerate(listed))
+
+
+def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
+    """A text as one user message, or a list of messages."""
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise SubmissionError(field, prompt, "is empty", "Give the text to send.")
+        checked = _to_message(field, {"role": "user", "content": prompt})
+        _check_template(field, prompt)
+        return (checked,)
+    listed = _list(field, prompt, "messages")
+    if not listed:
+        raise SubmissionError(field, prompt, "has no messages", _MESSAGE_REMEDY)
+    return tuple(_message(f"{field}[{number}]", each) for number, each in enumerate(listed))
+
+
+def _message(field: str, message: object) -> Message:
+    if isinstance(message, Message):
+        message = message.model_dump()
+    if not isinstance(message, Mapping):
+        raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
+    checked = _to_message(field, dict(message))
+    _check_template(f"{field}.content", checked.content)
+    return checked
+
+
+def take_models(model: str | None, models: Sequence[str] | None) -> tuple[str, ...]:
+    """References to models, or templates for them."""
+    field = _the_one({"model": model, "models": models})
+    listed = (model,) if model is not None else tuple(_list(field, models, "models"))
+    for number, each in enumerate(listed):
+        _check_model(model_field(listed, number) if model is None else field, each, template=True)
+    return listed
+
+
+def model_field(models: Sequence[str], number: int) -> str:
+    """What to call one of the models."""
+    return "model" if len(models) == 1 else f"models[{number}]"
+
+
+def _check_model(field: str, model: object, *, template: bool) -> None:
+    text = _text(field, model)
+    if not is_constant(text):
+        if not template:
+            raise SubmissionError(field, model, "a judge's model cannot be a template", "Name one model.")
+        _check_template(field, text)
+        return
+    try:
+        split_model(text)
+    except ValueError:
+        remedy = 'Write "<connection>:<model>", like "openai:gpt-4o".'
+        raise SubmissionError(field, model, "names no connection and model", remedy) from None
+
+
+def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
+    """Evaluators with names of their own; judges' models and templates are checked too."""
+    listed = _list("evaluators", evaluators, "evaluators")
+    names: set[str] = set()
+    for number, each in enumerate(listed):
+        try:
+            _EVALUATOR.validate_python(each, strict=True)
+        except ValidationError:
+            remedy = "Use exact_match(…), llm_judge(…) and the like."
+            raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
+        if each.name in names:
+            raise SubmissionError(
+                f"evaluators[{number}].name",
+                each.name,
+                "is taken by another evaluator",
+                'Give it a name="…".',
+            )
+        names.add(each.name)
+        if isinstance(each, Judge):
+            listed[number] = _judge(f"evaluators[{each.name!r}]", each)
+    return tuple(listed)
+
+
+def _judge(field: str, judge: Judge) -> Judge:
+    _check_model(f"{field}.model", judge.model, template=False)
+    _check_template(f"{field}.template", judge.template)
+    return judge.model_copy(update={"params": take_params(f"{field}.params", judge.params)})
+
+
+def take_params(field: str, params: object) -> dict[str, Any]:
+    """A copy of the parameters as JSON will carry them; ``field`` names them in errors."""
+    if not isinstance(params, Mapping):
+        raise SubmissionError(
+            field, params, "is not a dict", 'Give parameters by name, like {"max_tokens": 64}.'
+        )
+    checked = {}
+    for name, value in params.items():
+        if not isinstance(name, str):
+            raise SubmissionError(field, name, "has a name that is no text", "Use texts as names.")
+        if name in _OWN_PARAMS:
+            raise SubmissionError(f"{field}[{name!r}]", value, "is not a parameter", _OWN_PARAMS[name])
+        try:
+            text = json.dumps({name: value}, allow_nan=False, ensure_ascii=False)
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            remedy = "Use texts, finite numbers, booleans, None, lists and dicts."
+            raise SubmissionError(f"{field}[{name!r}]", value, f"is not JSON: {error}", remedy) from None
+        checked.update(json.loads(text))
+    return checked
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise SubmissionError(field, value, f"is a {type(value).__name__}, not a text", "Give a str.")
+    return value
+
+
+def _list(field: str, value: object, of: str) -> list[Any]:
+    if isinstance(value, (str, bytes, Mapping, BaseModel)) or not isinstance(value, Iterable):
+        raise SubmissionError(field, value, f"is a {type(value).__name__}", f"Give a list of {of}.")
+    return list(value)
+
+
+def is_constant(text: str) -> bool:
+    """Whether ``text`` has no template markup."""
+    return not any(mark in text for mark in ("{{", "{%", "{#"))
+
+
+def _check_template(field: str, text: str) -> None:
+    try:
+        compile_template(field, text)
+    except TemplateError as error:
+        problem = f"is no template: {str(error).removeprefix(f'{field}: ')}"
+        raise SubmissionError(field, text, problem, "Correct its Jinja2 syntax.") from None
+
+
+def _to_message(field: str, data: dict[str, Any]) -> Message:
+    try:
+        return Message.model_validate(data, strict=True)
+    except ValidationError as error:
+        raise in_our_words(error, lambda _: _MESSAGE_REMEDY, field) from None
+
+
+def in_our_words(
+    error: ValidationError, remedy_of: Callable[[str], str], inside: str = ""
+) -> SubmissionError:
+    """A model's first error, as one of the argument it is about; ``remedy_of`` takes that argument's name."""
+    detail = error.errors(include_url=False, include_context=False)[0]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    problem = detail["msg"].replace("Input should be", "must be").replace("Extra inputs are", "is")
+    value = None if detail["type"] == "missing" else detail["input"]
+    remedy = remedy_of(str(detail["loc"][0]))
+    return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, remedy)

@@ -1,0 +1,45 @@
+"""``python -m tests.benchmarks [NAME …]``: run the benchmarks named, or all, and print what they found."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from tests.benchmarks.overhead import overhead
+from tests.benchmarks.report import Finding, Report
+from tests.benchmarks.waiting_run import waiting_run
+from tests.benchmarks.workloads import flaky, known_limit, token_bound, two_lanes
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
+    "known": known_limit,
+    "lanes": two_lanes,
+    "tokens": token_bound,
+    "flaky": flaky,
+    "overhead": overhead,
+    "million": waiting_run,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
+    parser.add_argument("--save", type=Path, default=Path("bench-results"), help="folder for the figures")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    console, report = Console(), Report()
+    for name in options.names or BENCHMARKS:
+        console.print(f"[bold]{name}[/] … {(BENCHMARKS[name].__doc__ or '').splitlines()[0]}")
+        for finding in BENCHMARKS[name]():
+            report.findings.append(finding)
+            console.print(f"  {finding.measure}: {finding.value:,.3f} {finding.unit} {finding.note}")
+    report.show(console)
+    console.print(f"Saved in {report.save(options.save)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Workloads over HTTP with stated limits: how close to the ideal, and does the provider ever say 429?
+
+"Ideal" is (jobs beyond the burst) ÷ rate + median latency.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from fairlane import JobState, RetryPolicy
+from tests.benchmarks.bench_stack import BenchStack, bench_stack
+from tests.benchmarks.report import Finding
+
+LATENCY_S, SIGMA = 0.5, 0.4
+
+
+def known_limit() -> Iterator[Finding]:
+    """3,000 requests a minute, one second of burst, 1,500 jobs."""
+    jobs, rate = 1500, 3000 / 60
+    config = _config('[lanes."sim:known"]\nrequests_per_minute = 3000')
+    with bench_stack(config, _simulated("known", 3000)) as bench:
+        bench.warm_up("known")
+        wall, cpu, _ = _run(bench, jobs, model="sim:known")
+        ideal = (jobs - rate) / rate + LATENCY_S
+        stats = bench.stats("known")
+        yield Finding("known limit", "wall ÷ ideal", wall / ideal, bar=1.03)
+        yield Finding("known limit", "429s", stats["rejected"], "calls", bar=0)
+        yield Finding("known limit", "succeeded", stats["completed"], "calls", bar=jobs, at_most=False)
+        spent = ", ".join(f"{name} {seconds:.2f}" for name, seconds in cpu.items())
+        total = sum(cpu.values()) * 1000 / jobs
+        yield Finding("known limit", "CPU per 1,000 calls", total, "s", bar=5.0, note=spent)
+        yield from _permit_to_wire(bench)
+
+
+def two_lanes() -> Iterator[Finding]:
+    """3,000 jobs at 6,000 a minute and 300 at 300 a minute in one run, the slow ones mixed 1:2 at its head."""
+    config = _config(
+        '[lanes."sim:fast"]\nrequests_per_minute = 6000\n[lanes."sim:slow"]\nrequests_per_minute = 300'
+    )
+    simulator = _simulated("fast", 6000) + _simulated("slow", 300)
+    with bench_stack(config, simulator) as bench:
+        bench.warm_up("fast")
+        bench.warm_up("slow", 2)
+        wall, _, counted = _run(bench, 3300, model="sim:{{ lane }}", rows=_mixed())
+        fast, slow = bench.stats("fast"), bench.stats("slow")
+        fast_ideal = (3000 - 100) / 100 + LATENCY_S
+        slow_ideal = (300 - 5) / 5 + LATENCY_S
+        fast_wall = fast["last_completed_at"] - counted["submitted_at"]
+        yield Finding("two lanes", "fast lane ÷ its ideal alone", fast_wall / fast_ideal, bar=1.03)
+        yield Finding("two lanes", "whole ÷ ideal", wall / max(fast_ideal, slow_ideal), bar=1.03)
+        yield Finding("two lanes", "429s", fast["rejected"] + slow["rejected"], "calls", bar=0)
+        done = fast["completed"] + slow["completed"]
+        yield Finding("two lanes", "succeeded", done, "calls", bar=3300, at_most=False)
+
+
+def token_bound() -> Iterator[Finding]:
+    """6,000 requests and 60,000 tokens a minute; about 200 tokens in, 150±100 out."""
+    jobs = 150
+    config = _config('[lanes."sim:tokens"]\nrequests_per_minute = 6000\ntokens_per_minute = 60000')
+    simulator = _simulated("tokens", 6000) + (
+        "tokens_per_minute = 60000\noutput_tokens = 150\noutput_tokens_stddev = 100\nmax_output_tokens = 400\n"
+    )
+    with bench_stack(config, simulator) as bench:
+        rows = ({"text": f"row {n} " + "word " * 158} for n in range(jobs))
+        wall, _, _ = _run(bench, jobs, model="sim:tokens", rows=rows, prompt="{{ text }}", max_tokens=400)
+        stats = bench.stats("tokens")
+        tokens = stats["prompt_tokens"] + stats["completion_tokens"]
+        ideal = (tokens - 1000) / 1000 + LATENCY_S
+        note = f"{tokens} tokens"
+        yield Finding("token bound", "wall ÷ ideal", wall / ideal, bar=1.05, note=note)
+        yield Finding("token bound", "429s", stats["rejected"], "calls", bar=0)
+        yield Finding("token bound", "succeeded", stats["completed"], "calls", bar=jobs, at_most=False)
+
+
+def flaky() -> Iterator[Finding]:
+    """A known limit at a provider that breaks 7 % of the calls in five ways."""
+    jobs, rate = 750, 3000 / 60
+    faults = (
+        "[models.flaky.faults]\nerror_500 = 0.02\nerror_529 = 0.02\nreset = 0.01\n"
+        "reset_after_work = 0.01\nmalformed = 0.01\n"
+    )
+    config = _config('[lanes."sim:flaky"]\nrequests_per_minute = 3000')
+    with bench_stack(config, _simulated("flaky", 3000) + faults) as bench:
+        bench.warm_up("flaky")
+        retry = RetryPolicy(max_attempts=6, initial_delay=0.5, max_delay=5.0)
+        wall, _, counted = _run(bench, jobs, model="sim:flaky", retry=retry)
+        ideal = (jobs - rate) / rate + LATENCY_S
+        stats = bench.stats("flaky")
+        yield Finding("flaky provider", "wall ÷ ideal", wall / ideal, bar=1.20)
+        yield Finding(
+            "flaky provider", "succeeded", counted["succeeded"], "jobs", bar=jobs, at_most=False
+        )
+        after = stats["duplicates_after"]
+        needless = after["completed"]
+        yield Finding("flaky provider", "paid twice without need", needless, "calls", bar=0, note=str(after))
+
+
+def _run(
+    bench: BenchStack,
+    jobs: int,
+    *,
+    model: str,
+    rows: Any = None,
+    prompt: str = "question {{ n }}",
+    max_tokens: int = 32,
+    retry: RetryPolicy | None = None,
+) -> tuple[float, dict[str, float], dict[str, Any]]:
+    before = bench.cpu_seconds()
+    started, submitted_at = time.perf_counter(), time.time()
+    run = bench.client.submit(
+        dataset=rows if rows is not None else ({"n": n} for n in range(jobs)),
+        prompt=prompt,
+        model=model,
+        params={"max_tokens": max_tokens},
+        retry=retry,
+    )
+    status = run.wait(timeout=300)
+    wall = time.perf_counter() - started
+    after = bench.cpu_seconds()
+    counted = {
+        "submitted_at": submitted_at,
+        "succeeded": status.by_state.get(JobState.SUCCEEDED, 0),
+    }
+    return wall, {name: after[name] - before[name] for name in after}, counted
+
+
+def _mixed() -> Iterator[dict[str, Any]]:
+    for n in range(300):
+        yield {"n": n, "lane": "slow"}
+        yield {"n": 2 * n, "lane": "fast"}
+        yield {"n": 2 * n + 1, "lane": "fast"}
+    for n in range(600, 3000):
+        yield {"n": n, "lane": "fast"}
+
+
+def _permit_to_wire(bench: BenchStack) -> Iterator[Finding]:
+    waits = sorted(bench.waits_ms())
+    if waits:
+        p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
+        yield Finding("known limit", "permit to request on the wire, p50", p50, "ms")
+        yield Finding("known limit", "permit to request on the wire, p99", p99, "ms")
+
+
+def _config(lanes: str) -> str:
+    return f'[connections.sim]\nprotocol = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n{lanes}\n'
+
+
+def _simulated(model: str, per_minute: int) -> str:
+    return (
+        f"[models.{model}]\nrequests_per_minute = {per_minute}\nburst_seconds = 1.0\n"
+        f"latency_ms = {LATENCY_S * 1000:g}\nlatency_sigma = {SIGMA}\noutput_tokens = 24\n"
+    )

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane import records
+from fairlane.errors import RunNotFound, SubmissionError
+from fairlane.evaluators.spec import Judge
+from fairlane.job import JobState, Usage
+from fairlane.records import _Told
+from fairlane.run import RunState
+from fairlane.store.keys import RunRef
+from tests.support.stage import Stage
+
+JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
+COMPLETE = range(5)
+
+
+@pytest.fixture
+def stage(fake_redis: Redis) -> Stage:
+    return Stage(fake_redis)
+
+
+def submit(stage: Stage, rows: int = 5, **arguments: Any) -> Any:
+    """A run that has been admitted."""
+    dataset = [{"question": f"q{n}"} for n in range(rows)]
+    run = stage.client.submit(dataset, **{"prompt": "{{ question }}", "model": "sim:fast"} | arguments)
+    stage.admit()
+    return run
+
+
+def items(found: Any) -> list[int]:
+    return [record.item for record in found]
+
+
+def test_results_come_in_item_order_once_the_run_is_over(stage: Stage) -> None:
+    run = submit(stage)
+    stage.then(lambda: stage.answer(run.id, 5, last_first=True))
+    found = list(run.results())
+    assert items(found) == [0, 1, 2, 3, 4]
+    assert [record.output for record in found] == [f"answer {n}" for n in range(5)]
+    assert [record.row["question"] for record in found] == [f"q{n}" for n in range(5)]
+
+
+def test_a_record_tells_everything_of_its_item(stage: Stage) -> None:
+    run = submit(
+        stage, rows=2, evaluators=[JUDGE], models=["sim:fast", "sim:slow"], model=None, repetitions=2
+    )
+    stage.answer(run.id, 8, scores={"exact_match": 1.0})
+    stage.judge(run.id, 8, score=0.5)
+    last = list(run.results())[-1]
+    assert (last.item, last.row, last.model, last.prompt, last.repetition) == (
+        7,
+        {"question": "q1"},
+        "sim:slow",
+        0,
+        1,
+    )
+    assert (last.state, last.scores, last.usage, last.attempts, last.error) == (
+        JobState.SUCCEEDED,
+        {"exact_match": 1.0, "judge": 0.5},
+        Usage(10, 5),
+        1,
+        None,
+    )
+
+
+def test_results_are_read_a_bounded_number_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "RESULTS_AT_ONCE", 4)
+    run = submit(stage, rows=7, evaluators=[JUDGE])
+    stage.answer(run.id, 7)
+    stage.judge(run.id, 7)
+    asked: list[int] = []
+    pipeline = stage.redis.pipeline
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        made = pipeline(*args, **kwargs)
+        really = made.hmget
+        made.hmget = lambda key, fields: asked.append(len(fields)) or really(key, fields)
+        return made
+
+    monkeypatch.setattr(stage.redis, "pipeline", counting)
+    assert items(run.results()) == list(range(7))
+    assert asked == [4, 4, 4, 2]
+
+
+def test_a_stream_yields_items_as_they_end(stage: Stage) -> None:
+    run = submit(stage)
+    stage.then(
+        lambda: stage.answer(run.id, 2, last_first=True), lambda: None, lambda: stage.answer(run.id, 3)
+    )
+    assert items(run.stream()) == [1, 0, 2, 3, 4]
+
+
+def test_a_stream_waits_for_an_items_judges(stage: Stage) -> None:
+    run = submit(stage, rows=2, evaluators=[JUDGE])
+    stage.answer(run.id, 2)
+    stage.then(lambda: stage.judge(run.id, 1), lambda: stage.judge(run.id, 1))
+    assert [(record.item, record.scores) for record in run.stream()] == [
+        (0, {"judge": 1.0}),
+        (1, {"judge": 1.0}),
+    ]
+
+
+def test_a_stream_may_begin_before_the_run_is_admitted(stage: Stage) -> None:
+    run = stage.client.submit([{"question": "q"}], "{{ question }}", model="sim:fast")
+    stage.then(lambda: None, stage.admit, lambda: stage.answer(run.id))
+    assert items(run.stream()) == [0]
+
+
+def test_a_cancelled_runs_stream_ends_with_what_never_ran(stage: Stage) -> None:
+    run = submit(stage, rows=6, evaluators=[JUDGE])
+    stage.answer(run.id, 3, last_first=True)
+    stage.judge(run.id, 1)
+    run.cancel()
+    stage.then(stage.admit)
+    found = list(run.stream())
+    assert items(found) == [2, 0, 1, 3, 4, 5]
+    assert [record.state for record in found] == [JobState.SUCCEEDED] * 3 + [JobState.CANCELLED] * 3
+    assert found[1].score_errors == {"judge": "cancelled"}
+    assert items(run.results()) == list(range(6))
+
+
+def test_an_item_is_told_once_even_if_redis_forgets_who_ended(stage: Stage) -> None:
+    run = submit(stage)
+    stage.answer(run.id, 2)
+    stage.then(
+        lambda: stage.redis.rpop(stage.keys.finished(RunRef("search", run.id)), 2),
+        lambda: stage.answer(run.id, 3),
+    )
+    assert sorted(items(run.stream())) == list(COMPLETE)
+
+
+def test_many_items_are_listed_by_the_page(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "ITEMS_LISTED_AT_ONCE", 2)
+    run = submit(stage)
+    stage.answer(run.id, 5)
+    assert items(run.stream()) == list(COMPLETE)
+    assert stage.waits == []
+
+
+@given(st.lists(st.integers(0, 99), max_size=200))
+def test_each_item_is_new_once(told: list[int]) -> None:
+    seen = _Told(100)
+    assert [item for item in told if seen.add(item)] == list(dict.fromkeys(told))
+
+
+def test_a_refused_run_says_why(stage: Stage) -> None:
+    run = stage.client.submit([{"question": "q"}], "{{ question }}", model="nowhere:fast")
+    stage.then(lambda: stage.refuse(run.id, "there is no connection 'nowhere'"))
+    status = run.wait()
+    assert (status.state, status.reason) == (RunState.REFUSED, "there is no connection 'nowhere'")
+    for read in (run.results, run.stream, stage.client.run(run.id).results):
+        with pytest.raises(SubmissionError, match="no connection 'nowhere'"):
+            next(read())
+
+
+def test_a_run_that_is_refused_while_it_is_streamed_says_why(stage: Stage) -> None:
+    run = stage.client.submit([{"question": "q"}], "{{ question }}", model="nowhere:fast")
+    stage.then(lambda: stage.refuse(run.id, "no such connection"))
+    with pytest.raises(SubmissionError, match="no such connection"):
+        next(run.stream())
+
+
+def test_an_expired_run_is_not_found(stage: Stage) -> None:
+    run = submit(stage, rows=1)
+    stage.answer(run.id)
+    reading = run.results()
+    for key in stage.redis.keys(f"*{run.id}*"):
+        stage.redis.delete(key)
+    for read in (run.status, run.wait, lambda: next(reading), lambda: stage.client.run(run.id)):
+        with pytest.raises(RunNotFound):
+            read()
+    assert stage.client.runs() == []
+
+
+def test_a_run_is_found_again_by_its_id(stage: Stage) -> None:
+    run = submit(stage, rows=1, name="again")
+    again = stage.client_of("search").run(run.id)
+    stage.answer(run.id)
+    assert (again.id, again.name, again.team) == (run.id, "again", "search")
+    assert items(again.results()) == [0]
+
+
+@pytest.mark.parametrize("run_id", ["unknown", "", "a/b", "a\n", "x" * 65])
+def test_an_unknown_run_is_not_found(stage: Stage, run_id: str) -> None:
+    with pytest.raises(RunNotFound):
+        stage.client.run(run_id)
+
+
+def test_another_teams_run_is_not_found(stage: Stage) -> None:
+    run = submit(stage)
+    with pytest.raises(RunNotFound):
+        stage.client_of("ads").run(run.id)
+    assert stage.client_of("ads").runs() == []
+
+
+def test_runs_are_listed_newest_first_with_those_that_wait(stage: Stage) -> None:
+    ids = [submit(stage).id for _ in range(3)]
+    ids.append(stage.client.submit([], "x", model="sim:fast").id)
+    listed = stage.client.runs()
+    assert {status.run for status in listed} == set(ids)
+    assert [status.submitted_ms for status in listed] == sorted(
+        (status.submitted_ms for status in listed), reverse=True
+    )
+    assert [status.state for status in listed if status.run == ids[3]] == [RunState.SUBMITTED]
+
+
+def test_expired_runs_do_not_shorten_the_list(stage: Stage) -> None:
+    ids = [submit(stage, rows=1).id for _ in range(5)]
+    for run in ids[2:]:
+        for key in stage.redis.keys(f"*{run}*"):
+            stage.redis.delete(key)
+    assert {status.run for status in stage.client.runs(limit=2)} == set(ids[:2])
+
+
+def test_a_limit_bounds_the_list(stage: Stage) -> None:
+    for _ in range(3):
+        submit(stage, rows=1)
+    assert len(stage.client.runs(limit=2)) == 2
+    assert stage.client.runs(limit=0) == []
+
+
+def test_chunks_are_heard_until_the_run_is_over(stage: Stage) -> None:
+    run = submit(stage, rows=2, evaluators=[JUDGE])
+    heard = run.chunks()
+    channel = stage.keys.chunks(RunRef("search", run.id))
+    for message in (
+        '{"job": 0, "number": 1, "text": "Hel"}',
+        "no JSON",
+        '{"job": "x"}',
+        '{"job": 1, "number": 1, "text": "a judge speaks"}',
+        '{"job": 2, "number": 1, "text": "lo"}',
+    ):
+        stage.redis.publish(channel, message)
+    run.cancel()
+    stage.admit()
+    assert list(heard) == [(0, "Hel"), (1, "lo")]
+
+
+def test_a_status_counts_what_happened(stage: Stage) -> None:
+    run = submit(stage, rows=3, evaluators=[JUDGE])
+    stage.answer(run.id, 2)
+    status = run.status()
+    assert (status.state, status.items, status.items_done) == (RunState.RUNNING, 3, 0)
+    assert (status.jobs, status.jobs_done, status.in_flight) == (6, 2, 0)
+    assert status.by_state == {JobState.SUCCEEDED: 2}
+    assert [(lane.lane, lane.known, lane.done) for lane in status.lanes] == [
+        ("sim:fast", 3, 2),
+        ("sim:judge", 3, 0),
+    ]
+    assert status.started_ms is not None
+    assert status.finished_ms is None

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import fakeredis
+import pytest
+from redis import Redis
+from rich.console import Console
+
+from fairlane.clock import ManualClock
+from fairlane.errors import RunTimeout, StoreUnavailable
+from fairlane.polling import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
+from fairlane.progress import Rate, open_progress
+from fairlane.run import RunState
+from fairlane.store.keys import RunRef
+from tests.support.stage import Stage
+
+
+@pytest.fixture
+def stage(fake_redis: Redis) -> Stage:
+    return Stage(fake_redis)
+
+
+def submit(stage: Stage, rows: int = 4) -> Any:
+    run = stage.client.submit(
+        [{"question": n} for n in range(rows)], "{{ question }}", model="sim:fast", name="gsm8k"
+    )
+    stage.admit()
+    return run
+
+
+def server_of(stage: Stage) -> fakeredis.FakeServer:
+    return stage.redis.connection_pool.connection_kwargs["server"]
+
+
+def connect(stage: Stage, *, connected: bool) -> None:
+    server_of(stage).connected = connected
+
+
+def test_waiting_ends_with_the_run(stage: Stage) -> None:
+    run = submit(stage)
+    stage.then(lambda: stage.answer(run.id, 3), lambda: stage.answer(run.id, 1))
+    status = run.wait()
+    assert (status.state, status.jobs_done, status.progress) == (RunState.COMPLETED, 4, 1.0)
+    assert len(stage.waits) == 2
+
+
+def test_waiting_gives_up_after_its_timeout_and_the_run_goes_on(stage: Stage) -> None:
+    run = submit(stage)
+    with pytest.raises(RunTimeout):
+        run.wait(timeout=3.0)
+    assert sum(stage.waits) == pytest.approx(3.0, abs=0.002)
+    assert run.status().state is RunState.RUNNING
+
+
+def test_a_timeout_of_nothing_looks_once(stage: Stage) -> None:
+    run = submit(stage)
+    with pytest.raises(RunTimeout):
+        run.wait(timeout=0)
+    assert stage.waits == []
+    stage.answer(run.id, 4)
+    assert run.wait(timeout=0).state is RunState.COMPLETED
+
+
+def test_looks_become_rarer(stage: Stage) -> None:
+    run = submit(stage)
+    with pytest.raises(RunTimeout):
+        run.wait(timeout=10.0)
+    assert stage.waits[0] == SHORTEST_WAIT_S
+    assert stage.waits[-2] == LONGEST_WAIT_S
+    assert stage.waits[:-1] == sorted(stage.waits[:-1])
+
+
+def test_looks_are_frequent_when_all_that_is_left_is_in_flight(stage: Stage) -> None:
+    run = submit(stage)
+    with pytest.raises(RunTimeout):
+        run.wait(timeout=5.0)
+    stage.answer(run.id, 3)
+    stage.deployment.start(RunRef("search", run.id), 1)
+    stage.waits.clear()
+    with pytest.raises(RunTimeout):
+        run.wait(timeout=1.0)
+    assert max(stage.waits) == SHORTEST_WAIT_S
+
+
+def test_a_pace_starts_again_when_something_happens() -> None:
+    pace = Pace()
+    first = [pace.next_s() for _ in range(10)]
+    pace.restart()
+    assert first[-1] == LONGEST_WAIT_S
+    assert pace.next_s() == SHORTEST_WAIT_S
+
+
+def test_a_cancelled_run_ends_cancelled(stage: Stage) -> None:
+    run = submit(stage)
+    stage.answer(run.id, 1)
+    run.cancel()
+    assert run.status().state is RunState.RUNNING
+    stage.then(stage.admit)
+    status = run.wait()
+    assert (status.state, status.progress) == (RunState.CANCELLED, 1.0)
+
+
+def test_a_restart_of_redis_is_waited_out(stage: Stage) -> None:
+    run = submit(stage)
+    stage.then(
+        lambda: connect(stage, connected=False),
+        *[lambda: None] * 20,
+        lambda: connect(stage, connected=True),
+        lambda: stage.answer(run.id, 4),
+    )
+    assert run.wait().state is RunState.COMPLETED
+
+
+def test_a_redis_that_stays_away_is_given_up(stage: Stage) -> None:
+    run = submit(stage)
+    stage.then(lambda: connect(stage, connected=False))
+    with pytest.raises(StoreUnavailable, match="no answer for 6"):
+        run.wait()
+    assert 60 <= sum(stage.waits) <= 62
+
+
+def test_a_timeout_holds_while_redis_is_away(stage: Stage) -> None:
+    run = submit(stage)
+    stage.then(lambda: connect(stage, connected=False))
+    with pytest.raises(RunTimeout):
+        run.wait(timeout=5.0)
+
+
+def test_a_stream_goes_on_after_a_restart_of_redis(stage: Stage) -> None:
+    run = submit(stage)
+    stage.answer(run.id, 2)
+    stage.then(
+        lambda: connect(stage, connected=False),
+        lambda: None,
+        lambda: connect(stage, connected=True),
+        lambda: stage.answer(run.id, 2),
+    )
+    assert [record.item for record in run.stream()] == [0, 1, 2, 3]
+
+
+def test_plain_progress_is_a_line_now_and_then(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    run = submit(stage)
+    stage.then(
+        *[lambda: None] * 30,
+        lambda: stage.answer(run.id, 2),
+        *[lambda: None] * 15,
+        lambda: stage.answer(run.id, 2),
+    )
+    run.wait(progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert 4 <= len(lines) <= 8
+    assert lines[0].startswith("gsm8k: 0 % 0/4")
+    assert lines[-1].startswith("gsm8k: 100 % 4/4")
+    assert "sim:fast 4/4" in lines[-1]
+
+
+def test_plain_progress_tells_that_redis_is_away(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    run = submit(stage)
+    stage.then(
+        lambda: connect(stage, connected=False),
+        *[lambda: None] * 30,
+        lambda: connect(stage, connected=True),
+        lambda: stage.answer(run.id, 4),
+    )
+    run.wait(progress=True)
+    assert "Redis has not answered for" in capsys.readouterr().err
+
+
+def live(stage: Stage, run: Any, *scenes: Any) -> str:
+    """What a terminal shows of a run, last frame last."""
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=120, color_system=None)
+    with open_progress(stage.clock, console) as view:
+        view.show(run.status())
+        for scene in scenes:
+            stage.clock.advance(1.0)
+            scene()
+            view.show(run.status())
+        view.silent(2.0)
+    return out.getvalue()
+
+
+def test_live_progress_has_a_line_for_the_whole_and_one_a_lane(stage: Stage) -> None:
+    run = submit(stage)
+    shown = live(stage, run, lambda: stage.answer(run.id, 2))
+    assert "gsm8k" in shown
+    assert "50 %" in shown
+    assert "2/4  2.0/s, 0:01 left" in shown
+    assert "  sim:fast" in shown
+    assert "Redis has not answered for 2 s" in shown
+
+
+def test_live_progress_ends_at_100_percent(stage: Stage) -> None:
+    run = submit(stage)
+    shown = live(stage, run, lambda: stage.answer(run.id, 3), lambda: stage.answer(run.id, 1))
+    assert shown.count("100 %") >= 2
+
+
+@pytest.mark.parametrize("markup", ["[red]", "[/]", "x" * 200])
+def test_a_runs_name_is_shown_as_it_is(stage: Stage, markup: str) -> None:
+    run = stage.client.submit([], "x", model="sim:fast", name=markup)
+    stage.admit()
+    shown = live(stage, run)
+    assert markup[:39] in shown
+    assert "100 %" in shown
+
+
+def test_a_rate_is_that_of_the_last_seconds() -> None:
+    clock, rate = ManualClock(), Rate()
+    rate.count(clock.monotonic_ms(), 0)
+    assert rate.per_second is None
+    for done in range(1, 31):
+        clock.advance(1.0)
+        rate.count(clock.monotonic_ms(), min(done, 20) * 5)
+    assert rate.per_second == 0.0
+    clock.advance(1.0)
+    rate.count(clock.monotonic_ms(), 120)
+    assert rate.per_second == pytest.approx(2.0)
