@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from fairlane.store.workers import Beat
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Workers that are linked by lanes they share, and all their lanes."""
+
+    lanes: set[str]
+    slots: int
 
 
 class Capacity:
@@ -12,35 +21,32 @@ class Capacity:
 
     Workers that share a lane form one pool; a lane may fill its pool's free slots, but never more than the
     slots of the workers that serve it. Where every worker serves every lane there is one pool, and this is
-    exact.
+    exact. A worker that stops counts with the slots that it still uses, since what it holds is in flight.
     """
 
     def __init__(self) -> None:
-        self._workers: list[Beat] = []
+        self._own: dict[str, int] = {}
+        self._pools: dict[str, _Pool] = {}
 
-    def update(self, workers: list[Beat]) -> None:
-        """The workers that are alive and take new work."""
-        self._workers = [beat for beat in workers if not beat.info.stopping]
-
-    @property
-    def slots(self) -> int:
-        return sum(beat.info.slots for beat in self._workers)
+    def update(self, workers: Sequence[Beat]) -> None:
+        """The workers that are alive."""
+        self._own, pools = {}, list[_Pool]()
+        for beat in workers:
+            info = beat.info
+            slots = min(info.busy, info.slots) if info.stopping else info.slots
+            for lane in info.lanes:
+                self._own[lane] = self._own.get(lane, 0) + slots
+            joined = [pool for pool in pools if not pool.lanes.isdisjoint(info.lanes)]
+            merged = _Pool(set(info.lanes).union(*(pool.lanes for pool in joined)), slots)
+            merged.slots += sum(pool.slots for pool in joined)
+            pools = [pool for pool in pools if pool not in joined] + [merged]
+        self._pools = {lane: pool for pool in pools for lane in pool.lanes}
 
     def room(self, lane: str, in_flight: Mapping[str, int]) -> int:
         """Attempts that may be added on ``lane`` now."""
-        serving = [beat for beat in self._workers if lane in beat.info.lanes]
-        if not serving:
+        pool = self._pools.get(lane)
+        if pool is None:
             return 0
-        own = sum(beat.info.slots for beat in serving) - in_flight.get(lane, 0)
-        pool, lanes = self._pool(lane)
-        shared = sum(beat.info.slots for beat in pool) - sum(in_flight.get(name, 0) for name in lanes)
+        own = self._own[lane] - in_flight.get(lane, 0)
+        shared = pool.slots - sum(in_flight.get(name, 0) for name in pool.lanes)
         return max(0, min(own, shared))
-
-    def _pool(self, lane: str) -> tuple[list[Beat], set[str]]:
-        lanes, pool, rest = {lane}, [], list(self._workers)
-        while joined := [beat for beat in rest if lanes.intersection(beat.info.lanes)]:
-            pool += joined
-            rest = [beat for beat in rest if beat not in joined]
-            for beat in joined:
-                lanes.update(beat.info.lanes)
-        return pool, lanes

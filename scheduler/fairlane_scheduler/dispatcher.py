@@ -22,6 +22,7 @@ class NotLeader(Exception):
 
 ASK_AT_MOST = 200  # permits asked for at once
 ASK_AT_LEAST = 8
+BROKER_AWAY_MS = 500  # nothing is granted while it could not be handed over
 AGAIN_MS = 10  # a lane that waits for its rate is asked at most this often; its bucket keeps what it gathers
 
 log = get_logger("dispatcher")
@@ -61,7 +62,10 @@ class Dispatcher:
         Raises `NotLeader` where this scheduler has been replaced.
         """
         soonest: int | None = None
-        for lane in self._backlog.waiting_lanes():
+        waiting = self._backlog.waiting_lanes()
+        if waiting and not self._publisher.connect():
+            return BROKER_AWAY_MS
+        for lane in waiting:
             turn = self._turn(lane)
             if turn.ask_ms is not None and turn.ask_ms <= monotonic_ms:
                 self._serve(lane, turn, epoch, monotonic_ms, server_now)

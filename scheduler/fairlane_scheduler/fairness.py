@@ -8,13 +8,15 @@ first and sets the virtual time. An idle team so keeps no credit, and a lone one
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 from fairlane.admission.lanes import Offer
 from fairlane.store.keys import RunRef
 
 REQUEST_COST = 1.0
+TEAMS_KEPT = 64  # beyond the waiting ones: idle teams whose tag is behind the virtual time say nothing
 
 
 class LaneShares:
@@ -23,74 +25,93 @@ class LaneShares:
     def __init__(self, weight_of: Callable[[str], float]) -> None:
         self._weight_of = weight_of
         self._virtual = 0.0
-        self._finish: dict[str, float] = {}
-        self._turns: dict[tuple[str, int], deque[RunRef]] = {}
+        self._teams: dict[str, _Team] = {}
 
     def order(
         self, queued: Mapping[RunRef, int], priority_of: Callable[[RunRef], int], count: int
     ) -> list[Offer]:
         """The next ``count`` permits at most, in fair order, as offers to runs; nothing is charged yet."""
-        teams: dict[str, dict[RunRef, int]] = {}
-        for ref, jobs in queued.items():
-            teams.setdefault(ref.team, {})[ref] = jobs
-        picks = {team: self._runs_in_turn(team, jobs, priority_of) for team, jobs in teams.items()}
+        waiting: dict[str, list[RunRef]] = {}
+        for ref in queued:
+            waiting.setdefault(ref.team, []).append(ref)
+        self._forget_idle(waiting)
+        picks = {
+            team: self._team(team).runs_in_turn(refs, queued, priority_of) for team, refs in waiting.items()
+        }
         if len(picks) == 1:
-            return _merge(_take(next(iter(picks.values())), count))
-        tags = [(max(self._virtual, self._finish.get(team, 0.0)), team) for team in sorted(picks)]
+            return _merge(islice(next(iter(picks.values())), count))
+        return _merge(islice(self._interleave(picks), count))
+
+    def charge(self, ref: RunRef, cost: float = REQUEST_COST) -> None:
+        """A permit was granted: move the team's finish tag and the virtual time, and end the run's turn."""
+        team = self._team(ref.team)
+        self._virtual = max(self._virtual, team.finish)
+        team.finish = self._virtual + cost / self._weight_of(ref.team)
+        team.end_turn(ref)
+
+    def _interleave(self, picks: Mapping[str, Iterator[RunRef]]) -> Iterator[RunRef]:
+        tags = [(max(self._virtual, self._team(team).finish), team) for team in picks]
         heapq.heapify(tags)
-        chosen: list[RunRef] = []
-        while tags and len(chosen) < count:
+        while tags:
             start, team = tags[0]
             following = next(picks[team], None)
             if following is None:
                 heapq.heappop(tags)
                 continue
-            chosen.append(following)
+            yield following
             heapq.heapreplace(tags, (start + REQUEST_COST / self._weight_of(team), team))
-        return _merge(chosen)
 
-    def charge(self, ref: RunRef, cost: float = REQUEST_COST) -> None:
-        """A permit was granted: move the team's finish tag and the virtual time, and end the run's turn."""
-        start = max(self._virtual, self._finish.get(ref.team, 0.0))
-        self._virtual = start
-        self._finish[ref.team] = start + cost / self._weight_of(ref.team)
-        for (team, _), turn in self._turns.items():
-            if team == ref.team and ref in turn:
-                turn.remove(ref)
-                turn.append(ref)
+    def _team(self, name: str) -> _Team:
+        team = self._teams.get(name)
+        if team is None:
+            team = self._teams[name] = _Team()
+        return team
 
-    def _runs_in_turn(
-        self, team: str, jobs: Mapping[RunRef, int], priority_of: Callable[[RunRef], int]
+    def _forget_idle(self, waiting: Mapping[str, list[RunRef]]) -> None:
+        if len(self._teams) > len(waiting) + TEAMS_KEPT:
+            self._teams = {
+                name: team
+                for name, team in self._teams.items()
+                if name in waiting or team.finish > self._virtual
+            }
+
+
+@dataclass(slots=True)
+class _Team:
+    """A team's finish tag, and whose turn it is among its waiting runs of each priority."""
+
+    finish: float = 0.0
+    turns: dict[int, dict[RunRef, None]] = field(default_factory=dict)
+
+    def runs_in_turn(
+        self, waiting: list[RunRef], queued: Mapping[RunRef, int], priority_of: Callable[[RunRef], int]
     ) -> Iterator[RunRef]:
-        by_priority: dict[int, list[RunRef]] = {}
-        for ref in jobs:
-            by_priority.setdefault(priority_of(ref), []).append(ref)
-        for key in [key for key in self._turns if key[0] == team and key[1] not in by_priority]:
-            del self._turns[key]
-        ordered: list[tuple[deque[RunRef], dict[RunRef, int]]] = []
-        for priority in sorted(by_priority, reverse=True):
-            waiting = by_priority[priority]
-            turn = self._turns.setdefault((team, priority), deque())
-            for gone in [ref for ref in turn if ref not in jobs]:
-                turn.remove(gone)
-            turn.extend(ref for ref in waiting if ref not in turn)
-            ordered.append((deque(turn), {ref: jobs[ref] for ref in waiting}))
-        return _rounds(ordered)
+        """The runs of the team's next permits, one after another, until nothing of it is queued."""
+        by_priority: dict[int, dict[RunRef, None]] = {}
+        for ref in waiting:
+            by_priority.setdefault(priority_of(ref), {})[ref] = None
+        self.turns = {
+            priority: {ref: None for ref in self.turns.get(priority, ()) if ref in refs} | refs
+            for priority, refs in by_priority.items()
+        }
+        for priority in sorted(self.turns, reverse=True):
+            yield from _rounds(self.turns[priority], queued)
+
+    def end_turn(self, ref: RunRef) -> None:
+        """A run has had its turn: it goes behind the others of its priority."""
+        for turn in self.turns.values():
+            if ref in turn:
+                del turn[ref]
+                turn[ref] = None
+                return
 
 
-def _rounds(ordered: list[tuple[deque[RunRef], dict[RunRef, int]]]) -> Iterator[RunRef]:
-    for turn, left in ordered:
-        while turn:
-            ref = turn.popleft()
-            yield ref
-            left[ref] -= 1
-            if left[ref] > 0:
-                turn.append(ref)
-
-
-def _take(refs: Iterable[RunRef], count: int) -> Iterable[RunRef]:
-    for _, ref in zip(range(count), refs, strict=False):
-        yield ref
+def _rounds(turn: Iterable[RunRef], queued: Mapping[RunRef, int]) -> Iterator[RunRef]:
+    taken, waiting = 0, turn
+    while waiting:
+        yield from waiting
+        taken += 1
+        waiting = [ref for ref in waiting if queued[ref] > taken]
 
 
 def _merge(refs: Iterable[RunRef]) -> list[Offer]:

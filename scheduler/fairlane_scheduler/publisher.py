@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 from kombu import Producer
+from kombu.exceptions import OperationalError
 
 from fairlane.broker import TASK_NAME, make_app, queue_of
+from fairlane.events import Event
 from fairlane.job import Attempt
 from fairlane.lane import queue_name
+from fairlane.logs import get_logger
 from fairlane.settings import Settings
 
 BATCH = 200
 
+log = get_logger("publisher")
+
 
 class Publisher:
-    """Collects attempts and sends them together: the portable way to many thousand messages a second."""
+    """Collects attempts and sends them together: the portable way to many thousand messages a second.
+
+    A broker that is away stops no scheduler: `connect` says so, and nothing is granted meanwhile.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._app = make_app(settings, "fairlane_scheduler")
         self._producer: Producer | None = None
         self._pending: list[Attempt] = []
         self._declared: set[str] = set()
+        self._away = False
+
+    def connect(self) -> bool:
+        """Whether the broker can be reached now; afterwards what is granted can leave at once."""
+        if self._producer is not None:
+            return True
+        connection = self._app.connection_for_write()
+        try:
+            connection.ensure_connection(max_retries=0)
+        except OperationalError as error:
+            self._lost(error)
+            return False
+        self._producer = Producer(connection, auto_declare=False)
+        if self._away:
+            log.info(Event.STORE_BACK, store="broker")
+            self._away = False
+        return True
 
     def publish(self, attempt: Attempt) -> None:
         """Take an attempt along; `flush` sends it."""
@@ -30,31 +55,35 @@ class Publisher:
         if not self._pending:
             return
         pending, self._pending = self._pending, []
+        if not self.connect() or self._producer is None:
+            return
+        producer = self._producer
+        faults = (*producer.connection.connection_errors, *producer.connection.channel_errors)
         try:
-            producer = self._connected()
             for lane in {attempt.lane for attempt in pending} - self._declared:
                 queue_of(lane)(producer.channel).declare()
                 self._declared.add(lane)
             with producer.batch(max_size=BATCH):
                 for attempt in pending:
                     self._send(producer, attempt)
+        except faults as error:
+            self.close()
+            self._lost(error)
         except Exception:
             self.close()
             raise
 
     def close(self) -> None:
-        """Drop the connection; the next `flush` opens another."""
+        """Drop the connection; the next `connect` opens another."""
         producer, self._producer = self._producer, None
         self._declared.clear()
         if producer is not None:
             producer.connection.release()
 
-    def _connected(self) -> Producer:
-        if self._producer is None:
-            connection = self._app.connection_for_write()
-            connection.ensure_connection(max_retries=1)
-            self._producer = Producer(connection, auto_declare=False)
-        return self._producer
+    def _lost(self, error: Exception) -> None:
+        if not self._away:
+            log.warning(Event.STORE_UNREACHABLE, store="broker", error=str(error))
+        self._away = True
 
     def _send(self, producer: Producer, attempt: Attempt) -> None:
         message = self._app.amqp.as_task_v2(

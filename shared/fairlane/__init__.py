@@ -1,0 +1,52 @@
+"""Fairlane runs large batches of LLM calls, and their evaluations, within what each provider allows."""
+
+from fairlane.client import Client
+from fairlane.errors import (
+    ConfigurationError,
+    FairlaneError,
+    LaneNotFound,
+    LocalStackError,
+    RunNotFound,
+    RunTimeout,
+    ScriptError,
+    StoreUnavailable,
+    SubmissionError,
+    TemplateError,
+)
+from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
+from fairlane.handle import Run
+from fairlane.job import JobState, Usage
+from fairlane.retry import RetryPolicy
+from fairlane.run import LaneProgress, Record, RunState, RunStatus
+from fairlane.settings import Settings
+from fairlane.version import __version__
+
+__all__ = [
+    "Client",
+    "ConfigurationError",
+    "FairlaneError",
+    "JobState",
+    "LaneNotFound",
+    "LaneProgress",
+    "LocalStackError",
+    "Record",
+    "RetryPolicy",
+    "Run",
+    "RunNotFound",
+    "RunState",
+    "RunStatus",
+    "RunTimeout",
+    "ScriptError",
+    "Settings",
+    "StoreUnavailable",
+    "SubmissionError",
+    "TemplateError",
+    "Usage",
+    "__version__",
+    "contains",
+    "exact_match",
+    "json_valid",
+    "llm_judge",
+    "numeric_match",
+    "regex",
+]

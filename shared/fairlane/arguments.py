@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.errors import SubmissionError, TemplateError
+from fairlane.evaluators import check_names
 from fairlane.evaluators.spec import EvaluatorSpec, Judge
 from fairlane.lane import split_model
 from fairlane.prompts import compile_template
@@ -108,23 +109,15 @@ def _check_model(field: str, model: object, *, template: bool) -> None:
 def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
     """Evaluators with names of their own; judges' models and templates are checked too."""
     listed = _list("evaluators", evaluators, "evaluators")
-    names: set[str] = set()
     for number, each in enumerate(listed):
         try:
             _EVALUATOR.validate_python(each, strict=True)
         except ValidationError:
             remedy = "Use exact_match(…), llm_judge(…) and the like."
             raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
-        if each.name in names:
-            raise SubmissionError(
-                f"evaluators[{number}].name",
-                each.name,
-                "is taken by another evaluator",
-                'Give it a name="…".',
-            )
-        names.add(each.name)
         if isinstance(each, Judge):
             listed[number] = _judge(f"evaluators[{each.name!r}]", each)
+    check_names(listed)
     return tuple(listed)
 
 

@@ -16,7 +16,7 @@ LAST_LISTEN_S = 0.05
 
 
 def listen(link: Link, ref: RunRef, steps: int, over: Callable[[], bool]) -> Iterator[tuple[int, str]]:
-    """Subscribes at once; yields ``(item, text)`` until ``over`` says that the run has ended."""
+    """Subscribes at once; yields ``(item, text)`` until ``over``, a question to Redis, is true."""
     with link.answering():
         channel: PubSub = link.redis.pubsub(ignore_subscribe_messages=True)
         channel.subscribe(link.keys.chunks(ref))
@@ -40,7 +40,7 @@ def _pieces(link: Link, channel: PubSub, steps: int, over: Callable[[], bool]) -
             elif message[0] is None:
                 if ended:
                     return
-                ended = over()
+                ended = bool(patience.ask(over))
     finally:
         channel.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from fairlane.chunks import listen
-from fairlane.errors import RunTimeout
+from fairlane.errors import FairlaneError, RunTimeout
 from fairlane.link import Link
 from fairlane.polling import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
 from fairlane.progress import NoProgress, ProgressView, open_progress
@@ -19,7 +19,7 @@ class Run:
     """A submitted run. It lives in Redis: it goes on without this object, and `Client.run` finds it again."""
 
     def __init__(self, link: Link, ref: RunRef, spec: RunSpec | None) -> None:
-        """Made by `Client`. ``spec`` is ``None`` for a refused run whose spec cannot be read."""
+        """Made by `Client`. ``spec`` is ``None`` where it cannot be read, as a refused run's may be."""
         self._link, self._ref, self._spec = link, ref, spec
 
     @property
@@ -86,7 +86,7 @@ class Run:
         published while Redis is away is lost. `results` and `stream` have the whole outputs.
         """
         steps = self._spec.steps if self._spec else 1
-        return listen(self._link, self._ref, steps, lambda: self.status().state.finished)
+        return listen(self._link, self._ref, steps, lambda: self._look().state.finished)
 
     def _look(self) -> RunStatus:
         if self._spec is None:
@@ -113,8 +113,12 @@ class Run:
             self._link.waiter.wait(pause)
 
     def _records(self, status: RunStatus) -> Records:
-        if status.state is RunState.REFUSED or self._spec is None:
+        if status.state is RunState.REFUSED:
             raise refusal(status)
+        if self._spec is None:
+            raise FairlaneError(
+                f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
+            )
         return Records(self._link, self._spec)
 
     def _view(self, progress: bool) -> AbstractContextManager[ProgressView]:

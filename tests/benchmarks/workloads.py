@@ -59,8 +59,8 @@ def token_bound() -> Iterator[Finding]:
     """6,000 requests and 60,000 tokens a minute; about 200 tokens in, 150±100 out."""
     jobs = 150
     config = _config('[lanes."sim:tokens"]\nrequests_per_minute = 6000\ntokens_per_minute = 60000')
-    simulator = _simulated("tokens", 6000) + (
-        "tokens_per_minute = 60000\noutput_tokens = 150\noutput_tokens_stddev = 100\nmax_output_tokens = 400\n"
+    simulator = _simulated("tokens", 6000, output_tokens=150) + (
+        "tokens_per_minute = 60000\noutput_tokens_stddev = 100\nmax_output_tokens = 400\n"
     )
     with bench_stack(config, simulator) as bench:
         rows = ({"text": f"row {n} " + "word " * 158} for n in range(jobs))
@@ -147,8 +147,8 @@ def _config(lanes: str) -> str:
     return f'[connections.sim]\nprotocol = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n{lanes}\n'
 
 
-def _simulated(model: str, per_minute: int) -> str:
+def _simulated(model: str, per_minute: int, output_tokens: int = 24) -> str:
     return (
         f"[models.{model}]\nrequests_per_minute = {per_minute}\nburst_seconds = 1.0\n"
-        f"latency_ms = {LATENCY_S * 1000:g}\nlatency_sigma = {SIGMA}\noutput_tokens = 24\n"
+        f"latency_ms = {LATENCY_S * 1000:g}\nlatency_sigma = {SIGMA}\noutput_tokens = {output_tokens}\n"
     )

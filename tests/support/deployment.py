@@ -249,23 +249,3 @@ def attempts_of(grant: Grant, offers: Sequence[Offer], lane: str) -> list[Attemp
 
 def payload(state: JobState) -> str:
     return json.dumps({"s": state})
-
-
-def snapshot(redis: Redis) -> dict[bytes, object]:
-    """Everything a small Redis holds, and which keys expire: equal where nothing has changed."""
-    found = redis.scan_iter(count=1000)
-    return {key: (redis.type(key), _value(redis, key), redis.pttl(key) >= 0) for key in found}
-
-
-def _value(redis: Redis, key: bytes) -> object:
-    match redis.type(key):
-        case b"hash":
-            return redis.hgetall(key)
-        case b"zset":
-            return redis.zrange(key, 0, -1, withscores=True)
-        case b"set":
-            return redis.smembers(key)
-        case b"list":
-            return redis.lrange(key, 0, -1)
-        case _:
-            return redis.get(key)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane import records
-from fairlane.errors import RunNotFound, SubmissionError
+from fairlane.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.evaluators.spec import Judge
 from fairlane.job import JobState, Usage
 from fairlane.records import _Told
@@ -166,6 +166,16 @@ def test_a_run_that_is_refused_while_it_is_streamed_says_why(stage: Stage) -> No
         next(run.stream())
 
 
+def test_a_run_of_a_version_to_come_can_be_watched_but_not_read(stage: Stage) -> None:
+    run = submit(stage, rows=1)
+    stage.redis.set(stage.keys.plan(RunRef("search", run.id)), '{"spec": {"version": 99}}')
+    stage.redis.delete(stage.keys.spec(RunRef("search", run.id)))
+    again = stage.client.run(run.id)
+    assert (again.status().state, again.name) == (RunState.RUNNING, run.id)
+    with pytest.raises(FairlaneError, match="newer version"):
+        next(again.stream())
+
+
 def test_an_expired_run_is_not_found(stage: Stage) -> None:
     run = submit(stage, rows=1)
     stage.answer(run.id)
@@ -240,6 +250,22 @@ def test_chunks_are_heard_until_the_run_is_over(stage: Stage) -> None:
     run.cancel()
     stage.admit()
     assert list(heard) == [(0, "Hel"), (1, "lo")]
+
+
+def test_listening_goes_on_after_a_restart_of_redis(stage: Stage) -> None:
+    run = submit(stage, rows=1)
+    heard = run.chunks()
+    server = stage.redis.connection_pool.connection_kwargs["server"]
+    server.connected = False
+
+    def back() -> None:
+        server.connected = True
+        run.cancel()
+        stage.admit()
+
+    stage.then(lambda: None, back)
+    assert list(heard) == []
+    assert len(stage.waits) == 2
 
 
 def test_a_status_counts_what_happened(stage: Stage) -> None:

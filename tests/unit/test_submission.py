@@ -119,7 +119,7 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
         ({"retry": {"max_attempts": 3}}, "retry", "RetryPolicy"),
         ({"evaluators": JUDGE}, "evaluators", "Give a list of evaluators"),
         ({"evaluators": ["exact_match"]}, "evaluators[0]", "Use exact_match(…)"),
-        ({"evaluators": [JUDGE, JUDGE]}, "evaluators[1].name", "taken by another"),
+        ({"evaluators": [JUDGE, JUDGE]}, "evaluators", "have this name"),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_remedy(arguments: dict[str, Any], field: str, said: str) -> None:

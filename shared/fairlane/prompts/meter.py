@@ -78,7 +78,7 @@ class MeteredContext(Context):
         else:
             self.charge(1)
 
-    def _weigh_parts(self, value: object) -> None:
+    def _weigh_parts(self, value: Any) -> None:
         waiting: list[Iterator[Any]] = [iter((value,))]
         while waiting:
             for part in waiting[-1]:

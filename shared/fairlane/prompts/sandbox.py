@@ -20,7 +20,9 @@ _WEIGHED = "fairlane weighed"
 _ROUNDS = "fairlane rounds"
 """Filters put in by `Metering`; no template can name them, for a name has no space."""
 
-_MAX_NODES = 20_000
+_MAX_TOKENS = 40_000
+_MAX_NODES = 10_000
+"""Of a whole template. Compiling one of that size takes about a tenth of a second."""
 
 _STATEMENTS = (
     nodes.Template,
@@ -112,6 +114,9 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
 
     def parse_metered(self, text: str) -> nodes.Template:
         """The syntax tree of ``text``, checked and metered. Raises ``TemplateSyntaxError``."""
+        for count, _ in enumerate(self.lex(text)):
+            if count > _MAX_TOKENS:
+                raise TemplateSyntaxError(f"a template has at most {_MAX_TOKENS:,} words and signs", 1)
         tree = self.parse(text)
         if sum(1 for _ in tree.find_all(nodes.Node)) > _MAX_NODES:
             raise TemplateSyntaxError(f"a template has at most {_MAX_NODES:,} parts", 1)

@@ -57,7 +57,7 @@ def _filter_sum(context: MeteredContext, values: Any, attribute: Any = None, sta
 
 
 def _filter_tojson(_context: MeteredContext, value: Any, indent: int | None = None) -> str:
-    """Plain JSON: Jinja's own filter escapes ``<``, ``&`` and quotes for HTML; a model would have to read that."""
+    """Plain JSON: Jinja's own filter escapes ``<``, ``&`` and quotes, which a model would have to read."""
     if isinstance(value, Undefined):
         value._fail_with_undefined_error()
     return json.dumps(value, ensure_ascii=False, indent=None if indent is None else min(indent, 8))

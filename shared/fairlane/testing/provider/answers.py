@@ -91,7 +91,7 @@ def answer_agrees(prompt: str) -> bool:
 
 def _labelled(prompt: str) -> dict[str, str]:
     labels = list(_LABEL.finditer(prompt))
-    ends = [label.start() for label in labels[1:]] + [len(prompt)]
+    ends = [*(label.start() for label in labels), len(prompt)][1:]
     return {label[1].lower(): prompt[label.end() : end] for label, end in zip(labels, ends, strict=True)}
 
 

@@ -1,0 +1,307 @@
+"""A deployment with expectations: each step acts on Redis and compares what happened with what must."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redis import Redis
+
+from fairlane.admission.lanes import Offer, Permit
+from fairlane.job import Attempt, JobState
+from fairlane.run import Plan
+from fairlane.store.attempts import Over, Ready
+from fairlane.store.keys import RunRef
+from fairlane.store.workers import WorkerInfo
+from tests.support.conservation import Books
+from tests.support.contents import Content, read_contents
+from tests.support.deployment import FOREVER_MS, LEASE_MS, Deployment, attempts_of, make_spec, payload
+
+MAX_ATTEMPTS = 3
+JUDGE_TOKENS = 7
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """What a scheduler that waits for a lane had asked it, and until when it was told to wait."""
+
+    offers: Sequence[Offer]
+    room: int
+    most: int
+    until_ms: int
+    rate: float | None
+
+
+class Model:
+    """``holders``: who should hold a lease; ``numbers``: dispatches by job; ``asleep``: lanes waited for."""
+
+    def __init__(self, redis: Redis, lanes: Sequence[str]) -> None:
+        self.redis, self.d, self.lanes = redis, Deployment(redis), lanes
+        self.plans: dict[RunRef, Plan] = {}
+        self.issued: list[Attempt] = []
+        self.holders: dict[str, str | None] = {}
+        self.numbers: dict[tuple[RunRef, int], int] = {}
+        self.asleep: dict[str, Sleep] = {}
+        self.old_epochs: list[int] = []
+        for lane in lanes:
+            self.d.lane(lane)
+
+    def check(self) -> None:
+        books = Books(self.redis, self.d.keys)
+        books.check()
+        assert {name: lease.get("worker") for name, lease in books.leased.items()} == self.holders
+
+    def running(self) -> list[RunRef]:
+        return [ref for ref in self.plans if self.is_running(ref)]
+
+    def is_running(self, ref: RunRef) -> bool:
+        return self.d.state(ref).get("state") == "running"
+
+    def queued(self, ref: RunRef, lane: str) -> list[str]:
+        return self.d.list(self.d.keys.hot(ref, lane)) + self.d.list(self.d.keys.fresh(ref, lane))
+
+    def waiting(self) -> list[tuple[str, RunRef]]:
+        """Lanes, and runs that have jobs queued on them."""
+        return [(lane, ref) for lane in self.lanes for ref in self.plans if self.queued(ref, lane)]
+
+    def in_flight(self) -> list[Attempt]:
+        return [attempt for attempt in self.issued if attempt.id in self.holders]
+
+    def steps(self, attempt: Attempt) -> int:
+        return self.plans[RunRef(attempt.team, attempt.run)].spec.steps
+
+    def skipped(self, ref: RunRef, job: int) -> list[Over]:
+        """The judges of an item whose task did not succeed."""
+        steps = enumerate(self.plans[ref].judge_lanes, start=1)
+        return [Over(job + step, JobState.SKIPPED, payload(JobState.SKIPPED), lane) for step, lane in steps]
+
+    def submit(self, ref: RunRef, rows: int, judges: Sequence[str]) -> None:
+        spec = make_spec(ref.team, ref.run, rows, len(judges), self.d.now_ms)
+        known = bool(self.redis.exists(self.d.keys.state(ref)))
+        if not known:
+            self.d.upload(spec)
+        plan = Plan(spec=spec, judge_lanes=tuple(judges))
+        admitted = self.d.runs.admit(spec, plan, self.d.epoch, self.d.now_ms)
+        assert admitted == (0 if known else 1 if rows else 2)
+        if not known:
+            self.plans[ref] = plan
+
+    def refuse(self, ref: RunRef) -> None:
+        known = bool(self.redis.exists(self.d.keys.state(ref)))
+        if not known:
+            self.d.upload(make_spec(ref.team, ref.run, 1, 0, self.d.now_ms))
+        assert self.d.runs.refuse(ref, "no", 0, self.d.epoch, self.d.now_ms) is not known
+
+    def feed(self, ref: RunRef, where: Sequence[str | None], tokens: int, stale: int = 0) -> None:
+        """Hand items out to the lanes ``where``; ``None``: invalid. A stale cursor must change nothing."""
+        plan, start = self.plans[ref], self.d.runs.cursor(ref)
+        upto = min(start + len(where), plan.spec.items)
+        entries: dict[str, list[str]] = {}
+        over: list[Over] = []
+        for item, lane in zip(range(start, upto), where, strict=False):
+            job = item * plan.spec.steps
+            if lane is None:
+                over += [Over(job, JobState.INVALID, payload(JobState.INVALID), ""), *self.skipped(ref, job)]
+            else:
+                entries.setdefault(lane, []).append(f"{job}:{tokens}")
+                self.asleep.pop(lane, None)
+        before = read_contents(self.redis) if stale else None
+        fed = self.d.runs.feed(ref, self.d.epoch, start + stale, upto, entries, over, self.d.now_ms)
+        if stale:
+            assert (fed, read_contents(self.redis)) == (0, before)
+        else:
+            assert fed == (1 if self.is_running(ref) else 2)
+
+    def grant(self, lane: str, offers: Sequence[Offer], room: int, most: int) -> list[Attempt]:
+        queued = {offer.ref: self.queued(offer.ref, lane) for offer in offers}
+        self.hear()
+        grant = self.d.ask(offers, lane, room=room, max_in_flight=most)
+        taken = attempts_of(grant, offers, lane)
+        for attempt in taken:
+            job = (RunRef(attempt.team, attempt.run), attempt.job)
+            assert attempt.number > self.numbers.get(job, 0)
+            self.numbers[job] = attempt.number
+            self.holders[attempt.id] = None
+        self.issued += taken
+        _check_order(offers, queued, grant.permits)
+        view = self.d.lanes.view(lane)
+        assert len(taken) <= room
+        if taken:
+            assert grant.in_flight <= (view.limits.max_concurrency or FOREVER_MS)
+            assert len(self.holders) <= most
+        assert grant.at_ms == 0 or grant.at_ms > self.d.now_ms
+        assert list(grant.left) == [len(self.queued(offer.ref, lane)) for offer in offers]
+        self.asleep.pop(lane, None)
+        if grant.reason or not any(grant.left):
+            until_ms = grant.at_ms or 2 * FOREVER_MS
+            self.asleep[lane] = Sleep(offers, room - len(taken), most, until_ms, view.learned_per_minute)
+        return taken
+
+    def hear(self) -> None:
+        """What the scheduler does when it is woken: it no longer waits for these lanes."""
+        for told in self.d.dirty():
+            lane = told.partition("|")[0]
+            for name in list(self.asleep) if lane == "*" else [lane]:
+                self.asleep.pop(name, None)
+
+    def ask_though_asleep(self, lane: str) -> None:
+        """Before its time, and unless the scheduler was woken, a lane gives nothing that it did not give."""
+        self.hear()
+        sleep = self.asleep.get(lane)
+        # A rate that has grown lets a job start earlier than was foretold; nobody is woken for that.
+        learned = self.d.lanes.view(lane).learned_per_minute
+        if sleep and self.d.now_ms < sleep.until_ms and sleep.rate == learned:
+            assert not self.d.ask(sleep.offers, lane, room=sleep.room, max_in_flight=sleep.most).permits
+
+    def claim(self, attempt: Attempt, worker: str) -> None:
+        free = attempt.id in self.holders and self.holders[attempt.id] is None
+        before = read_contents(self.redis)
+        assert (self.d.claim(attempt, worker) is not None) == free
+        if free:
+            self.holders[attempt.id] = worker
+        else:
+            assert read_contents(self.redis) == before
+
+    def finish(
+        self, attempt: Attempt, worker: str | None, state: JobState, ready: int, **lesson: Any
+    ) -> None:
+        """End a job; ``ready`` is a bitmap of the judges to call. ``worker`` ``None``: its holder."""
+        follow: list[Ready | Over] = []
+        if attempt.job % self.steps(attempt) == 0:
+            judges = self.skipped(RunRef(attempt.team, attempt.run), attempt.job)
+            called = ready if state is JobState.SUCCEEDED else 0
+            follow = [
+                Ready(judge.job, JUDGE_TOKENS, judge.lane) if called >> n & 1 else judge
+                for n, judge in enumerate(judges)
+            ]
+        who = worker or self._holder(attempt)
+        before = read_contents(self.redis)
+        reported = self.d.finish(attempt, who, state=state, follow=follow, **lesson)
+        self._check_report(attempt, who, reported is not None, before)
+
+    def defer(self, attempt: Attempt, worker: str | None, **lesson: Any) -> None:
+        who = worker or self._holder(attempt)
+        before = read_contents(self.redis)
+        reported = self.d.defer(attempt, who, reason="quota", **lesson)
+        self._check_report(attempt, who, reported is not None, before)
+
+    def _holder(self, attempt: Attempt) -> str:
+        """Who holds the lease; an attempt that nobody has claimed is claimed."""
+        if attempt.id in self.holders and self.holders[attempt.id] is None:
+            self.claim(attempt, "w1")
+        return self.holders.get(attempt.id) or "w1"
+
+    def _check_report(self, attempt: Attempt, worker: str, applied: bool, before: dict[str, Content]) -> None:
+        """Applied exactly where ``worker`` holds the lease; else nothing has changed but a counter."""
+        assert applied == (self.holders.get(attempt.id) == worker)
+        if applied:
+            del self.holders[attempt.id]
+            return
+        state, after = self.d.keys.state(RunRef(attempt.team, attempt.run)), read_contents(self.redis)
+        assert _late(after.pop(state)) == _late(before.pop(state), more=1)
+        assert after == before
+
+    def beat(self, worker: str, changed: bool) -> None:
+        info = WorkerInfo(worker, slots=4, lanes=(), version="1", pid=1, host="h", started_ms=0)
+        asked = sorted(self.holders)
+        call = self.d.workers.beat(worker, info, asked, LEASE_MS, changed=changed, now_ms=self.d.now_ms)
+        lost = [name.decode() for name in call.run(self.redis)]
+        assert lost == [name for name in asked if self.holders[name] != worker]
+
+    def recover(self, dead: str = "") -> None:
+        """Take back what has lapsed and what ``dead`` holds, each lease once."""
+        for lease in self.d.leases.lapsed(self.d.now_ms) + (self.d.leases.of_worker(dead) if dead else []):
+            is_task = lease.attempt.job % self.steps(lease.attempt) == 0
+            follow = self.skipped(lease.ref, lease.attempt.job) if is_task else []
+            taken = self.d.recover(lease.attempt, dead, MAX_ATTEMPTS, follow)
+            assert (taken > 0) == (lease.attempt.id in self.holders)
+            self.holders.pop(lease.attempt.id, None)
+
+    def recover_too_early(self, attempt: Attempt, dead: str) -> None:
+        deadline = self.redis.zscore(self.d.keys.leases, attempt.id)
+        if deadline is None or (deadline > self.d.now_ms and self.holders[attempt.id] != dead):
+            before = read_contents(self.redis)
+            assert self.d.recover(attempt, dead) == 0
+            assert read_contents(self.redis) == before
+
+    def promote(self) -> None:
+        due = [job.ref for job in self.d.runs.delayed(self.d.now_ms)]
+        assert self.d.promote() == sum(self.is_running(ref) for ref in due)
+        assert not self.d.runs.delayed(self.d.now_ms)
+
+    def cancel(self, ref: RunRef) -> None:
+        before = self.d.state(ref)
+        assert self.d.cancel(ref) == int(before["jobs"]) - int(before["jobs_done"])
+        self.holders = {name: who for name, who in self.holders.items() if name.split("/")[0] != ref.run}
+        assert self.d.cancel(ref) == -1
+
+    def change_leader(self) -> None:
+        self.old_epochs.append(self.d.epoch)
+        self.asleep.clear()
+        assert self.d.elect(f"scheduler-{len(self.old_epochs)}") > self.old_epochs[-1]
+
+    def ask_as_old_leader(self) -> None:
+        """Every verb of a leader refuses every earlier epoch, and changes nothing."""
+        d, before = self.d, read_contents(self.redis)
+        spec = make_spec("search", "new", 1, 0, d.now_ms)
+        for old in self.old_epochs[-2:]:
+            assert d.runs.admit(spec, Plan(spec=spec), old, d.now_ms) == 0
+            assert not d.runs.refuse(RunRef("search", "new"), "no", 0, old, d.now_ms)
+            for ref in self.plans:
+                cursor = d.runs.cursor(ref)
+                assert d.runs.feed(ref, old, cursor, cursor + 1, {}, [], d.now_ms) == 0
+                assert d.runs.cancel(ref, d.lanes.names(), old, d.now_ms) == -1
+                for lane in self.lanes:
+                    asked = {"room": 9, "max_in_flight": 9, "lease_ms": 9, "now_ms": d.now_ms}
+                    assert d.lanes.grant(lane, old, [Offer(ref, 9)], **asked) is None
+            for lease in d.leases.lapsed(d.now_ms + FOREVER_MS):
+                dead = {"dead_worker": lease.worker or "", "max_attempts": 1, "now_ms": d.now_ms}
+                call = d.attempts.recover(lease.attempt, old, payload="{}", follow=[], **dead)
+                assert call.run(self.redis) == 0
+        assert read_contents(self.redis) == before
+
+    def bring_to_an_end(self) -> None:
+        """Whatever has happened, every run that goes on can be completed, and then nothing is left over."""
+        for lane in self.lanes:
+            taken_away = dict.fromkeys(("tokens_per_minute", "max_concurrency", "min_gap_ms"))
+            self.d.lanes.limit(lane, {"requests_per_minute": 0, **taken_away})
+        for ref in self.running():
+            self._complete(ref)
+        self.d.advance(10**8)
+        self.promote()
+        self.check()
+        keys = self.d.keys
+        assert not self.redis.exists(keys.active, keys.leases, keys.leased, keys.delayed)
+
+    def _complete(self, ref: RunRef) -> None:
+        rest = self.plans[ref].spec.items - self.d.runs.cursor(ref)
+        if rest:
+            self.feed(ref, [self.lanes[0]] * rest, 1)
+        for _ in range(10 * MAX_ATTEMPTS):
+            self.d.advance(60_000)
+            self.promote()
+            self.recover()
+            for lane in self.lanes:
+                self.d.lanes.resume(lane, self.d.now_ms)
+                for attempt in self.grant(lane, [Offer(ref, 10**6)], 10**6, 10**6):
+                    self.claim(attempt, "w1")
+                    self.finish(attempt, "w1", JobState.SUCCEEDED, ready=1)
+            if not self.is_running(ref):
+                return
+        raise AssertionError(f"{ref} does not end: {self.d.state(ref)}")
+
+
+def _check_order(offers: Sequence[Offer], queued: dict[RunRef, list[str]], permits: Sequence[Permit]) -> None:
+    """Offers in turn, none beyond its count, and each run's queue from its head."""
+    turns = [permit.offer for permit in permits]
+    assert turns == sorted(turns)
+    assert all(turns.count(turn) <= offers[turn].most for turn in turns)
+    for permit in permits:
+        assert queued[offers[permit.offer].ref].pop(0) == f"{permit.job}:{permit.tokens}"
+
+
+def _late(state: Content, more: int = 0) -> dict[bytes, bytes]:
+    """A run's state after so many more late reports."""
+    fields = dict(cast("dict[bytes, bytes]", state.value))
+    return fields | {b"late": b"%d" % (int(fields.get(b"late", 0)) + more)}

@@ -1,0 +1,188 @@
+"""A deployment of real processes for tests: Redis, schedulers and workers, and a provider that obeys the test."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from fairlane import Client, JobState, Record, Run, RunState, RunStatus, Settings
+from fairlane.admission.lanes import Lanes
+from fairlane.configuration import load_settings
+from fairlane.events import Event
+from fairlane.lane import queue_name
+from fairlane.local.plan import StackPlan
+from fairlane.local.processes import Process
+from fairlane.local.stack import Stack
+from fairlane.store.keys import Keys
+from fairlane.store.leases import Leases
+from fairlane.store.workers import Beat, Workers
+from fairlane.testing import ModelStats, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
+from tests.support.wait import wait_until
+
+SETTLED_S = 30.0
+"""More than any of these small deployments needs to come up or to notice something."""
+
+SCHEDULER = {"leader_lease_seconds": 1.0, "lease_seconds": 3.0, "worker_timeout_seconds": 2.0}
+WORKER = {"beat_seconds": 0.3}
+"""Shorter than in production, so that what is lost is noticed within a test's patience."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What a test sees of it. ``provider`` serves the connection ``sim`` from this process, over real HTTP."""
+
+    stack: Stack
+    provider: ServedProvider
+    settings: Settings
+    directory: Path
+    redis: Redis
+    _open: ExitStack
+    _clients: dict[str, Client] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.settings.redis.deployment)
+
+    @property
+    def lanes(self) -> Lanes:
+        return Lanes(self.redis, self.keys)
+
+    @property
+    def client(self) -> Client:
+        return self.client_of("search")
+
+    def client_of(self, team: str) -> Client:
+        """The client of a team, open as long as the cluster."""
+        if team not in self._clients:
+            client = Client(settings=self.settings.model_copy(update={"team": team}))
+            self._clients[team] = self._open.enter_context(client)
+        return self._clients[team]
+
+    def served(self, model: str) -> ModelStats:
+        """The provider's own books on a model."""
+        return self.provider.stats().models[model]
+
+    def process(self, name: str) -> Process:
+        return self.stack.processes[name]
+
+    def leader(self) -> Process:
+        """The scheduler that leads, by its lease."""
+        identity = self.redis.hget(self.keys.leader, "id")
+        assert identity is not None, "nobody leads"
+        return self.process(identity.decode())
+
+    def beats(self) -> list[Beat]:
+        """Workers that have not left and have not been forgotten."""
+        return Workers(self.keys).beats(self.redis)
+
+    def leases_of(self, name: str) -> int:
+        """Attempts that the worker ``name`` has claimed and not reported."""
+        leases = Leases(self.redis, self.keys)
+        return sum(len(leases.of_worker(beat.worker)) for beat in self.beats() if beat.info.name == name)
+
+    def handed_over(self, lane: str) -> int:
+        """Messages of a lane that lie at the broker: published, and taken by no worker yet."""
+        return int(self.redis.llen(queue_name(lane)))
+
+    def logged(self, event: Event, **fields: Any) -> list[dict[str, Any]]:
+        """Log lines of all processes with that event and these fields, in no particular order."""
+        found = []
+        for log in sorted((self.directory / "data" / "logs").glob("*.log")):
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+                if f'"{event}"' in line and line.startswith("{"):
+                    entry = json.loads(line)
+                    if entry["event"] == event and fields.items() <= entry.items():
+                        found.append(entry)
+        return found
+
+
+@contextmanager
+def cluster(
+    directory: Path,
+    models: Mapping[str, SimulatedModel],
+    *,
+    config: str = "",
+    scheduler: Mapping[str, float] | None = None,
+    worker: Mapping[str, float] | None = None,
+    workers: int = 2,
+    slots: int = 20,
+    schedulers: int = 1,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Cluster]:
+    """Everything up and every worker ready for every lane that ``config`` names; gone afterwards.
+
+    ``models`` is what the connection ``sim`` serves, ``config`` further TOML, such as lanes and teams.
+    """
+    with ExitStack() as stack:
+        provider = stack.enter_context(serve_in_thread(SimulatorConfig(models=dict(models))))
+        file = directory / "fairlane.toml"
+        file.write_text(_toml(provider.base_url, SCHEDULER | dict(scheduler or {}), WORKER | dict(worker or {}), config), encoding="utf-8")
+        plan = StackPlan(
+            data_dir=directory / "data",
+            config=file,
+            env=env or {},
+            workers=workers,
+            schedulers=schedulers,
+            slots=slots,
+        )
+        processes = stack.enter_context(Stack(plan))
+        settings = load_settings(file, environ=processes.environment)
+        redis = stack.enter_context(Redis.from_url(processes.redis_url))
+        made = Cluster(processes, provider, settings, directory, redis, stack)
+        wait_until(lambda: _serves_all(made, workers), timeout=SETTLED_S)
+        yield made
+
+
+def whole(run: Run, timeout: float = 45.0) -> list[Record]:
+    """The records of a run once it is over, each item's exactly once; fails where the books disagree."""
+    status = run.wait(timeout=timeout)
+    records = list(run.results())
+    check_books(status, records)
+    return records
+
+
+def all_succeeded(run: Run, timeout: float = 45.0) -> list[Record]:
+    """`whole` of a run that must have completed with nothing but successes."""
+    records = whole(run, timeout)
+    assert run.status().state is RunState.COMPLETED
+    failed = [(record.item, record.state, record.error) for record in records if record.error]
+    assert not failed
+    assert {record.state for record in records} <= {JobState.SUCCEEDED}
+    return records
+
+
+def check_books(status: RunStatus, records: list[Record]) -> None:
+    """Every job in one terminal record, none missing, none counted twice; progress is exactly 1."""
+    assert status.state.finished
+    assert [record.item for record in records] == list(range(status.items))
+    assert (status.items_done, status.jobs_done) == (status.items, status.jobs)
+    assert status.progress == 1.0
+    assert status.in_flight == 0
+    assert sum(status.by_state.values()) == status.jobs
+    if not any(record.scores for record in records):
+        assert Counter(record.state for record in records) == {k: n for k, n in status.by_state.items() if n}
+
+
+def numbered(count: int, **fields: Any) -> list[dict[str, Any]]:
+    """``count`` rows that differ in ``n``, so that the provider can tell them apart."""
+    return [{"n": n, **fields} for n in range(count)]
+
+
+def _serves_all(made: Cluster, workers: int) -> bool:
+    wanted = {lane.decode() for lane in made.redis.smembers(made.keys.lanes)} | set(made.settings.lanes)
+    beats = made.beats()
+    return len(beats) == workers and all(wanted <= set(beat.info.lanes) for beat in beats)
+
+
+def _toml(base_url: str, scheduler: Mapping[str, float], worker: Mapping[str, float], config: str) -> str:
+    lines = ["[connections.sim]", 'protocol = "openai"', f'base_url = "{base_url}"']
+    for section, values in (("scheduler", scheduler), ("worker", worker)):
+        lines += [f"[{section}]", *(f"{name} = {value}" for name, value in values.items())]
+    return "\n".join([*lines, "[log]", 'format = "json"', config])

@@ -1,0 +1,214 @@
+"""A simulated model charges what it admits, refuses without charging, and its books always balance."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.testing import Faults, ManualClock, SimulatedModel
+from fairlane.testing.provider.behaviour import ERROR_STATUS, Fault
+from fairlane.testing.provider.dialect import Call
+from fairlane.testing.provider.replies import Composer
+from fairlane.testing.provider.served_model import Outage, Refusal, ServedModel, Work
+
+
+def served(model: SimulatedModel, clock: ManualClock | None = None, seed: int = 0) -> ServedModel:
+    return ServedModel("fast", model, Composer("fast", model, seed), seed, clock or ManualClock())
+
+
+def call(prompt: str = "Q" * 40, max_tokens: int | None = 100) -> Call:
+    return Call("fast", prompt, prompt, max_tokens, stream=False, include_usage=False)
+
+
+def admitted(model: ServedModel, request: Call | None = None) -> Work:
+    verdict = model.arrive(request or call())
+    assert isinstance(verdict, Work)
+    return verdict
+
+
+def refused(model: ServedModel) -> Refusal:
+    verdict = model.arrive(call())
+    assert isinstance(verdict, Refusal)
+    return verdict
+
+
+@pytest.mark.parametrize(("charge", "cost"), [("actual", 10 + 20), ("reserved", 10 + 100)])
+def test_a_request_costs_its_output_or_its_reservation(charge: Any, cost: int) -> None:
+    model = served(SimulatedModel(tokens_per_minute=60_000, charge=charge, output_tokens=20))
+    admitted(model)
+    assert model.levels()["tokens"].remaining == 1000 - cost
+
+
+def test_without_max_tokens_the_models_own_limit_is_reserved() -> None:
+    model = served(SimulatedModel(tokens_per_minute=60_000, charge="reserved", max_output_tokens=300))
+    admitted(model, call(max_tokens=None))
+    assert model.levels()["tokens"].remaining == 1000 - 310
+
+
+@pytest.mark.parametrize(("charge", "cost"), [("actual", 0), ("reserved", 110)])
+def test_work_that_is_never_done_costs_no_tokens_but_those_reserved(charge: Any, cost: int) -> None:
+    faults = Faults(error_500=1)
+    model = served(SimulatedModel(tokens_per_minute=60_000, charge=charge, faults=faults))
+    admitted(model)
+    assert model.levels()["tokens"].remaining == 1000 - cost
+
+
+def test_a_refused_request_leaves_its_fate_to_the_next() -> None:
+    clock = ManualClock()
+    model = served(SimulatedModel(requests_per_minute=60, output_tokens_stddev=20, latency_sigma=1), clock)
+    unhindered = served(SimulatedModel(output_tokens_stddev=20, latency_sigma=1))
+    fates = [admitted(unhindered).draw for _ in range(3)]
+    for fate in fates:
+        assert admitted(model).draw == fate
+        refused(model)
+        clock.advance(1)
+
+
+def test_a_429_tells_how_long_until_there_is_room() -> None:
+    clock = ManualClock()
+    model = served(SimulatedModel(requests_per_minute=120, burst_seconds=0.5), clock)
+    admitted(model)
+    refusal = refused(model)
+    assert (refusal.problem.status, refusal.problem.code, refusal.retry_after_ms) == (429, "requests", 500)
+    clock.advance(0.5)
+    admitted(model)
+
+
+def test_a_429_for_concurrency_names_the_latency() -> None:
+    model = served(SimulatedModel(max_concurrency=1, latency_ms=250))
+    work = admitted(model)
+    assert refused(model).retry_after_ms == 250
+    model.complete(work)
+    admitted(model)
+    assert model.snapshot().rejected_by.concurrency == 1
+
+
+@pytest.mark.parametrize(("windows_from", "begins_s"), [("first_request", 5.0), ("start", 0.0)])
+def test_an_outage_is_counted_from_where_it_is_told_to(windows_from: Any, begins_s: float) -> None:
+    clock = ManualClock()
+    model = served(SimulatedModel(outages=((1, 1),), windows_from=windows_from), clock)
+    clock.advance(5)
+    admitted(model)
+    clock.advance(1)
+    verdict = model.arrive(call())
+    assert isinstance(verdict, Outage) == (begins_s == 5.0)
+
+
+def test_in_a_burst_everybody_is_told_to_wait_until_its_end() -> None:
+    clock = ManualClock()
+    model = served(SimulatedModel(burst_429=((0, 3),), requests_per_minute=60), clock)
+    clock.advance(1)
+    assert refused(model).retry_after_ms == 3000
+    clock.advance(2)
+    assert refused(model).retry_after_ms == 1000
+    clock.advance(1)
+    admitted(model)
+    stats = model.snapshot()
+    assert (stats.rejected_by.burst, stats.rejected_by.requests, stats.rejected) == (2, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("always", "status", "code"), [(401, 401, None), ("insufficient_quota", 429, "quota")]
+)
+def test_a_status_for_always_is_told_and_charges_nothing(always: Any, status: int, code: str | None) -> None:
+    model = served(SimulatedModel(status_always=always, requests_per_minute=60))
+    for _ in range(3):
+        refusal = refused(model)
+        assert (refusal.problem.status, refusal.problem.code) == (status, code)
+    assert model.levels()["requests"].remaining == 1
+    assert model.snapshot().errors == {"status_always": 3}
+
+
+def test_a_changed_status_takes_effect_and_the_counts_stay() -> None:
+    model = served(SimulatedModel(status_always=401))
+    refused(model)
+    healed = SimulatedModel()
+    model.reconfigure(healed, Composer("fast", healed, 0))
+    model.complete(admitted(model))
+    stats = model.snapshot()
+    assert (stats.requests, stats.completed, stats.errors) == (2, 1, {"status_always": 1})
+
+
+def test_changing_a_limit_keeps_what_is_in_flight() -> None:
+    model = served(SimulatedModel(max_concurrency=5))
+    works = [admitted(model) for _ in range(3)]
+    tighter = SimulatedModel(max_concurrency=2)
+    model.reconfigure(tighter, Composer("fast", tighter, 0))
+    refused(model)
+    for work in works[:2]:
+        model.complete(work)
+    admitted(model)
+
+
+def test_changing_something_else_refills_no_bucket() -> None:
+    model = served(SimulatedModel(requests_per_minute=60))
+    admitted(model)
+    slower = SimulatedModel(requests_per_minute=60, latency_ms=900)
+    model.reconfigure(slower, Composer("fast", slower, 0))
+    refused(model)
+
+
+def test_the_reply_is_ready_when_the_request_is_admitted(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text(
+        json.dumps({"question": "How many legs has a spider?", "answer": "#### 8"}), encoding="utf-8"
+    )
+    model = served(SimulatedModel(output="answers", answers_file=path, answer_style="plain"))
+    assert admitted(model, call("Q: How many legs has a spider?")).reply.text == "8"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["arrive", "end", "abandon"]), st.integers(0, 400)), max_size=80),
+    st.integers(0, 1000),
+)
+def test_the_books_always_balance(steps: list[tuple[str, int]], seed: int) -> None:
+    clock = ManualClock()
+    faults = Faults(error_500=0.1, reset=0.1, reset_after_work=0.1, malformed=0.1, hang=0.1)
+    configured = SimulatedModel(
+        requests_per_minute=600,
+        tokens_per_minute=6000,
+        max_concurrency=3,
+        faults=faults,
+        burst_429=((2, 1),),
+        outages=((4, 1),),
+    )
+    model, in_flight = served(configured, clock, seed), list[Work]()
+    for step, gap_ms in steps:
+        clock.advance(gap_ms / 1000)
+        if step == "arrive":
+            verdict = model.arrive(call())
+            in_flight += [verdict] if isinstance(verdict, Work) else []
+        elif in_flight:
+            work = in_flight.pop(0)
+            if step == "abandon":
+                model.abandon(work)
+            elif work.draw.fault is None:
+                model.complete(work)
+            else:
+                model.fail(work, work.draw.fault)
+            model.abandon(work)
+        stats = model.snapshot()
+        told_at_the_door = stats.errors.get("outage", 0)
+        assert stats.requests == stats.admitted + stats.rejected + told_at_the_door
+        assert stats.rejected == sum(stats.rejected_by.model_dump().values())
+        failed = sum(stats.errors.values()) - told_at_the_door
+        assert stats.admitted == stats.completed + failed + stats.abandoned + stats.in_flight
+        assert stats.in_flight == len(in_flight) <= stats.peak_in_flight <= 3
+        assert sum(count for _, count in stats.admissions_per_second) == stats.admitted
+
+
+def test_only_work_that_was_done_is_paid_for() -> None:
+    for fault in Fault:
+        model = served(SimulatedModel(faults=Faults(**{fault.value: 1.0}), output_tokens=20))
+        model.fail(admitted(model), fault)
+        paid = fault in (Fault.RESET_AFTER_WORK, Fault.MALFORMED, Fault.CUT_STREAM)
+        stats = model.snapshot()
+        assert (stats.prompt_tokens, stats.completion_tokens) == ((10, 20) if paid else (0, 0))
+        assert stats.errors == {fault.value: 1}
+
+
+def test_every_status_that_a_fault_names_is_its_own() -> None:
+    assert {fault.value for fault in ERROR_STATUS} == {f"error_{status}" for status in ERROR_STATUS.values()}
