@@ -39,7 +39,7 @@ class Capacity:
             joined = [pool for pool in pools if not pool.lanes.isdisjoint(info.lanes)]
             merged = _Pool(set(info.lanes).union(*(pool.lanes for pool in joined)), slots)
             merged.slots += sum(pool.slots for pool in joined)
-            pools = [pool for pool in pools if pool not in joined] + [merged]
+            pools = [pool for pool in pools if pool.lanes.isdisjoint(info.lanes)] + [merged]
         self._pools = {lane: pool for pool in pools for lane in pool.lanes}
 
     def room(self, lane: str, in_flight: Mapping[str, int]) -> int:

@@ -1,163 +1,125 @@
-"""Turns runs into candidates, a stretch of items at a time: renders, finds the lane, queues or records."""
+"""Turns runs into candidates, a stretch of items at a time, and no further ahead than their lanes need."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Any
+from redis.exceptions import RedisError
 
-from fairlane.datasets import decode_page
-
-from fairlane.errors import FairlaneError, TemplateError
+from fairlane.clock import Clock
 from fairlane.events import Event
-from fairlane.job import JobState
 from fairlane.logs import get_logger
-from fairlane.prompts import Prompt, Template
-from fairlane.results import SKIPPED_JUDGE, TaskResult
-from fairlane.run import Plan, cell_of
-from fairlane.store.attempts import Over
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
-from fairlane.tokens import estimate_call
 from fairlane_scheduler.backlog import ActiveRun, Backlog
-from fairlane_scheduler.lane_registry import LaneRegistry, UnknownModel
+from fairlane_scheduler.lane_registry import LaneRegistry
+from fairlane_scheduler.placement import Placement, Stretch
+from fairlane_scheduler.server_time import Moment
 
 STRETCH = 128  # items handed out at once: a few milliseconds of rendering
+STRETCH_MS = 10  # a stretch of costly templates ends early
+TICK_ITEMS, TICK_MS = (
+    1024,
+    40,
+)  # then the runs that are left wait for the next tick: lanes are to be asked, too
 DEEP = 5_000  # a run with this many queued jobs is read ahead of at leisure
 LEISURE_MS = 50
-PAGES_KEPT = 32
+ASIDE_MS = 5_000  # a run that broke the feeder waits this long; the others go on
 
 log = get_logger("feeder")
 
 
-class MissingRows(FairlaneError):
-    """A run's rows are gone from Redis."""
-
-
-@dataclass(slots=True)
-class _Stretch:
-    """What a stretch of items came to."""
-
-    entries: dict[str, list[str]] = field(default_factory=dict)
-    over: list[Over] = field(default_factory=list)
-
-
 class Feeder:
-    """Keeps every lane of every run supplied, and no more than that."""
+    """Keeps every lane of every run supplied; where one lane of a run is slow, it reads past its items."""
 
-    def __init__(self, runs: Runs, backlog: Backlog, lanes: LaneRegistry) -> None:
-        self._runs, self._backlog, self._lanes = runs, backlog, lanes
-        self._pages: OrderedDict[tuple[RunRef, int], list[dict[str, Any]]] = OrderedDict()
-        self._templates: OrderedDict[RunRef, tuple[list[Prompt], list[Template]]] = OrderedDict()
+    def __init__(self, runs: Runs, backlog: Backlog, lanes: LaneRegistry, clock: Clock) -> None:
+        self._runs, self._backlog, self._lanes, self._clock = runs, backlog, lanes, clock
+        self._placement = Placement(runs, lanes)
         self._last_ms: dict[RunRef, int] = {}
+        self._aside_ms: dict[RunRef, int] = {}
+        self._first: RunRef | None = None  # whose turn it is when a tick cannot serve all
 
-    def tick(self, epoch: int, monotonic_ms: int, server_now: str | int = "") -> int | None:
-        """Feed each run that wants it one stretch. Milliseconds until the next look, ``None``: when woken."""
-        soonest: int | None = None
-        for run in self._backlog.runs():
-            if run.fed:
+    def tick(self, moment: Moment) -> None:
+        """Feed each run that wants it one stretch, within the bounds of a tick."""
+        fed, started_ms = 0, self._clock.monotonic_ms()
+        for run in self._in_turn():
+            if run.fed or self._wait_of(run, moment.monotonic_ms) != 0:
                 continue
-            wait = self._wait_ms(run, monotonic_ms)
-            if wait == 0:
-                self._last_ms[run.ref] = monotonic_ms
-                self._feed(run, epoch, server_now)
-                wait = 0 if self._wants(run) and not run.fed else None
-            if wait is not None:
-                soonest = wait if soonest is None else min(soonest, wait)
-        return soonest
+            if fed >= TICK_ITEMS or self._clock.monotonic_ms() - started_ms >= TICK_MS:
+                self._first = run.ref
+                return
+            self._last_ms[run.ref] = moment.monotonic_ms
+            fed += self._try(run, moment)
+        self._first = None
+
+    def wait_ms(self, monotonic_ms: int) -> int | None:
+        """Milliseconds until a run wants to be fed, ``None`` while none does: ask after lanes have taken."""
+        waits = (self._wait_of(run, monotonic_ms) for run in self._backlog.runs() if not run.fed)
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def forget(self, ref: RunRef) -> None:
         """A run has ended."""
-        self._templates.pop(ref, None)
+        self._placement.forget(ref)
         self._last_ms.pop(ref, None)
-        for key in [key for key in self._pages if key[0] == ref]:
-            del self._pages[key]
+        self._aside_ms.pop(ref, None)
 
-    def _wants(self, run: ActiveRun) -> bool:
-        low = any(self._backlog.count(lane, run.ref) < STRETCH for lane in run.task_lanes)
-        return low or not run.task_lanes
+    def _in_turn(self) -> list[ActiveRun]:
+        runs = list(self._backlog.runs())
+        start = next((i for i, run in enumerate(runs) if run.ref == self._first), 0)
+        return runs[start:] + runs[:start]
 
-    def _wait_ms(self, run: ActiveRun, monotonic_ms: int) -> int | None:
-        if not self._wants(run):
+    def _wait_of(self, run: ActiveRun, monotonic_ms: int) -> int | None:
+        if (aside_ms := self._aside_ms.get(run.ref, 0) - monotonic_ms) > 0:
+            return aside_ms
+        queued = [self._backlog.count(lane, run.ref) for lane in run.task_lanes]
+        if queued and min(queued) >= STRETCH:
             return None
-        queued = sum(self._backlog.count(lane, run.ref) for lane in run.task_lanes)
-        if queued < DEEP:
+        if sum(queued) < DEEP:
             return 0
         return max(0, self._last_ms.get(run.ref, -LEISURE_MS) + LEISURE_MS - monotonic_ms)
 
-    def _feed(self, run: ActiveRun, epoch: int, server_now: str | int) -> None:
-        start = run.cursor
-        upto = min(start + STRETCH, run.plan.spec.items)
-        stretch = _Stretch()
-        for item in range(start, upto):
-            self._place(run, item, stretch)
+    def _try(self, run: ActiveRun, moment: Moment) -> int:
+        try:
+            return self._feed(run, moment)
+        except (RedisError, OSError):
+            raise
+        except Exception as error:
+            self._aside_ms[run.ref] = moment.monotonic_ms + ASIDE_MS
+            log.exception("feeding_failed", run=run.ref.run, team=run.ref.team, error=repr(error))
+            return STRETCH
+
+    def _feed(self, run: ActiveRun, moment: Moment) -> int:
+        """Hand out the next items of a run; how many."""
+        start, stretch = run.cursor, Stretch()
+        upto = self._render(run, stretch)
         for lane in stretch.entries:
             self._lanes.ensure(lane)
-        fed = self._runs.feed(run.ref, epoch, start, upto, stretch.entries, stretch.over, server_now)
+        fed = self._runs.feed(
+            run.ref, moment.epoch, start, upto, stretch.entries, stretch.over, moment.argument
+        )
         if fed == 0:
             run.cursor = self._runs.cursor(run.ref)
-            return
+            return upto - start
         run.cursor = upto
-        for lane, entries in stretch.entries.items():
-            run.task_lanes.add(lane)
-            self._backlog.add(lane, run.ref, len(entries))
-            depth = self._backlog.depth(lane)
-            for entry in entries:
-                job = int(entry.partition(":")[0])
-                log.info(
-                    Event.QUEUEING, run=run.ref.run, job=job, lane=lane, team=run.ref.team, queue_depth=depth
-                )
+        self._queue(run, stretch)
         if fed == 2:
             log.info(Event.RUN_FINISHED, run=run.ref.run, team=run.ref.team)
             self._backlog.drop_run(run.ref)
             self.forget(run.ref)
+        return upto - start
 
-    def _place(self, run: ActiveRun, item: int, stretch: _Stretch) -> None:
-        spec = run.plan.spec
-        cell = cell_of(spec, item)
-        row = self._row(run, cell.row)
-        prompts, models = self._compiled(run)
-        model: str | None = None
-        try:
-            model = models[cell.model].render(row).strip()
-            lane = self._lanes.lane_of(model)
-            tokens = estimate_call(prompts[cell.prompt].render(row), spec.params)
-        except TemplateError as error:
-            self._record_invalid(run.plan, item, str(error), model, stretch)
-        except UnknownModel as error:
-            self._record_invalid(run.plan, item, str(error), model, stretch)
-        else:
-            stretch.entries.setdefault(lane, []).append(f"{item * spec.steps}:{tokens}")
+    def _render(self, run: ActiveRun, stretch: Stretch) -> int:
+        """Place items from the cursor on; returns where it stopped."""
+        started_ms, item = self._clock.monotonic_ms(), run.cursor
+        for item in range(run.cursor, min(run.cursor + STRETCH, run.plan.spec.items)):
+            self._placement.place(run, item, stretch)
+            if self._clock.monotonic_ms() - started_ms >= STRETCH_MS:
+                break
+        return item + 1
 
-    @staticmethod
-    def _record_invalid(plan: Plan, item: int, error: str, model: str | None, stretch: _Stretch) -> None:
-        first = item * plan.spec.steps
-        invalid = TaskResult(JobState.INVALID, error=error, model=model)
-        stretch.over.append(Over(first, JobState.INVALID, invalid.to_json(), ""))
-        for step, lane in enumerate(plan.judge_lanes, start=1):
-            stretch.over.append(Over(first + step, JobState.SKIPPED, SKIPPED_JUDGE, lane))
-
-    def _row(self, run: ActiveRun, index: int) -> dict[str, Any]:
-        number, offset = divmod(index, run.plan.spec.page_rows)
-        key = (run.ref, number)
-        page = self._pages.get(key)
-        if page is None:
-            blob = self._runs.page(run.ref, number)
-            if blob is None:
-                raise MissingRows(f"run {run.ref.run}: page {number} of its rows is gone from Redis")
-            page = self._pages[key] = decode_page(blob)
-            while len(self._pages) > PAGES_KEPT:
-                self._pages.popitem(last=False)
-        self._pages.move_to_end(key)
-        return page[offset]
-
-    def _compiled(self, run: ActiveRun) -> tuple[list[Prompt], list[Template]]:
-        found = self._templates.get(run.ref)
-        if found is None:
-            spec = run.plan.spec
-            found = (
-                [Prompt(messages, f"prompts[{i}]") for i, messages in enumerate(spec.prompts)],
-                [Template(f"models[{i}]", text) for i, text in enumerate(spec.models)],
-            )
-            self._templates[run.ref] = found
-        return found
+    def _queue(self, run: ActiveRun, stretch: Stretch) -> None:
+        for lane, entries in stretch.entries.items():
+            run.task_lanes.add(lane)
+            self._backlog.add(lane, run.ref, len(entries))
+            depth = self._backlog.depth(lane)
+            fields = {"run": run.ref.run, "lane": lane, "team": run.ref.team, "queue_depth": depth}
+            for entry in entries:
+                log.info(Event.QUEUEING, job=int(entry.partition(":")[0]), attempt=1, **fields)

@@ -11,11 +11,14 @@ from fairlane.lane import lane_key, split_model
 from fairlane.logs import get_logger
 from fairlane.settings import Settings
 
+MOST_LANES = 1000  # each is a queue that every worker polls, and a row's template may name any model
+MOST_CHARS = 200
+
 log = get_logger("lanes")
 
 
 class UnknownModel(FairlaneError, ValueError):
-    """A model reference that names no configured connection."""
+    """A model reference that names no configured connection, or no lane that may be opened."""
 
 
 class LaneRegistry:
@@ -48,12 +51,19 @@ class LaneRegistry:
         try:
             connection, name = split_model(model)
         except ValueError as error:
-            raise UnknownModel(str(error)) from None
+            raise UnknownModel(str(error)[:MOST_CHARS]) from None
         known = self._settings.connections.get(connection)
         if known is None:
-            close = difflib.get_close_matches(connection, self._settings.connections, n=1)
-            hint = (
-                f"did you mean {close[0]!r}?" if close else f"there are: {sorted(self._settings.connections)}"
-            )
-            raise UnknownModel(f"model {model!r}: there is no connection {connection!r}; {hint}")
-        return lane_key(connection, name, known.scope)
+            raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {self._hint(connection)}")
+        if len(name) > MOST_CHARS or not name.isprintable():
+            problem = f"a name has at most {MOST_CHARS} characters, all printable"
+            raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+        lane = lane_key(connection, name, known.scope)
+        if lane not in self._known and len(self._known) >= MOST_LANES:
+            raise UnknownModel(f"model {model!r}: there are {MOST_LANES} lanes already, no more are opened")
+        return lane
+
+    def _hint(self, connection: str) -> str:
+        close = difflib.get_close_matches(connection, self._settings.connections, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {sorted(self._settings.connections)}"
+        return f"there is no connection {connection[:MOST_CHARS]!r}; {hint}"

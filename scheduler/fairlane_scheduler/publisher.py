@@ -2,88 +2,67 @@
 
 from __future__ import annotations
 
-from kombu import Producer
-from kombu.exceptions import OperationalError
+from kombu.messaging import Producer
 
 from fairlane.broker import TASK_NAME, make_app, queue_of
-from fairlane.events import Event
 from fairlane.job import Attempt
 from fairlane.lane import queue_name
-from fairlane.logs import get_logger
 from fairlane.settings import Settings
 
 BATCH = 200
+CONNECT_TIMEOUT_S = 2.0  # a leader must bid again in time
 
-log = get_logger("publisher")
+
+class BrokerAway(Exception):
+    """Celery's broker does not take messages."""
 
 
 class Publisher:
-    """Collects attempts and sends them together: the portable way to many thousand messages a second.
-
-    A broker that is away stops no scheduler: `connect` says so, and nothing is granted meanwhile.
-    """
+    """Collects attempts and sends them together: the portable way to many thousand messages a second."""
 
     def __init__(self, settings: Settings) -> None:
         self._app = make_app(settings, "fairlane_scheduler")
         self._producer: Producer | None = None
         self._pending: list[Attempt] = []
         self._declared: set[str] = set()
-        self._away = False
-
-    def connect(self) -> bool:
-        """Whether the broker can be reached now; afterwards what is granted can leave at once."""
-        if self._producer is not None:
-            return True
-        connection = self._app.connection_for_write()
-        try:
-            connection.ensure_connection(max_retries=0)
-        except OperationalError as error:
-            self._lost(error)
-            return False
-        self._producer = Producer(connection, auto_declare=False)
-        if self._away:
-            log.info(Event.STORE_BACK, store="broker")
-            self._away = False
-        return True
 
     def publish(self, attempt: Attempt) -> None:
         """Take an attempt along; `flush` sends it."""
         self._pending.append(attempt)
 
     def flush(self) -> None:
-        """Send what is pending. What cannot be sent is dropped: its leases lapse and its jobs go back."""
+        """Send what is pending. Raises `BrokerAway`, and then it stays pending.
+
+        Some of it may be sent twice so, or too late: a worker's claim tells.
+        """
         if not self._pending:
             return
-        pending, self._pending = self._pending, []
-        if not self.connect() or self._producer is None:
-            return
-        producer = self._producer
-        faults = (*producer.connection.connection_errors, *producer.connection.channel_errors)
         try:
-            for lane in {attempt.lane for attempt in pending} - self._declared:
+            producer = self._connected()
+            for lane in {attempt.lane for attempt in self._pending} - self._declared:
                 queue_of(lane)(producer.channel).declare()
                 self._declared.add(lane)
             with producer.batch(max_size=BATCH):
-                for attempt in pending:
+                for attempt in self._pending:
                     self._send(producer, attempt)
-        except faults as error:
+        except Exception as error:
             self.close()
-            self._lost(error)
-        except Exception:
-            self.close()
-            raise
+            raise BrokerAway(str(error)) from error
+        self._pending.clear()
 
     def close(self) -> None:
-        """Drop the connection; the next `connect` opens another."""
+        """Drop the connection; the next `flush` opens another."""
         producer, self._producer = self._producer, None
         self._declared.clear()
-        if producer is not None:
+        if producer is not None and producer.connection is not None:
             producer.connection.release()
 
-    def _lost(self, error: Exception) -> None:
-        if not self._away:
-            log.warning(Event.STORE_UNREACHABLE, store="broker", error=str(error))
-        self._away = True
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            connection = self._app.connection_for_write()
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_TIMEOUT_S)
+            self._producer = Producer(connection, auto_declare=False)
+        return self._producer
 
     def _send(self, producer: Producer, attempt: Attempt) -> None:
         message = self._app.amqp.as_task_v2(

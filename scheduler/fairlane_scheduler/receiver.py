@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+import re
+from collections.abc import Iterable
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+from redis.exceptions import RedisError
+
+from fairlane.clock import Clock
 from fairlane.errors import FairlaneError
 from fairlane.events import Event
 from fairlane.logs import get_logger
 from fairlane.prompts import Prompt, Template
-from fairlane.run import Plan, RunSpec
+from fairlane.run import SPEC_VERSION, Plan, RunSpec
 from fairlane.store.inbox import Inbox, Request
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
 from fairlane_scheduler.backlog import ActiveRun, Backlog
 from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.lane_registry import LaneRegistry
+from fairlane_scheduler.leader import Leader
+from fairlane_scheduler.server_time import Moment
+
+TICK_MS = 100  # then the requests that are left wait for the next tick
+MOST_JOBS = 100_000_000  # a run's bitmap of ended jobs then takes 12 MB
+REASON_CHARS = 500
+
+_TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 log = get_logger("receiver")
 
@@ -23,69 +36,120 @@ class Receiver:
     """One request at a time, in order, team by team; a request is forgotten once it has taken effect."""
 
     def __init__(
-        self, inbox: Inbox, runs: Runs, backlog: Backlog, feeder: Feeder, lanes: LaneRegistry
+        self,
+        inbox: Inbox,
+        runs: Runs,
+        backlog: Backlog,
+        feeder: Feeder,
+        lanes: LaneRegistry,
+        leader: Leader,
+        clock: Clock,
     ) -> None:
         self._inbox, self._runs, self._backlog = inbox, runs, backlog
-        self._feeder, self._lanes = feeder, lanes
+        self._feeder, self._lanes, self._leader, self._clock = feeder, lanes, leader, clock
+        self._waiting: dict[str, None] = {}
 
-    def tick(self, teams: list[str] | None, epoch: int, server_ms: int, server_now: str | int = "") -> None:
-        """Act on what lies in the inboxes of ``teams``, or of all."""
-        for team in self._inbox.teams() if teams is None else teams:
-            handled = 0
-            for request in self._inbox.peek(team):
-                handled += 1
-                if request is not None:
-                    self._act(RunRef(team, request.run), request, epoch, server_ms, server_now)
-            if handled:
-                self._inbox.drop(team, handled)
+    def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
+        """Act on what lies in the inboxes of ``teams``, or of all. 0 where some is left, else ``None``.
 
-    def _act(self, ref: RunRef, request: Request, epoch: int, server_ms: int, server_now: str | int) -> None:
+        Raises `NotLeader` where this scheduler has been replaced; then nothing is forgotten.
+        """
+        self._waiting |= dict.fromkeys(self._inbox.teams() if teams is None else teams)
+        started_ms = self._clock.monotonic_ms()
+        while self._waiting:
+            if self._clock.monotonic_ms() - started_ms >= TICK_MS:
+                return 0
+            team = next(iter(self._waiting))
+            if not (_TEAM.fullmatch(team) and self._serve(team, moment, started_ms)):
+                del self._waiting[team]
+        return None
+
+    def _serve(self, team: str, moment: Moment, started_ms: int) -> bool:
+        """Act on a team's requests for a while; false where none were there."""
+        handled = 0
+        for request in self._inbox.peek(team):
+            handled += 1
+            if request is not None:
+                self._act(RunRef(team, request.run), request, moment)
+            if self._clock.monotonic_ms() - started_ms >= TICK_MS:
+                break
+        if handled:
+            self._leader.confirm(moment.argument)
+            self._inbox.drop(team, handled)
+        return handled > 0
+
+    def _act(self, ref: RunRef, request: Request, moment: Moment) -> None:
         if request.op == "submit":
-            self._submit(ref, epoch, server_ms, server_now)
+            self._submit(ref, moment)
         elif request.op == "cancel":
-            cancelled = self._runs.cancel(ref, self._lanes.names(), epoch, server_now)
+            cancelled = self._runs.cancel(ref, self._lanes.names(), moment.epoch, moment.argument)
             if cancelled >= 0:
                 self._backlog.drop_run(ref)
                 self._feeder.forget(ref)
                 log.info(Event.RUN_CANCELLED, run=ref.run, team=ref.team, jobs=cancelled)
 
-    def _submit(self, ref: RunRef, epoch: int, server_ms: int, server_now: str | int) -> None:
+    def _submit(self, ref: RunRef, moment: Moment) -> None:
         text = self._runs.spec_text(ref)
         if text is None:
             return
         try:
             plan = self._plan(ref, text)
-        except (ValidationError, FairlaneError, ValueError) as error:
-            reason = _readable(error)
-            if self._runs.refuse(ref, reason, server_ms, epoch, server_now):
-                log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
+        except (RedisError, OSError):
+            raise
+        except Exception as error:
+            if not isinstance(error, (FairlaneError, ValueError)):
+                log.exception("spec_unreadable", run=ref.run, team=ref.team)
+            self._refuse(ref, _readable(error), moment)
             return
         for lane in plan.judge_lanes:
             self._lanes.ensure(lane)
-        admitted = self._runs.admit(plan.spec, plan, epoch, server_now)
+        admitted = self._runs.admit(plan.spec, plan, moment.epoch, moment.argument)
         if admitted:
-            log.info(
-                Event.RUN_ADMITTED, run=ref.run, team=ref.team, items=plan.spec.items, jobs=plan.spec.jobs
-            )
+            spec = plan.spec
+            log.info(Event.RUN_ADMITTED, run=ref.run, team=ref.team, items=spec.items, jobs=spec.jobs)
         if admitted == 1:
             self._backlog.add_run(ActiveRun(ref, plan))
 
+    def _refuse(self, ref: RunRef, reason: str, moment: Moment) -> None:
+        if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
+            log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
+
     def _plan(self, ref: RunRef, text: bytes) -> Plan:
+        version = _Versioned.model_validate_json(text).version
+        if version != SPEC_VERSION:
+            raise ValueError(
+                f"version: the spec has {version}, this scheduler reads {SPEC_VERSION}: update the older one"
+            )
         spec = RunSpec.model_validate_json(text)
         if (spec.team, spec.run) != (ref.team, ref.run):
             raise ValueError(f"the spec names run {spec.team}/{spec.run}, it was submitted as {ref}")
+        if spec.jobs > MOST_JOBS:
+            raise ValueError(
+                f"rows: the run has {spec.jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it"
+            )
         for number, messages in enumerate(spec.prompts):
             Prompt(messages, f"prompts[{number}]")
         for number, model in enumerate(spec.models):
-            if Template(f"models[{number}]", model).constant:
-                self._lanes.lane_of(model)
+            template = Template(f"models[{number}]", model)
+            if template.constant:
+                self._lanes.lane_of(template.render({}).strip())
         for judge in spec.judges:
             Template(f"evaluators[{judge.name}].template", judge.template)
         return Plan(spec=spec, judge_lanes=tuple(self._lanes.lane_of(judge.model) for judge in spec.judges))
 
 
+class _Versioned(BaseModel):
+    """All that is read of a spec before it is known to be of our version."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: int = SPEC_VERSION
+
+
 def _readable(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
-    return str(error)[:500]
+        text = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    else:
+        text = str(error) or type(error).__name__
+    return text[:REASON_CHARS].encode(errors="replace").decode()

@@ -3,173 +3,207 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+
+from redis.exceptions import ResponseError
 
 from fairlane.admission.lanes import Lanes
 from fairlane.clock import Clock
+from fairlane.events import Event
+from fairlane.logs import get_logger
 from fairlane.settings import Settings
 from fairlane.store.attempts import Attempts
 from fairlane.store.connect import RedisClient
 from fairlane.store.inbox import Inbox
-from fairlane.store.keys import Keys, RunRef
+from fairlane.store.keys import Keys
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
 from fairlane.store.runs import Runs
 from fairlane.store.script import load_all
 from fairlane.store.workers import Workers
-from fairlane_scheduler.backlog import ActiveRun, Backlog
+from fairlane_scheduler.backlog import Backlog
 from fairlane_scheduler.capacity import Capacity
-from fairlane_scheduler.dispatcher import Dispatcher, NotLeader
+from fairlane_scheduler.dispatcher import Dispatcher, Handover
 from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.janitor import Janitor
 from fairlane_scheduler.lane_registry import LaneRegistry
-from fairlane_scheduler.leader import Leader
-from fairlane_scheduler.publisher import Publisher
+from fairlane_scheduler.leader import Leader, NotLeader
 from fairlane_scheduler.receiver import Receiver
 from fairlane_scheduler.recoverer import Recoverer
+from fairlane_scheduler.run_loader import RunLoader
+from fairlane_scheduler.server_time import Moment, RedisTime, ServerTime
+from fairlane_scheduler.wakeups import Wakeups
 
 HOUSEKEEPING_MS = 1000  # what a lost wake-up can cost at most
-DIRTY_AT_ONCE = 1000
+PROMOTED_AT_ONCE = 500
+
+log = get_logger("scheduler")
 
 
 class Scheduler:
     """Ticks of one scheduler; `runner` waits between them. Keeps nothing that it cannot reload from Redis.
 
-    ``server_now`` is what scripts take as the time: empty for the server's own clock, or a manual clock's
-    milliseconds in tests.
+    ``clock`` measures intervals; ``server_time`` is what decisions are made by, the Redis server's unless a
+    simulation gives another.
     """
 
     def __init__(
-        self, redis: RedisClient, settings: Settings, clock: Clock, identity: str, publisher: Publisher
+        self,
+        redis: RedisClient,
+        settings: Settings,
+        clock: Clock,
+        identity: str,
+        publisher: Handover,
+        server_time: ServerTime | None = None,
     ) -> None:
         self._redis, self._settings, self._clock = redis, settings, clock
+        self._time = server_time or RedisTime(redis)
         self._keys = keys = Keys(settings.redis.deployment)
         bounds = settings.scheduler
         lease_ms = round(bounds.leader_lease_seconds * 1000)
-        self._lanes = Lanes(redis, keys)
-        self._runs = Runs(redis, keys, round(bounds.finished_ttl_seconds * 1000))
-        self._workers = Workers(keys)
-        self._inbox = Inbox(redis, keys)
         self._worker_timeout_ms = round(bounds.worker_timeout_seconds * 1000)
-        self.leader = Leader(LeaderLease(redis, keys, identity, lease_ms), lease_ms)
+        self._lanes = Lanes(redis, keys)
+        self._runs = runs = Runs(redis, keys, round(bounds.finished_ttl_seconds * 1000))
+        self._workers, self._inbox = Workers(keys), Inbox(redis, keys)
+        self._lease = LeaderLease(redis, keys, identity, lease_ms)
+        self.leader = Leader(self._lease, lease_ms)
         self._backlog, self._capacity = Backlog(), Capacity()
         self._registry = LaneRegistry(self._lanes, settings)
-        self._feeder = Feeder(self._runs, self._backlog, self._registry)
-        self._receiver = Receiver(self._inbox, self._runs, self._backlog, self._feeder, self._registry)
+        self._wakeups = Wakeups(redis, keys)
+        self._feeder = Feeder(runs, self._backlog, self._registry, clock)
+        self._loader = RunLoader(redis, keys, runs, self._backlog, self._feeder)
+        self._receiver = Receiver(
+            self._inbox, runs, self._backlog, self._feeder, self._registry, self.leader, clock
+        )
         self._dispatcher = Dispatcher(self._lanes, self._backlog, self._capacity, publisher, settings)
         self._recoverer = Recoverer(
-            redis, Attempts(keys), Leases(redis, keys), self._workers, self._backlog, self._worker_timeout_ms
+            redis, Attempts(keys), Leases(redis, keys), self._workers, self._loader, self._worker_timeout_ms
         )
-        self._janitor = Janitor(redis, keys)
+        self._janitor = Janitor(redis, keys, self._inbox)
         self._publisher = publisher
         self._housekeeping_ms = 0
         self._server_id: str | None = None
+        self._heard_since_ms = 0
 
     @property
     def wake_channel(self) -> str:
+        """Whatever is published here is a reason to `tick` at once."""
         return self._keys.wake
 
     def store_came_back(self) -> None:
         """The connection was lost: bid anew, and so read everything anew."""
         self.leader.deposed()
 
-    def _reload(self) -> None:
-        load_all(self._redis)
-        self._registry.reload()
-        self._drain_after_restart()
-        self._publisher.close()
-        for run in self._backlog.runs():
-            self._forget(run.ref)
-        self._housekeeping_ms = 0
-        self._publish_catalog()
-        self._recoverer.hold_off(self._clock.monotonic_ms())
-
-    def tick(self, teams: set[str] | None = None) -> int:
+    def tick(self, teams: Collection[str] | None = None) -> int:
         """One pass over everything that is due. Returns milliseconds until the next is, unless woken before.
 
         ``teams`` are those whose inbox was announced; ``None`` looks into all of them.
         """
         now = self._clock.monotonic_ms()
-        if self.leader.tick(now, self._server_now()):
-            self._reload()
+        if self.leader.tick(now, self._time.argument()):
+            self._begin_term()
         if not self.leader.leads:
             return self.leader.wait_ms(now)
+        moment = Moment(self.leader.epoch, now, self._time.now_ms(), self._time.argument())
         try:
-            waits = self._lead(now, teams)
+            waits = self._lead(moment, teams)
         except NotLeader:
+            log.warning(Event.LEADER_LOST, epoch=moment.epoch)
             self.leader.deposed()
             return 0
-        return min([self.leader.wait_ms(now), *(wait for wait in waits if wait is not None)])
+        return max(0, min([self.leader.wait_ms(now), *(wait for wait in waits if wait is not None)]))
 
     def resign(self) -> None:
         """Stop leading, at once."""
         self.leader.resign()
         self._publisher.close()
 
-    def _lead(self, now: int, teams: set[str] | None) -> list[int | None]:
-        epoch, server_now = self.leader.epoch, self._server_now()
-        server_ms = self._server_ms()
-        if now >= self._housekeeping_ms:
-            self._housekeep(server_ms)
-            self._housekeeping_ms, teams = now + HOUSEKEEPING_MS, None
-        if teams is None or teams:
-            self._receiver.tick(None if teams is None else sorted(teams), epoch, server_ms, server_now)
-        recover_wait = self._recoverer.tick(epoch, now, server_ms, server_now)
-        due_wait = self._promote(server_ms)
-        self._look_at_dirty()
-        feed_wait = self._feeder.tick(epoch, now, server_now)
-        ask_wait = self._dispatcher.tick(epoch, now, server_now)
-        self._janitor.tick(self._inbox.teams() if now >= self._housekeeping_ms else [], now)
-        return [self._housekeeping_ms - now, recover_wait, due_wait, feed_wait, ask_wait]
+    def _begin_term(self) -> None:
+        """Forget what was known: another may have led."""
+        load_all(self._redis)
+        self._registry.reload()
+        self._drain_after_restart()
+        self._publisher.close()
+        self._loader.forget_all()
+        self._dispatcher.begin_term(self._registry.names())
+        self._housekeeping_ms = 0
+        self._publish_catalog()
+        self._recoverer.hold_off(self._clock.monotonic_ms())
 
-    def _housekeep(self, server_ms: int) -> None:
-        active = set(self._runs.active())
-        for run in self._backlog.runs():
-            if run.ref not in active:
-                self._forget(run.ref)
-        for ref in active:
-            if self._backlog.get(ref) is None:
-                self._load(ref)
-        beats = self._workers.beats(self._redis)
-        self._capacity.update([beat for beat in beats if beat.beat_ms + self._worker_timeout_ms >= server_ms])
+    def _lead(self, moment: Moment, teams: Collection[str] | None) -> list[int | None]:
+        now = moment.monotonic_ms
+        if now >= self._housekeeping_ms:
+            more = self._housekeep(moment)
+            self._housekeeping_ms, teams = now + (0 if more else HOUSEKEEPING_MS), None
+        inbox_wait = self._receiver.tick(teams, moment)
+        recover_wait = self._recoverer.tick(moment)
+        due_wait = self._promote(moment)
+        more_marks = self._look_at_marks(moment)
+        self._feeder.tick(moment)
+        ask_wait = self._dispatcher.tick(moment)
+        self._janitor.tick(now)
+        return [
+            self._housekeeping_ms - now,
+            inbox_wait,
+            recover_wait,
+            due_wait,
+            0 if more_marks else None,
+            self._feeder.wait_ms(now),
+            ask_wait,
+        ]
+
+    def _housekeep(self, moment: Moment) -> bool:
+        """Look at what may have changed unannounced; true where there is more to look at."""
+        more = self._loader.refresh()
+        self._look_at_workers(moment)
+        return more
+
+    def _look_at_workers(self, moment: Moment) -> None:
+        oldest_ms = max(self._heard_since_ms, moment.server_ms - self._worker_timeout_ms)
+        self._capacity.update([b for b in self._workers.beats(self._redis) if b.beat_ms >= oldest_ms])
         self._dispatcher.wake_all()
 
-    def _load(self, ref: RunRef) -> None:
-        plan = self._runs.plan(ref)
-        if plan is None:
-            return
-        lanes = self._runs.lanes(ref)
-        run = ActiveRun(ref, plan, self._runs.cursor(ref), lanes - set(plan.judge_lanes) or lanes)
-        self._backlog.add_run(run)
-        for lane, count in self._runs.queued(ref, sorted(lanes)).items():
-            self._backlog.settle(lane, ref, count)
+    def _promote(self, moment: Moment) -> int | None:
+        """Queue the jobs whose back-off is over."""
+        due = self._runs.delayed(moment.server_ms, PROMOTED_AT_ONCE)
+        for job in due:
+            if self._runs.promote(job, moment.argument):
+                fields = {"run": job.ref.run, "job": int(job.entry.partition(":")[0]), "team": job.ref.team}
+                depth = self._backlog.depth(job.lane) + 1
+                log.info(Event.QUEUEING, **fields, lane=job.lane, queue_depth=depth)
+        next_ms = self._runs.next_due_ms()
+        return None if next_ms is None else max(0, next_ms - moment.server_ms)
+
+    def _look_at_marks(self, moment: Moment) -> bool:
+        marks = self._wakeups.take(moment.epoch)
+        if marks.workers:
+            self._look_at_workers(moment)
+        for lane, ref in marks.work:
+            self._backlog.add(lane, ref)
+        for lane in marks.lanes:
+            self._dispatcher.wake(lane)
+        return marks.more
 
     def _drain_after_restart(self) -> None:
-        """A server that restarted may have forgotten its last second of permits: let nothing burst."""
-        server = self._redis.info("server").get("run_id")
-        if self._server_id not in (None, server):
+        """A server that restarted may have forgotten its last second of permits: let nothing burst.
+
+        Nor can it tell which workers have found it again: each counts once it beats anew.
+        """
+        server = self._server_identity()
+        known = self._lease.server() or self._server_id
+        if server is not None and known not in (None, server):
             for lane in self._lanes.names():
-                self._lanes.drain(lane, self._server_now())
+                self._lanes.drain(lane, self._time.argument())
+            self._heard_since_ms = self._time.now_ms()
+        if server is not None:
+            self._lease.note_server(server)
         self._server_id = server
 
-    def _forget(self, ref: RunRef) -> None:
-        self._backlog.drop_run(ref)
-        self._feeder.forget(ref)
-
-    def _promote(self, server_ms: int) -> int | None:
-        for job in self._runs.delayed(server_ms):
-            self._runs.promote(job, self._server_now())
-        due = self._runs.next_due_ms()
-        return None if due is None else max(1, due - server_ms)
-
-    def _look_at_dirty(self) -> None:
-        for raw in self._redis.spop(self._keys.dirty, DIRTY_AT_ONCE):
-            lane, _, ref = raw.decode().partition("|")
-            if lane == "*":
-                self._housekeeping_ms = 0
-                continue
-            if ref:
-                self._backlog.add(lane, RunRef.parse(ref))
-            self._dispatcher.wake(lane)
+    def _server_identity(self) -> str | None:
+        try:
+            return str(self._redis.info("server").get("run_id"))
+        except ResponseError:  # an imitation of Redis, or an account that may not ask
+            return None
 
     def _publish_catalog(self) -> None:
         known = {
@@ -177,10 +211,3 @@ class Scheduler:
             for name, connection in self._settings.connections.items()
         }
         self._redis.set(self._keys.catalog, json.dumps({"connections": known}))
-
-    def _server_now(self) -> str | int:
-        return ""
-
-    def _server_ms(self) -> int:
-        seconds, micros = self._redis.time()
-        return int(seconds) * 1000 + int(micros) // 1000

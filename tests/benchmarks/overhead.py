@@ -1,4 +1,4 @@
-"""What the whole path costs: no-op jobs through it, as a share of what bare Celery tasks reach in the same pool."""
+"""What the whole path costs: no-op jobs through it, as a share of what bare Celery reaches in that pool."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fairlane import Client
 from fairlane.broker import make_app
 from fairlane.configuration import load_settings
 from fairlane.local.embedded import start_embedded
-from tests.benchmarks.bench_stack import wait_for
 from tests.benchmarks.bare_worker import DONE, QUEUE, TASK
+from tests.benchmarks.bench_stack import wait_for
 from tests.benchmarks.report import Finding
 
 JOBS, ROUNDS, SLOTS = 5000, 3, 100
@@ -89,9 +89,7 @@ def _our_rate(url: str) -> float:
     with Client(url, team="bench") as client:
         for count in (200, JOBS):
             started = time.perf_counter()
-            run = client.submit(
-                dataset=({"n": n} for n in range(count)), prompt="{{ n }}", model="noop:x"
-            )
+            run = client.submit(dataset=({"n": n} for n in range(count)), prompt="{{ n }}", model="noop:x")
             run.wait(timeout=120)
             elapsed = time.perf_counter() - started
     return JOBS / elapsed

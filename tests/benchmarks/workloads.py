@@ -35,7 +35,7 @@ def known_limit() -> Iterator[Finding]:
 
 
 def two_lanes() -> Iterator[Finding]:
-    """3,000 jobs at 6,000 a minute and 300 at 300 a minute in one run, the slow ones mixed 1:2 at its head."""
+    """3,000 jobs at 6,000 a minute and 300 at 300 a minute in one run, slow ones mixed 1:2 at its head."""
     config = _config(
         '[lanes."sim:fast"]\nrequests_per_minute = 6000\n[lanes."sim:slow"]\nrequests_per_minute = 300'
     )
@@ -89,9 +89,7 @@ def flaky() -> Iterator[Finding]:
         ideal = (jobs - rate) / rate + LATENCY_S
         stats = bench.stats("flaky")
         yield Finding("flaky provider", "wall ÷ ideal", wall / ideal, bar=1.20)
-        yield Finding(
-            "flaky provider", "succeeded", counted["succeeded"], "jobs", bar=jobs, at_most=False
-        )
+        yield Finding("flaky provider", "succeeded", counted["succeeded"], "jobs", bar=jobs, at_most=False)
         after = stats["duplicates_after"]
         needless = after["completed"]
         yield Finding("flaky provider", "paid twice without need", needless, "calls", bar=0, note=str(after))

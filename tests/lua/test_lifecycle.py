@@ -25,7 +25,7 @@ SIGNALS: list[Signal] = ["ok", "ok", "answered", "limited", "overloaded", "broke
 workers = st.sampled_from(["w1", "w2", "w3"])
 reporters = st.sampled_from([None, None, None, "w1", "w2"])
 judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
-where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=6)
+where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
 lessons = st.fixed_dictionaries(
     {"signal": st.sampled_from(SIGNALS)},
     optional={"used": st.integers(0, 60), "retry_after_ms": st.integers(1, 5000)},
@@ -57,7 +57,7 @@ class Lifecycle(RuleBasedStateMachine):
         super().__init__()
         self.model = Model(emptied(redis), LANES)
 
-    @initialize(runs=st.lists(st.tuples(st.integers(1, 6), judges, where), min_size=1, max_size=3))
+    @initialize(runs=st.lists(st.tuples(st.integers(4, 12), judges, where), min_size=1, max_size=3))
     def submit_and_feed(self, runs: list[tuple[int, list[str], list[str | None]]]) -> None:
         for ref, (rows, judge_lanes, lanes) in zip(REFS[1:], runs, strict=False):
             self.model.submit(ref, rows, judge_lanes)

@@ -17,7 +17,7 @@ from fairlane.run import RunState
 from fairlane.settings import Settings
 from fairlane.store.inbox import Inbox, Outbox, Request
 from fairlane.store.keys import RunRef
-from tests.support.deployment import snapshot
+from tests.support.contents import read_contents
 from tests.support.stage import Stage
 
 ROWS = [{"question": f"q{n}", "answer": n} for n in range(3)]
@@ -88,10 +88,10 @@ def test_a_dataset_is_uploaded_while_it_is_read(stage: Stage) -> None:
     ],
 )
 def test_a_wrong_argument_writes_nothing(stage: Stage, arguments: dict[str, Any]) -> None:
-    before = snapshot(stage.redis)
+    before = read_contents(stage.redis)
     with pytest.raises(SubmissionError):
         submit(stage, **arguments)
-    assert snapshot(stage.redis) == before
+    assert read_contents(stage.redis) == before
 
 
 @pytest.mark.parametrize("error", [ValueError("line 601 is no row"), KeyboardInterrupt()])
@@ -100,10 +100,10 @@ def test_rows_already_uploaded_are_taken_back(stage: Stage, error: BaseException
         yield from ({"question": n} for n in range(600))
         raise error
 
-    before = snapshot(stage.redis)
+    before = read_contents(stage.redis)
     with pytest.raises(type(error)):
         submit(stage, rows())
-    assert snapshot(stage.redis) == before
+    assert read_contents(stage.redis) == before
 
 
 def test_a_hand_over_that_is_interrupted_leaves_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,3 +210,17 @@ def test_an_interrupted_stop_ends_everything_by_force(make: MakeProcess, tmp_pat
 )
 def test_an_end_is_told_in_words(code: int, words: str) -> None:
     assert describe_exit(code) == words
+
+
+def test_a_checkpoint_ends_a_wait(make: MakeProcess, tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    process = make("sleep", "/bin/sleep", "60", ready_file=tmp_path / "ready", checkpoint=interrupt)
+    process.start()
+    with pytest.raises(KeyboardInterrupt):
+        process.wait_ready(60)
+    with pytest.raises(KeyboardInterrupt):
+        process.stop(60)
+    process.end_by_force()
+    assert process.returncode is not None

@@ -38,9 +38,10 @@ class LaneQueues:
         self._apply()
 
     def detach(self) -> None:
-        """The consumer lost its connection or stops."""
+        """The consumer lost its connection or stops: what is sent now would lie at the broker."""
         with self._lock:
-            self._consumer = None
+            self._consumer, self._consumed = None, frozenset()
+        self._on_change(frozenset())
 
     def _apply(self) -> None:
         with self._lock:

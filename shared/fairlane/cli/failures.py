@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -31,15 +31,26 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def interruptible(*numbers: int) -> Iterator[None]:
-    """Inside the block these signals raise `Interrupted` in the main thread, every time they come."""
+def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
+    """Inside the block these signals are noted, and what is yielded raises `Interrupted` if one has come.
 
-    def interrupt(number: int, _: FrameType | None) -> None:
-        raise Interrupted(number)
+    It is to be called during every wait. A handler that raises by itself may do so inside a destructor, where
+    Python prints the exception and goes on as if nobody had pressed Ctrl-C.
+    """
+    noted: list[int] = []
 
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    def check() -> None:
+        if noted:
+            number = noted.pop()
+            noted.clear()
+            raise Interrupted(number)
+
+    def note(number: int, _: FrameType | None) -> None:
+        noted.append(number)
+
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
-        yield
+        yield check
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -76,30 +76,31 @@ def up(
         simulator_port=simulator_port(settings),
         flower=flower,
     )
-    keep_out_of_git(data_dir)
-    run(Stack(plan, tell=say), ready_file, invocation)
+    with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as check:
+        keep_out_of_git(data_dir)
+        run(Stack(plan, tell=say, checkpoint=check), ready_file, invocation, check)
 
 
-def run(stack: Stack, ready_file: Path | None, invocation: Invocation) -> None:
-    """Start the stack, tell where it is, keep it up until a signal comes, take it down.
+def run(stack: Stack, ready_file: Path | None, invocation: Invocation, check: Callable[[], None]) -> None:
+    """Start the stack, tell where it is, keep it up until ``check`` says that a signal came, take it down.
 
     Being stopped is how it ends, no failure; only an interruption before it was up is passed on.
     """
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)
-    stops = interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    with stops, stack, announced(stack, ready_file) as announce:
+    with stack, announced(stack, ready_file) as announce:
         describe(stack, invocation)
         try:
-            keep_up(stack, announce)
+            keep_up(stack, announce, check)
         except Interrupted:
             say("stopping; once more to stop at once")
 
 
-def keep_up(stack: Stack, announce: Callable[[], None]) -> NoReturn:
+def keep_up(stack: Stack, announce: Callable[[], None], check: Callable[[], None]) -> NoReturn:
     """Look after the children for ever; only an exception ends it."""
     keeper, pause = Keeper(stack, SystemClock(), say), threading.Event()
     while True:
+        check()
         if keeper.tick():
             announce()
         pause.wait(LOOK_EVERY_S)

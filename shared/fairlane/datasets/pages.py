@@ -7,13 +7,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fairlane.datasets.rows import FIELD, check_row
 from fairlane.errors import FairlaneError, SubmissionError
 
 MAX_ROW_BYTES = 1024 * 1024
 MAX_PAGE_BYTES = 64 * 1024 * 1024
-"""Largest page after inflation: a small blob that inflates beyond it is an attack, not a dataset."""
+"""Largest page as JSON: a small blob that inflates beyond it is an attack, not a dataset."""
 
-_LEVEL = 1  # the rows are written once and read twice: speed counts, and level 6 saves a tenth more
+_LEVEL = 1  # rows are written once and read twice: speed counts, and level 6 saves only a tenth more
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 class BrokenPage(FairlaneError):
@@ -25,25 +27,32 @@ def pages(
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows by the page, each of ``page_rows`` but the last.
 
-    Raises `SubmissionError` for a row that is no JSON, or larger than ``max_row_bytes`` when encoded.
+    Raises `SubmissionError` for a row that is no JSON, is larger than ``max_row_bytes`` when encoded, or
+    makes its page larger than `MAX_PAGE_BYTES`.
     """
     page: list[dict[str, Any]] = []
-    for number, row in enumerate(rows, start=1):
-        size = len(_encode_row(row, number))
+    page_bytes = 2
+    for number, given in enumerate(rows, start=1):
+        row = dict(given)
+        size = _row_bytes(row, number)
+        page_bytes += size + 1
         if size > max_row_bytes:
-            problem = f"the row has {size:,} bytes, at most {max_row_bytes:,} are allowed"
-            raise SubmissionError("dataset", dict(row), problem, "Shorten it.", row=number)
-        page.append(dict(row))
+            problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
+            raise SubmissionError(FIELD, row, problem, "Shorten its longest field.", row=number)
+        if page_bytes > MAX_PAGE_BYTES:
+            problem = f"{len(page) + 1} rows in a row have over {MAX_PAGE_BYTES:,} bytes as JSON"
+            raise SubmissionError(FIELD, row, problem, "Shorten the rows.", row=number)
+        page.append(row)
         if len(page) == page_rows:
             yield page
-            page = []
+            page, page_bytes = [], 2
     if page:
         yield page
 
 
 def encode_page(rows: list[dict[str, Any]]) -> bytes:
-    """Compressed JSON of a page."""
-    return zlib.compress(_dumps(rows).encode(), _LEVEL)
+    """Compressed JSON of a page that `pages` made."""
+    return zlib.compress(_encode(rows).encode(), _LEVEL)
 
 
 def decode_page(blob: bytes) -> list[dict[str, Any]]:
@@ -51,23 +60,22 @@ def decode_page(blob: bytes) -> list[dict[str, Any]]:
     inflater = zlib.decompressobj()
     try:
         text = inflater.decompress(blob, MAX_PAGE_BYTES)
-        if inflater.unconsumed_tail or not inflater.eof:
+        if not inflater.eof:
             raise BrokenPage(f"a page of rows is cut short, or larger than {MAX_PAGE_BYTES:,} bytes")
         rows = json.loads(text)
     except (zlib.error, ValueError, RecursionError) as error:
         raise BrokenPage(f"a page of rows cannot be read: {error}") from error
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    if not isinstance(rows, list):
         raise BrokenPage("a page of rows is no list of objects")
-    return rows
-
-
-def _encode_row(row: Mapping[str, Any], number: int) -> bytes:
     try:
-        return _dumps(dict(row)).encode()
+        return [check_row(row, number) for number, row in enumerate(rows, start=1)]
+    except SubmissionError as error:
+        raise BrokenPage(f"a page of rows holds what is no row: {error}") from error
+
+
+def _row_bytes(row: dict[str, Any], number: int) -> int:
+    try:
+        return len(_encode(row).encode())
     except (TypeError, ValueError, RecursionError) as error:
-        remedy = "Use text, numbers, booleans, null, lists and objects."
-        raise SubmissionError("dataset", dict(row), f"is not JSON: {error}", remedy, row=number) from error
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        remedy = "Use text, finite numbers, booleans, null, lists and objects."
+        raise SubmissionError(FIELD, row, f"the row is no JSON: {error}", remedy, row=number) from error

@@ -16,7 +16,9 @@ MAX_SEARCHED = 100_000
 
 PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch
 
-_NUMBER = re.compile(r"[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?|[-+−]?\.\d+")
+_NUMBER = re.compile(
+    r"(?:(?<!\w)[-+−])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?|(?:(?<!\w)[-+−])?\.\d+"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from fairlane.errors import LocalStackError
 from fairlane.local.guard import Guard
 from fairlane.local.locks import DirectoryLock
 from fairlane.local.ports import LOOPBACK, is_free, wished_or_free
-from fairlane.local.processes import STOP_TIMEOUT_S, Process
+from fairlane.local.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint
 from fairlane.local.servers import Server, ServerKind, find_server
 from fairlane.local.waiting import wait_until
 
@@ -45,6 +45,7 @@ def start_embedded(
     guard: Guard | None = None,
     server: Server | None = None,
     tell: Callable[[str], None] | None = None,
+    checkpoint: Checkpoint = no_checkpoint,
     timeout: float = START_TIMEOUT_S,
 ) -> EmbeddedRedis:
     """Start the best server there is and return once it answers, what ``data_dir`` held loaded.
@@ -58,7 +59,13 @@ def start_embedded(
     if server.kind is ServerKind.FAKE:
         (tell or _warn)(TRYING_OUT_ONLY)
     embedded = EmbeddedRedis(
-        data_dir, server, port=port, wished_port=wished_port, unix_socket=unix_socket, guard=guard
+        data_dir,
+        server,
+        port=port,
+        wished_port=wished_port,
+        unix_socket=unix_socket,
+        guard=guard,
+        checkpoint=checkpoint,
     )
     embedded.start(timeout)
     return embedded
@@ -89,6 +96,7 @@ class EmbeddedRedis:
         wished_port: int | None,
         unix_socket: bool,
         guard: Guard | None,
+        checkpoint: Checkpoint,
     ) -> None:
         self.data_dir = data_dir
         self.kind = server.kind
@@ -96,6 +104,7 @@ class EmbeddedRedis:
         self._server = server
         self._guard = guard or Guard()
         self._owns_guard = guard is None
+        self._checkpoint = checkpoint
         self._lock = DirectoryLock(data_dir)
         self._port = port or 0
         self._wished_port = wished_port
@@ -209,6 +218,7 @@ class EmbeddedRedis:
             guard=self._guard,
             ready_file=self._fake_ready_file if self.kind is ServerKind.FAKE else None,
             keep_open=[self._lock.fileno],
+            checkpoint=self._checkpoint,
         )
 
     def _is_ours(self, process: Process, port: int) -> bool:

@@ -10,19 +10,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TypeAlias
 
 from fairlane.errors import LocalStackError
 from fairlane.local.environment import child_environment
 from fairlane.local.guard import Guard
 
+Checkpoint: TypeAlias = Callable[[], None]
+"""Called again and again during a wait; what it raises ends the wait."""
+
 STOP_TIMEOUT_S = 10.0
-READY_POLL_S = 0.02
+POLL_S = 0.02
 TAIL_LINES = 10
 TAIL_BYTES = 4096
 
 # A child waits for one line before it becomes its program; we write it once the guard knows its number. If we
 # die in between it reads end of file and goes away: there is no moment at which a child belongs to nobody.
 GATE = 'read -r go && exec "$0" "$@" </dev/null'
+
+
+def no_checkpoint() -> None:
+    """The checkpoint of a wait that nothing interrupts but an exception raised by a signal's handler."""
 
 
 def describe_exit(code: int) -> str:
@@ -53,6 +61,7 @@ class Process:
         env: Mapping[str, str | None] | None = None,
         ready_file: Path | None = None,
         keep_open: Sequence[int] = (),
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
         self.name = name
         self.role = role or name
@@ -62,6 +71,7 @@ class Process:
         self._guard = guard
         self._env = dict(env or {})
         self._keep_open = tuple(keep_open)
+        self._checkpoint = checkpoint
         self._popen: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -119,7 +129,7 @@ class Process:
                 raise self._not_up(f"{describe_exit(self.returncode or 0)} before it was ready")
             if time.monotonic() > deadline:
                 raise self._not_up(f"was not ready after {timeout:g} s")
-            self.join(READY_POLL_S)
+            self.join(POLL_S)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the process itself; nothing happens if it has ended."""
@@ -133,11 +143,15 @@ class Process:
 
     def join(self, timeout: float) -> bool:
         """Wait for its end for at most ``timeout`` seconds; true if it has ended."""
-        if self._popen is None:
-            return True
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(max(timeout, 0.0))
-        return self.returncode is not None
+        deadline = time.monotonic() + timeout
+        while self._popen is not None and self.returncode is None:
+            self._checkpoint()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(min(left, POLL_S))
+        return True
 
     def stop(self, timeout: float = STOP_TIMEOUT_S) -> int | None:
         """Ask it to stop, and end its whole group by force after ``timeout`` seconds; its return code."""

@@ -16,7 +16,14 @@ from fairlane.local.guard import Guard
 from fairlane.local.locks import DirectoryLock
 from fairlane.local.plan import StackPlan
 from fairlane.local.ports import LOOPBACK, answers, wished_or_free
-from fairlane.local.processes import STOP_TIMEOUT_S, Process, describe_exit, stop_all
+from fairlane.local.processes import (
+    STOP_TIMEOUT_S,
+    Checkpoint,
+    Process,
+    describe_exit,
+    no_checkpoint,
+    stop_all,
+)
 from fairlane.redaction import mask_text
 
 START_TIMEOUT_S = 60.0
@@ -39,7 +46,8 @@ class Stack:
     """Runs a `StackPlan`; as a context manager it is up inside the block, and gone after it.
 
     Processes are called ``redis`` (unless one was given), ``simulator``, ``scheduler-1`` …, ``worker-1`` …
-    and ``flower``. However this process ends, they end with it. ``tell`` hears what goes on, line by line.
+    and ``flower``. However this process ends, they end with it. ``tell`` hears what goes on, line by line;
+    ``checkpoint`` is asked during every wait whether to go on, and raises if not.
     """
 
     def __init__(
@@ -47,11 +55,12 @@ class Stack:
         plan: StackPlan,
         *,
         tell: Callable[[str], None] = lambda _: None,
+        checkpoint: Checkpoint = no_checkpoint,
         start_timeout: float = START_TIMEOUT_S,
         stop_timeout: float = STOP_TIMEOUT_S,
     ) -> None:
         self.plan = plan
-        self._tell = tell
+        self._tell, self._checkpoint = tell, checkpoint
         self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
         self._guard = Guard()
         self._lock = DirectoryLock(plan.data_dir)
@@ -164,7 +173,11 @@ class Stack:
     def _start_redis(self) -> None:
         if self.plan.redis_url is None:
             self._redis = start_embedded(
-                self.plan.data_dir, wished_port=self.plan.redis_port, guard=self._guard, tell=self._tell
+                self.plan.data_dir,
+                wished_port=self.plan.redis_port,
+                guard=self._guard,
+                tell=self._tell,
+                checkpoint=self._checkpoint,
             )
             self._tell(f"redis: {self._redis.program} at {self._redis.url}")
             return
@@ -217,6 +230,7 @@ class Stack:
             guard=self._guard,
             env=self.environment,
             ready_file=ready_file,
+            checkpoint=self._checkpoint,
         )
         self._roles.append(process)
         return process

@@ -20,7 +20,7 @@ a loop cost one each. Well under a second of work at the very worst; usual promp
 
 _NOTHING: dict[str, str] = {}
 _VIEWS: tuple[type, ...] = (type(_NOTHING.keys()), type(_NOTHING.values()), type(_NOTHING.items()))
-_CONTAINERS = (list, tuple, dict, *_VIEWS)
+_CONTAINERS: tuple[Any, ...] = (list, tuple, dict, *_VIEWS)
 
 
 class WorkLimitError(TemplateRuntimeError):

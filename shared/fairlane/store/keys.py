@@ -35,7 +35,7 @@ class Keys:
 
     def __init__(self, deployment: str) -> None:
         self.prefix = f"fairlane:{{{deployment}}}:{KEY_VERSION}:"
-        self.leader = f"{self.prefix}leader"  # hash: id, epoch, until_ms
+        self.leader = f"{self.prefix}leader"  # hash: id, epoch, until_ms, server
         self.teams = f"{self.prefix}teams"  # set: teams that have an inbox
         self.active = f"{self.prefix}active"  # set: "<team>/<run>" of runs that are not finished
         self.catalog = f"{self.prefix}catalog"  # string: what clients may know of the connections

@@ -39,3 +39,12 @@ class LeaderLease:
         """Let a standby take over at once."""
         call = script("leader_resign").bind({"leader": self._keys.leader}, {"id": self._identity})
         return bool(call.run(self._redis) == 1)
+
+    def server(self) -> str | None:
+        """The server process that the last leader found: another one may have forgotten its last second."""
+        noted = self._redis.hget(self._keys.leader, "server")
+        return None if noted is None else str(noted.decode())
+
+    def note_server(self, server: str) -> None:
+        """Keep for the next leader which server process holds the state."""
+        self._redis.hset(self._keys.leader, "server", server)

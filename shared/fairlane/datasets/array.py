@@ -1,0 +1,105 @@
+"""Reads a JSON array of objects element by element, so that a large file never lies in memory whole."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from fairlane.datasets.lines import MAX_ROW_CHARS, Broken, not_utf8
+
+_CHUNK = 64 * 1024
+_REMEDY = "Write an array of objects: [{…}, {…}]."
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def read_array(file: BinaryIO) -> Iterator[object]:
+    """The array's elements. Raises `Broken`."""
+    text = _Text(file)
+    if text.peek() != "[":
+        raise Broken("the file is no JSON array", _REMEDY)
+    text.skip()
+    if text.peek() == "]":
+        text.skip()
+    else:
+        while True:
+            yield text.element()
+            separator = text.peek()
+            text.skip()
+            if separator == "]":
+                break
+            if separator != ",":
+                raise Broken(f"line {text.line}: ',' or ']' is missing after an element", _REMEDY)
+    if text.peek():
+        raise Broken(f"line {text.line}: something follows the array's end", _REMEDY)
+
+
+class _Text:
+    """A file's text from where reading stands; holds one chunk, or as much as one element needs."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")()
+        self._scan = json.JSONDecoder().raw_decode
+        self._text, self._at, self._ended = "", 0, False
+        self._lines_before = 1
+
+    @property
+    def line(self) -> int:
+        """The line of the file that reading stands in, from 1."""
+        return self._lines_before + self._text.count("\n", 0, self._at)
+
+    def peek(self) -> str:
+        """The next character that is no white space; empty at the end of the file."""
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._fill(_CHUNK):
+                return ""
+
+    def skip(self) -> None:
+        """Pass the character that `peek` showed."""
+        self._at += 1
+
+    def element(self) -> object:
+        """Decode the object that comes next; reads twice as far whenever the text at hand ends within it."""
+        start = self.peek()
+        if start != "{":
+            problem = f"line {self.line}: an element is no object" if start else "the array is not closed"
+            raise Broken(problem, _REMEDY)
+        while True:
+            try:
+                value, self._at = self._scan(self._text, self._at)
+            except (ValueError, RecursionError) as error:
+                problem = self._told(error)
+                held = len(self._text) - self._at
+                if held > MAX_ROW_CHARS:
+                    raise Broken(f"{problem} (looked {held:,} characters ahead)", _REMEDY) from None
+                if not self._fill(max(_CHUNK, held)):
+                    raise Broken(problem, _REMEDY) from None
+            else:
+                return value
+
+    def _told(self, error: Exception) -> str:
+        if isinstance(error, json.JSONDecodeError):
+            return f"line {self._lines_before + error.lineno - 1} is no JSON: {error.msg}"
+        return f"line {self.line} is no JSON: {error}"
+
+    def _fill(self, size: int) -> bool:
+        """Drop what has been read and append about ``size`` bytes of text; false at the end of the file."""
+        if self._ended:
+            return False
+        chunk = self._file.read(size)
+        self._ended = not chunk
+        try:
+            more = self._decode.decode(chunk, final=self._ended)
+        except UnicodeDecodeError:
+            raise not_utf8(f"the text after line {self.line}") from None
+        self._lines_before = self.line
+        self._text = self._text[self._at :] + more
+        self._at = 0
+        return not self._ended
