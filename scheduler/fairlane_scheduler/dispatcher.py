@@ -19,6 +19,7 @@ from fairlane_scheduler.server_time import Moment
 
 ASK_AT_MOST = 200  # permits asked for at once
 ASK_AT_LEAST = 8
+BROKER_AWAY_MS = 500  # nothing is granted while it could not be handed over
 AGAIN_MS = 10  # a lane that waits for its rate is asked at most this often; its bucket keeps what it gathers
 
 log = get_logger("dispatcher")
@@ -27,16 +28,20 @@ log = get_logger("dispatcher")
 class Handover(Protocol):
     """How granted attempts get to the workers; `Publisher` is the one."""
 
+    def connect(self) -> bool:
+        """Whether what is granted now can leave at once."""
+        ...
+
     def publish(self, attempt: Attempt) -> None:
         """Take an attempt along; `flush` sends it."""
         ...
 
-    def flush(self) -> None:
-        """Send what was taken along."""
+    def flush(self) -> bool:
+        """Send what was taken along; false where some of it could not be sent yet."""
         ...
 
     def close(self) -> None:
-        """Let go of connections; the next `flush` opens another."""
+        """Let go of connections; `connect` opens another."""
         ...
 
 
@@ -82,13 +87,16 @@ class Dispatcher:
         now = moment.monotonic_ms
         waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
         due = [lane for lane, turn in waiting.items() if turn.ask_ms is not None and turn.ask_ms <= now]
-        self._handover.flush()  # while the broker is away nothing more is granted
+        if waiting and not self._handover.connect():
+            return BROKER_AWAY_MS
         try:
             # Lanes contend for the workers' slots: who uses the fewest is asked first.
             for lane in sorted(due, key=lambda lane: self._in_flight.get(lane, 0)):
                 self._serve(lane, waiting[lane], moment)
         finally:
-            self._handover.flush()
+            sent = self._handover.flush()
+        if not sent:
+            return BROKER_AWAY_MS
         return min((max(0, t.ask_ms - now) for t in waiting.values() if t.ask_ms is not None), default=None)
 
     def _turn(self, lane: str) -> _LaneTurn:

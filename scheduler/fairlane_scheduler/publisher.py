@@ -2,67 +2,92 @@
 
 from __future__ import annotations
 
+from kombu.exceptions import KombuError, OperationalError
 from kombu.messaging import Producer
 
 from fairlane.broker import TASK_NAME, make_app, queue_of
+from fairlane.events import Event
 from fairlane.job import Attempt
 from fairlane.lane import queue_name
+from fairlane.logs import get_logger
 from fairlane.settings import Settings
 
 BATCH = 200
-CONNECT_TIMEOUT_S = 2.0  # a leader must bid again in time
+CONNECT_TIMEOUT_S = 1.0  # a leader must bid again in time
 
-
-class BrokerAway(Exception):
-    """Celery's broker does not take messages."""
+log = get_logger("publisher")
 
 
 class Publisher:
-    """Collects attempts and sends them together: the portable way to many thousand messages a second."""
+    """Collects attempts and sends them together: the portable way to many thousand messages a second.
+
+    A broker that is away stops no scheduler: `connect` says so, and nothing is granted meanwhile.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._app = make_app(settings, "fairlane_scheduler")
         self._producer: Producer | None = None
         self._pending: list[Attempt] = []
         self._declared: set[str] = set()
+        self._away = False
+
+    def connect(self) -> bool:
+        """Whether the broker can be reached now; afterwards what is granted can leave at once."""
+        if self._producer is not None:
+            return True
+        connection = self._app.connection_for_write()
+        try:
+            connection.ensure_connection(max_retries=0, timeout=CONNECT_TIMEOUT_S)
+        except OperationalError as error:
+            self._lost(error)
+            return False
+        self._producer = Producer(connection, auto_declare=False)
+        if self._away:
+            log.info(Event.STORE_BACK, store="broker")
+            self._away = False
+        return True
 
     def publish(self, attempt: Attempt) -> None:
         """Take an attempt along; `flush` sends it."""
         self._pending.append(attempt)
 
-    def flush(self) -> None:
-        """Send what is pending. Raises `BrokerAway`, and then it stays pending.
+    def flush(self) -> bool:
+        """Send what is pending. False where the broker is away: it stays pending.
 
-        Some of it may be sent twice so, or too late: a worker's claim tells.
+        So some of it may be sent twice, or when its lease has lapsed: a worker's claim tells.
         """
         if not self._pending:
-            return
+            return True
+        if not self.connect() or self._producer is None:
+            return False
         try:
-            producer = self._connected()
-            for lane in {attempt.lane for attempt in self._pending} - self._declared:
-                queue_of(lane)(producer.channel).declare()
-                self._declared.add(lane)
-            with producer.batch(max_size=BATCH):
-                for attempt in self._pending:
-                    self._send(producer, attempt)
-        except Exception as error:
+            self._send_all(self._producer)
+        except _faults(self._producer) as error:
             self.close()
-            raise BrokerAway(str(error)) from error
+            self._lost(error)
+            return False
         self._pending.clear()
+        return True
 
     def close(self) -> None:
-        """Drop the connection; the next `flush` opens another."""
+        """Drop the connection; the next `connect` opens another."""
         producer, self._producer = self._producer, None
         self._declared.clear()
         if producer is not None and producer.connection is not None:
             producer.connection.release()
 
-    def _connected(self) -> Producer:
-        if self._producer is None:
-            connection = self._app.connection_for_write()
-            connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_TIMEOUT_S)
-            self._producer = Producer(connection, auto_declare=False)
-        return self._producer
+    def _lost(self, error: Exception) -> None:
+        if not self._away:
+            log.warning(Event.STORE_UNREACHABLE, store="broker", error=str(error))
+        self._away = True
+
+    def _send_all(self, producer: Producer) -> None:
+        for lane in {attempt.lane for attempt in self._pending} - self._declared:
+            queue_of(lane)(producer.channel).declare()
+            self._declared.add(lane)
+        with producer.batch(max_size=BATCH):
+            for attempt in self._pending:
+                self._send(producer, attempt)
 
     def _send(self, producer: Producer, attempt: Attempt) -> None:
         message = self._app.amqp.as_task_v2(
@@ -77,6 +102,12 @@ class Publisher:
             delivery_mode=2,
             **message.properties,
         )
+
+
+def _faults(producer: Producer) -> tuple[type[Exception], ...]:
+    connection = producer.connection
+    known = () if connection is None else (*connection.connection_errors, *connection.channel_errors)
+    return (KombuError, *known)
 
 
 def _shown(attempt: Attempt) -> str:

@@ -13,7 +13,6 @@ from fairlane.clock import Clock
 from fairlane.events import Event
 from fairlane.logs import get_logger
 from fairlane.store.connect import RedisClient
-from fairlane_scheduler.publisher import BrokerAway
 from fairlane_scheduler.service import Scheduler
 
 log = get_logger("runner")
@@ -25,7 +24,7 @@ INBOX = "inbox:"
 
 
 class Runner:
-    """Drives a scheduler until it is told to stop, through every loss of Redis and of the broker."""
+    """Drives a scheduler until it is told to stop, through every loss of Redis."""
 
     def __init__(self, scheduler: Scheduler, redis: RedisClient, clock: Clock) -> None:
         self._scheduler, self._redis, self._clock = scheduler, redis, clock
@@ -45,11 +44,9 @@ class Runner:
                 with self._redis.pubsub(ignore_subscribe_messages=True) as wakeups:
                     wakeups.subscribe(self._scheduler.wake_channel)
                     self._loop(wakeups)
-            except (RedisError, OSError, BrokerAway) as error:
+            except (RedisError, OSError) as error:
                 if not self._away_s:
-                    log.warning(
-                        Event.STORE_UNREACHABLE, error=str(error), broker=isinstance(error, BrokerAway)
-                    )
+                    log.warning(Event.STORE_UNREACHABLE, error=str(error))
                 self._recover()
             except Exception:
                 # A defect. What is known may be wrong by it, and can all be read again.

@@ -19,7 +19,7 @@ _REDIS_TRANSPORT = {"ack_emulation": False, "priority_steps": [0], "socket_keepa
 
 
 def make_app(settings: Settings, name: str) -> Celery:
-    """A Celery application on the configured broker. Worker pool: threads; see `fairlane_workers.app`."""
+    """A Celery application on the configured broker."""
     app = Celery(name, broker=settings.broker_url, set_as_current=False)
     app.conf.update(
         accept_content=["json"],
@@ -33,7 +33,6 @@ def make_app(settings: Settings, name: str) -> Celery:
         task_create_missing_queues=False,
         task_queues=[lane_queue(IDLE_QUEUE)],
         worker_prefetch_multiplier=1,
-        worker_pool="threads",
         worker_concurrency=settings.worker.slots,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,

@@ -1,4 +1,4 @@
-"""A leading scheduler that dies or falls asleep: the standby leads within a lease, and the sleeper grants nothing."""
+"""A leading scheduler that dies or falls asleep: the standby leads, and a sleeper that wakes grants nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ pytestmark = pytest.mark.chaos
 
 JOBS = 240
 STRICT = SimulatedModel(requests_per_minute=2400, burst_seconds=1.0, latency_ms=200)
-CONFIG = '[lanes."sim:strict"]\nrequests_per_minute = 2400\nburst_seconds = 1.0\n'
+CONFIG = '[lanes."sim:strict"]\nrequests_per_minute = 2400\nburst_seconds = 0.5\n'
 
 
-def each_job_was_called_once_within_the_limit(deployment: Cluster) -> bool:
+def calls(deployment: Cluster) -> tuple[int, int]:
+    """Requests and 429s, as the provider counted them."""
     served = deployment.served("strict")
-    return (served.rejected, served.requests, served.completed) == (0, JOBS, JOBS)
+    return served.requests, served.rejected
 
 
 def test_a_standby_takes_over_from_a_killed_leader_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -32,11 +33,9 @@ def test_a_standby_takes_over_from_a_killed_leader_and_the_run_goes_on(tmp_path:
         leader.kill()
         wait_until(lambda: deployment.leader().name != leader.name)
         all_succeeded(run)
-        served = deployment.served("strict")
-        assert served.rejected == 0
-        assert not run.status().late_reports
         # What it had granted and not yet published is granted again: no call was made for it.
-        assert served.requests == JOBS
+        assert calls(deployment) == (JOBS, 0)
+        assert not run.status().late_reports
 
 
 def test_a_paused_leader_is_replaced_and_grants_nothing_when_it_wakes(tmp_path: Path) -> None:
@@ -50,20 +49,18 @@ def test_a_paused_leader_is_replaced_and_grants_nothing_when_it_wakes(tmp_path: 
         wait_until(lambda: run.status().jobs_done >= before + 20)
         sleeper.kill(signal.SIGCONT)
         all_succeeded(run)
-        assert each_job_was_called_once_within_the_limit(deployment)
+        assert calls(deployment) == (JOBS, 0)
         wait_until(lambda: deployment.logged(Event.LEADER_LOST, process=sleeper.name))
         assert deployment.leader().name != sleeper.name
 
 
 def test_a_leader_that_is_asked_to_stop_hands_over_without_a_lease_of_silence(tmp_path: Path) -> None:
     patient = {"leader_lease_seconds": 9.0}
-    with cluster(
-        tmp_path, {"strict": STRICT}, config=CONFIG, scheduler=patient, schedulers=2
-    ) as deployment:
+    with cluster(tmp_path, {"strict": STRICT}, config=CONFIG, scheduler=patient, schedulers=2) as deployment:
         run = deployment.client.submit(numbered(JOBS), "question {{ n }}", model="sim:strict")
         wait_until(lambda: run.status().jobs_done >= 60)
         leader = deployment.leader()
         leader.ask_to_stop()
         wait_until(lambda: deployment.leader().name != leader.name, timeout=6.0)
         all_succeeded(run)
-        assert each_job_was_called_once_within_the_limit(deployment)
+        assert calls(deployment) == (JOBS, 0)

@@ -1,4 +1,4 @@
-"""A deployment of real processes for tests: Redis, schedulers and workers, and a provider that obeys the test."""
+"""A deployment of real processes for tests: Redis, schedulers, workers, and a provider that obeys the test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORKER = {"beat_seconds": 0.3}
 
 @dataclass(slots=True)
 class Cluster:
-    """What a test sees of it. ``provider`` serves the connection ``sim`` from this process, over real HTTP."""
+    """What a test sees of it. ``provider`` serves the connection ``sim`` over real HTTP, from this process."""
 
     stack: Stack
     provider: ServedProvider
@@ -82,10 +82,11 @@ class Cluster:
         """Workers that have not left and have not been forgotten."""
         return Workers(self.keys).beats(self.redis)
 
-    def leases_of(self, name: str) -> int:
-        """Attempts that the worker ``name`` has claimed and not reported."""
+    def held(self) -> dict[str, int]:
+        """Attempts that are claimed and not reported, by worker; only workers that have some."""
         leases = Leases(self.redis, self.keys)
-        return sum(len(leases.of_worker(beat.worker)) for beat in self.beats() if beat.info.name == name)
+        counts = {beat.info.name: len(leases.of_worker(beat.worker)) for beat in self.beats()}
+        return {name: count for name, count in counts.items() if count}
 
     def handed_over(self, lane: str) -> int:
         """Messages of a lane that lie at the broker: published, and taken by no worker yet."""
@@ -123,7 +124,7 @@ def cluster(
     with ExitStack() as stack:
         provider = stack.enter_context(serve_in_thread(SimulatorConfig(models=dict(models))))
         file = directory / "fairlane.toml"
-        file.write_text(_toml(provider.base_url, SCHEDULER | dict(scheduler or {}), WORKER | dict(worker or {}), config), encoding="utf-8")
+        file.write_text(_toml(provider.base_url, scheduler or {}, worker or {}, config), encoding="utf-8")
         plan = StackPlan(
             data_dir=directory / "data",
             config=file,
@@ -183,6 +184,6 @@ def _serves_all(made: Cluster, workers: int) -> bool:
 
 def _toml(base_url: str, scheduler: Mapping[str, float], worker: Mapping[str, float], config: str) -> str:
     lines = ["[connections.sim]", 'protocol = "openai"', f'base_url = "{base_url}"']
-    for section, values in (("scheduler", scheduler), ("worker", worker)):
+    for section, values in (("scheduler", SCHEDULER | dict(scheduler)), ("worker", WORKER | dict(worker))):
         lines += [f"[{section}]", *(f"{name} = {value}" for name, value in values.items())]
     return "\n".join([*lines, "[log]", 'format = "json"', config])

@@ -17,7 +17,7 @@ from fairlane.errors import FairlaneError
 from fairlane_workers.process import WorkerProcess
 
 # No gossip and no mingle: workers need not know each other, and each reconnection would leak descriptors.
-CELERY = ("worker", "--without-gossip", "--without-mingle", "--pool=threads")
+CELERY = ("worker", "--without-gossip", "--without-mingle")
 
 
 def main(argv: list[str] | None = None) -> int:

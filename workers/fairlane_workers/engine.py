@@ -8,6 +8,7 @@ import random
 import socket
 import threading
 import uuid
+from concurrent.futures import Future
 from importlib.metadata import version
 
 from redis.asyncio import Redis
@@ -37,7 +38,7 @@ ANSWER_TIMEOUT_S = 10.0
 
 
 class Engine:
-    """Started once a process, before its first task; `run` is what a pool thread calls."""
+    """Started once a process, before its first task; `start_attempt` is what the pool calls."""
 
     def __init__(self, settings: Settings, secrets: WorkerSecrets, name: str | None = None) -> None:
         self._settings, self._secrets = settings, secrets
@@ -46,7 +47,6 @@ class Engine:
         self.queues = LaneQueues(self._on_subscribed)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
-        self._running = threading.Event()
         self._executor: Executor
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
@@ -57,9 +57,9 @@ class Engine:
         asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._settings.worker.slots)
 
-    def run(self, attempt: Attempt) -> None:
-        """Execute one attempt; blocks the calling pool thread for as long as it takes."""
-        asyncio.run_coroutine_threadsafe(self._executor.execute(attempt), self._loop).result()
+    def start_attempt(self, attempt: Attempt) -> Future[None]:
+        """Begin one attempt; the future is done when it has been reported."""
+        return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt), self._loop)
 
     def begin_stop(self) -> None:
         """Warm stop: take nothing new, give back what is not finished within the grace period."""

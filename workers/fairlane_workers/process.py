@@ -13,8 +13,7 @@ from fairlane.logs import configure_logging, get_logger
 from fairlane.settings import Settings, WorkerSecrets
 from fairlane_workers.engine import Engine
 from fairlane_workers.lane_queues import consumer_step
-
-POOLS = ("celery.concurrency.thread", "celery.concurrency.solo")
+from fairlane_workers.loop_pool import POOL, TaskPool
 
 log = get_logger("worker")
 
@@ -36,8 +35,10 @@ class WorkerProcess:
         @app.task(name=TASK_NAME)
         def attempt(**message: Any) -> None:
             """Execute one attempt: its message names it, its lease in Redis says whether it may still run."""
-            engine.run(Attempt.from_message(message))
+            engine.start_attempt(Attempt.from_message(message)).result()
 
+        attempt.start = engine.start_attempt
+        app.conf.worker_pool = POOL
         app.steps["consumer"].add(consumer_step(engine.queues))
         return app
 
@@ -51,10 +52,10 @@ class WorkerProcess:
         configure_logging(self._settings.log, self.engine.name)
 
     def _start(self, instance: Any, **_: Any) -> None:
-        pool = getattr(instance.pool_cls, "__module__", str(instance.pool_cls))
-        if pool not in POOLS:
+        if not (isinstance(instance.pool_cls, type) and issubclass(instance.pool_cls, TaskPool)):
+            pool = getattr(instance.pool_cls, "__module__", str(instance.pool_cls))
             raise ConfigurationError(
-                "--pool", pool, "calls share one event loop a process", "Leave --pool out, or use threads."
+                "--pool", pool, "calls share one event loop a process", "Leave --pool out."
             )
         for connection, variable in self._secrets.missing.items():
             log.warning("credential_missing", connection=connection, variable=variable)

@@ -48,12 +48,19 @@ def contains(
 
 
 def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> EvaluatorSpec:
-    """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field."""
+    """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field.
+
+    Refuses patterns that could search for ages, like ``(a+)+$``: they would stop a worker with all it does.
+    """
     try:
-        groups = re.compile(pattern).groups
-    except (re.error, TypeError) as error:
-        problem = f"is no regular expression: {error}"
-        raise SubmissionError("evaluators", pattern, problem, "See Python's re module.") from error
+        groups = safe_pattern(pattern).compiled.groups
+    except UnsafePatternError as error:
+        remedy = (
+            "Let the next character decide where each repeat ends, or see Python's re module for the syntax."
+        )
+        raise SubmissionError("evaluators", pattern, str(error), remedy) from None
+    except TypeError:
+        raise SubmissionError("evaluators", pattern, "a pattern is a text", "Give a str.") from None
     if expected is not None and groups < 1:
         raise SubmissionError(
             "evaluators", pattern, "has no group to compare with expected", "Put ( ) around a part."

@@ -4,38 +4,101 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from fairlane.evaluators.scorers import Score
+from fairlane.evaluators.spec import Judge
 
-_EDGES = " \t\r\n.,;:!?\"'`*_()[]{}<>"
 SHOWN = 200
+"""Characters of an answer that an error quotes."""
+
+_REASONING_END = "</think>"
+
+
+def judge_params(spec: Judge) -> dict[str, Any]:
+    """Parameters of the judge's call, a copy; those that are ``None`` are left to the provider."""
+    return {name: value for name, value in spec.params.items() if value is not None}
 
 
 def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
-    """The score of the choice that ``answer`` names.
+    """The score of the choice that ``answer`` makes; case and punctuation around it do not matter.
 
-    The whole answer counts first (case and surrounding punctuation aside), then its last line, where judges
-    that reason first put their verdict, then the text as a whole; in each, the one choice found as a word.
-    An answer that names none, or two different ones, has no score.
+    Judges answer with a choice alone, with a verdict and then reasons, or with reasons and then a verdict. So
+    these count, in this order: the whole answer being a choice; the last line that is one, perhaps after a label
+    ("Verdict: yes"); the only choice found as a word anywhere; the choice that the answer begins or ends with,
+    unless these are two. What a model reasoned up to ``</think>`` does not count. Any other answer has no score.
     """
-    wanted = {choice.strip(_EDGES).casefold() or choice.casefold(): choice for choice in choices}
-    exact = wanted.get(answer.strip(_EDGES).casefold())
-    if exact is not None:
-        return Score(float(choices[exact]))
-    lines = [line for line in answer.splitlines() if line.strip(_EDGES)]
-    for text in (lines[-1] if lines else "", answer):
-        named = {choice for key, choice in wanted.items() if _names(text.casefold(), key)}
-        named -= {
-            shorter
-            for shorter in named
-            if any(shorter != c and shorter.casefold() in c.casefold() for c in named)
-        }
-        if len(named) == 1:
-            return Score(float(choices[named.pop()]))
-        if named:
-            return Score(None, f"the judge named several choices: {answer[:SHOWN]!r}")
-    return Score(None, f"the judge named none of {sorted(choices)}: {answer[:SHOWN]!r}")
+    text = answer.rpartition(_REASONING_END)[2].strip().casefold()
+    vocabulary = _Vocabulary.of(tuple(choices))
+    lines = [text, *reversed(text.splitlines())]
+    made = next((choice for line in lines if (choice := vocabulary.verdict(line))), None)
+    if made is None:
+        named = vocabulary.mentions(text)
+        if not named:
+            return Score(None, f"the judge answered {_shown(answer)}, none of {', '.join(choices)}")
+        made = _decisive(text, named)
+    if made is None:
+        return Score(None, f"the judge answered {_shown(answer)}, with several of {', '.join(choices)}")
+    return Score(float(choices[made]))
 
 
-def _names(text: str, choice: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(choice)}(?!\w)", text) is not None
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    choice: str
+    start: int
+    end: int
+
+
+class _Vocabulary:
+    """Finds choices as whole words, longest first, so that "not correct" is not "correct".
+
+    A number is no whole word inside a decimal or after a minus or a slash: "4/5" names 4 alone.
+    """
+
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self._by_key = {_key(choice): choice for choice in choices if choice.strip()}
+        keys = sorted(self._by_key, key=len, reverse=True)
+        either = "|".join(re.escape(key).replace(r"\ ", r"\s+") for key in keys) or r"(?!)"
+        self._word = re.compile(rf"(?<![^\W_])(?<![-−])(?<!\d[.,/])(?:{either})(?![^\W_])(?![.,]\d)")
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(choices: tuple[str, ...]) -> _Vocabulary:
+        """The vocabulary of these choices, made once."""
+        return _Vocabulary(choices)
+
+    def mentions(self, text: str) -> list[_Mention]:
+        """Every mention of a choice in a casefolded text, in order."""
+        found = self._word.finditer(text)
+        return [_Mention(self._by_key[_key(word.group())], word.start(), word.end()) for word in found]
+
+    def verdict(self, line: str) -> str | None:
+        """The choice that is all there is in ``line``, or all after its last colon."""
+        for part in (line, line.rpartition(":")[2]):
+            named = self.mentions(part)
+            if len(named) == 1 and _is_empty(part[: named[0].start]) and _is_empty(part[named[0].end :]):
+                return named[0].choice
+        return None
+
+
+def _decisive(text: str, named: list[_Mention]) -> str | None:
+    candidates = {mention.choice for mention in named}
+    if len(candidates) > 1:
+        candidates = {named[0].choice} if _is_empty(text[: named[0].start]) else set()
+        candidates |= {named[-1].choice} if _is_empty(text[named[-1].end :]) else set()
+    return candidates.pop() if len(candidates) == 1 else None
+
+
+def _is_empty(text: str) -> bool:
+    """Whether nothing but punctuation and white space is left."""
+    return not any(character.isalnum() for character in text)
+
+
+def _key(choice: str) -> str:
+    return " ".join(choice.casefold().split())
+
+
+def _shown(answer: str) -> str:
+    return repr(answer if len(answer) <= SHOWN else f"{answer[:SHOWN]}…")

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, NoReturn, assert_never
 
+from fairlane.evaluators.pattern import UnsafePatternError, safe_pattern
 from fairlane.evaluators.spec import Contains, ExactMatch, JsonValid, NumericMatch, Regex
-
-MAX_SEARCHED = 100_000
-"""Characters of an output that a regular expression is searched in: a bound on what a bad one can cost."""
 
 PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch
 
+MAX_NUMBER_CHARS = 100_000
+"""How much of a text's end is searched for its last number."""
+
+# A sign counts where no word ends before it: "10-5" ends in 5, "x = -5" and "-$5" and "$-5" in -5. Letters may
+# follow a number ("18kg") but not precede it ("GPT4").
 _NUMBER = re.compile(
-    r"(?:(?<!\w)[-+−])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?|(?:(?<!\w)[-+−])?\.\d+"
+    r"(?:(?<![\w)\]])(?P<sign>[-+−]))?(?:[$€£¥](?P<inner>[-−])?)?"
+    r"(?P<digits>(?<![\w.])\.[0-9]+|(?<!\w)(?<![0-9]\.)"
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?)"
+    r"(?P<exponent>[eE][-+]?[0-9]{1,3}(?!\w))?"
 )
 
 
@@ -30,30 +36,34 @@ class Score:
 
 
 def score(spec: PureSpec, output: str, row: Mapping[str, Any]) -> Score:
-    """The score of ``output``; a row that lacks the expected field has none. Never raises."""
+    """The score of ``output``. A row that lacks what is expected has none, and says so; nothing is raised."""
     match spec:
         case ExactMatch():
-            return _with_field(spec.expected, row, lambda expected: _exact(spec, output, expected))
+            return _against_row(spec.expected, row, lambda expected: _exact(spec, output, expected))
         case Contains():
             if spec.expected is None:
                 return _contains(spec, output, spec.text or "")
-            return _with_field(spec.expected, row, lambda expected: _contains(spec, output, expected))
+            return _against_row(spec.expected, row, lambda expected: _contains(spec, output, expected))
         case Regex():
             return _regex(spec, output, row)
         case JsonValid():
             return _json(spec, output)
         case NumericMatch():
-            return _with_field(spec.expected, row, lambda expected: _numeric(spec, output, expected))
+            return _against_row(spec.expected, row, lambda expected: _numeric(spec, output, expected))
     assert_never(spec)
 
 
 def last_number(text: str) -> float | None:
-    """The last number in a text: 1,234.5 and $-3 and 12% and "#### 18." count; ``None`` if there is none."""
-    found = _NUMBER.findall(text)
-    if not found:
+    """The last number in a text, as in ``1,234.5``, ``-$3``, ``12%`` or ``#### 18.``; ``None`` without one."""
+    last: re.Match[str] | None = None
+    for found in _NUMBER.finditer(text[-MAX_NUMBER_CHARS:]):
+        last = found
+    if last is None:
         return None
-    number = float(found[-1].replace(",", "").replace("−", "-"))
-    return number if math.isfinite(number) else None
+    number = float(last["digits"].replace(",", "") + (last["exponent"] or ""))
+    if not math.isfinite(number):
+        return None
+    return -number if last["inner"] or last["sign"] in ("-", "−") else number
 
 
 def as_text(value: object) -> str:
@@ -65,11 +75,13 @@ def as_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _with_field(field: str, row: Mapping[str, Any], compare: Any) -> Score:
-    if field not in row:
-        return Score(None, f"the row has no field {field!r}")
-    result: Score = compare(as_text(row[field]))
-    return result
+def _against_row(field: str, row: Mapping[str, Any], compare: Callable[[str], Score]) -> Score:
+    value = row.get(field)
+    if value is None:
+        return Score(
+            None, f"the row's field {field!r} is null" if field in row else f"the row has no field {field!r}"
+        )
+    return compare(as_text(value))
 
 
 def _exact(spec: ExactMatch, output: str, expected: str) -> Score:
@@ -81,6 +93,8 @@ def _exact(spec: ExactMatch, output: str, expected: str) -> Score:
 
 
 def _contains(spec: Contains, output: str, expected: str) -> Score:
+    if not expected:
+        return Score(None, "every output contains an empty text")
     if spec.ignore_case:
         output, expected = output.casefold(), expected.casefold()
     return Score(float(expected in output))
@@ -88,28 +102,35 @@ def _contains(spec: Contains, output: str, expected: str) -> Score:
 
 def _regex(spec: Regex, output: str, row: Mapping[str, Any]) -> Score:
     try:
-        found = re.search(spec.pattern, output[:MAX_SEARCHED])
-    except re.error as error:
-        return Score(None, f"the pattern is no regular expression: {error}")
+        pattern = safe_pattern(spec.pattern)
+    except UnsafePatternError as error:
+        return Score(None, f"the pattern {error}")
+    if len(output) > pattern.max_chars:
+        problem = (
+            f"the output has {len(output):,} characters, this pattern is searched in {pattern.max_chars:,}"
+        )
+        return Score(None, f"{problem} at most: fewer of its repeats should be able to match the same text")
+    found = pattern.compiled.search(output)
     if spec.expected is None:
         return Score(float(found is not None))
-    if spec.expected not in row:
-        return Score(None, f"the row has no field {spec.expected!r}")
-    if found is None:
-        return Score(0.0)
-    if not found.re.groups:
-        return Score(None, "the pattern has no group")
-    return Score(float((found.group(1) or "").strip() == as_text(row[spec.expected]).strip()))
+    if not pattern.compiled.groups:
+        return Score(None, "the pattern has no group to compare")
+    group = (found.group(1) or "").strip() if found else None
+    return _against_row(spec.expected, row, lambda expected: Score(float(group == expected.strip())))
 
 
 def _json(spec: JsonValid, output: str) -> Score:
     try:
-        value = json.loads(output)
+        value = json.loads(output, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return Score(0.0)
     if not spec.required:
         return Score(1.0)
     return Score(float(isinstance(value, dict) and all(key in value for key in spec.required)))
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _numeric(spec: NumericMatch, output: str, expected: str) -> Score:
