@@ -11,12 +11,19 @@ from fairlane.store.keys import RunRef
 
 @dataclass(slots=True)
 class ActiveRun:
-    """A run that is not finished. ``cursor``: items handed out; ``task_lanes``: where its items have gone."""
+    """A run that is not finished. ``cursor``: items handed out; ``task_lanes``: where its items have gone.
+
+    ``open_ended``: a row decides its model, so what is still to be read may go to a lane that is not among them.
+    """
 
     ref: RunRef
     plan: Plan
     cursor: int = 0
     task_lanes: set[str] = field(default_factory=set)
+    open_ended: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open_ended = any("{" in model for model in self.plan.spec.models)
 
     @property
     def priority(self) -> int:

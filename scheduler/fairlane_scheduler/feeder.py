@@ -22,6 +22,7 @@ TICK_ITEMS, TICK_MS = (
 )  # then the runs that are left wait for the next tick: lanes are to be asked, too
 DEEP = 5_000  # a run with this many queued jobs is read ahead of at leisure
 LEISURE_MS = 50
+AHEAD = 50_000  # how far to look for lanes of a run that nobody has seen yet
 ASIDE_MS = 5_000  # a run that broke the feeder waits this long; the others go on
 
 log = get_logger("feeder")
@@ -70,9 +71,10 @@ class Feeder:
         if (aside_ms := self._aside_ms.get(run.ref, 0) - monotonic_ms) > 0:
             return aside_ms
         queued = [self._backlog.count(lane, run.ref) for lane in run.task_lanes]
-        if queued and min(queued) >= STRETCH:
+        supplied = bool(queued) and min(queued) >= STRETCH
+        if supplied and not (run.open_ended and sum(queued) < AHEAD):
             return None
-        if sum(queued) < DEEP:
+        if not supplied and sum(queued) < DEEP:
             return 0
         return max(0, self._last_ms.get(run.ref, -LEISURE_MS) + LEISURE_MS - monotonic_ms)
 

@@ -25,7 +25,7 @@ POOL = "fairlane_workers.loop_pool:TaskPool"
 Start = Callable[[Attempt], "Future[None]"]
 
 
-class TaskPool(BasePool):
+class TaskPool(BasePool):  # type: ignore[misc]
     """What ``worker_pool`` names. The application's attempt task has ``start``, which begins an attempt."""
 
     body_can_be_buffer = True

@@ -6,10 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from fairlane.evaluators.scorers import Score
-from fairlane.evaluators.spec import Judge
 
 SHOWN = 200
 """Characters of an answer that an error quotes."""
@@ -17,18 +15,13 @@ SHOWN = 200
 _REASONING_END = "</think>"
 
 
-def judge_params(spec: Judge) -> dict[str, Any]:
-    """Parameters of the judge's call, a copy; those that are ``None`` are left to the provider."""
-    return {name: value for name, value in spec.params.items() if value is not None}
-
-
 def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
     """The score of the choice that ``answer`` makes; case and punctuation around it do not matter.
 
     Judges answer with a choice alone, with a verdict and then reasons, or with reasons and then a verdict. So
-    these count, in this order: the whole answer being a choice; the last line that is one, perhaps after a label
-    ("Verdict: yes"); the only choice found as a word anywhere; the choice that the answer begins or ends with,
-    unless these are two. What a model reasoned up to ``</think>`` does not count. Any other answer has no score.
+    these count, in this order: the whole answer being a choice; the last line that is one, perhaps after a
+    label ("Verdict: yes"); the only choice found as a word anywhere; the choice that the answer begins or ends
+    with, unless these are two. Any other answer has no score. What stands before ``</think>`` is passed over.
     """
     text = answer.rpartition(_REASONING_END)[2].strip().casefold()
     vocabulary = _Vocabulary.of(tuple(choices))

@@ -17,7 +17,7 @@ PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch
 MAX_NUMBER_CHARS = 100_000
 """How much of a text's end is searched for its last number."""
 
-# A sign counts where no word ends before it: "10-5" ends in 5, "x = -5" and "-$5" and "$-5" in -5. Letters may
+# A sign counts where no word ends before it: "10-5" ends in 5, "x = -5", "-$5" and "$-5" in -5. Letters may
 # follow a number ("18kg") but not precede it ("GPT4").
 _NUMBER = re.compile(
     r"(?:(?<![\w)\]])(?P<sign>[-+−]))?(?:[$€£¥](?P<inner>[-−])?)?"
@@ -54,7 +54,7 @@ def score(spec: PureSpec, output: str, row: Mapping[str, Any]) -> Score:
 
 
 def last_number(text: str) -> float | None:
-    """The last number in a text, as in ``1,234.5``, ``-$3``, ``12%`` or ``#### 18.``; ``None`` without one."""
+    """The last number in a text like ``1,234.5``, ``-$3``, ``12%`` or ``#### 18.``; ``None`` without one."""
     last: re.Match[str] | None = None
     for found in _NUMBER.finditer(text[-MAX_NUMBER_CHARS:]):
         last = found
