@@ -13,7 +13,7 @@ from fairlane.store.keys import RunRef
 class ActiveRun:
     """A run that is not finished. ``cursor``: items handed out; ``task_lanes``: where its items have gone.
 
-    ``open_ended``: a row decides its model, so what is still to be read may go to a lane that is not among them.
+    ``open_ended``: a row decides its model, so items yet unread may go to lanes that nobody has seen.
     """
 
     ref: RunRef

@@ -133,7 +133,7 @@ class Dispatcher:
                 again = moment.monotonic_ms + max(AGAIN_MS, grant.wait_ms)
                 turn.ask_ms = again if grant.at_ms else None
                 return
-        turn.ask_ms = None
+        turn.ask_ms = 0  # nothing holds the lane back: what is queued next is asked for at once
 
     def _room(self, lane: str) -> int:
         return self._capacity.room(lane, self._in_flight) or self._counted_room(lane)

@@ -47,7 +47,7 @@ class Attempt:
 
     @property
     def id(self) -> str:
-        return f"{self.run}/{self.job}/{self.number}"
+        return f"{self.team}/{self.run}/{self.job}/{self.number}"
 
     def to_message(self) -> dict[str, Any]:
         """The task message: names and numbers only, harmless wherever it is shown."""

@@ -8,7 +8,8 @@ import pytest
 from redis import Redis
 
 from fairlane.job import Attempt, Outcome, Success, Usage
-from tests.support.scheduling import CALL_S, Cluster, FakeWorker, Start, answers, excess
+from tests.support.scheduling import Cluster
+from tests.support.stand_ins import CALL_S, FakeWorker, Start, answers, excess
 
 FAST = {"requests_per_minute": 6000, "burst_seconds": 1.0}
 SLOW = {"requests_per_minute": 300, "burst_seconds": 1.0}

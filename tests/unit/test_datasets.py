@@ -1,9 +1,13 @@
-"""Datasets: every form reads as the same stream of rows, and what is wrong is told by row."""
+"""Rows from files and iterables, what is refused on the way, and the pages they travel in."""
 
 from __future__ import annotations
 
 import json
+import tracemalloc
 import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -13,136 +17,289 @@ from hypothesis import strategies as st
 
 from fairlane.datasets import decode_page, encode_page, pages, read_rows
 from fairlane.datasets.pages import MAX_PAGE_BYTES, BrokenPage
-from fairlane.errors import SubmissionError
+from fairlane.errors import FairlaneError, SubmissionError
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
-KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-ROWS = st.lists(st.dictionaries(KEYS, JSON, max_size=4), max_size=20)
+ROWS = st.lists(st.dictionaries(TEXT, JSON, max_size=4), max_size=6)
 
 
-def write(folder: Path, name: str, content: str | bytes) -> Path:
-    path = folder / name
+def written(path: Path, content: str | bytes) -> Path:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def refused(dataset: Any) -> SubmissionError:
+def refusal(dataset: Any) -> SubmissionError:
     with pytest.raises(SubmissionError) as caught:
-        list(pages(read_rows(dataset), 10))
+        list(read_rows(dataset))
     assert caught.value.field == "dataset"
+    assert caught.value.remedy
     return caught.value
 
 
-@given(rows=ROWS, indent=st.sampled_from([None, 2]))
-def test_a_json_array_reads_as_its_rows(tmp_path_factory: Any, rows: list[Any], indent: int | None) -> None:
-    path = write(tmp_path_factory.mktemp("d"), "d.json", json.dumps(rows, indent=indent))
+class Colour(StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".JSONL", ".ndjson"])
+def test_a_line_of_jsonl_is_a_row_and_blank_lines_are_none(tmp_path: Path, suffix: str) -> None:
+    path = written(tmp_path / f"rows{suffix}", '\n{"a": 1}\r\n\n  \n{"a": "zwölf"}')
+    assert list(read_rows(path)) == [{"a": 1}, {"a": "zwölf"}]
+    assert list(read_rows(str(path))) == [{"a": 1}, {"a": "zwölf"}]
+
+
+def test_a_line_separator_inside_a_text_ends_no_row(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", '{"a": "one\u2028two"}\n')
+    assert list(read_rows(path)) == [{"a": "one\u2028two"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("r.jsonl", '{"a": "1"}\n'), ("r.json", '[{"a": "1"}]'), ("r.csv", "a\n1\n")],
+)
+def test_a_byte_order_mark_is_no_part_of_a_row(tmp_path: Path, name: str, content: str) -> None:
+    assert list(read_rows(written(tmp_path / name, "\ufeff" + content))) == [{"a": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("r.jsonl", ""),
+        ("r.jsonl", "\n\n"),
+        ("r.jsonl", "\ufeff"),
+        ("r.json", " [ ] \n"),
+        ("r.csv", ""),
+        ("r.csv", "a,b\n"),
+    ],
+)
+def test_a_file_without_rows_is_an_empty_dataset(tmp_path: Path, name: str, content: str) -> None:
+    assert list(read_rows(written(tmp_path / name, content))) == []
+
+
+def test_csv_cells_are_text_under_the_headers_names(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", 'q,n\r\n"a, ""b""\nc",1\r\n\r\n,2\r\n')
+    assert list(read_rows(path)) == [{"q": 'a, "b"\nc', "n": "1"}, {"q": "", "n": "2"}]
+
+
+@pytest.mark.parametrize("source", [list, tuple, iter])
+def test_an_iterable_of_dicts_is_a_dataset(source: Any) -> None:
+    rows = [{"a": [1, {"b": None}]}, {"c": Colour.RED, "d": (1, 2)}]
+    assert list(read_rows(source(rows))) == rows
+
+
+def test_an_iterable_is_taken_row_by_row() -> None:
+    taken: list[int] = []
+
+    def endless() -> Iterator[dict[str, Any]]:
+        while True:
+            taken.append(1)
+            yield {"n": len(taken)}
+
+    rows = read_rows(endless())
+    assert [next(rows), next(rows)] == [{"n": 1}, {"n": 2}]
+    assert len(taken) == 2
+
+
+def test_a_json_array_is_read_with_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    with path.open("w") as file:
+        file.write("[")
+        file.writelines(f'{{"n": {n}, "text": "{"x" * 1000}"}},\n' for n in range(5000))
+        file.write('{"n": 5000}]')
+    tracemalloc.start()
+    try:
+        total = sum(row["n"] for row in read_rows(path))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert total == sum(range(5001))
+    assert peak < 1_000_000 < path.stat().st_size
+
+
+@given(rows=ROWS, indent=st.sampled_from([None, 0, 3]), pad=st.integers(0, 70_000))
+def test_a_json_array_is_read_whole_wherever_the_chunks_end(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], indent: int | None, pad: int
+) -> None:
+    rows = [{"pad": "ä" * pad}, *rows]
+    path = tmp_path_factory.mktemp("array") / "rows.json"
+    path.write_text(json.dumps(rows, indent=indent, ensure_ascii=False), encoding="utf-8")
     assert list(read_rows(path)) == rows
 
 
-@given(rows=ROWS)
-def test_json_lines_read_as_their_rows(tmp_path_factory: Any, rows: list[Any]) -> None:
-    text = "\n\n".join(json.dumps(row) for row in rows)
-    assert list(read_rows(write(tmp_path_factory.mktemp("d"), "d.jsonl", text))) == rows
+@pytest.mark.parametrize("row", [1, "text", None, [1], b"{}"])
+def test_a_row_that_is_no_object_is_refused_by_its_number(row: Any, tmp_path: Path) -> None:
+    assert refusal([{"a": 1}, row]).row == 2
+    if not isinstance(row, bytes):
+        lines = f'{{"a": 1}}\n\n{json.dumps(row)}\n'
+        assert refusal(written(tmp_path / "r.jsonl", lines)).row == 2
+        assert refusal(written(tmp_path / "r.json", f'[{{"a": 1}}, {json.dumps(row)}]')).row == 2
 
 
-def test_an_array_larger_than_the_read_buffer_is_streamed(tmp_path: Path) -> None:
-    rows = [{"n": n, "text": "x" * (n % 500)} for n in range(2000)]
-    rows[7]["text"] = "y" * 300_000
-    assert list(read_rows(write(tmp_path, "d.json", json.dumps(rows)))) == rows
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (float("nan"), "field a"),
+        ({"b": [0, float("inf")]}, "field a.b[1]"),
+        ({1: "one"}, "field a"),
+        (object(), "field a"),
+        ({1, 2}, "field a"),
+        (b"bytes", "field a"),
+        ("half \ud800", "field a"),
+        pytest.param(10**5000, "field a", id="huge"),
+    ],
+)
+def test_a_value_that_is_no_json_is_refused_by_its_place(value: object, where: str) -> None:
+    error = refusal([{"a": 1}, {"a": value}])
+    assert error.row == 2
+    assert where in str(error)
 
 
-def test_csv_cells_are_text_and_quotes_are_honoured(tmp_path: Path) -> None:
-    path = write(tmp_path, "d.csv", 'q,a\n"1, 2\nand 3",7\n\nplain,8\n')
-    assert list(read_rows(path)) == [{"q": "1, 2\nand 3", "a": "7"}, {"q": "plain", "a": "8"}]
+def test_a_key_that_is_no_text_is_refused() -> None:
+    assert refusal([{"a": 1}, {2: "b"}]).row == 2
+    assert refusal([{"half \udc00": 1}]).row == 1
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_field(tmp_path: Path) -> None:
-    assert list(read_rows(write(tmp_path, "d.csv", b"\xef\xbb\xbfq\n1\n"))) == [{"q": "1"}]
+def test_a_row_that_holds_itself_is_refused() -> None:
+    row: dict[str, Any] = {}
+    row["self"] = row
+    assert "nested deeper" in str(refusal([row]))
 
 
-def test_an_iterable_is_read_as_it_is_asked_for() -> None:
-    taken: list[int] = []
-
-    def source() -> Any:
-        for n in range(100):
-            taken.append(n)
-            yield {"n": n}
-
-    first = next(pages(read_rows(source()), 10))
-    assert len(first) == 10
-    assert len(taken) == 10
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_number_that_json_lacks_is_refused_in_a_file(tmp_path: Path, number: str) -> None:
+    assert refusal(written(tmp_path / "r.jsonl", f'{{"a": {number}}}\n')).row == 1
 
 
 @pytest.mark.parametrize(
     ("name", "content", "row", "told"),
     [
-        ("d.jsonl", '{"a": 1}\n{"a": }\n', 2, "is not JSON"),
-        ("d.jsonl", '{"a": 1}\n[1]\n', 2, "must be an object"),
-        ("d.jsonl", '{"a": NaN}\n', 1, "is not JSON"),
-        ("d.json", '{"a": 1}', None, "no JSON array"),
-        ("d.json", '[{"a": 1} {"a": 2}]', 1, "separated by commas"),
-        ("d.json", '[{"a": 1}, ]', 2, "is not JSON"),
-        ("d.json", '[{"a": 1}', 1, "separated by commas"),
-        ("d.json", "", None, "no JSON array"),
-        ("d.csv", "a,b\n1,2\n3\n", 2, "has 1 cells, the header has 2"),
-        ("d.csv", "a,a\n1,2\n", None, "two columns have one name"),
-        ("d.jsonl", b'{"a": "\xff"}\n', None, "is not UTF-8"),
-        ("d.txt", "a", None, ".txt is not read"),
+        ("r.jsonl", '{"a": 1}\n\n{"a": \n', 2, "line 3, column 7"),
+        ("r.jsonl", '{"a": 1} {"a": 2}\n', 1, "Extra data"),
+        ("r.jsonl", f'{{"a": {"9" * 5000}}}\n', 1, "digits"),
+        ("r.jsonl", '{"a": ' + "[" * 100_000, 1, "line 1"),
+        ("r.jsonl", b'{"a": 1}\n{"a": "\xff"}\n', 2, "line 2, byte 8"),
+        ("r.jsonl", '{"a": 1}'.encode("utf-16"), 1, "UTF-8"),
+        ("r.json", '[{"a": 1},\n{"a": }]', 2, "line 2"),
+        ("r.json", '[{"a": 1},\n{"a": 2', 2, "line 2"),
+        ("r.json", '[{"a": 1},]', 2, "no object"),
+        ("r.json", '[{"a": 1} {"a": 2}]', 2, "missing"),
+        ("r.json", '[{"a": 1}', 2, "missing"),
+        ("r.json", '[{"a": 1}] x', 2, "follows"),
+        ("r.json", "[", 1, "not closed"),
+        ("r.json", "", 1, "no JSON array"),
+        ("r.json", '{"rows": []}', 1, "no JSON array"),
+        ("r.json", b'[{"a": "\xff"}]', 1, "UTF-8"),
+        ("r.csv", "a,b\n1,2\n3\n", 2, "line 3 has 1 cells"),
+        ("r.csv", "a,b\n1,2,3\n", 1, "3 cells"),
+        ("r.csv", "a,a\n1,2\n", 1, "two columns"),
+        ("r.csv", "a,\n1,2\n", 1, "column 2"),
+        ("r.csv", 'a\n"1\n', 1, "no CSV"),
+        ("r.csv", f"a\n{'x' * 200_000}\n", 1, "use .jsonl"),
+        ("r.csv", b"a\n1\n\xe9\n", 2, "line 3, byte 1"),
     ],
 )
-def test_a_broken_file_is_told_by_row_and_cause(
-    tmp_path: Path, name: str, content: str | bytes, row: int | None, told: str
+def test_a_broken_file_is_refused_at_its_row_and_line(
+    tmp_path: Path, name: str, content: str | bytes, row: int, told: str
 ) -> None:
-    error = refused(write(tmp_path, name, content))
+    error = refusal(written(tmp_path / name, content))
     assert error.row == row
-    assert told in str(error)
+    assert told in f"{error} {error.remedy}"
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    assert "there is no such file" in str(refused(tmp_path / "none.jsonl"))
-
-
-@pytest.mark.parametrize("dataset", [{"a": 1}, 7, b"rows.jsonl", None])
-def test_what_is_no_dataset_is_refused_with_the_forms_that_are(dataset: Any) -> None:
-    assert ".jsonl" in str(refused(dataset))
+def test_rows_before_a_broken_one_are_read(tmp_path: Path) -> None:
+    rows = read_rows(written(tmp_path / "r.jsonl", '{"a": 1}\noops\n'))
+    assert next(rows) == {"a": 1}
+    with pytest.raises(SubmissionError):
+        next(rows)
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("dataset", "told"),
     [
-        ({1: "a"}, "field name must be text"),
-        ("text", "must be an object"),
-        ({"a": object()}, "is not JSON"),
-        ({"a": float("nan")}, "is not JSON"),
-        ({"a": "\ud800"}, "is not JSON"),
-        ({"a": "x" * 2_000_000}, "at most"),
+        ("missing.jsonl", "no such file"),
+        ("rows.parquet", "ends in .parquet"),
+        ("What is 2 + 2?", "no path"),
+        ("", "no path"),
+        ("nul\0.jsonl", "cannot be read"),
+        ({"question": "a"}, "a dict is one row"),
+        (b"rows.jsonl", "bytes"),
+        (None, "NoneType"),
+        (7, "int"),
     ],
 )
-def test_a_bad_row_of_an_iterable_is_told_by_its_number(row: Any, told: str) -> None:
-    error = refused([{"fine": 1}, row])
-    assert error.row == 2
-    assert told in str(error)
-    assert len(str(error)) < 1000
+def test_what_is_no_dataset_is_refused_before_a_row_is_asked_for(dataset: Any, told: str) -> None:
+    with pytest.raises(SubmissionError, match=told) as caught:
+        read_rows(dataset)
+    assert caught.value.remedy
+    assert caught.value.row is None
 
 
-@given(rows=ROWS)
-def test_a_page_reads_back_as_it_was_written(rows: list[Any]) -> None:
+def test_a_folder_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").mkdir()
+    with pytest.raises(SubmissionError, match="cannot be read"):
+        read_rows(tmp_path / "rows.jsonl")
+
+
+def test_a_data_frame_is_told_how_to_become_rows() -> None:
+    frame = type("DataFrame", (list,), {})([["question"]])
+    with pytest.raises(SubmissionError, match="to_dict"):
+        read_rows(frame)
+
+
+@given(ROWS)
+def test_a_page_comes_back_as_it_was(rows: list[dict[str, Any]]) -> None:
     assert decode_page(encode_page(rows)) == rows
 
 
-@given(count=st.integers(0, 50), size=st.integers(1, 20))
-def test_pages_are_full_but_for_the_last(count: int, size: int) -> None:
-    made = list(pages(({"n": n} for n in range(count)), size))
-    assert [row["n"] for page in made for row in page] == list(range(count))
+@given(ROWS, st.integers(1, 4))
+def test_pages_hold_all_rows_in_order(rows: list[dict[str, Any]], size: int) -> None:
+    made = list(pages(rows, size))
+    assert [row for page in made for row in page] == rows
     assert all(len(page) == size for page in made[:-1])
+    assert all(0 < len(page) <= size for page in made)
+
+
+def test_a_page_is_made_before_the_next_row_is_taken() -> None:
+    rows = iter([{"n": 1}, {"n": 2}, {"n": 3}])
+    assert next(pages(rows, 2)) == [{"n": 1}, {"n": 2}]
+    assert next(rows) == {"n": 3}
+
+
+def test_a_row_larger_than_allowed_is_refused_by_its_number() -> None:
+    assert list(pages([{"a": "x" * 92}], 10, 100))
+    with pytest.raises(SubmissionError, match="101 bytes") as caught:
+        list(pages([{"a": "x"}, {"a": "x" * 93}], 10, 100))
+    assert caught.value.row == 2
+
+
+def test_a_rows_size_is_counted_in_bytes_not_characters() -> None:
+    with pytest.raises(SubmissionError, match="bytes"):
+        list(pages([{"a": "ä" * 60}], 10, 100))
+
+
+def test_a_page_that_nobody_could_read_is_not_made() -> None:
+    wide = {"a": "x" * 1_000_000}
+    with pytest.raises(SubmissionError) as caught:
+        list(pages((wide for _ in range(100)), 500))
+    assert caught.value.row == MAX_PAGE_BYTES // 1_000_000 + 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), pytest.param(10**5000, id="huge"), "half \ud800"])
+def test_a_row_that_is_no_json_never_reaches_a_page(value: object) -> None:
+    with pytest.raises(SubmissionError) as caught:
+        list(pages([{"a": 1}, {"a": value}], 10))
+    assert caught.value.row == 2
+
+
+def bomb() -> bytes:
+    packer = zlib.compressobj(9)
+    return b"".join(
+        [packer.compress(b'[{"a": "'), *(packer.compress(b" " * 2**20) for _ in range(65)), packer.flush()]
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,14 +307,31 @@ def test_pages_are_full_but_for_the_last(count: int, size: int) -> None:
     [
         b"",
         b"no zlib",
-        zlib.compress(b"[1]"),
-        zlib.compress(b"{}"),
-        zlib.compress(b"[{}"),
         encode_page([{"a": 1}])[:-3],
-        zlib.compress(b"[" + b" " * (MAX_PAGE_BYTES + 1) + b"]"),
+        zlib.compress(b"no json"),
+        zlib.compress(b'{"a": 1}'),
+        zlib.compress(b"[1]"),
+        zlib.compress(b'[{"a": NaN}]'),
+        zlib.compress(b'[{"a": "\xff"}]'),
+        zlib.compress(b'[{"a": "\\ud800"}]'),
         zlib.compress(b"[" * 100_000),
     ],
 )
-def test_a_page_that_no_client_wrote_is_refused(blob: bytes) -> None:
-    with pytest.raises(BrokenPage):
+def test_a_page_that_no_client_writes_is_refused(blob: bytes) -> None:
+    with pytest.raises(BrokenPage) as caught:
         decode_page(blob)
+    assert isinstance(caught.value, FairlaneError)
+
+
+def test_a_small_blob_that_inflates_without_end_is_refused() -> None:
+    blob = bomb()
+    assert len(blob) < 100_000
+    with pytest.raises(BrokenPage, match="larger"):
+        decode_page(blob)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_page_or_refused(blob: bytes) -> None:
+    for each in (blob, zlib.compress(blob)):
+        with suppress(BrokenPage):
+            assert isinstance(decode_page(each), list)

@@ -1,12 +1,14 @@
-"""Evaluators: constructors refuse nonsense, scorers never raise, judges' answers are read with care."""
+"""Evaluators: what their constructors refuse, how outputs are scored and how judges' answers are read."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from fairlane.errors import SubmissionError
 from fairlane.evaluators import (
@@ -19,141 +21,360 @@ from fairlane.evaluators import (
     regex,
 )
 from fairlane.evaluators.judge import parse_choice
-from fairlane.evaluators.scorers import last_number, score
+from fairlane.evaluators.scorers import Score, last_number, score
+from fairlane.evaluators.spec import EvaluatorSpec, Judge, Regex
 
 YES_NO = {"yes": 1.0, "no": 0.0}
+RIGHT = Score(1.0)
+WRONG = Score(0.0)
+
+
+def judge(**changes: Any) -> Any:
+    return llm_judge(**{"model": "sim:judge", "template": "{{ output }}", "choices": YES_NO, **changes})
 
 
 @pytest.mark.parametrize(
-    ("spec", "output", "row", "value"),
+    ("evaluator", "kind"),
     [
-        (exact_match("a"), " 18\n", {"a": "18"}, 1.0),
-        (exact_match("a"), "18", {"a": 18}, 1.0),
-        (exact_match("a"), "18", {"a": 18.0}, 1.0),
-        (exact_match("a", strip=False), " 18", {"a": "18"}, 0.0),
-        (exact_match("a", ignore_case=True), "YES", {"a": "yes"}, 1.0),
-        (exact_match("a"), "YES", {"a": "yes"}, 0.0),
-        (contains("a"), "it is 18 eggs", {"a": "18"}, 1.0),
-        (contains(text="Sorry", ignore_case=True), "sorry, no", {}, 1.0),
-        (regex(r"####\s*(\d+)", expected="a"), "so\n#### 18", {"a": 18}, 1.0),
-        (regex(r"####\s*(\d+)", expected="a"), "so\n#### 19", {"a": 18}, 0.0),
-        (regex(r"^no"), "yes", {}, 0.0),
-        (json_valid(), '{"a": 1}', {}, 1.0),
-        (json_valid(), "{a: 1}", {}, 0.0),
-        (json_valid(required=["a", "b"]), '{"a": 1}', {}, 0.0),
-        (json_valid(required=["a"]), "[1]", {}, 0.0),
-        (numeric_match("a"), "Total: $1,234.50.", {"a": "1234.5"}, 1.0),
-        (numeric_match("a"), "from 3 to 18", {"a": 18}, 1.0),
-        (numeric_match("a"), "no idea", {"a": 18}, 0.0),
-        (numeric_match("a", tolerance=0.5), "18.4", {"a": 18}, 1.0),
+        (exact_match(expected="answer"), "exact_match"),
+        (contains(text="a"), "contains"),
+        (regex("a"), "regex"),
+        (json_valid(), "json_valid"),
+        (numeric_match(expected="answer"), "numeric_match"),
+        (judge(), "llm_judge"),
     ],
 )
-def test_a_scorer_gives_its_score(spec: Any, output: str, row: dict[str, Any], value: float) -> None:
-    assert score(spec, output, row).value == value
+def test_an_evaluator_is_named_by_its_kind_and_travels_as_json(evaluator: EvaluatorSpec, kind: str) -> None:
+    assert (evaluator.kind, evaluator.name) == (kind, kind)
+    adapter: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
+    assert adapter.validate_json(adapter.dump_json(evaluator)) == evaluator
 
 
 @pytest.mark.parametrize(
-    "spec", [exact_match("a"), contains("a"), regex("(x)", expected="a"), numeric_match("a")]
+    "build",
+    [
+        lambda: contains(),
+        lambda: contains(expected="a", text="b"),
+        lambda: contains(text=""),
+        lambda: regex("("),
+        lambda: regex("(a+)+$"),
+        lambda: regex("a", expected="answer"),
+        lambda: regex(7),  # type: ignore[arg-type]
+        lambda: regex("a" * 1001),
+        lambda: json_valid(required="answer"),
+        lambda: numeric_match("answer", tolerance=-1),
+        lambda: numeric_match("answer", tolerance=math.inf),
+        lambda: numeric_match("answer", tolerance=math.nan),
+        lambda: exact_match(7),  # type: ignore[arg-type]
+        lambda: exact_match("answer", name="a name"),
+        lambda: exact_match("answer", name=""),
+        lambda: judge(choices={}),
+        lambda: judge(choices=["yes"]),
+        lambda: judge(choices={"yes": math.nan}),
+        lambda: judge(choices={"yes": math.inf}),
+        lambda: judge(choices={"yes": "1"}),
+        lambda: judge(choices={" ": 1}),
+        lambda: judge(choices={1: 1}),
+        lambda: judge(choices={"Yes": 1, "yes": 0}),
+        lambda: judge(choices={f"c{n}": n for n in range(101)}),
+    ],
 )
-def test_a_row_without_the_expected_field_has_no_score_and_says_why(spec: Any) -> None:
-    result = score(spec, "x", {"b": 1})
+def test_a_bad_argument_is_refused_with_its_remedy(build: Any) -> None:
+    with pytest.raises(SubmissionError) as caught:
+        build()
+    assert caught.value.field == "evaluators"
+    assert caught.value.remedy
+
+
+def test_two_evaluators_cannot_share_a_name() -> None:
+    check_names([regex("a"), regex("b", name="second")])
+    with pytest.raises(SubmissionError, match="two evaluators") as caught:
+        check_names([regex("a"), json_valid(), regex("b")])
+    assert caught.value.value == "regex"
+
+
+def test_a_judge_answers_briefly_unless_told_otherwise() -> None:
+    assert judge().params == {"temperature": 0, "max_tokens": 64}
+    assert judge(params={}).params == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "output", "expected", "result"),
+    [
+        ({}, "18", "18", RIGHT),
+        ({}, " 18\n", "18", RIGHT),
+        ({}, "18", 18, RIGHT),
+        ({}, "18", 18.0, RIGHT),
+        ({}, "0.5", 0.5, RIGHT),
+        ({}, "true", True, RIGHT),
+        ({}, '["a"]', ["a"], RIGHT),
+        ({}, "19", "18", WRONG),
+        ({}, "", "", RIGHT),
+        ({}, "Yes", "yes", WRONG),
+        ({"ignore_case": True}, "STRASSE", "straße", RIGHT),
+        ({"strip": False}, "18\n", "18", WRONG),
+    ],
+)
+def test_exact_match_compares_texts(
+    options: dict[str, Any], output: str, expected: Any, result: Score
+) -> None:
+    assert score(exact_match("answer", **options), output, {"answer": expected}) == result
+
+
+@pytest.mark.parametrize(
+    ("spec", "output", "result"),
+    [
+        (contains("answer"), "It is Paris.", RIGHT),
+        (contains("answer"), "It is paris.", WRONG),
+        (contains("answer", ignore_case=True), "It is PARIS.", RIGHT),
+        (contains(text="is"), "It is.", RIGHT),
+        (contains(text="was"), "It is.", WRONG),
+        (regex(r"P\w+s"), "It is Paris.", RIGHT),
+        (regex(r"p\w+s"), "It is Paris.", WRONG),
+        (regex(r"is (\w+)", expected="answer"), "It is Paris.", RIGHT),
+        (regex(r"is (\w+)", expected="answer"), "It is Rome.", WRONG),
+        (regex(r"is (\w+)", expected="answer"), "It was Paris.", WRONG),
+        (regex(r"is (\w+)?", expected="answer"), "It is ", WRONG),
+        (json_valid(), ' {"a": [1, null]}\n', RIGHT),
+        (json_valid(), "1", RIGHT),
+        (json_valid(), "", WRONG),
+        (json_valid(), "{'a': 1}", WRONG),
+        (json_valid(), "NaN", WRONG),
+        (json_valid(), "```json\n{}\n```", WRONG),
+        (json_valid(), "[" * 100_000, WRONG),
+        (json_valid(), "9" * 5000, WRONG),
+        (json_valid(required=["a"]), '{"a": 1}', RIGHT),
+        (json_valid(required=["a", "b"]), '{"a": 1}', WRONG),
+        (json_valid(required=["a"]), '["a"]', WRONG),
+    ],
+)
+def test_an_output_is_scored(spec: Any, output: str, result: Score) -> None:
+    assert score(spec, output, {"answer": "Paris"}) == result
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        exact_match("answer"),
+        contains("answer"),
+        numeric_match("answer"),
+        regex("(a)", expected="answer"),
+    ],
+)
+@pytest.mark.parametrize("row", [{}, {"answer": None}])
+def test_a_row_without_what_is_expected_has_no_score(spec: Any, row: dict[str, Any]) -> None:
+    result = score(spec, "a 1", row)
     assert result.value is None
-    assert "'a'" in (result.error or "")
+    assert "answer" in (result.error or "")
 
 
-def test_an_expected_field_without_a_number_is_told() -> None:
-    assert score(numeric_match("a"), "18", {"a": "eighteen"}).error
+def test_an_expectation_that_cannot_be_compared_gives_no_score() -> None:
+    assert score(numeric_match("answer"), "18", {"answer": "eighteen"}).value is None
+    assert score(contains("answer"), "18", {"answer": ""}).value is None
 
 
-@given(output=st.text(), expected=st.text() | st.integers() | st.none() | st.lists(st.text(), max_size=2))
-def test_no_output_makes_a_scorer_raise(output: str, expected: Any) -> None:
-    for spec in (
-        exact_match("a"),
-        contains("a"),
-        regex("(.)", expected="a"),
-        json_valid(),
-        numeric_match("a"),
-    ):
-        value = score(spec, output, {"a": expected}).value
-        assert value is None or value in (0.0, 1.0)
+@pytest.mark.parametrize("pattern", ["(", "(a+)+$"])
+def test_a_pattern_that_no_constructor_made_gives_no_score(pattern: str) -> None:
+    result = score(Regex(name="r", pattern=pattern), "a" * 40 + "!", {})
+    assert result.value is None
+    assert (result.error or "").startswith("the pattern ")
+
+
+def test_a_group_that_no_constructor_checked_gives_no_score() -> None:
+    assert score(Regex(name="r", pattern="a", expected="answer"), "a", {"answer": "a"}).value is None
+
+
+def test_an_output_too_long_for_its_pattern_gives_no_score() -> None:
+    result = score(regex("a*a*b"), "a" * 50_000, {})
+    assert result.value is None
+    assert "50,000 characters" in (result.error or "")
 
 
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("1,234.5", 1234.5),
-        ("it cost $-3.", -3.0),
-        ("#### 18.", 18.0),
-        ("12%", 12.0),
-        ("10-3", 3.0),
-        ("−4 degrees", -4.0),
+        ("18", 18),
+        ("#### 18", 18),
+        ("The answer is 18.", 18),
+        ("It costs $1,234.50, all in.", 1234.5),
+        ("-7", -7),
+        ("−7", -7),
+        ("x = -7", -7),
+        ("-$7", -7),
+        ("$-7", -7),
+        ("+7", 7),
+        ("10-7", 7),
+        ("10 - 7", 7),
+        ("(3)-7", 7),
+        ("pages 5–7", 7),
+        ("50%", 50),
+        (r"\boxed{18}", 18),
+        ("**18**", 18),
+        ("so <<3*6=18>>18 eggs", 18),
+        ("18kg", 18),
+        ("€18", 18),
+        ("18 of GPT4", 18),
+        ("0.5", 0.5),
         (".5", 0.5),
-        ("3e2", 300.0),
-        ("nothing", None),
+        ("so...18", 18),
+        ("1.5e3", 1500),
+        ("2E-2", 0.02),
+        ("3 eggs", 3),
+        ("70,000", 70000),
+        ("1,234,567.89", 1234567.89),
+        ("3, 4", 4),
+        ("3,4", 4),
+        ("12,3456", 3456),
+        ("first 1 then 2", 2),
+        ("no number", None),
+        ("", None),
+        ("-", None),
         ("9" * 400, None),
+        ("1" + " " * 200_000, None),
     ],
 )
-def test_the_last_number_is_found_as_people_write_it(text: str, number: float | None) -> None:
+def test_the_last_number_of_a_text_counts(text: str, number: float | None) -> None:
     assert last_number(text) == number
+
+
+@given(
+    st.integers(-(10**12), 10**12), st.sampled_from(["{}", "${}", "so it is {:,}.", "#### {}\n", "= {:.2f}"])
+)
+def test_a_number_is_found_however_it_is_written(number: int, form: str) -> None:
+    assert last_number(f"First 5, then {form.format(number)}") == number
+
+
+@given(st.text(max_size=60))
+def test_any_text_has_a_finite_last_number_or_none(text: str) -> None:
+    number = last_number(text)
+    assert number is None or math.isfinite(number)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "result"),
+    [
+        ("So she makes $18.", "She makes 18.\n#### 18", RIGHT),
+        ("18.0000001", 18, RIGHT),
+        ("18.1", 18, WRONG),
+        ("-18", 18, WRONG),
+        ("none", 18, WRONG),
+        ("70,000", 70000.0, RIGHT),
+    ],
+)
+def test_numeric_match_compares_last_numbers(output: str, expected: Any, result: Score) -> None:
+    assert score(numeric_match("answer"), output, {"answer": expected}) == result
+
+
+def test_a_tolerance_is_absolute() -> None:
+    assert score(numeric_match("answer", tolerance=0.5), "18.5", {"answer": 18}) == RIGHT
+    assert score(numeric_match("answer", tolerance=0.5), "18.6", {"answer": 18}) == WRONG
+
+
+@given(
+    st.text(max_size=40),
+    st.one_of(st.none(), st.text(max_size=10), st.floats(allow_nan=False), st.booleans()),
+)
+def test_scoring_never_raises(output: str, expected: object) -> None:
+    for spec in (
+        exact_match("a"),
+        contains("a"),
+        numeric_match("a"),
+        regex("(.)", expected="a"),
+        json_valid(),
+    ):
+        assert score(spec, output, {"a": expected}).value in (None, 0.0, 1.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("answer", "value"),
     [
-        ("yes", 1.0),
-        (" Yes. ", 1.0),
-        ("**No**", 0.0),
-        ("They differ, so\nno", 0.0),
-        ("Not yes at first sight.\nVerdict: no", 0.0),
-        ("I say yes because it is right", 1.0),
-        ("yes or no", None),
-        ("maybe", None),
-        ("nobody knows", None),
-        ("", None),
+        ("yes", 1),
+        ("No.", 0),
+        (' "YES" ', 1),
+        ("**Yes**", 1),
+        ("_yes_", 1),
+        ("[[no]]", 0),
+        ("Verdict: yes", 1),
+        ("The output matches: no.", 0),
+        ('{"choice": "yes"}', 1),
+        ("Yes. The answer is right.", 1),
+        ("Yes, there is no mistake in it.", 1),
+        ("There is no mistake in it, so: yes", 1),
+        ("There is no mistake in it, so yes.", 1),
+        ("Yes\n\nThere is no mistake.", 1),
+        ("There is no doubt.\nVerdict: **Yes**\n", 1),
+        ("no\nOn second thoughts:\nyes", 1),
+        ("<think>yes yes no</think>\nno", 0),
+        ("I would say yes to that", 1),
+        ("yes yes yes", 1),
     ],
 )
-def test_a_judges_answer_is_read(answer: str, value: float | None) -> None:
-    result = parse_choice(answer, YES_NO)
-    assert result.value == value
-    assert (result.error is None) == (value is not None)
-
-
-def test_the_longer_of_two_choices_wins_where_one_contains_the_other() -> None:
-    assert parse_choice("It is not correct", {"correct": 1, "not correct": 0}).value == 0.0
-
-
-@given(
-    answer=st.text(), choices=st.dictionaries(st.text(min_size=1), st.floats(0, 1), min_size=1, max_size=4)
-)
-def test_no_answer_makes_the_reader_raise(answer: str, choices: dict[str, float]) -> None:
-    value = parse_choice(answer, choices).value
-    assert value is None or value in choices.values()
+def test_a_judges_choice_is_found(answer: str, value: float) -> None:
+    assert parse_choice(answer, YES_NO) == Score(value)
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("answer", "told"),
     [
-        lambda: contains(),
-        lambda: contains("a", text="b"),
-        lambda: regex("("),
-        lambda: regex("x", expected="a"),
-        lambda: regex(7),  # type: ignore[arg-type]
-        lambda: llm_judge("sim:judge", "{{ output }}", {}),
-        lambda: llm_judge("sim:judge", "{{ output }}", {"yes": float("nan")}),
-        lambda: llm_judge("sim:judge", "{{ output }}", {"yes": True}),
-        lambda: exact_match("a", name="two words"),
-        lambda: exact_match(7),  # type: ignore[arg-type]
-        lambda: numeric_match("a", tolerance=-1),
-        lambda: check_names([exact_match("a"), exact_match("b")]),
+        ("", "none of yes, no"),
+        ("maybe", "the judge answered 'maybe', none of yes, no"),
+        ("nobody knows yesterday", "none of"),
+        ("x" * 5000, "…"),
+        ("It could be yes or it could be no, hard to tell", "several of yes, no"),
+        ("No, I mean yes", "several of"),
+        ("yes/no", "several of"),
     ],
 )
-def test_a_senseless_evaluator_is_refused_in_our_words(make: Any) -> None:
-    with pytest.raises(SubmissionError) as caught:
-        make()
-    assert caught.value.field == "evaluators"
+def test_an_answer_without_one_choice_has_no_score(answer: str, told: str) -> None:
+    result = parse_choice(answer, YES_NO)
+    assert result.value is None
+    assert told in (result.error or "")
+    assert len(result.error or "") < 400
 
 
-def test_a_judge_is_short_and_cold_unless_told_otherwise() -> None:
-    spec: Any = llm_judge("sim:judge", "{{ output }}", YES_NO)
-    assert spec.params == {"temperature": 0, "max_tokens": 64}
-    assert llm_judge("sim:judge", "x", YES_NO, params={}).params == {}  # type: ignore[union-attr]
+@pytest.mark.parametrize(
+    ("choices", "answer", "value"),
+    [
+        ({"correct": 1, "incorrect": 0}, "This is incorrect.", 0),
+        ({"correct": 1, "not correct": 0}, "It is not  correct", 0),
+        ({"A": 1, "A+": 2}, "A+.", 2),
+        ({"A": 1, "A+": 2}, "Grade: A", 1),
+        ({"1": 1, "10": 10}, "Score: 10", 10),
+        ({"4": 4, "5": 5}, "4/5", 4),
+        ({"4": 4, "5": 5}, "Score: 4/5", 4),
+        ({"1": 1, "-1": -1}, "-1", -1),
+        ({"1": 1, "5": 5}, "1.5", None),
+        ({"0": 0, "1": 1}, "-1", None),
+        ({"Straße": 1}, "STRASSE", 1),
+        ({"(a)": 1, "(b)": 0}, "(b)", 0),
+        ({}, "yes", None),
+        ({" ": 1}, " ", None),
+    ],
+)
+def test_a_choice_is_found_as_a_whole_word(
+    choices: dict[str, float], answer: str, value: float | None
+) -> None:
+    assert parse_choice(answer, choices).value == value
+
+
+WORDS = st.text(st.characters(categories=["Lu", "Ll", "Nd"]), min_size=1, max_size=6)
+
+
+@given(st.dictionaries(WORDS, st.floats(-5, 5), min_size=1, max_size=5), st.data())
+def test_a_choice_alone_is_always_understood(choices: dict[str, float], data: st.DataObject) -> None:
+    if len({choice.casefold() for choice in choices}) < len(choices):
+        return
+    choice = data.draw(st.sampled_from(list(choices)))
+    around = data.draw(st.sampled_from(["{}", "{}.", "**{}**", "Answer: {}", "Well…\n{}\n"]))
+    assert parse_choice(around.format(choice), choices).value == choices[choice]
+
+
+@given(st.text(max_size=80), st.dictionaries(st.text(max_size=5), st.floats(-5, 5), max_size=4))
+def test_any_answer_has_a_choices_score_or_an_error(answer: str, choices: dict[str, float]) -> None:
+    result = parse_choice(answer, choices)
+    assert (result.value is None) == (result.error is not None)
+    assert result.value is None or result.value in choices.values()
+
+
+def test_a_judge_is_data() -> None:
+    assert isinstance(judge(), Judge)

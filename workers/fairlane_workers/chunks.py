@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
 from fairlane.job import Attempt
@@ -16,34 +22,65 @@ RUNS_KNOWN = 1024
 
 
 class Chunks:
-    """Asks at most once a second a run whether anybody has subscribed to it."""
+    """One for all attempts of a worker. No call in flight waits for it, or for a Redis that is away."""
 
     def __init__(self, redis: RedisClient, batcher: Batcher, keys: Keys, clock: Clock) -> None:
         self._redis, self._batcher, self._keys, self._clock = redis, batcher, keys, clock
-        self._heard: dict[RunRef, tuple[int, bool]] = {}
+        self._audiences: dict[RunRef, _Audience] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
 
-    async def listener(self, attempt: Attempt) -> OnChunk | None:
-        """What to call with each piece of an attempt's output, ``None`` while nobody listens."""
+    async def listener(self, attempt: Attempt) -> OnChunk:
+        """What to call with each piece of an attempt's output."""
         ref = RunRef(attempt.team, attempt.run)
-        if not await self._wanted(ref):
-            return None
-        channel = self._keys.chunks(ref)
+        channel, audience = self._keys.chunks(ref), self._audience(ref)
+        await asyncio.shield(audience.look())  # others wait for the same answer
 
         async def publish(text: str) -> None:
-            piece = json.dumps({"job": attempt.job, "number": attempt.number, "text": text})
-            await self._batcher.send(("PUBLISH", channel, piece))
+            audience.look()
+            if audience.present:
+                piece = json.dumps({"job": attempt.job, "number": attempt.number, "text": text})
+                self._start(self._publish(channel, piece))
 
         return publish
 
-    async def _wanted(self, ref: RunRef) -> bool:
-        now = self._clock.monotonic_ms()
-        looked_ms, wanted = self._heard.get(ref, (-LOOK_AGAIN_MS, False))
-        if now - looked_ms >= LOOK_AGAIN_MS:
-            if len(self._heard) >= RUNS_KNOWN:
-                self._heard.clear()
-            self._heard[ref] = (now, wanted)
-            answer = await self._batcher.send(("PUBSUB NUMSUB", self._keys.chunks(ref)))
-            count = answer[0][1] if isinstance(answer[0], tuple | list) else answer[1]
-            wanted = int(count) > 0
-            self._heard[ref] = (now, wanted)
-        return wanted
+    def _audience(self, ref: RunRef) -> _Audience:
+        if ref not in self._audiences:
+            if len(self._audiences) >= RUNS_KNOWN:
+                self._audiences.clear()
+            self._audiences[ref] = _Audience(lambda: self._count(self._keys.chunks(ref)), self._clock)
+        return self._audiences[ref]
+
+    async def _count(self, channel: str) -> int:
+        answer = await self._batcher.send(("PUBSUB NUMSUB", channel))
+        return int(answer[0][1] if isinstance(answer[0], tuple | list) else answer[1])
+
+    async def _publish(self, channel: str, piece: str) -> None:
+        with suppress(RedisError):
+            await self._batcher.send(("PUBLISH", channel, piece))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+
+class _Audience:
+    """Whether anybody listens to a run: asked at most once a second, by everyone together."""
+
+    def __init__(self, count: Callable[[], Coroutine[Any, Any, int]], clock: Clock) -> None:
+        self._count, self._clock = count, clock
+        self._question: asyncio.Task[None] | None = None
+        self._asked_ms = 0
+        self.present = False
+
+    def look(self) -> asyncio.Task[None]:
+        """Ask, if it is time; `present` is up to date once the task is done."""
+        now, question = self._clock.monotonic_ms(), self._question
+        if question is None or (question.done() and now - self._asked_ms >= LOOK_AGAIN_MS):
+            self._asked_ms = now
+            question = self._question = asyncio.ensure_future(self._ask())
+        return question
+
+    async def _ask(self) -> None:
+        with suppress(RedisError):
+            self.present = await self._count() > 0

@@ -185,7 +185,8 @@ class Executor:
         if self._released(attempt, Reported.of(reply), outcome) is not None:
             status = getattr(outcome, "status", None)
             delay_s = max(decision.delay_ms, decision.lesson.retry_after_ms or 0) / 1000
-            log.info(Event.RETRY, **attempt_fields(attempt), status_code=status, delay_s=delay_s)
+            told = {"status_code": status, "delay_s": delay_s, "reason": decision.lesson.reason}
+            log.info(Event.RETRY, **attempt_fields(attempt), **told)
 
     def _released(
         self, attempt: Attempt, reported: Reported | None, outcome: Outcome | None

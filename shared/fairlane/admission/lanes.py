@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fairlane.errors import LaneNotFound
+from pydantic import ValidationError
+
+from fairlane.errors import ConfigurationError, LaneNotFound
 from fairlane.lane import LaneLimits
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
@@ -62,6 +65,7 @@ class LaneView:
     reason: str
     blocked_until_ms: int | None
     circuit: str
+    open_until_ms: int | None
     parked: str | None
     paused: bool
 
@@ -125,7 +129,11 @@ class Lanes:
         return Grant(permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left], int(now))
 
     def limit(self, lane: str, limits: Mapping[str, float | int | None]) -> bool:
-        """Set limits by their names in `LaneLimits`; ``None`` takes one away. True if the lane is new."""
+        """Set limits by their names in `LaneLimits`; ``None`` takes one away. True if the lane is new.
+
+        Raises `ConfigurationError` for a limit that there is not or that makes no sense; nothing is written.
+        """
+        _require_sense(lane, limits)
         fields = dict(limits)
         if "burst_seconds" in fields:
             burst = fields.pop("burst_seconds")
@@ -176,14 +184,36 @@ class Lanes:
 
     def view(self, lane: str) -> LaneView:
         """How one lane stands. Raises `LaneNotFound`."""
-        pipeline = self._redis.pipeline(transaction=True)
-        pipeline.sismember(self._keys.lanes, lane)
-        pipeline.hgetall(self._keys.lane(lane))
-        pipeline.hgetall(self._keys.limits(lane))
-        known, state, limits = pipeline.execute()
-        if not known:
+        if not self._redis.sismember(self._keys.lanes, lane):
             raise LaneNotFound(lane, self.names())
-        return _view(lane, _text(state), _text(limits))
+        return self.views([lane])[0]
+
+    def views(self, lanes: Sequence[str]) -> list[LaneView]:
+        """How these lanes stand, all at one moment; one that nobody knows looks like one never used."""
+        pipeline = self._redis.pipeline(transaction=True)
+        for lane in lanes:
+            pipeline.hgetall(self._keys.lane(lane))
+            pipeline.hgetall(self._keys.limits(lane))
+        replies = pipeline.execute()
+        return [_view(lane, _text(replies[2 * i]), _text(replies[2 * i + 1])) for i, lane in enumerate(lanes)]
+
+
+def _require_sense(lane: str, limits: Mapping[str, float | int | None]) -> None:
+    stated = {name: value for name, value in limits.items() if value is not None}
+    try:
+        LaneLimits.model_validate(stated)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0])
+        raise ConfigurationError(
+            f"lanes.{lane}.{name}",
+            limits.get(name),
+            first["msg"],
+            f"Limits are {', '.join(LaneLimits.model_fields)}",
+        ) from None
+    for name, value in stated.items():
+        if not math.isfinite(value):
+            raise ConfigurationError(f"lanes.{lane}.{name}", value, "is not finite", "0 is no limit")
 
 
 def _text(flat: Mapping[bytes, bytes]) -> dict[str, str]:
@@ -213,6 +243,7 @@ def _view(lane: str, state: Mapping[str, str], limits: Mapping[str, str]) -> Lan
         reason=state.get("stop", ""),
         blocked_until_ms=count("blocked_ms") or None,
         circuit=state.get("circuit", "closed"),
+        open_until_ms=count("open_ms") if state.get("circuit") == "open" else None,
         parked=state.get("parked"),
         paused=state.get("paused") == "1",
     )

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+UNBOUNDED_WIDTH = 1000
+"""Columns where nobody watches: what reads a pipe gets every row on one line."""
+
 
 def say(message: str) -> None:
     """One line of news. Standard output stays free for what a command is asked for."""
@@ -22,19 +25,63 @@ def complain(message: str) -> None:
     _errors().print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
 
+def print_line(text: str) -> None:
+    """One line on standard output, as it is."""
+    sys.stdout.write(f"{text}\n")
+
+
 def print_json(data: Any) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
 
 
+def print_json_line(data: Any) -> None:
+    """A JSON document on a line of its own, at once: one of several that follow each other in time."""
+    sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on standard output; columns that begin with ``>`` are aligned right."""
+    """A table on standard output.
+
+    Columns that begin with ``>`` are aligned right and never broken; others are, where a terminal is narrow.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+        )
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
-    Console(highlight=False).print(table)
+        table.add_row(*(_cell(value) for value in row))
+    _output().print(table)
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Names and values on standard output, one under the other."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields:
+        table.add_row(name, _cell(value))
+    _output().print(table)
+
+
+def clip(text: str, most: int) -> str:
+    """At most that many characters of a text, and a sign where some are missing."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _cell(value: object) -> Text:
+    return value if isinstance(value, Text) else Text(str(value))
+
+
+def _output() -> Console:
+    width = None if sys.stdout.isatty() else UNBOUNDED_WIDTH
+    return Console(highlight=False, width=width)
 
 
 def _errors() -> Console:

@@ -77,5 +77,5 @@ def _row_bytes(row: dict[str, Any], number: int) -> int:
     try:
         return len(_encode(row).encode())
     except (TypeError, ValueError, RecursionError) as error:
-        remedy = "Use text, finite numbers, booleans, null, lists and objects."
-        raise SubmissionError(FIELD, row, f"the row is no JSON: {error}", remedy, row=number) from error
+        check_row(row, number)  # says which value it is
+        raise SubmissionError(FIELD, "a row", f"is no JSON: {error}", "Simplify it.", row=number) from error

@@ -77,7 +77,7 @@ def _read_lines(file: BinaryIO) -> Iterator[object]:
         if line.isspace():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line.rstrip("\r\n"))
         except json.JSONDecodeError as error:
             problem = f"line {number}, column {error.colno} is no JSON: {error.msg}"
             raise Broken(problem, "Write one JSON object a line.") from None

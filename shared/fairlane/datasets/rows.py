@@ -33,8 +33,8 @@ def check_row(row: object, number: int) -> dict[str, Any]:
     try:
         _check_object("", fields, 0)
     except _NotJson as error:
-        where = f"{FIELD}, field {error.path}" if error.path else FIELD
-        raise SubmissionError(where, error.value, str(error), _REMEDY, row=number) from None
+        problem = f"field {error.path}: {error}" if error.path else str(error)
+        raise SubmissionError(FIELD, error.value, problem, _REMEDY, row=number) from None
     return fields
 
 

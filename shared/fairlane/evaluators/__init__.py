@@ -94,8 +94,8 @@ def llm_judge(
     """An LLM call that sees the row's fields and ``output``, and answers with one of ``choices``.
 
     ``choices`` maps answers to scores; `judge.parse_choice` says how an answer is read. ``model`` is
-    ``"<connection>:<model>"``. ``params`` default to temperature 0 and 64 tokens of answer: give your own, if only
-    ``{}``, for a judge that reasons first or a model that refuses these.
+    ``"<connection>:<model>"``. ``params`` default to temperature 0 and 64 tokens of answer: give your own, if
+    only ``{}``, for a judge that reasons first or a model that refuses these.
     """
     _check_choices(choices)
     given = {"temperature": 0, "max_tokens": 64} if params is None else dict(params)

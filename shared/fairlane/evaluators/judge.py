@@ -20,8 +20,8 @@ def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
 
     Judges answer with a choice alone, with a verdict and then reasons, or with reasons and then a verdict. So
     these count, in this order: the whole answer being a choice; the last line that is one, perhaps after a
-    label ("Verdict: yes"); the only choice found as a word anywhere; the choice that the answer begins or ends
-    with, unless these are two. Any other answer has no score. What stands before ``</think>`` is passed over.
+    label ("Verdict: yes"); the only choice found as a word anywhere; the choice that the answer begins or
+    ends with, unless these are two. Any other answer has no score. Reasoning up to ``</think>`` is left out.
     """
     text = answer.rpartition(_REASONING_END)[2].strip().casefold()
     vocabulary = _Vocabulary.of(tuple(choices))

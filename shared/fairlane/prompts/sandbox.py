@@ -41,7 +41,8 @@ class Metering(NodeTransformer):
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         if isinstance(node, nodes.Stmt) and not isinstance(node, _STATEMENTS):
-            raise TemplateSyntaxError(f"{type(node).__name__!r} is not available: {_REMEDY}", node.lineno)
+            name = type(node).__name__.lower()
+            raise TemplateSyntaxError(f"a {name} is not available: {_REMEDY}", node.lineno or 1)
         return super().visit(node, *args, **kwargs)
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802

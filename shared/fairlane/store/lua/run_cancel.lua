@@ -15,9 +15,9 @@ for _, name in ipairs(redis.call('SMEMBERS', KEY.run_lanes)) do
 end
 for i = 1, #names do redis.call('DEL', KEY.lanes[i * 3 - 1], KEY.lanes[i * 3]) end
 
-local run, records = string.match(ARG.ref, '/(.*)$'), redis.call('HGETALL', KEY.jobs)
+local records = redis.call('HGETALL', KEY.jobs)
 for i = 1, #records, 2 do
-  local id = run .. '/' .. records[i] .. '/' .. string.match(records[i + 1], '^%d+')
+  local id = ARG.ref .. '/' .. records[i] .. '/' .. string.match(records[i + 1], '^%d+')
   local record = redis.call('HGET', KEY.leased, id)
   if record then
     local lease = cjson.decode(record)

@@ -13,7 +13,7 @@ local function lease_out(lease, jobs, state, until_ms)
   lease.number = number + 1
   note(jobs, lease.job, lease.number, attempts, limited)
   redis.call('HINCRBY', state, 'in_flight', 1)
-  local id = table.concat({ string.match(lease.ref, '/(.*)$'), whole(lease.job), whole(lease.number) }, '/')
+  local id = table.concat({ lease.ref, whole(lease.job), whole(lease.number) }, '/')
   redis.call('ZADD', KEY.leases, until_ms, id)
   redis.call('HSET', KEY.leased, id, cjson.encode(lease))
   return lease.number

@@ -233,7 +233,9 @@ class Model:
     def cancel(self, ref: RunRef) -> None:
         before = self.d.state(ref)
         assert self.d.cancel(ref) == int(before["jobs"]) - int(before["jobs_done"])
-        self.holders = {name: who for name, who in self.holders.items() if name.split("/")[0] != ref.run}
+        for attempt in self.in_flight():
+            if (attempt.team, attempt.run) == (ref.team, ref.run):
+                del self.holders[attempt.id]
         assert self.d.cancel(ref) == -1
 
     def change_leader(self) -> None:

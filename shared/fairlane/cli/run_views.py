@@ -1,0 +1,130 @@
+"""A run's status as people read it, and as programs do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairlane.cli.moments import ago, iso, took
+from fairlane.cli.output import clip, print_fields, print_line, print_table
+from fairlane.job import JobState
+from fairlane.run import RunState, RunStatus
+
+LONGEST_NAME = 20
+
+
+def run_document(status: RunStatus) -> dict[str, Any]:
+    """Every field of a status; ``progress`` is 0 to 1, times are ISO 8601."""
+    return {
+        "run": status.run,
+        "team": status.team,
+        "name": status.name,
+        "state": status.state,
+        "progress": status.progress,
+        "items": status.items,
+        "items_done": status.items_done,
+        "jobs": status.jobs,
+        "jobs_done": status.jobs_done,
+        "by_state": dict(status.by_state),
+        "in_flight": status.in_flight,
+        "retries": status.retries,
+        "rate_limits": status.rate_limits,
+        "late_reports": status.late_reports,
+        "lanes": [{"lane": part.lane, "known": part.known, "done": part.done} for part in status.lanes],
+        "submitted_at": iso(status.submitted_ms),
+        "started_at": iso(status.started_ms),
+        "finished_at": iso(status.finished_ms),
+        "reason": status.reason,
+    }
+
+
+def print_runs(statuses: list[RunStatus], now_ms: int) -> None:
+    """Runs as a table, in the order given."""
+    columns = ["run", "name", "state", ">done", ">jobs", ">failed", "submitted"]
+    print_table(
+        columns,
+        (
+            (
+                status.run,
+                clip(status.name, LONGEST_NAME),
+                status.state,
+                share(status),
+                f"{status.jobs:,}",
+                f"{status.by_state.get(JobState.FAILED, 0):,}",
+                ago(status.submitted_ms, now_ms),
+            )
+            for status in statuses
+        ),
+    )
+
+
+def print_run(status: RunStatus, now_ms: int) -> None:
+    """One run: its fields, then its lanes."""
+    print_fields(_fields(status, now_ms))
+    if status.lanes:
+        print_line("")
+        print_table(
+            ["lane", ">done", ">of known", ">share"],
+            (
+                (part.lane, f"{part.done:,}", f"{part.known:,}", _percent(part.done, part.known))
+                for part in status.lanes
+            ),
+        )
+
+
+def share(status: RunStatus) -> str:
+    """How much of the run is over, rounded down: 100 % is said when nothing is left."""
+    if not status.jobs:
+        return "100 %" if status.state.finished else "0 %"
+    return _percent(status.jobs_done, status.jobs)
+
+
+def ending(status: RunStatus) -> str:
+    """How a run that is over ended, in half a sentence."""
+    if status.state is RunState.REFUSED:
+        return f"was refused: {status.reason}"
+    lost = [
+        f"{count:,} {state}" for state, count in sorted(status.by_state.items()) if count and _is_loss(state)
+    ]
+    return f"{status.state}: {status.jobs:,} jobs" + (f", {', '.join(lost)}" if lost else "")
+
+
+def _is_loss(state: JobState) -> bool:
+    return state is not JobState.SUCCEEDED
+
+
+def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
+    fields: list[tuple[str, object]] = [("run", status.run)]
+    if status.name != status.run:
+        fields.append(("name", status.name))
+    fields += [("team", status.team), ("state", f"{status.state}, {share(status)} done")]
+    if status.reason:
+        fields.append(("reason", status.reason))
+    fields += [
+        ("items", f"{status.items_done:,} of {status.items:,}"),
+        ("jobs", f"{status.jobs_done:,} of {status.jobs:,}{_by_state(status)}"),
+        ("in flight", f"{status.in_flight:,}"),
+        ("retries", f"{status.retries:,}"),
+        ("rate limits", f"{status.rate_limits:,} answers of 429"),
+    ]
+    if status.late_reports:
+        fields.append(("late", f"{status.late_reports:,} reports that came too late to count"))
+    return [*fields, ("submitted", ago(status.submitted_ms, now_ms)), *_times(status, now_ms)]
+
+
+def _times(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
+    times: list[tuple[str, object]] = []
+    if status.started_ms is not None:
+        times.append(("started", ago(status.started_ms, now_ms)))
+    if status.finished_ms is not None:
+        since = status.started_ms if status.started_ms is not None else status.submitted_ms
+        times.append(("finished", f"{ago(status.finished_ms, now_ms)}, after {took(status.finished_ms - since)}"))
+    return times
+
+
+def _by_state(status: RunStatus) -> str:
+    counted = [f"{count:,} {state}" for state, count in sorted(status.by_state.items()) if count]
+    return f": {', '.join(counted)}" if counted else ""
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part // whole if whole else 0} %"

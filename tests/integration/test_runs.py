@@ -1,0 +1,150 @@
+"""What a run is made of and how it is read: its cells, their order, records as they finish, streamed text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from threading import Thread
+
+import pytest
+
+from fairlane import JobState, RunState, SubmissionError
+from fairlane.store.inbox import Outbox
+from fairlane.store.keys import RunRef
+from tests.integration.conftest import ModelMaker
+from tests.support.cluster import Cluster, all_succeeded, numbered, whole
+from tests.support.wait import wait_until
+
+
+def test_an_empty_dataset_completes_at_once(deployment: Cluster) -> None:
+    run = deployment.client.submit([], "question", model="sim:none")
+    status = run.wait(timeout=10.0)
+    assert (status.state, status.items, status.progress) == (RunState.COMPLETED, 0, 1.0)
+    assert list(run.results()) == list(run.stream()) == []
+
+
+def test_results_come_in_item_order_with_the_coordinates_of_each_cell(
+    deployment: Cluster, new_model: ModelMaker
+) -> None:
+    first, second = (f"sim:{new_model(output='echo', latency_ms=10)}" for _ in range(2))
+    run = deployment.client.submit(
+        [{"n": 1}, {"n": 2}],
+        prompts=[
+            "a {{ n }}",
+            [{"role": "system", "content": "be brief"}, {"role": "user", "content": "b {{ n }}"}],
+        ],
+        models=[first, second],
+        repetitions=3,
+    )
+    records = all_succeeded(run)
+    told = [(r.row["n"], r.prompt, r.model, r.repetition, r.output) for r in records]
+    assert told == [
+        (n, prompt, model, repetition, f"{'ab'[prompt]} {n}")
+        for n in (1, 2)
+        for prompt in (0, 1)
+        for model in (first, second)
+        for repetition in range(3)
+    ]
+    assert all(record.usage.total and record.latency_ms is not None for record in records)
+
+
+def test_a_run_of_several_pages_hands_out_every_item_once(deployment: Cluster, new_model: ModelMaker) -> None:
+    model = new_model(output="echo", latency_ms=1)
+    run = deployment.client.submit(({"n": n} for n in range(1203)), "{{ n }}", model=f"sim:{model}")
+    records = all_succeeded(run)
+    assert [record.output for record in records] == [str(n) for n in range(1203)]
+    assert deployment.served(model).requests == 1203
+
+
+def test_stream_yields_each_item_once_as_it_ends(deployment: Cluster, new_model: ModelMaker) -> None:
+    quick, slow = new_model(latency_ms=10), new_model(latency_ms=1500)
+    rows = [{"m": slow}, *({"m": quick} for _ in range(10))]
+    run = deployment.client.submit(rows, "question {{ m }}", model="sim:{{ m }}")
+    items = []
+    for record in run.stream():
+        assert record.state is JobState.SUCCEEDED
+        if not items:
+            assert not run.status().state.finished
+        items.append(record.item)
+    assert sorted(items) == list(range(11))
+    assert items[-1] == 0
+    assert sorted(record.item for record in run.stream()) == list(range(11))
+
+
+def test_chunks_bring_each_output_in_pieces_while_it_is_written(
+    deployment: Cluster, new_model: ModelMaker
+) -> None:
+    model = new_model(latency_ms=400, chunks=6, output_tokens=60)
+    lane = f"sim:{model}"
+    deployment.lanes.limit(lane, {})
+    deployment.lanes.pause(lane)
+    run = deployment.client.submit(numbered(4), "question {{ n }}", model=lane)
+    pieces: dict[int, list[str]] = defaultdict(list)
+    chunks = run.chunks()
+    deployment.lanes.resume(lane)
+    for item, text in chunks:
+        pieces[item].append(text)
+    records = all_succeeded(run)
+    assert {record.item: record.output for record in records} == {
+        item: "".join(texts) for item, texts in pieces.items()
+    }
+    assert all(len(texts) > 1 for texts in pieces.values())
+
+
+def test_who_begins_to_listen_in_mid_call_hears_the_rest_of_it(
+    deployment: Cluster, new_model: ModelMaker
+) -> None:
+    model = new_model(latency_ms=4000, chunks=40, output_tokens=80)
+    run = deployment.client.submit(numbered(1), "question {{ n }}", model=f"sim:{model}")
+    wait_until(lambda: deployment.served(model).in_flight)
+    heard = "".join(text for _, text in run.chunks())
+    (record,) = all_succeeded(run)
+    assert record.output is not None
+    assert heard
+    assert record.output.endswith(heard)
+
+
+def test_a_run_is_found_again_by_another_client_and_waited_for(
+    deployment: Cluster, new_model: ModelMaker
+) -> None:
+    submitted = deployment.client.submit(
+        numbered(5), "question {{ n }}", model=f"sim:{new_model(latency_ms=200)}", name="found again"
+    )
+    found = deployment.client.run(submitted.id)
+    assert found.name == "found again"
+    assert len(all_succeeded(found)) == 5
+    assert submitted.id in {status.run for status in deployment.client.runs()}
+
+
+def test_several_threads_may_wait_for_and_read_one_run(deployment: Cluster, new_model: ModelMaker) -> None:
+    run = deployment.client.submit(numbered(30), "question {{ n }}", model=f"sim:{new_model(latency_ms=100)}")
+    seen: list[list[int]] = []
+    readers = [Thread(target=lambda: seen.append(sorted(r.item for r in run.stream()))) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(30.0)
+    assert seen == [list(range(30))] * 3
+
+
+def test_what_a_hostile_client_writes_is_refused_with_a_reason(deployment: Cluster) -> None:
+    ref, keys = RunRef("search", "hostile"), deployment.keys
+    deployment.redis.set(keys.spec(ref), '{"run": "another", "rows": -1}', ex=60)
+    Outbox(deployment.redis, keys)._ask(ref, "submit")
+    deployment.redis.rpush(keys.inbox("search"), "not json at all")
+    wait_until(lambda: deployment.redis.exists(keys.state(ref)))
+    run = deployment.client.run("hostile")
+    assert run.status().state is RunState.REFUSED
+    assert run.status().reason
+    with pytest.raises(SubmissionError, match="was refused"):
+        list(run.results())
+
+
+def test_a_model_template_that_names_no_connection_makes_its_item_invalid(
+    deployment: Cluster, new_model: ModelMaker
+) -> None:
+    rows = [{"m": f"sim:{new_model(latency_ms=10)}"}, {"m": "sin:fast"}, {"m": "nonsense"}]
+    run = deployment.client.submit(rows, "question", model="{{ m }}")
+    fine, unknown, malformed = whole(run)
+    assert fine.state is JobState.SUCCEEDED
+    assert (unknown.state, malformed.state) == (JobState.INVALID, JobState.INVALID)
+    assert "sim" in (unknown.error or "")

@@ -1,0 +1,116 @@
+"""Retry-After and back-off shut a lane for a while; nobody starts before, and nobody waits for more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.store.attempts import Signal
+from tests.support.deployment import Deployment
+from tests.support.redis import emptied
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    told=st.lists(
+        st.tuples(
+            st.integers(0, 3000),
+            st.sampled_from(["ok", "answered", "limited", "overloaded", "broken"]),
+            st.integers(1, 20_000),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_retry_after_is_a_lower_bound_whoever_says_it(real_redis: Redis, told: list[Any]) -> None:
+    d = Deployment(emptied(real_redis))
+    ref = d.queued_lane(requests_per_minute=0, jobs=10)
+    latest = 0
+    for attempt, (wait_ms, signal, retry_after_ms) in zip(d.start(ref, len(told)), told, strict=True):
+        d.advance(wait_ms)
+        d.defer(attempt, signal=signal, retry_after_ms=retry_after_ms)
+        latest = max(latest, d.now_ms + retry_after_ms)
+    while d.now_ms < latest:
+        grant = d.ask(ref)
+        assert (grant.permits, grant.reason) == ([], "blocked")
+        assert grant.at_ms >= latest
+        d.advance((grant.at_ms - d.now_ms + 1) // 2)
+    d.advance(5000)
+    assert d.ask(ref).permits
+
+
+def test_retry_after_opens_the_lane_to_the_millisecond(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(requests_per_minute=0)
+    d.defer(d.start(ref)[0], signal="limited", retry_after_ms=2000)
+    assert d.ask(ref).wait_ms == 2000
+    d.advance(1999)
+    assert not d.ask(ref).permits
+    d.advance(1)
+    assert d.ask(ref).permits
+
+
+def test_a_shorter_retry_after_does_not_shorten_a_longer_one(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(requests_per_minute=0)
+    first, second = d.start(ref, 2)
+    d.defer(first, signal="limited", retry_after_ms=9000)
+    d.defer(second, signal="ok", retry_after_ms=10)
+    assert d.ask(ref).wait_ms == 9000
+
+
+@pytest.mark.parametrize("signal", ["limited", "overloaded"])
+def test_back_off_doubles_from_one_sign_to_the_next_and_not_within_a_burst(
+    real_redis: Redis, signal: Signal
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(requests_per_minute=0, jobs=100)
+    waits = []
+    for _ in range(8):
+        burst = d.start(ref, 5)
+        d.advance(10)
+        for attempt in burst:
+            d.defer(attempt, signal=signal)
+        waits.append(d.ask(ref).wait_ms)
+        d.advance(waits[-1])
+    assert waits == [100, 200, 400, 800, 1600, 3200, 5000, 5000]
+
+
+def test_a_success_started_after_the_last_sign_ends_the_streak(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(requests_per_minute=0, jobs=100)
+    old, *burst = d.start(ref, 4)
+    d.advance(10)
+    d.defer(burst[0], signal="overloaded")
+    d.advance(100)
+    d.defer(d.start(ref)[0], signal="overloaded")
+    assert d.ask(ref).wait_ms == 200
+    d.finish(old)
+    d.advance(200)
+    fresh = d.start(ref)[0]
+    d.finish(fresh)
+    d.defer(d.start(ref)[0], signal="overloaded")
+    assert d.ask(ref).wait_ms == 100
+
+
+def test_a_block_outlasts_a_pause(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(requests_per_minute=0)
+    d.defer(d.start(ref)[0], signal="limited", retry_after_ms=5000)
+    d.lanes.pause("sim:fast")
+    assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("paused", 0)
+    d.lanes.resume("sim:fast", d.now_ms)
+    assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("blocked", 5000)
+
+
+def test_one_lane_that_is_blocked_slows_no_other(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    slow = d.queued_lane(requests_per_minute=0)
+    fast = d.queued_lane(requests_per_minute=0, lane="sim:other", run="r2")
+    d.defer(d.start(slow)[0], signal="limited", retry_after_ms=60_000)
+    assert not d.ask(slow).permits
+    assert len(d.ask(fast, lane="sim:other").permits) == 10

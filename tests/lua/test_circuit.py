@@ -1,0 +1,294 @@
+"""A lane's circuit: failures that started apart open it, one probe's answer closes it, a refusal parks it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.job import Attempt
+from fairlane.store.attempts import Signal
+from fairlane.store.keys import RunRef
+from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.redis import emptied
+
+FAILURES, APART_MS, OPEN_MS = 5, 200, 30_000
+
+
+def _circuit(d: Deployment) -> str:
+    return d.lanes.view("sim:fast").circuit
+
+
+def _apart(d: Deployment, ref: RunRef, count: int, apart_ms: int = APART_MS) -> list[Attempt]:
+    """Attempts that start so far apart, and are all in flight."""
+    started = []
+    for _ in range(count):
+        started += d.start(ref)
+        d.advance(apart_ms)
+    return started
+
+
+def _opened(d: Deployment, jobs: int = 200, **limits: float) -> RunRef:
+    """A lane whose circuit has just opened."""
+    ref = d.queued_lane(jobs=jobs, **limits)
+    for attempt in _apart(d, ref, FAILURES, 1000):
+        d.defer(attempt, signal="broken", costs_attempt=True)
+    assert _circuit(d) == "open"
+    return ref
+
+
+def _probe(d: Deployment, ref: RunRef) -> Attempt:
+    """The one attempt that goes out, claimed."""
+    grant = d.ask(ref)
+    assert len(grant.permits) == 1
+    probe = Attempt(ref.run, ref.team, grant.permits[0].job, grant.permits[0].number, "sim:fast")
+    assert d.claim(probe) is not None
+    assert _circuit(d) == "half_open"
+    return probe
+
+
+def test_five_failures_started_apart_open_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    attempts = _apart(d, d.queued_lane(), FAILURES)
+    news = [reported.news for attempt in attempts if (reported := d.defer(attempt, signal="broken"))]
+    assert news == ["", "", "", "", "open"]
+
+
+def test_fifty_failures_of_one_burst_do_not_open_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    for attempt in d.start(d.queued_lane(jobs=50), 50):
+        d.advance(100)
+        d.defer(attempt, signal="broken")
+    assert _circuit(d) == "closed"
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(gaps=st.lists(st.integers(0, 450), min_size=1, max_size=25))
+def test_it_opens_exactly_when_five_of_them_started_apart(real_redis: Redis, gaps: list[int]) -> None:
+    d = Deployment(emptied(real_redis))
+    ref = d.queued_lane(jobs=30)
+    starts, counted, last = [], 0, None
+    for gap in gaps:
+        d.advance(gap)
+        starts.append((d.now_ms, d.start(ref)[0]))
+    for start_ms, attempt in starts:
+        d.defer(attempt, signal="broken")
+        if counted < FAILURES and (last is None or start_ms >= last + APART_MS):
+            counted, last = counted + 1, start_ms
+        assert (_circuit(d) == "open") == (counted >= FAILURES)
+
+
+@pytest.mark.parametrize("signal", ["ok", "answered"])
+def test_an_answer_in_between_starts_the_count_again(real_redis: Redis, signal: Signal) -> None:
+    d = Deployment(real_redis)
+    attempts = _apart(d, d.queued_lane(), 2 * FAILURES - 1)
+    for number, attempt in enumerate(attempts):
+        d.defer(attempt, signal=signal if number == FAILURES - 1 else "broken")
+    assert _circuit(d) == "closed"
+
+
+@pytest.mark.parametrize("signal", ["limited", "overloaded", "none", "ok", "answered"])
+def test_what_is_no_network_failure_never_opens_it(real_redis: Redis, signal: Signal) -> None:
+    d = Deployment(real_redis)
+    for attempt in _apart(d, d.queued_lane(jobs=30), 3 * FAILURES):
+        d.defer(attempt, signal=signal)
+    assert _circuit(d) == "closed"
+
+
+def test_while_open_nothing_starts_and_the_time_told_is_that_of_the_probe(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    grant = d.ask(ref)
+    assert (grant.permits, grant.reason, grant.wait_ms) == ([], "circuit", OPEN_MS)
+    d.advance(OPEN_MS - 1)
+    assert not d.ask(ref).permits
+    d.advance(1)
+    assert _probe(d, ref)
+
+
+def test_exactly_one_probe_goes_out_however_many_ask(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    d.advance(OPEN_MS)
+    other = d.queued_lane(run="r2")
+    asked = [d.ask(run) for run in (ref, other) * 10]
+    assert [len(grant.permits) for grant in asked] == [1] + [0] * 19
+    assert {(grant.reason, grant.at_ms) for grant in asked} == {("probing", 0)}
+
+
+def test_one_question_with_many_offers_sends_one_probe(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    d.advance(OPEN_MS)
+    assert len(d.ask(ref, count=50).permits) == 1
+
+
+@pytest.mark.parametrize("signal", ["ok", "answered", "limited", "overloaded"])
+def test_an_answer_closes_it_with_empty_buckets(real_redis: Redis, signal: Signal) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d, requests_per_minute=600, tokens_per_minute=60_000, burst_seconds=10)
+    d.advance(OPEN_MS)
+    probe = _probe(d, ref)
+    d.advance(5000)
+    d.dirty()
+    reported = d.finish(probe, signal=signal, retry_after_ms=1)
+    assert reported is not None
+    assert (reported.news, _circuit(d)) == ("closed", "closed")
+    assert "sim:fast" in d.dirty()
+    d.advance(99)
+    assert not d.ask(ref).permits
+    d.advance(201)
+    assert len(d.ask(ref).permits) == 3
+
+
+def test_a_failed_probe_opens_it_again_for_the_whole_time(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    for _ in range(3):
+        d.advance(OPEN_MS)
+        probe = _probe(d, ref)
+        d.advance(700)
+        reported = d.defer(probe, signal="broken")
+        assert reported is not None
+        assert reported.news == "open"
+        assert d.ask(ref).wait_ms == OPEN_MS
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_lost_probe_lets_exactly_one_more_go(real_redis: Redis, claimed: bool) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    d.advance(OPEN_MS)
+    probe = _probe(d, ref) if claimed else d.take(ref)[0]
+    assert not d.ask(ref).permits
+    d.advance(LEASE_MS)
+    assert not d.ask(ref).permits
+    d.dirty()
+    assert d.recover(probe) == 1
+    assert "sim:fast" in d.dirty()
+    assert [len(d.ask(ref).permits) for _ in range(5)] == [1, 0, 0, 0, 0]
+
+
+def test_the_late_report_of_a_lost_probe_changes_nothing(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    d.advance(OPEN_MS)
+    lost = _probe(d, ref)
+    d.advance(LEASE_MS)
+    d.recover(lost)
+    _probe(d, ref)
+    assert d.finish(lost) is None
+    assert _circuit(d) == "half_open"
+    assert not d.ask(ref).permits
+
+
+def test_a_probe_that_is_cancelled_or_given_back_lets_another_go(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    d.advance(OPEN_MS)
+    d.defer(_probe(d, ref), signal="none")
+    probe = _probe(d, ref)
+    other = d.queued_lane(run="r2")
+    assert d.cancel(ref) > 0
+    assert d.finish(probe) is None
+    _probe(d, other)
+
+
+def test_failures_of_before_it_opened_neither_prolong_nor_reopen_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100)
+    first, *rest = (_apart(d, ref, FAILURES, 1000) for _ in range(4))
+    while_open, while_probing, after = rest
+    for attempt in first:
+        d.defer(attempt, signal="broken")
+    for attempt in while_open:
+        d.defer(attempt, signal="broken")
+    assert d.ask(ref).wait_ms == OPEN_MS
+    d.advance(OPEN_MS)
+    probe = _probe(d, ref)
+    for attempt in while_probing:
+        d.defer(attempt, signal="broken")
+    assert _circuit(d) == "half_open"
+    d.finish(probe)
+    for attempt in after:
+        d.defer(attempt, signal="broken")
+    assert _circuit(d) == "closed"
+
+
+def test_a_refusal_parks_the_lane_and_says_why(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane()
+    first, second = d.start(ref, 2)
+    reported = d.defer(first, signal="refused", reason="quota")
+    assert reported is not None
+    assert reported.news == "parked"
+    assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("parked", 0)
+    assert d.lanes.view("sim:fast").parked == "quota"
+    again = d.defer(second, signal="refused", reason="quota")
+    assert again is not None
+    assert again.news == ""
+
+
+def test_a_parked_lane_that_is_resumed_sends_one_probe(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane()
+    d.defer(d.start(ref)[0], signal="refused", reason="auth")
+    d.advance(10_000)
+    d.lanes.resume("sim:fast", d.now_ms)
+    assert "sim:fast" in d.dirty()
+    assert d.lanes.view("sim:fast").parked is None
+    probe = _probe(d, ref)
+    assert not d.ask(ref).permits
+    d.finish(probe)
+    assert len(d.ask(ref).permits) == 9
+
+
+def test_a_probe_that_is_refused_parks_the_lane_again_and_says_so(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane()
+    d.defer(d.start(ref)[0], signal="refused", reason="auth")
+    d.lanes.resume("sim:fast", d.now_ms)
+    reported = d.defer(_probe(d, ref), signal="refused", reason="auth")
+    assert reported is not None
+    assert reported.news == "parked"
+    assert d.ask(ref).reason == "parked"
+
+
+def test_refusals_from_before_a_resume_do_not_park_it_again(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane()
+    first, second = d.start(ref, 2)
+    d.defer(first, signal="refused", reason="auth")
+    d.advance(1)
+    d.lanes.resume("sim:fast", d.now_ms)
+    probe = _probe(d, ref)
+    d.defer(second, signal="refused", reason="auth")
+    assert d.lanes.view("sim:fast").parked is None
+    d.finish(probe)
+    assert d.ask(ref).permits
+
+
+def test_a_lane_parked_while_its_probe_is_out_sends_no_second_one_when_resumed(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=20)
+    attempts = _apart(d, ref, FAILURES + 1, 1000)
+    for attempt in attempts[:FAILURES]:
+        d.defer(attempt, signal="broken")
+    d.advance(OPEN_MS)
+    probe = _probe(d, ref)
+    d.defer(attempts[-1], signal="refused", reason="auth")
+    d.lanes.resume("sim:fast", d.now_ms)
+    assert not d.ask(ref).permits
+    d.finish(probe)
+    assert d.ask(ref).permits
+
+
+def test_a_pause_that_ends_sends_no_probe(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane()
+    d.lanes.pause("sim:fast")
+    assert not d.ask(ref).permits
+    assert d.lanes.view("sim:fast").paused
+    d.lanes.resume("sim:fast", d.now_ms)
+    assert len(d.ask(ref).permits) == 10

@@ -1,0 +1,76 @@
+"""Heartbeats: they keep leases, tell which were lost, and wake the scheduler when capacity changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from redis import Redis
+
+from fairlane.store.workers import WorkerInfo
+from tests.support.deployment import LEASE_MS, Deployment
+
+INFO = WorkerInfo("w1", slots=4, lanes=("sim:fast",), version="1.0", pid=7, host="h", started_ms=1, busy=2)
+
+
+def _beat(d: Deployment, worker: str, attempts: list[str], *, changed: bool = False) -> list[str]:
+    info = replace(INFO, name=worker)
+    call = d.workers.beat(worker, info, attempts, LEASE_MS, changed=changed, now_ms=d.now_ms)
+    return [name.decode() for name in call.run(d.redis)]
+
+
+def test_a_beat_keeps_the_leases_that_the_worker_holds(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    attempt = d.start(d.queued_lane())[0]
+    d.advance(LEASE_MS - 1)
+    assert _beat(d, "w1", [attempt.id]) == []
+    d.advance(LEASE_MS - 1)
+    assert d.leases.lapsed(d.now_ms) == []
+    assert d.leases.soonest_ms() == d.now_ms + 1
+
+
+def test_a_beat_tells_which_leases_are_lost(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane()
+    kept, taken, ended, given = d.start(ref, 4)
+    others = d.start(ref, worker="w2")[0]
+    d.recover(taken, dead_worker="w1")
+    d.finish(ended)
+    d.defer(given)
+    asked = [attempt.id for attempt in (kept, taken, ended, given, others)]
+    assert _beat(d, "w1", asked) == asked[1:]
+    assert d.leases.count() == 2
+
+
+def test_a_beat_is_kept_at_the_time_of_the_server(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    _beat(d, "w1", [])
+    d.advance(1500)
+    _beat(d, "w2", [])
+    first, second = d.workers.beats(real_redis)
+    assert (first.worker, first.info, second.beat_ms - first.beat_ms) == ("w1", INFO, 1500)
+
+
+def test_only_news_wakes_the_scheduler(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    _beat(d, "w1", [])
+    assert d.dirty() == {"*"}
+    _beat(d, "w1", [])
+    assert d.dirty() == set()
+    _beat(d, "w1", [], changed=True)
+    assert d.dirty() == {"*"}
+    assert d.workers.leave("w1").run(real_redis) == 1
+    assert d.dirty() == {"*"}
+    assert d.workers.leave("w1").run(real_redis) == 0
+    assert d.dirty() == set()
+    assert d.workers.beats(real_redis) == []
+
+
+def test_a_beat_of_a_newer_version_is_read(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    real_redis.hset(
+        d.keys.workers,
+        "w9",
+        '5 {"name":"w9","slots":1,"lanes":[],"version":"9","pid":1,"host":"h","started_ms":0,"mood":"good"}',
+    )
+    [beat] = d.workers.beats(real_redis)
+    assert (beat.worker, beat.beat_ms, beat.info.slots, beat.info.busy) == ("w9", 5, 1, 0)

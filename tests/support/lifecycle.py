@@ -1,0 +1,187 @@
+"""Arbitrary histories of a deployment, as a Hypothesis state machine for any Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from redis import Redis
+
+from fairlane.admission.lanes import Offer
+from fairlane.job import Attempt, JobState
+from fairlane.store.attempts import Signal
+from fairlane.store.keys import RunRef
+from tests.support.lifecycle_model import Model
+from tests.support.redis import emptied
+
+TASK_LANES = ["sim:fast", "odd lane:{x}/y"]
+JUDGE_LANES = ["sim:judge", "sim:fast"]
+LANES = ["sim:fast", "odd lane:{x}/y", "sim:judge"]
+REFS = [RunRef(team, f"{team}-{n}") for team in ("search", "ads") for n in range(3)]
+SIGNALS: list[Signal] = ["ok", "ok", "answered", "limited", "overloaded", "broken", "refused", "none"]
+
+workers = st.sampled_from(["w1", "w2", "w3"])
+reporters = st.sampled_from([None, None, None, "w1", "w2"])
+judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
+where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
+lessons = st.fixed_dictionaries(
+    {"signal": st.sampled_from(SIGNALS)},
+    optional={"used": st.integers(0, 60), "retry_after_ms": st.integers(1, 5000)},
+)
+delays = st.fixed_dictionaries(
+    {},
+    optional={
+        "delay_ms": st.sampled_from([0, 100, 5000]),
+        "costs_attempt": st.booleans(),
+        "rate_limited": st.booleans(),
+    },
+)
+limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "requests_per_minute": st.none() | st.sampled_from([0, 0.5, 60, 60_000]),
+        "tokens_per_minute": st.none() | st.sampled_from([0, 600, 600_000]),
+        "burst_seconds": st.none() | st.sampled_from([0.05, 1.0, 10.0]),
+        "max_concurrency": st.none() | st.integers(1, 4),
+        "min_gap_ms": st.none() | st.sampled_from([0, 50]),
+    },
+)
+
+
+class Lifecycle(RuleBasedStateMachine):
+    """All roles act in any order; `Model` knows what each step must do, and what must be true after it."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__()
+        self.model = Model(emptied(redis), LANES)
+
+    @initialize(runs=st.lists(st.tuples(st.integers(4, 12), judges, where), min_size=1, max_size=3))
+    def submit_and_feed(self, runs: list[tuple[int, list[str], list[str | None]]]) -> None:
+        for ref, (rows, judge_lanes, lanes) in zip(REFS[1:], runs, strict=False):
+            self.model.submit(ref, rows, judge_lanes)
+            self.model.feed(ref, lanes, tokens=10)
+
+    @rule(ref=st.sampled_from(REFS), rows=st.integers(0, 6), judge_lanes=judges, lanes=where)
+    def submit(self, ref: RunRef, rows: int, judge_lanes: list[str], lanes: list[str | None]) -> None:
+        if len(judge_lanes) == rows:
+            self.model.refuse(ref)
+        else:
+            self.model.submit(ref, rows, judge_lanes)
+        if self.model.is_running(ref):
+            self.model.feed(ref, lanes, tokens=20)
+
+    @rule(data=st.data(), lanes=where, tokens=st.integers(0, 50), stale=st.sampled_from([0, 0, 0, 1]))
+    def feed(self, data: st.DataObject, lanes: list[str | None], tokens: int, stale: int) -> None:
+        if running := self.model.running():
+            self.model.feed(data.draw(st.sampled_from(running), label="run"), lanes, tokens, stale)
+
+    @rule(
+        data=st.data(),
+        counts=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+        room=st.sampled_from([9, 9, 2, 1, 0]),
+        most=st.sampled_from([12, 12, 3, 1]),
+        claimants=st.lists(workers, min_size=1, max_size=8),
+    )
+    def grant(
+        self, data: st.DataObject, counts: list[int], room: int, most: int, claimants: list[str]
+    ) -> None:
+        lane, ref = data.draw(st.sampled_from(self.model.waiting() or [(LANES[0], REFS[0])]), label="waiting")
+        runs = [ref, *(data.draw(st.sampled_from(REFS), label="run") for _ in counts[1:])]
+        offers = [Offer(ref, count) for ref, count in zip(runs, counts, strict=True)]
+        granted = self.model.grant(lane, offers, room, most)
+        for attempt, worker in zip(granted, claimants, strict=False):
+            self.model.claim(attempt, worker)
+
+    @rule(data=st.data(), worker=workers)
+    def deliver(self, data: st.DataObject, worker: str) -> None:
+        """A message arrives, for the first time or again."""
+        if attempt := self.draw_attempt(data):
+            self.model.claim(attempt, worker)
+
+    @rule(
+        data=st.data(),
+        worker=reporters,
+        state=st.sampled_from([JobState.SUCCEEDED, JobState.SUCCEEDED, JobState.FAILED]),
+        ready=st.integers(0, 3),
+        lesson=lessons,
+    )
+    def finish(
+        self, data: st.DataObject, worker: str | None, state: JobState, ready: int, lesson: dict[str, Any]
+    ) -> None:
+        if attempt := self.draw_attempt(data):
+            self.model.finish(attempt, worker, state, ready, **lesson)
+
+    @rule(data=st.data(), worker=reporters, lesson=lessons, delay=delays)
+    def defer(
+        self, data: st.DataObject, worker: str | None, lesson: dict[str, Any], delay: dict[str, Any]
+    ) -> None:
+        if attempt := self.draw_attempt(data):
+            self.model.defer(attempt, worker, **lesson, **delay)
+
+    @rule(
+        milliseconds=st.sampled_from([0, 1, 10, 200, 1000, 15_000, 40_000]),
+        beating=st.lists(workers, max_size=2),
+        dead=st.none() | st.just("") | workers,
+    )
+    def pass_time(self, milliseconds: int, beating: list[str], dead: str | None) -> None:
+        for worker in beating:
+            self.model.beat(worker, changed=milliseconds == 10)
+        self.model.d.advance(milliseconds)
+        self.model.promote()
+        if dead is not None:
+            self.model.recover(dead)
+
+    @rule(data=st.data(), dead=workers)
+    def recover_too_early(self, data: st.DataObject, dead: str) -> None:
+        if attempt := self.draw_attempt(data):
+            self.model.recover_too_early(attempt, dead)
+
+    @rule(
+        data=st.data(), lane=st.sampled_from(LANES), act=st.sampled_from(["limit", "limit", "stop", "drain"])
+    )
+    def operate(self, data: st.DataObject, lane: str, act: str) -> None:
+        lanes = self.model.d.lanes
+        if act == "limit":
+            lanes.limit(lane, data.draw(limits, label="limits"))
+        elif act == "drain":
+            lanes.drain(lane, self.model.d.now_ms)
+        elif lanes.view(lane).paused:
+            lanes.resume(lane, self.model.d.now_ms)
+        else:
+            lanes.pause(lane)
+
+    @rule(lane=st.sampled_from(LANES), resume=st.booleans())
+    def ask_though_asleep(self, lane: str, resume: bool) -> None:
+        if resume:
+            self.model.d.lanes.resume(lane, self.model.d.now_ms)
+        self.model.ask_though_asleep(lane)
+
+    @rule(data=st.data(), act=st.sampled_from(["cancel", "elect", "ask"]))
+    def upset(self, data: st.DataObject, act: str) -> None:
+        """A run is cancelled, a leader falls, an old one comes back."""
+        if act == "elect":
+            self.model.change_leader()
+        elif act == "ask":
+            self.model.ask_as_old_leader()
+        elif running := self.model.running():
+            self.model.cancel(data.draw(st.sampled_from(running), label="run"))
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        self.model.check()
+
+    def teardown(self) -> None:
+        self.model.bring_to_an_end()
+
+    def draw_attempt(self, data: st.DataObject) -> Attempt | None:
+        """An attempt in flight, if need be a new one, or now and then one of long ago."""
+        model = self.model
+        if not model.in_flight() and (waiting := model.waiting()):
+            lane, ref = data.draw(st.sampled_from(waiting), label="waiting")
+            for attempt in model.grant(lane, [Offer(ref, 3)], room=3, most=12)[1:]:
+                model.claim(attempt, "w1")
+        live = model.in_flight()
+        stale = not live or data.draw(st.integers(0, 4), label="stale") == 4
+        among = model.issued if stale else live
+        return data.draw(st.sampled_from(among), label="attempt") if among else None

@@ -1,0 +1,130 @@
+"""What the simulated provider has in flight takes its time, can be broken off, and ends with the server."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from fairlane.clock import Clock
+from fairlane.testing import SimulatedModel, SimulatedProvider, SimulatorConfig
+
+CALL = {"model": "fast", "messages": [{"role": "user", "content": "Why?"}]}
+
+
+def config(**fields: Any) -> SimulatorConfig:
+    return SimulatorConfig(models={"fast": SimulatedModel.model_validate(fields)})
+
+
+def test_an_answer_too_many_at_once_is_refused() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        provider = SimulatedProvider(config(max_concurrency=2), sleep=gate.sleep)
+        await provider.start()
+        async with aiohttp.ClientSession(provider.url) as session:
+            waiting = [asyncio.create_task(status(session)) for _ in range(2)]
+            await gate.entered(2)
+            assert await status(session) == 429
+            gate.opened.set()
+            assert await asyncio.gather(*waiting) == [200, 200]
+        stats = provider.stats().models["fast"]
+        await provider.stop()
+        assert (stats.peak_in_flight, stats.rejected_by.concurrency) == (2, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_its_caller_breaks_off_is_abandoned() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        provider = SimulatedProvider(config(max_concurrency=1), sleep=gate.sleep)
+        await provider.start()
+        async with aiohttp.ClientSession(provider.url) as session:
+            call = asyncio.create_task(status(session))
+            await gate.entered(1)
+            call.cancel()
+            await gate.left.wait()
+        stats = provider.stats().models["fast"]
+        await provider.stop()
+        assert (stats.abandoned, stats.in_flight, stats.completed) == (1, 0, 0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("fault", [None, "hang"])
+def test_stopping_cuts_off_what_is_in_flight(fault: str | None) -> None:
+    async def scenario() -> None:
+        gate, clock = Gate(), Watched()
+        provider = SimulatedProvider(
+            config(faults={fault: 1} if fault else {}), sleep=gate.sleep, clock=clock
+        )
+        await provider.start()
+        async with aiohttp.ClientSession(provider.url) as session:
+            clock.asked.clear()
+            call = asyncio.create_task(status(session))
+            await clock.asked.wait()
+            await provider.stop()
+            with pytest.raises(aiohttp.ClientError):
+                await call
+
+    asyncio.run(scenario())
+
+
+def test_the_latency_is_spread_over_the_chunks_of_a_stream() -> None:
+    waits = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def scenario(**fields: Any) -> None:
+        provider = SimulatedProvider(config(latency_ms=800, **fields), sleep=sleep)
+        await provider.start()
+        async with aiohttp.ClientSession(provider.url) as session:
+            await status(session)
+            await status(session, stream=True)
+        await provider.stop()
+
+    asyncio.run(scenario(chunks=4, first_chunk_share=0.4))
+    assert waits == pytest.approx([0.8, 0.32, 0.16, 0.16, 0.16])
+    waits.clear()
+    asyncio.run(scenario(chunks=1))
+    assert waits == [0.8, 0.8]
+
+
+async def status(session: aiohttp.ClientSession, stream: bool = False) -> int:
+    async with session.post("/v1/chat/completions", json={**CALL, "stream": stream}) as answer:
+        await answer.read()
+        return answer.status
+
+
+class Gate:
+    """A sleep that lasts until the gate is opened, and tells who is in it."""
+
+    def __init__(self) -> None:
+        self.opened, self.left = asyncio.Event(), asyncio.Event()
+        self._inside = asyncio.Semaphore(0)
+
+    async def sleep(self, _: float) -> None:
+        self._inside.release()
+        try:
+            await self.opened.wait()
+        finally:
+            self.left.set()
+
+    async def entered(self, count: int) -> None:
+        for _ in range(count):
+            await self._inside.acquire()
+
+
+class Watched(Clock):
+    """A clock that tells when it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> int:
+        self.asked.set()
+        return 0
