@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from fairlane.datasets import decode_page
+from fairlane.datasets.pages import BrokenPage, decode_page
 from fairlane.errors import FairlaneError
 from fairlane.logs import get_logger
 from fairlane.run import RunSpec
@@ -38,10 +38,7 @@ class RowPages:
             raise UnreadableRow(page)
         if not offset < len(page):
             raise UnreadableRow(f"row {index + 1} is missing: page {number} has {len(page)} rows")
-        row = page[offset]
-        if not isinstance(row, dict):
-            raise UnreadableRow(f"row {index + 1} is no object")
-        return row
+        return page[offset]
 
     def forget(self, ref: RunRef) -> None:
         """A run has ended: its pages are not needed again."""
@@ -63,8 +60,7 @@ class RowPages:
         if blob is None:
             return f"page {number} of the run's rows is gone from Redis"
         try:
-            page = decode_page(blob)
-        except Exception as error:  # noqa: BLE001 - whatever these bytes do to the decoder, one run is at fault
+            return decode_page(blob)
+        except BrokenPage as error:
             log.warning("page_unreadable", run=ref.run, team=ref.team, page=number, error=str(error)[:200])
             return f"page {number} of the run's rows cannot be read: {str(error)[:200]}"
-        return page if isinstance(page, list) else f"page {number} of the run's rows is no list"

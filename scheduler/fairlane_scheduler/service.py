@@ -32,7 +32,7 @@ from fairlane_scheduler.receiver import Receiver
 from fairlane_scheduler.recoverer import Recoverer
 from fairlane_scheduler.run_loader import RunLoader
 from fairlane_scheduler.server_time import Moment, RedisTime, ServerTime
-from fairlane_scheduler.wakeups import Wakeups
+from fairlane_scheduler.wakeups import Marks, Wakeups
 
 HOUSEKEEPING_MS = 1000  # what a lost wake-up can cost at most
 PROMOTED_AT_ONCE = 500
@@ -57,7 +57,7 @@ class Scheduler:
         server_time: ServerTime | None = None,
     ) -> None:
         self._redis, self._settings, self._clock = redis, settings, clock
-        self._time = server_time or RedisTime(redis)
+        self._time = server_time or RedisTime(redis, clock)
         self._keys = keys = Keys(settings.redis.deployment)
         bounds = settings.scheduler
         lease_ms = round(bounds.leader_lease_seconds * 1000)
@@ -137,8 +137,8 @@ class Scheduler:
             self._housekeeping_ms, teams = now + (0 if more else HOUSEKEEPING_MS), None
         inbox_wait = self._receiver.tick(teams, moment)
         recover_wait = self._recoverer.tick(moment)
-        due_wait = self._promote(moment)
-        more_marks = self._look_at_marks(moment)
+        marks = self._look_at_marks(moment)
+        due_wait = self._promote(marks.due_ms, moment)
         self._feeder.tick(moment)
         ask_wait = self._dispatcher.tick(moment)
         self._janitor.tick(now)
@@ -147,7 +147,7 @@ class Scheduler:
             inbox_wait,
             recover_wait,
             due_wait,
-            0 if more_marks else None,
+            0 if marks.more else None,
             self._feeder.wait_ms(now),
             ask_wait,
         ]
@@ -163,18 +163,19 @@ class Scheduler:
         self._capacity.update([b for b in self._workers.beats(self._redis) if b.beat_ms >= oldest_ms])
         self._dispatcher.wake_all()
 
-    def _promote(self, moment: Moment) -> int | None:
-        """Queue the jobs whose back-off is over."""
+    def _promote(self, due_ms: int | None, moment: Moment) -> int | None:
+        """Queue the jobs whose back-off is over; milliseconds until the next one's is."""
+        if due_ms is None or due_ms > moment.server_ms:
+            return None if due_ms is None else due_ms - moment.server_ms
         due = self._runs.delayed(moment.server_ms, PROMOTED_AT_ONCE)
         for job in due:
             if self._runs.promote(job, moment.argument):
                 fields = {"run": job.ref.run, "job": int(job.entry.partition(":")[0]), "team": job.ref.team}
                 depth = self._backlog.depth(job.lane) + 1
                 log.info(Event.QUEUEING, **fields, lane=job.lane, queue_depth=depth)
-        next_ms = self._runs.next_due_ms()
-        return None if next_ms is None else max(0, next_ms - moment.server_ms)
+        return 0
 
-    def _look_at_marks(self, moment: Moment) -> bool:
+    def _look_at_marks(self, moment: Moment) -> Marks:
         marks = self._wakeups.take(moment.epoch)
         if marks.workers:
             self._look_at_workers(moment)
@@ -182,7 +183,7 @@ class Scheduler:
             self._backlog.add(lane, ref)
         for lane in marks.lanes:
             self._dispatcher.wake(lane)
-        return marks.more
+        return marks
 
     def _drain_after_restart(self) -> None:
         """A server that restarted may have forgotten its last second of permits: let nothing burst.

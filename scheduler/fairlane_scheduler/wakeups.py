@@ -17,16 +17,20 @@ _WORK = re.compile(r"(.*)\|([A-Za-z0-9_-]{1,64}/[A-Za-z0-9_-]{1,64})", re.DOTALL
 
 @dataclass(slots=True)
 class Marks:
-    """What to look at. ``more``: there is still something marked."""
+    """What to look at. ``more``: there is still something marked. ``due_ms``: when the next back-off ends."""
 
     lanes: set[str] = field(default_factory=set)
     work: list[tuple[str, RunRef]] = field(default_factory=list)
     workers: bool = False
     more: bool = False
+    due_ms: int | None = None
 
 
 class Wakeups:
-    """Takes marks, each once, and only for the leader: it would never see what another took."""
+    """Takes marks, each once, and only for the leader: it would never see what another took.
+
+    One round trip a tick, so what else a tick needs to know comes with it.
+    """
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -36,11 +40,14 @@ class Wakeups:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hget(self._keys.leader, "epoch")
         pipeline.spop(self._keys.dirty, AT_ONCE)
-        leading, taken = pipeline.execute()
+        pipeline.zrange(self._keys.delayed, 0, 0, withscores=True)
+        leading, taken, soonest = pipeline.execute()
         if int(leading or 0) != epoch:
             self._put_back(taken)
             raise NotLeader
-        return _read([raw.decode() for raw in taken])
+        marks = _read([raw.decode() for raw in taken])
+        marks.due_ms = int(soonest[0][1]) if soonest else None
+        return marks
 
     def _put_back(self, taken: list[bytes]) -> None:
         if taken:

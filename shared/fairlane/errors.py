@@ -14,16 +14,18 @@ FairlaneError
 
 from __future__ import annotations
 
+import reprlib
+
 
 class FairlaneError(Exception):
     """Anything Fairlane raises on purpose. ``str(error)`` is written for the person who caused it."""
 
 
+_SHORT = reprlib.Repr(maxstring=120, maxother=120, maxlong=40, maxdict=8, maxlist=8, maxlevel=3)
+
+
 def _tell(field: str, value: object, problem: str, remedy: str) -> str:
-    shown = repr(value)
-    if len(shown) > 200:
-        shown = f"{shown[:200]}…"
-    return f"{field}: {problem} (got {shown}). {remedy}".rstrip()
+    return f"{field}: {problem} (got {_SHORT.repr(value)}). {remedy}".rstrip()
 
 
 class ConfigurationError(FairlaneError, ValueError):

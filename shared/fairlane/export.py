@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -27,10 +28,19 @@ def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """A text file to write; it takes its name when the block ends well, and leaves nothing when it does not."""
+    """A text file to write; it takes its name when the block ends well, and leaves nothing when it does not.
+
+    Raises ``OSError`` that names ``path``, at once where nothing can be written there.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as out:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        out = partial.open("w", encoding="utf-8")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    try:
+        with out:
             yield out
         partial.replace(path)
     except BaseException:

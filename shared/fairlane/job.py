@@ -153,7 +153,7 @@ class PermanentFailure:
 
 @dataclass(frozen=True, slots=True)
 class AccessRefused:
-    """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane, free of charge."""
+    """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane."""
 
     message: str
     status: int | None = None

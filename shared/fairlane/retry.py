@@ -29,6 +29,6 @@ class RetryPolicy(BaseModel):
         return self
 
     def delay_ms(self, attempts_spent: int, rng: random.Random) -> int:
-        """Milliseconds to wait after n = ``attempts_spent`` failures; uniform in [0, min(max, initial·2^(n-1))]"""
+        """Milliseconds to wait after n = ``attempts_spent``: uniform in [0, min(max, initial·2^(n-1))]."""
         ceiling = min(self.max_delay, self.initial_delay * 2.0 ** min(attempts_spent - 1, 32))
         return round(rng.uniform(0.0, ceiling) * 1000)

@@ -1,4 +1,4 @@
-"""A leading scheduler that dies or falls asleep: the standby leads, and a sleeper that wakes grants nothing."""
+"""A leading scheduler that dies or falls asleep: a standby leads, and a sleeper that wakes grants nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that sleeps past its lease changes nothing when it wakes: what it reports is late, and is counted."""
+"""A worker that sleeps past its lease changes nothing when it wakes; its late reports are counted."""
 
 from __future__ import annotations
 

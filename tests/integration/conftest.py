@@ -1,4 +1,4 @@
-"""One deployment for all tests that do it no lasting harm; each takes models, and so lanes, that nobody has used."""
+"""One deployment for all tests that do it no lasting harm; each takes lanes that nobody has used."""
 
 from __future__ import annotations
 

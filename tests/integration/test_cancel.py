@@ -1,4 +1,4 @@
-"""Cancelling breaks calls off on every machine at once, frees their permits, and leaves one record an item."""
+"""Cancelling breaks calls off on every machine at once, frees their places, and leaves a record an item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs are scored in the worker or judged on a lane of their own, and every score or its absence is recorded."""
+"""Outputs are scored in the worker or judged on lanes of their own; every score or its lack is recorded."""
 
 from __future__ import annotations
 

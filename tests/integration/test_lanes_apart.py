@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.integration.conftest import ModelMaker
-from fairlane.evaluators import llm_judge
 from fairlane import Run
+from fairlane.evaluators import llm_judge
+from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 

@@ -1,4 +1,4 @@
-"""A lane that is refused for good is parked, one whose provider is gone opens its circuit; both cost few calls."""
+"""A lane that is refused for good is parked, one whose provider is gone opens its circuit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_refusal_parks_the_lane_after_one_call_and_fails_no_job(
     wait_until(lambda: deployment.lanes.view(lane).parked)
     assert reason in (deployment.lanes.view(lane).parked or "")
     assert deployment.logged(Event.LANE_PARKED, lane=lane)
-    # Resumed while nothing has changed: one probe, and it is parked again, although ten jobs may start at once.
+    # Resumed while nothing has changed: one probe, although ten jobs may start, and it is parked again.
     deployment.lanes.limit(lane, {"max_concurrency": None})
     assert deployment.served(model).requests == 1
     deployment.lanes.resume(lane)

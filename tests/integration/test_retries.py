@@ -1,4 +1,4 @@
-"""What is tried again and what is not: rate limits cost nothing, failures cost attempts, refusals end at once."""
+"""What is tried again: rate limits cost nothing, failures cost attempts, refusals end a job at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots are for calls: none waits for a rate, and what is handed over is never more than the slots that are free."""
+"""Slots are for calls: none waits for a rate, and no more is handed over than slots are free."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from redis import Redis
 
 from fairlane.job import Attempt, JobState

@@ -18,7 +18,7 @@ from tests.support.redis import emptied
 TASK_LANES = ["sim:fast", "odd lane:{x}/y"]
 JUDGE_LANES = ["sim:judge", "sim:fast"]
 LANES = ["sim:fast", "odd lane:{x}/y", "sim:judge"]
-REFS = [RunRef(team, f"{team}-{n}") for team in ("search", "ads") for n in range(3)]
+REFS = [RunRef(team, f"r{n}") for team in ("search", "ads") for n in range(3)]
 SIGNALS: list[Signal] = ["ok", "ok", "answered", "limited", "overloaded", "broken", "refused", "none"]
 
 workers = st.sampled_from(["w1", "w2", "w3"])

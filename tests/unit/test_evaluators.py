@@ -57,7 +57,6 @@ def test_an_evaluator_is_named_by_its_kind_and_travels_as_json(evaluator: Evalua
         lambda: contains(expected="a", text="b"),
         lambda: contains(text=""),
         lambda: regex("("),
-        lambda: regex("(a+)+$"),
         lambda: regex("a", expected="answer"),
         lambda: regex(7),  # type: ignore[arg-type]
         lambda: regex("a" * 1001),
@@ -173,9 +172,8 @@ def test_an_expectation_that_cannot_be_compared_gives_no_score() -> None:
     assert score(contains("answer"), "18", {"answer": ""}).value is None
 
 
-@pytest.mark.parametrize("pattern", ["(", "(a+)+$"])
-def test_a_pattern_that_no_constructor_made_gives_no_score(pattern: str) -> None:
-    result = score(Regex(name="r", pattern=pattern), "a" * 40 + "!", {})
+def test_a_pattern_that_no_constructor_made_gives_no_score() -> None:
+    result = score(Regex(name="r", pattern="("), "a", {})
     assert result.value is None
     assert (result.error or "").startswith("the pattern ")
 
@@ -184,10 +182,10 @@ def test_a_group_that_no_constructor_checked_gives_no_score() -> None:
     assert score(Regex(name="r", pattern="a", expected="answer"), "a", {"answer": "a"}).value is None
 
 
-def test_an_output_too_long_for_its_pattern_gives_no_score() -> None:
-    result = score(regex("a*a*b"), "a" * 50_000, {})
+def test_a_pattern_that_searches_for_ages_is_given_up() -> None:
+    result = score(regex("(a?){40}(a+)+c"), "a" * 50_000, {})
     assert result.value is None
-    assert "50,000 characters" in (result.error or "")
+    assert "simplify its repeats" in (result.error or "")
 
 
 @pytest.mark.parametrize(

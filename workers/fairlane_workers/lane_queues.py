@@ -35,6 +35,11 @@ class LaneQueues:
         """A consumer has started: it is to consume all that is wanted."""
         with self._lock:
             self._consumer, self._consumed = consumer, frozenset()
+        channel = consumer.task_consumer.channel
+        if getattr(channel, "do_restore", False):
+            channel.do_restore = (
+                False  # leases bring back what a lost connection held; it would run twice else
+            )
         self._apply()
 
     def detach(self) -> None:

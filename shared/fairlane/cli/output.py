@@ -26,8 +26,9 @@ def complain(message: str) -> None:
 
 
 def print_line(text: str) -> None:
-    """One line on standard output, as it is."""
+    """One line on standard output, as it is and at once."""
     sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def print_json(data: Any) -> None:

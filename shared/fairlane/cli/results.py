@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -14,10 +14,11 @@ from fairlane.cli.deployment import open_deployment
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
-from fairlane.cli.run_views import ending, share
+from fairlane.cli.run_views import share
 from fairlane.cli.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.errors import SubmissionError
 from fairlane.export import whole_file, written
-from fairlane.run import Record, RunState
+from fairlane.handle import Run
 
 STANDARD_OUTPUT = Path("-")
 
@@ -42,16 +43,26 @@ def results(
     """
     with open_deployment(invocation) as deployment, _sink(output) as out:
         found = find_run(deployment, run)
-        status = found.status()
-        if not status.state.finished and not follow:
-            say(f"run {found.id} is {status.state}, {share(status)} done; waiting for its end")
-            status = found.wait(progress=True)
-        if status.state is RunState.REFUSED:
-            complain(f"run {found.id} {ending(status)}")
-            raise typer.Exit(FAILED)
-        count = _count(written(found.stream() if follow else found.results(), out))
+        try:
+            count = _write(found, out, follow=follow)
+        except SubmissionError as refused:
+            complain(str(refused))
+            raise typer.Exit(FAILED) from refused
     if output != STANDARD_OUTPUT:
         say(f"{count:,} records of run {found.id} are in {output}")
+
+
+def _write(run: Run, out: TextIO, *, follow: bool) -> int:
+    """How many records there were. Raises `SubmissionError` if the run was refused."""
+    status, count = run.status(), 0
+    if not (status.state.finished or follow):
+        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
+        run.wait(progress=True)
+    for _ in written(run.stream() if follow else run.results(), out):
+        count += 1
+        if follow:
+            out.flush()
+    return count
 
 
 @contextmanager
@@ -61,10 +72,6 @@ def _sink(output: Path) -> Iterator[TextIO]:
     else:
         with whole_file(output) as out:
             yield out
-
-
-def _count(records: Iterable[Record]) -> int:
-    return sum(1 for _ in records)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -75,14 +75,14 @@ def cancel(
         found.cancel()
         if not wait:
             say(f"run {found.id}: asked to cancel it")
-            _caution_if_unled(deployment)
+            caution_if_unled(deployment)
             return
         say(f"run {found.id} {ending(found.wait())}")
 
 
 def wait_for(deployment: Deployment, run: Run) -> RunStatus:
     """Show a run's progress until it is over; says that it goes on when that is interrupted."""
-    _caution_if_unled(deployment)
+    caution_if_unled(deployment)
     try:
         return run.wait(progress=True)
     except KeyboardInterrupt:
@@ -109,7 +109,8 @@ def _follow(run: Run) -> RunStatus:
         waiter.wait(LOOK_EVERY_S)
 
 
-def _caution_if_unled(deployment: Deployment) -> None:
+def caution_if_unled(deployment: Deployment) -> None:
+    """Say so where a run would wait for a scheduler."""
     if not deployment.is_led():
         say("no scheduler leads now: nothing starts until one does (`fairlane doctor` tells more)")
 

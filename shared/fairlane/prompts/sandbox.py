@@ -22,7 +22,7 @@ _ROUNDS = "fairlane rounds"
 
 _MAX_TOKENS = 40_000
 _MAX_NODES = 10_000
-"""Of a whole template. Compiling one of that size takes about a tenth of a second."""
+"""Of a whole template. Compiling one of that size takes a few tenths of a second."""
 
 _STATEMENTS = (
     nodes.Template,

@@ -1,0 +1,193 @@
+"""A lane as people read it, and as programs do: what it may do, what it does, what holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rich.text import Text
+
+from fairlane.admission.lanes import LaneView
+from fairlane.cli.moments import iso, span
+from fairlane.cli.output import clip, print_fields, print_table
+from fairlane.lane import LaneLimits
+
+LONGEST_REASON = 40
+NONE = "–"
+
+
+class Allowed(NamedTuple):
+    """Requests a minute, and who says so: ``stated``, ``learned`` or ``unlimited`` (then there is no rate)."""
+
+    per_minute: float | None
+    source: str
+
+
+class Hold(NamedTuple):
+    """Why nothing starts now, in the words of the granting script; when that ends, if time alone ends it."""
+
+    reason: str
+    until_ms: int | None = None
+
+
+# What a lane was last told holds it while jobs are queued.
+_WAITS = {
+    "requests": "request rate",
+    "tokens": "token rate",
+    "window": "concurrency",
+    "slots": "workers' slots",
+    "gap": "least gap",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReport:
+    """A lane at one moment of the server's clock, with the jobs that are ready on it."""
+
+    view: LaneView
+    queued: int
+    now_ms: int
+
+    @property
+    def allowed(self) -> Allowed:
+        stated = self.view.limits.requests_per_minute
+        if stated is not None:
+            return Allowed(stated, "stated") if stated else Allowed(None, "unlimited")
+        learned = self.view.learned_per_minute
+        return Allowed(None, "unlimited") if learned is None else Allowed(learned, "learned")
+
+    @property
+    def hold(self) -> Hold | None:
+        """What keeps jobs from starting; ``None`` where nothing does, or nothing waits."""
+        view, now_ms = self.view, self.now_ms
+        if view.paused:
+            return Hold("paused")
+        if view.parked is not None:
+            return Hold("parked")
+        if view.circuit == "half_open":
+            return Hold("probing")
+        if view.circuit == "open" and now_ms < (view.open_until_ms or 0):
+            return Hold("circuit", view.open_until_ms)
+        if view.blocked_until_ms is not None and now_ms < view.blocked_until_ms:
+            return Hold("blocked", view.blocked_until_ms)
+        return Hold(view.reason) if self.queued and view.reason in _WAITS else None
+
+    @property
+    def hold_in_words(self) -> str:
+        """The hold and how long it lasts; empty where there is none."""
+        hold = self.hold
+        if hold is None:
+            return ""
+        if hold.reason == "parked":
+            return f"parked: {self.view.parked}"
+        left = f" {span((hold.until_ms or 0) - self.now_ms)}" if hold.until_ms is not None else ""
+        match hold.reason:
+            case "circuit":
+                return f"circuit open,{left}"
+            case "blocked":
+                return f"blocked,{left}"
+            case "probing":
+                return "circuit: probing"
+            case reason:
+                return _WAITS.get(reason, reason)
+
+    def document(self) -> dict[str, Any]:
+        """Every field, times in ISO 8601; limits that are not stated are null."""
+        view, hold = self.view, self.hold
+        return {
+            "lane": view.lane,
+            "requests_per_minute": self.allowed.per_minute,
+            "source": self.allowed.source,
+            "learned_per_minute": view.learned_per_minute,
+            "limits": view.limits.model_dump(),
+            "in_flight": view.in_flight,
+            "queued": self.queued,
+            "granted": view.granted,
+            "succeeded": view.succeeded,
+            "rate_limits": view.limited,
+            "failed": view.failed,
+            "held_by": hold.reason if hold else None,
+            "held_until": iso(hold.until_ms) if hold else None,
+            "circuit": view.circuit,
+            "parked": view.parked,
+            "paused": view.paused,
+        }
+
+
+def print_lanes(reports: list[LaneReport]) -> None:
+    """Lanes as a table, in the order given."""
+    metered = any(report.view.limits.tokens_per_minute for report in reports)
+    columns = ["lane", ">req/min", "source", *([">tok/min"] if metered else [])]
+    columns += [">flying", ">queued", ">granted", ">429s", "held by"]
+    print_table(columns, (_row(report, metered) for report in reports))
+
+
+def print_lane(report: LaneReport) -> None:
+    """One lane in full."""
+    view, limits = report.view, report.view.limits
+    print_fields(
+        [
+            ("lane", view.lane),
+            ("allowed", _allowed_in_words(report.allowed)),
+            ("limits", limits_in_words(limits)),
+            ("in flight", _flying(view, " of at most ")),
+            ("queued", f"{report.queued:,}"),
+            ("granted", f"{view.granted:,}"),
+            ("ended", f"{view.succeeded:,} well, {view.failed:,} failed, {view.limited:,} with 429"),
+            ("circuit", view.circuit.replace("_", " ")),
+            ("held by", report.hold_in_words or "nothing"),
+        ]
+    )
+
+
+def limits_in_words(limits: LaneLimits) -> str:
+    """What an operator has said of a lane, in one line."""
+    said = []
+    if limits.requests_per_minute:
+        said.append(f"{limits.requests_per_minute:,g} requests/min")
+    elif limits.requests_per_minute == 0:
+        said.append("requests unlimited")
+    if limits.tokens_per_minute:
+        said.append(f"{limits.tokens_per_minute:,g} tokens/min")
+    if limits.requests_per_minute or limits.tokens_per_minute:
+        said.append(f"burst {limits.burst_seconds:g} s")
+    if limits.max_concurrency is not None:
+        said.append(f"at most {limits.max_concurrency:,} in flight")
+    if limits.min_gap_ms:
+        said.append(f"{limits.min_gap_ms:,} ms apart")
+    return ", ".join(said) or "none stated"
+
+
+def _row(report: LaneReport, metered: bool) -> list[object]:
+    view, allowed = report.view, report.allowed
+    tokens = view.limits.tokens_per_minute
+    cells: list[object] = [view.lane, _rate(allowed.per_minute), allowed.source]
+    if metered:
+        cells.append(_rate(tokens or None))
+    cells += [_flying(view, "/"), f"{report.queued:,}", f"{view.granted:,}", f"{view.limited:,}"]
+    return [*cells, _coloured(report)]
+
+
+def _coloured(report: LaneReport) -> Text:
+    hold = report.hold
+    style = ""
+    if hold is not None:
+        style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
+    return Text(clip(report.hold_in_words, LONGEST_REASON), style)
+
+
+def _flying(view: LaneView, between: str) -> str:
+    window = view.limits.max_concurrency
+    return f"{view.in_flight:,}" + (f"{between}{window:,}" if window is not None else "")
+
+
+def _rate(per_minute: float | None) -> str:
+    if per_minute is None:
+        return NONE
+    return f"{per_minute:,.0f}" if per_minute >= 10 else f"{per_minute:,.1f}"
+
+
+def _allowed_in_words(allowed: Allowed) -> str:
+    if allowed.per_minute is None:
+        return "no limit on requests"
+    return f"{_rate(allowed.per_minute)} requests/min, {allowed.source}"

@@ -1,0 +1,177 @@
+"""``fairlane lanes``: how each lane stands, and an operator's say over it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.deployment import Deployment, open_deployment
+from fairlane.cli.invocation import (
+    ConfigOption,
+    Invocation,
+    JsonOption,
+    RedisOption,
+    TeamOption,
+    remember,
+    with_settings,
+)
+from fairlane.cli.lane_views import LaneReport, limits_in_words, print_lane, print_lanes
+from fairlane.cli.output import print_json, say
+from fairlane.errors import ConfigurationError, LaneNotFound
+from fairlane.lane import LaneLimits
+
+NO_LIMIT = "none"
+
+LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
+
+
+def lanes(
+    ctx: typer.Context,
+    config: ConfigOption = None,
+    redis: RedisOption = None,
+    team: TeamOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the lanes and what holds each; set limits, pause, resume.
+
+    "source" tells where a rate comes from: stated by you, or learned from the provider's 429s.
+    """
+    before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
+    invocation = Invocation(config, redis, team).or_else(before)
+    remember(ctx, invocation)
+    if ctx.invoked_subcommand is not None:
+        return
+    with open_deployment(invocation) as deployment:
+        reports = read_lanes(deployment, deployment.lanes.names())
+    if as_json:
+        print_json([report.document() for report in reports])
+    elif reports:
+        print_lanes(reports)
+    else:
+        say("there are no lanes yet: they come from [lanes] in fairlane.toml, or with the first run")
+
+
+@with_settings
+def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False) -> None:
+    """Show all about one lane."""
+    with open_deployment(invocation) as deployment:
+        _require(deployment, lane)
+        report = read_lanes(deployment, [lane])[0]
+    if as_json:
+        print_json(report.document())
+    else:
+        print_lane(report)
+
+
+@with_settings
+def set_limits(
+    invocation: Invocation,
+    lane: LaneArgument,
+    requests_per_minute: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="0: never limited; none: learned from 429s."),
+    ] = None,
+    tokens_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Input and output together.")
+    ] = None,
+    burst_seconds: Annotated[
+        str | None, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
+    ] = None,
+    max_concurrency: Annotated[str | None, typer.Option(metavar="N", help="Most calls in flight.")] = None,
+    min_gap_ms: Annotated[
+        str | None, typer.Option(metavar="MS", help="Least time between two starts.")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="The lane is not known yet: make it known.")] = False,
+) -> None:
+    """Change a lane's limits while it runs, within a second; "none" takes one away."""
+    given = {
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+        "burst_seconds": burst_seconds,
+        "max_concurrency": max_concurrency,
+        "min_gap_ms": min_gap_ms,
+    }
+    changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+    if not changes:
+        options = ", ".join(_option(name) for name in given)
+        raise typer.BadParameter(f"say which limit to set: {options}")
+    with open_deployment(invocation) as deployment:
+        _require(deployment, lane, new=new)
+        deployment.lanes.limit(lane, changes)
+        say(f"{lane}: {limits_in_words(deployment.lanes.view(lane).limits)}")
+        _mention_file(deployment, lane, set(changes))
+
+
+@with_settings
+def pause(invocation: Invocation, lane: LaneArgument) -> None:
+    """Start nothing new on a lane; what is in flight ends as it may."""
+    with open_deployment(invocation) as deployment:
+        deployment.lanes.pause(lane)
+    say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
+
+
+@with_settings
+def resume(invocation: Invocation, lane: LaneArgument) -> None:
+    """Open a paused lane; a parked one sends a single call first."""
+    with open_deployment(invocation) as deployment:
+        parked = deployment.lanes.view(lane).parked
+        deployment.lanes.resume(lane)
+    say(f"{lane} is open" if parked is None else f"{lane} is tried with a single call; it was parked: {parked}")
+
+
+def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
+    """How these lanes stand now."""
+    queued, now_ms = deployment.reader.queued(), deployment.now_ms()
+    views = deployment.lanes.views(names)
+    return [LaneReport(view, queued.get(view.lane, 0), now_ms) for view in views]
+
+
+def _limit(name: str, text: str) -> float | int | None:
+    """``None`` for "none". Raises `ConfigurationError` for what is no number; `Lanes.limit` checks the rest."""
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    wants_whole = LaneLimits.model_fields[name].annotation in (int, int | None)
+    try:
+        return int(text) if wants_whole else float(text)
+    except ValueError:
+        kind = "whole number" if wants_whole else "number"
+        remedy = f'Give a {kind}, or "{NO_LIMIT}" to take the limit away.'
+        raise ConfigurationError(_option(name), text, f"is no {kind}", remedy) from None
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _require(deployment: Deployment, lane: str, *, new: bool = False) -> None:
+    """Raises `LaneNotFound`; a ``new`` one only has to belong to a connection, where these are known."""
+    names = deployment.lanes.names()
+    if lane in names:
+        return
+    connections = deployment.connections()
+    if not new:
+        raise LaneNotFound(lane, names)
+    if connections is not None and lane.partition(":")[0] not in connections:
+        known = ", ".join(sorted(connections)) or "none"
+        raise ConfigurationError(
+            "LANE", lane, "belongs to no connection", f"A lane is <connection>:<model>; connections: {known}."
+        )
+
+
+def _mention_file(deployment: Deployment, lane: str, changed: set[str]) -> None:
+    stated = deployment.settings.lanes.get(lane)
+    again = sorted(changed & stated.model_fields_set) if stated else []
+    if again:
+        say(f"the settings state {', '.join(again)} too, and a scheduler that takes over goes by them")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put these commands into the application."""
+    group = typer.Typer()
+    group.callback(invoke_without_command=True)(lanes)
+    group.command("show")(show)
+    group.command("set")(set_limits)
+    group.command("pause")(pause)
+    group.command("resume")(resume)
+    app.add_typer(group, name="lanes")

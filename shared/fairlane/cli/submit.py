@@ -1,0 +1,186 @@
+"""``fairlane submit``: a dataset, prompts, models and evaluators become a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.assignments import read_evaluator, read_judge, read_params
+from fairlane.cli.deployment import open_deployment
+from fairlane.cli.inputs import collect_prompts, open_dataset, read_text
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import print_json, print_line, say
+from fairlane.cli.run_views import run_document
+from fairlane.cli.runs import caution_if_unled, conclude, wait_for
+from fairlane.errors import SubmissionError
+from fairlane.evaluators.spec import EvaluatorSpec
+from fairlane.retry import RetryPolicy
+
+PROMPTS, SCORES, CALLS = "What is asked", "What is scored", "How it is done"
+
+Texts = list[str] | None
+Files = list[Path] | None
+
+
+@with_settings
+def submit(
+    invocation: Invocation,
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Rows: .jsonl, .json or .csv; - for JSON lines on standard input."),
+    ],
+    prompt: Annotated[
+        Texts,
+        typer.Option(metavar="TEXT", help="Jinja2 template over a row. Repeatable.", rich_help_panel=PROMPTS),
+    ] = None,
+    prompt_file: Annotated[
+        Files, typer.Option(metavar="FILE", help="The same, from a file.", rich_help_panel=PROMPTS)
+    ] = None,
+    messages_file: Annotated[
+        Files,
+        typer.Option(
+            metavar="FILE",
+            help="JSON array of messages with role and content (a template).",
+            rich_help_panel=PROMPTS,
+        ),
+    ] = None,
+    model: Annotated[
+        Texts,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="M",
+            help='"<connection>:<model>", or a template for it. Repeatable.',
+            rich_help_panel=PROMPTS,
+        ),
+    ] = None,
+    param: Annotated[
+        Texts,
+        typer.Option(
+            metavar="K=V",
+            help="What the provider takes, like max_tokens=64; values are JSON or plain words. Repeatable.",
+            rich_help_panel=PROMPTS,
+        ),
+    ] = None,
+    repetitions: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Times each is asked.", rich_help_panel=PROMPTS)
+    ] = 1,
+    evaluator: Annotated[
+        Texts,
+        typer.Option(
+            metavar="SPEC",
+            help="exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, "
+            "regex:pattern=PATTERN, json_valid; more options after commas. Repeatable.",
+            rich_help_panel=SCORES,
+        ),
+    ] = None,
+    judge_model: Annotated[
+        str | None,
+        typer.Option(metavar="M", help="A model that judges each output.", rich_help_panel=SCORES),
+    ] = None,
+    judge_template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="What it is asked: a template over the row and {{ output }}.",
+            rich_help_panel=SCORES,
+        ),
+    ] = None,
+    judge_template_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The same, from a file.", rich_help_panel=SCORES)
+    ] = None,
+    judge_choices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="""Its answers and their scores.  [default: {"yes": 1, "no": 0}]""",
+            rich_help_panel=SCORES,
+        ),
+    ] = None,
+    judge_param: Annotated[
+        Texts,
+        typer.Option(
+            metavar="K=V", help="As --param.  [default: temperature=0, max_tokens=64]", rich_help_panel=SCORES
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What to call the run.", rich_help_panel=CALLS)
+    ] = None,
+    priority: Annotated[
+        int, typer.Option(min=-100, max=100, help="Among the team's own runs.", rich_help_panel=CALLS)
+    ] = 0,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="What a call may take in all.", rich_help_panel=CALLS)
+    ] = 120.0,
+    max_attempts: Annotated[
+        int,
+        typer.Option(
+            min=1, max=100, help="Calls a job may fail; a rate limit is no failure.", rich_help_panel=CALLS
+        ),
+    ] = RetryPolicy().max_attempts,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a run and print its id.
+
+    With --wait it ends with 1 if the run was refused or cancelled.
+    """
+    prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [])
+    evaluators = [read_evaluator(each) for each in evaluator or ()]
+    evaluators += _judges(judge_model, judge_template, judge_template_file, judge_choices, judge_param or [])
+    models = model or []
+    with open_deployment(invocation) as deployment:
+        run = deployment.client.submit(
+            open_dataset(dataset),
+            **prompts,
+            **({"models": models} if len(models) > 1 else {"model": models[0] if models else None}),
+            params=read_params("--param", param or ()),
+            repetitions=repetitions,
+            evaluators=evaluators,
+            name=name,
+            priority=priority,
+            timeout=timeout,
+            retry=RetryPolicy(max_attempts=max_attempts),
+        )
+        status = run.status()
+        if not as_json:
+            print_line(run.id)
+            say(f"{status.items:,} items, {status.jobs:,} jobs")
+        if wait:
+            status = wait_for(deployment, run)
+        elif not as_json:
+            caution_if_unled(deployment)
+    if as_json:
+        print_json(run_document(status))
+    if wait:
+        conclude(status)
+
+
+def _judges(
+    model: str | None,
+    template: str | None,
+    template_file: Path | None,
+    choices: str | None,
+    params: list[str],
+) -> list[EvaluatorSpec]:
+    """The judge, if one is described. Raises `SubmissionError` if half of one is."""
+    given = [model, template, template_file, choices, *params]
+    if not any(part is not None for part in given):
+        return []
+    if model is None:
+        raise SubmissionError("--judge-model", model, "is missing", 'Give "<connection>:<model>".')
+    if (template is None) == (template_file is None):
+        problem = "is missing" if template is None else "is given twice"
+        remedy = "Give --judge-template TEXT or --judge-template-file FILE."
+        raise SubmissionError("--judge-template", template, problem, remedy)
+    text = template if template_file is None else read_text("--judge-template-file", template_file)
+    return [read_judge(model, text or "", choices, params)]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(submit)

@@ -1,0 +1,65 @@
+"""``fairlane workers``: who is alive, with how many slots, for which lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from fairlane.cli.deployment import open_deployment
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.moments import ago, iso
+from fairlane.cli.output import print_json, print_table, say
+from fairlane.store.workers import Beat
+
+
+@with_settings
+def workers(invocation: Invocation, as_json: JsonOption = False) -> None:
+    """List the workers that are there."""
+    with open_deployment(invocation) as deployment:
+        beats, now_ms = deployment.beats(), deployment.now_ms()
+        silent_ms = deployment.settings.scheduler.worker_timeout_seconds * 1000
+    states = [worker_state(beat, now_ms, silent_ms) for beat in beats]
+    if as_json:
+        print_json([_document(beat, state) for beat, state in zip(beats, states, strict=True)])
+    elif beats:
+        columns = ["worker", "host", ">pid", ">busy", ">slots", ">lanes", "version", "state", "last beat"]
+        rows = (_row(beat, state, now_ms) for beat, state in zip(beats, states, strict=True))
+        print_table(columns, rows)
+    else:
+        say("no worker is there: `fairlane worker` starts one, `fairlane up` starts everything")
+
+
+def worker_state(beat: Beat, now_ms: int, silent_ms: float) -> str:
+    """``alive``, ``stopping``, or ``silent``: then the scheduler takes it for dead."""
+    if now_ms - beat.beat_ms > silent_ms:
+        return "silent"
+    return "stopping" if beat.info.stopping else "alive"
+
+
+def _row(beat: Beat, state: str, now_ms: int) -> tuple[object, ...]:
+    info = beat.info
+    numbers = (info.pid, info.busy, info.slots, len(info.lanes))
+    return (info.name, info.host, *numbers, info.version, state, ago(beat.beat_ms, now_ms))
+
+
+def _document(beat: Beat, state: str) -> dict[str, Any]:
+    info = beat.info
+    return {
+        "worker": beat.worker,
+        "name": info.name,
+        "host": info.host,
+        "pid": info.pid,
+        "state": state,
+        "busy": info.busy,
+        "slots": info.slots,
+        "lanes": list(info.lanes),
+        "version": info.version,
+        "started_at": iso(info.started_ms),
+        "beat_at": iso(beat.beat_ms),
+    }
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(workers)

@@ -1,0 +1,86 @@
+"""The leader's picture of what waits: counts by lane and run, bounded by the runs that are active."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairlane.run import Message, Plan, RunSpec
+from fairlane.store.keys import RunRef
+from fairlane_scheduler.backlog import ActiveRun, Backlog
+
+REF, OTHER = RunRef("search", "r1"), RunRef("ads", "r2")
+
+
+def active(ref: RunRef, model: str = "sim:fast") -> ActiveRun:
+    spec = RunSpec(
+        run=ref.run,
+        team=ref.team,
+        name="",
+        prompts=((Message(role="user", content="x"),),),
+        models=(model,),
+        priority=3,
+        rows=10,
+        page_rows=10,
+        submitted_ms=0,
+    )
+    return ActiveRun(ref, Plan(spec=spec))
+
+
+@pytest.fixture
+def backlog() -> Backlog:
+    made = Backlog()
+    made.add_run(active(REF))
+    made.add_run(active(OTHER))
+    return made
+
+
+def test_what_is_queued_is_counted_by_lane_and_run(backlog: Backlog) -> None:
+    backlog.add("fast", REF, 3)
+    backlog.add("fast", OTHER)
+    backlog.add("slow", REF)
+
+    assert backlog.queued("fast") == {REF: 3, OTHER: 1}
+    assert (backlog.depth("fast"), backlog.depth("slow"), backlog.depth("none")) == (4, 1, 0)
+    assert backlog.count("fast", OTHER) == 1
+    assert sorted(backlog.waiting_lanes()) == ["fast", "slow"]
+
+
+def test_jobs_of_a_run_that_is_not_active_are_not_counted(backlog: Backlog) -> None:
+    backlog.add("fast", RunRef("search", "unknown"))
+    backlog.settle("fast", RunRef("search", "unknown"), 5)
+
+    assert backlog.waiting_lanes() == []
+
+
+def test_a_grant_settles_the_count(backlog: Backlog) -> None:
+    backlog.add("fast", REF, 10)
+    backlog.settle("fast", REF, 4)
+    assert backlog.count("fast", REF) == 4
+
+    backlog.settle("fast", REF, 0)
+    assert backlog.waiting_lanes() == []
+
+
+def test_a_run_that_ends_leaves_nothing(backlog: Backlog) -> None:
+    backlog.add("fast", REF, 10)
+    backlog.add("fast", OTHER, 1)
+
+    backlog.drop_run(REF)
+
+    assert backlog.queued("fast") == {OTHER: 1}
+    assert [run.ref for run in backlog.runs()] == [OTHER]
+    assert backlog.get(REF) is None
+
+
+def test_a_run_knows_its_priority_and_when_it_has_been_handed_out() -> None:
+    run = active(REF)
+    assert (run.priority, run.fed) == (3, False)
+
+    run.cursor = 10
+
+    assert run.fed
+
+
+def test_a_run_whose_rows_name_the_model_is_open_ended() -> None:
+    assert active(REF, "sim:{{ lane }}").open_ended
+    assert not active(REF).open_ended

@@ -1,0 +1,211 @@
+"""Start-time fair queueing: weights, no credit for idleness, turns and priorities of runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.store.keys import RunRef
+from fairlane_scheduler import fairness
+from fairlane_scheduler.fairness import LaneShares
+
+
+class Lane:
+    """One lane's shares, granted as a dispatcher grants."""
+
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
+        self.weights = weights or {}
+        self.shares = LaneShares(lambda team: self.weights.get(team, 1.0))
+        self.priorities: dict[RunRef, int] = {}
+
+    def grant(self, queued: dict[RunRef, int], count: int, batch: int = 1) -> list[RunRef]:
+        """Grant ``count`` permits, ``batch`` at a time; takes them from ``queued``."""
+        granted: list[RunRef] = []
+        while len(granted) < count and any(queued.values()):
+            waiting = {ref: jobs for ref, jobs in queued.items() if jobs}
+            offers = self.shares.order(waiting, lambda ref: self.priorities.get(ref, 0), batch)
+            for offer in offers:
+                for _ in range(offer.most):
+                    self.shares.charge(offer.ref)
+                    queued[offer.ref] -= 1
+                    granted.append(offer.ref)
+        return granted
+
+
+def run(team: str, name: str = "r") -> RunRef:
+    return RunRef(team, name)
+
+
+def by_team(granted: list[RunRef]) -> Counter[str]:
+    return Counter(ref.team for ref in granted)
+
+
+def test_equal_teams_alternate() -> None:
+    granted = Lane().grant({run("a"): 50, run("b"): 50}, 20)
+
+    assert [ref.team for ref in granted] == ["a", "b"] * 10
+
+
+@pytest.mark.parametrize("batch", [1, 8, 200])
+def test_permits_follow_the_weights_within_two_percent(batch: int) -> None:
+    queued = {run("a"): 5000, run("b"): 5000, run("c"): 5000}
+    granted = Lane({"a": 1, "b": 2, "c": 5}).grant(queued, 1000, batch)[:1000]
+
+    counts = by_team(granted)
+    for team, weight in (("a", 1), ("b", 2), ("c", 5)):
+        assert counts[team] == pytest.approx(1000 * weight / 8, rel=0.02)
+
+
+def test_an_idle_team_gets_no_credit() -> None:
+    lane = Lane()
+    lane.grant({run("busy"): 500}, 500)
+
+    granted = lane.grant({run("busy"): 100, run("idle"): 100}, 40)
+
+    assert by_team(granted) == {"busy": 20, "idle": 20}
+
+
+def test_a_team_that_pauses_owes_nothing_and_is_owed_nothing() -> None:
+    lane = Lane()
+    lane.grant({run("a"): 10, run("b"): 10}, 20)
+    lane.grant({run("a"): 300}, 300)
+
+    assert by_team(lane.grant({run("a"): 50, run("b"): 50}, 50)) == {"a": 25, "b": 25}
+
+
+def test_a_lone_team_gets_everything() -> None:
+    lane = Lane({"a": 0.001})
+
+    assert by_team(lane.grant({run("a"): 300}, 300, batch=200)) == {"a": 300}
+
+
+def test_the_share_of_a_team_that_has_nothing_left_is_lent() -> None:
+    granted = Lane({"a": 9}).grant({run("a"): 5, run("b"): 100}, 50, batch=10)
+
+    assert by_team(granted) == {"a": 5, "b": 45}
+
+
+def test_runs_of_a_team_take_turns() -> None:
+    queued = {run("a", "r1"): 9, run("a", "r2"): 9, run("a", "r3"): 9}
+
+    granted = Lane().grant(queued, 9)
+
+    assert [ref.run for ref in granted] == ["r1", "r2", "r3"] * 3
+
+
+def test_turns_go_on_where_the_last_batch_ended() -> None:
+    queued = {run("a", "r1"): 50, run("a", "r2"): 50, run("a", "r3"): 50}
+
+    granted = Lane().grant(queued, 40, batch=4)
+
+    counts = Counter(ref.run for ref in granted)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_a_small_run_waits_for_one_turn_of_a_huge_one() -> None:
+    lane = Lane()
+    queued = {run("a", "huge"): 10**6}
+    lane.grant(queued, 300, batch=100)
+    queued[run("a", "small")] = 2
+
+    granted = lane.grant(queued, 5)
+
+    assert [ref.run for ref in granted] == ["huge", "small", "huge", "small", "huge"]
+
+
+def test_a_higher_priority_goes_first_until_nothing_of_it_is_left() -> None:
+    lane = Lane()
+    lane.priorities = {run("a", "high"): 5, run("a", "low"): -5}
+    queued = {run("a", "low"): 10, run("a", "usual"): 3, run("a", "high"): 4}
+
+    granted = lane.grant(queued, 12, batch=5)
+
+    assert [ref.run for ref in granted][:12] == ["high"] * 4 + ["usual"] * 3 + ["low"] * 5
+
+
+def test_an_offer_never_exceeds_what_is_queued() -> None:
+    offers = Lane().shares.order({run("a"): 3, run("b"): 2}, lambda ref: 0, 100)
+
+    assert sum(offer.most for offer in offers if offer.ref.team == "a") == 3
+    assert sum(offer.most for offer in offers if offer.ref.team == "b") == 2
+
+
+def test_neighbouring_permits_of_a_run_are_one_offer() -> None:
+    assert [offer.most for offer in Lane().shares.order({run("a"): 30}, lambda ref: 0, 20)] == [20]
+
+
+def test_what_was_ordered_and_not_granted_costs_nothing() -> None:
+    lane = Lane()
+    for _ in range(50):
+        lane.shares.order({run("a"): 10, run("b"): 10}, lambda ref: 0, 8)
+
+    assert [ref.team for ref in lane.grant({run("a"): 4, run("b"): 4}, 8)] == ["a", "b"] * 4
+
+
+def test_teams_that_are_long_idle_are_forgotten() -> None:
+    lane = Lane()
+    for number in range(5 * fairness.TEAMS_KEPT):
+        lane.grant({run(f"team{number}"): 1, run("steady"): 3}, 4)
+
+    assert len(lane.shares._teams) <= 2 * fairness.TEAMS_KEPT
+
+
+def test_ordering_reads_each_run_a_bounded_number_of_times() -> None:
+    lane, asked = Lane(), Counter[RunRef]()
+    queued = {run(f"team{n % 20}", f"r{n}"): 1000 for n in range(2000)}
+
+    def priority(ref: RunRef) -> int:
+        asked[ref] += 1
+        return 0
+
+    lane.shares.order(queued, priority, 200)
+
+    assert max(asked.values()) == 1
+    turn = {team: list(each.turns[0]) for team, each in lane.shares._teams.items()}
+    lane.shares.charge(run("team3", "r3"))
+    assert {team: list(each.turns[0]) for team, each in lane.shares._teams.items() if team != "team3"} == {
+        team: refs for team, refs in turn.items() if team != "team3"
+    }
+
+
+teams = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.1, 100), min_size=1)
+
+
+@given(weights=teams, batch=st.integers(1, 50), data=st.data())
+def test_no_team_that_waits_falls_behind_its_share_by_more_than_one_permit_a_team(
+    weights: dict[str, float], batch: int, data: st.DataObject
+) -> None:
+    lane = Lane(weights)
+    granted = lane.grant({run(team): 10_000 for team in weights}, 400, batch)
+
+    total = sum(weights.values())
+    upto = data.draw(st.integers(1, len(granted)), label="after so many permits")
+    counts = by_team(granted[:upto])
+    for team, weight in weights.items():
+        assert counts[team] >= upto * weight / total - len(weights)
+
+
+@given(
+    queued=st.dictionaries(
+        st.builds(RunRef, st.sampled_from("abc"), st.sampled_from(["r1", "r2", "r3"])), st.integers(1, 9)
+    ),
+    count=st.integers(1, 40),
+    priorities=st.lists(st.integers(-2, 2), min_size=9, max_size=9),
+)
+def test_an_order_is_as_long_as_it_can_be_and_offers_nothing_twice(
+    queued: dict[RunRef, int], count: int, priorities: list[int]
+) -> None:
+    lane = Lane()
+    known = dict(zip(sorted(queued, key=str), priorities, strict=False))
+
+    offers = lane.shares.order(queued, lambda ref: known[ref], count)
+
+    offered = Counter[RunRef]()
+    for offer in offers:
+        offered[offer.ref] += offer.most
+    assert offered.total() == min(count, sum(queued.values()))
+    assert all(offered[ref] <= jobs for ref, jobs in queued.items())
