@@ -21,7 +21,10 @@ class FairlaneError(Exception):
     """Anything Fairlane raises on purpose. ``str(error)`` is written for the person who caused it."""
 
 
-_SHORT = reprlib.Repr(maxstring=120, maxother=120, maxlong=40, maxdict=8, maxlist=8, maxlevel=3)
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 120
+_SHORT.maxdict = _SHORT.maxlist = 8
+_SHORT.maxlevel = 3
 
 
 def _tell(field: str, value: object, problem: str, remedy: str) -> str:

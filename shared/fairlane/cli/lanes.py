@@ -19,7 +19,6 @@ from fairlane.cli.invocation import (
 from fairlane.cli.lane_views import LaneReport, limits_in_words, print_lane, print_lanes
 from fairlane.cli.output import print_json, say
 from fairlane.errors import ConfigurationError, LaneNotFound
-from fairlane.lane import LaneLimits
 
 NO_LIMIT = "none"
 
@@ -131,13 +130,12 @@ def _limit(name: str, text: str) -> float | int | None:
     """``None`` for "none". Raises `ConfigurationError` for what is no number; `Lanes.limit` checks the rest."""
     if text.strip().lower() == NO_LIMIT:
         return None
-    wants_whole = LaneLimits.model_fields[name].annotation in (int, int | None)
     try:
-        return int(text) if wants_whole else float(text)
+        number = float(text)
     except ValueError:
-        kind = "whole number" if wants_whole else "number"
-        remedy = f'Give a {kind}, or "{NO_LIMIT}" to take the limit away.'
-        raise ConfigurationError(_option(name), text, f"is no {kind}", remedy) from None
+        remedy = f'Give a number, or "{NO_LIMIT}" to take the limit away.'
+        raise ConfigurationError(_option(name), text, "is no number", remedy) from None
+    return int(number) if number.is_integer() else number
 
 
 def _option(name: str) -> str:
