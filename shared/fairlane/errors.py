@@ -28,7 +28,11 @@ _SHORT.maxlevel = 3
 
 
 def _tell(field: str, value: object, problem: str, remedy: str) -> str:
-    return f"{field}: {problem} (got {_SHORT.repr(value)}). {remedy}".rstrip()
+    try:
+        shown = _SHORT.repr(value)
+    except ValueError:  # an integer too long for Python to print
+        shown = f"a very long {type(value).__name__}"
+    return f"{field}: {problem} (got {shown}). {remedy}".rstrip()
 
 
 class ConfigurationError(FairlaneError, ValueError):
