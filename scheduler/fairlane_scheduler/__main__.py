@@ -31,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     name = options.name or f"scheduler@{socket.gethostname()}-{os.getpid()}"
     configure_logging(settings.log, name)
     clock = SystemClock()
-    redis = open_redis(settings.redis.url)
+    # A lost reply leaves open what has taken effect: then everything is read anew, nothing asked twice.
+    redis = open_redis(settings.redis.url, retries=0)
     scheduler = Scheduler(redis, settings, clock, identity=name, publisher=Publisher(settings))
     runner = Runner(scheduler, redis, clock)
     for number in (signal.SIGINT, signal.SIGTERM):

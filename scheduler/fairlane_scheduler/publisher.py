@@ -107,7 +107,7 @@ class Publisher:
 def _faults(producer: Producer) -> tuple[type[Exception], ...]:
     connection = producer.connection
     known = () if connection is None else (*connection.connection_errors, *connection.channel_errors)
-    return (KombuError, *known)
+    return (KombuError, OSError, *known)
 
 
 def _shown(attempt: Attempt) -> str:

@@ -57,7 +57,7 @@ def two_lanes() -> Iterator[Finding]:
 
 def token_bound() -> Iterator[Finding]:
     """6,000 requests and 60,000 tokens a minute; about 200 tokens in, 150±100 out."""
-    jobs = 150
+    jobs = 300
     config = _config('[lanes."sim:tokens"]\nrequests_per_minute = 6000\ntokens_per_minute = 60000')
     simulator = _simulated("tokens", 6000, output_tokens=150) + (
         "tokens_per_minute = 60000\noutput_tokens_stddev = 100\nmax_output_tokens = 400\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from redis import Redis
@@ -9,12 +10,13 @@ from redis import Redis
 from tests.support.lifecycle import Lifecycle
 
 
+@pytest.mark.timeout(400)  # many histories, on a machine that may be busy
 def test_no_history_loses_a_job_or_lets_two_do_it(real_server: Redis) -> None:
     run_state_machine_as_test(
         lambda: Lifecycle(real_server),
         settings=settings(
-            max_examples=80,
-            stateful_step_count=30,
+            max_examples=120,
+            stateful_step_count=40,
             phases=set(Phase) - {Phase.explain},
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),

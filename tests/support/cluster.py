@@ -1,4 +1,4 @@
-"""A deployment of real processes for tests: Redis, schedulers, workers, and a provider that obeys the test."""
+"""A deployment of real processes for tests: Redis, schedulers, workers, and a provider under control."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORKER = {"beat_seconds": 0.3}
 
 @dataclass(slots=True)
 class Cluster:
-    """What a test sees of it. ``provider`` serves the connection ``sim`` over real HTTP, from this process."""
+    """What a test sees of it. ``provider`` serves the connection ``sim`` over HTTP, from this process."""
 
     stack: Stack
     provider: ServedProvider
@@ -116,10 +116,12 @@ def cluster(
     slots: int = 20,
     schedulers: int = 1,
     env: Mapping[str, str] | None = None,
+    redis_url: str | None = None,
 ) -> Iterator[Cluster]:
     """Everything up and every worker ready for every lane that ``config`` names; gone afterwards.
 
-    ``models`` is what the connection ``sim`` serves, ``config`` further TOML, such as lanes and teams.
+    ``models`` is what the connection ``sim`` serves, ``config`` further TOML, such as lanes and teams. Redis
+    is one of its own unless ``redis_url`` is given.
     """
     with ExitStack() as stack:
         provider = stack.enter_context(serve_in_thread(SimulatorConfig(models=dict(models))))
@@ -129,6 +131,7 @@ def cluster(
             data_dir=directory / "data",
             config=file,
             env=env or {},
+            redis_url=redis_url,
             workers=workers,
             schedulers=schedulers,
             slots=slots,

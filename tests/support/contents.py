@@ -32,6 +32,8 @@ def read_contents(redis: Redis) -> dict[str, Content]:
                 pipeline.smembers(key)
             case b"list":
                 pipeline.lrange(key, 0, -1)
+            case b"stream":
+                pipeline.xrange(key)
             case _:
                 pipeline.get(key)
     values = pipeline.execute()

@@ -47,7 +47,7 @@ def commands(path: Path) -> Iterator[list[str]]:
     """Words of every simple command: those of shell blocks, and inline code that begins like one of ours."""
     for language in ("bash", "sh"):
         for block in blocks(path, language):
-            for line in block.text.splitlines():
+            for line in block.text.replace("\\\n", " ").splitlines():
                 yield from _simple_commands(line)
     for code in _CODE.findall(_prose(path).replace("\n", " ")):
         if code.startswith(("fairlane ", "make ")):

@@ -25,7 +25,7 @@ workers = st.sampled_from(["w1", "w2", "w3"])
 reporters = st.sampled_from([None, None, None, "w1", "w2"])
 judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
 where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
-lessons = st.fixed_dictionaries(
+lessons = st.just({"signal": "ok"}) | st.fixed_dictionaries(
     {"signal": st.sampled_from(SIGNALS)},
     optional={"used": st.integers(0, 60), "retry_after_ms": st.integers(1, 5000)},
 )
@@ -56,8 +56,15 @@ class Lifecycle(RuleBasedStateMachine):
         super().__init__()
         self.model = Model(emptied(redis), LANES)
 
-    @initialize(runs=st.lists(st.tuples(st.integers(4, 12), judges, where), min_size=1, max_size=3))
-    def submit_and_feed(self, runs: list[tuple[int, list[str], list[str | None]]]) -> None:
+    @initialize(
+        runs=st.lists(st.tuples(st.integers(4, 12), judges, where), min_size=1, max_size=3),
+        windows=st.lists(st.sampled_from([None, 1, 2]), min_size=3, max_size=3),
+    )
+    def submit_and_feed(
+        self, runs: list[tuple[int, list[str], list[str | None]]], windows: list[int | None]
+    ) -> None:
+        for lane, window in zip(LANES, windows, strict=True):
+            self.model.d.lanes.limit(lane, {"max_concurrency": window})
         for ref, (rows, judge_lanes, lanes) in zip(REFS[1:], runs, strict=False):
             self.model.submit(ref, rows, judge_lanes)
             self.model.feed(ref, lanes, tokens=10)
@@ -86,7 +93,8 @@ class Lifecycle(RuleBasedStateMachine):
     def grant(
         self, data: st.DataObject, counts: list[int], room: int, most: int, claimants: list[str]
     ) -> None:
-        lane, ref = data.draw(st.sampled_from(self.model.waiting() or [(LANES[0], REFS[0])]), label="waiting")
+        anything = [(lane, ref) for lane in LANES for ref in self.model.plans]
+        lane, ref = data.draw(st.sampled_from(self.model.waiting() or anything), label="waiting")
         runs = [ref, *(data.draw(st.sampled_from(REFS), label="run") for _ in counts[1:])]
         offers = [Offer(ref, count) for ref, count in zip(runs, counts, strict=True)]
         granted = self.model.grant(lane, offers, room, most)
@@ -138,24 +146,20 @@ class Lifecycle(RuleBasedStateMachine):
             self.model.recover_too_early(attempt, dead)
 
     @rule(
-        data=st.data(), lane=st.sampled_from(LANES), act=st.sampled_from(["limit", "limit", "stop", "drain"])
+        data=st.data(),
+        lane=st.sampled_from(LANES),
+        act=st.sampled_from(["limit", "limit", "pause", "resume", "resume", "drain"]),
     )
     def operate(self, data: st.DataObject, lane: str, act: str) -> None:
-        lanes = self.model.d.lanes
+        lanes, now_ms = self.model.d.lanes, self.model.d.now_ms
         if act == "limit":
             lanes.limit(lane, data.draw(limits, label="limits"))
-        elif act == "drain":
-            lanes.drain(lane, self.model.d.now_ms)
-        elif lanes.view(lane).paused:
-            lanes.resume(lane, self.model.d.now_ms)
-        else:
+        elif act == "pause":
             lanes.pause(lane)
-
-    @rule(lane=st.sampled_from(LANES), resume=st.booleans())
-    def ask_though_asleep(self, lane: str, resume: bool) -> None:
-        if resume:
-            self.model.d.lanes.resume(lane, self.model.d.now_ms)
-        self.model.ask_though_asleep(lane)
+        elif act == "resume":
+            lanes.resume(lane, now_ms)
+        else:
+            lanes.drain(lane, now_ms)
 
     @rule(data=st.data(), act=st.sampled_from(["cancel", "elect", "ask"]))
     def upset(self, data: st.DataObject, act: str) -> None:
@@ -170,6 +174,10 @@ class Lifecycle(RuleBasedStateMachine):
     @invariant()
     def the_books_agree(self) -> None:
         self.model.check()
+
+    @invariant()
+    def nobody_sleeps_through(self) -> None:
+        self.model.check_sleep()
 
     def teardown(self) -> None:
         self.model.bring_to_an_end()

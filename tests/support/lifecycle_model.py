@@ -133,9 +133,11 @@ class Model:
         assert grant.at_ms == 0 or grant.at_ms > self.d.now_ms
         assert list(grant.left) == [len(self.queued(offer.ref, lane)) for offer in offers]
         self.asleep.pop(lane, None)
-        if grant.reason or not any(grant.left):
+        nothing_queued = not any(self.queued(ref, lane) for ref in self.plans)
+        if grant.reason or nothing_queued:
             until_ms = grant.at_ms or 2 * FOREVER_MS
-            self.asleep[lane] = Sleep(offers, room - len(taken), most, until_ms, view.learned_per_minute)
+            again = [Offer(ref, 9) for ref in self.plans] if nothing_queued else offers
+            self.asleep[lane] = Sleep(again, room - len(taken), most, until_ms, view.learned_per_minute)
         return taken
 
     def hear(self) -> None:
@@ -145,14 +147,14 @@ class Model:
             for name in list(self.asleep) if lane == "*" else [lane]:
                 self.asleep.pop(name, None)
 
-    def ask_though_asleep(self, lane: str) -> None:
+    def check_sleep(self) -> None:
         """Before its time, and unless the scheduler was woken, a lane gives nothing that it did not give."""
         self.hear()
-        sleep = self.asleep.get(lane)
-        # A rate that has grown lets a job start earlier than was foretold; nobody is woken for that.
-        learned = self.d.lanes.view(lane).learned_per_minute
-        if sleep and self.d.now_ms < sleep.until_ms and sleep.rate == learned:
-            assert not self.d.ask(sleep.offers, lane, room=sleep.room, max_in_flight=sleep.most).permits
+        for lane, sleep in self.asleep.items():
+            # A rate that has grown lets a job start earlier than was foretold; nobody is woken for that.
+            learned = self.d.lanes.view(lane).learned_per_minute
+            if self.d.now_ms < sleep.until_ms and sleep.rate == learned:
+                assert not self.d.ask(sleep.offers, lane, room=sleep.room, max_in_flight=sleep.most).permits
 
     def claim(self, attempt: Attempt, worker: str) -> None:
         free = attempt.id in self.holders and self.holders[attempt.id] is None

@@ -27,7 +27,6 @@ class Chunks:
     def __init__(self, redis: RedisClient, batcher: Batcher, keys: Keys, clock: Clock) -> None:
         self._redis, self._batcher, self._keys, self._clock = redis, batcher, keys, clock
         self._audiences: dict[RunRef, _Audience] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
 
     async def listener(self, attempt: Attempt) -> OnChunk:
         """What to call with each piece of an attempt's output."""
@@ -39,7 +38,7 @@ class Chunks:
             audience.look()
             if audience.present:
                 piece = json.dumps({"job": attempt.job, "number": attempt.number, "text": text})
-                self._start(self._publish(channel, piece))
+                self._batcher.offer(("PUBLISH", channel, piece))
 
         return publish
 
@@ -53,15 +52,6 @@ class Chunks:
     async def _count(self, channel: str) -> int:
         answer = await self._batcher.send(("PUBSUB NUMSUB", channel))
         return int(answer[0][1] if isinstance(answer[0], tuple | list) else answer[1])
-
-    async def _publish(self, channel: str, piece: str) -> None:
-        with suppress(RedisError):
-            await self._batcher.send(("PUBLISH", channel, piece))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
 
 
 class _Audience:

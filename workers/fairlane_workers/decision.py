@@ -21,6 +21,8 @@ from fairlane.job import (
 from fairlane.retry import RetryPolicy
 from fairlane.store.attempts import Claim, Lesson, Signal
 
+ABORTED_DELAY_MS = 1000  # what one worker cannot do is tried again where it may be done, and not at once
+
 
 @dataclass(frozen=True, slots=True)
 class Finish:
@@ -63,11 +65,13 @@ def decide(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Rand
         case InvalidResponse():
             return _again(_lesson(outcome, "none"), outcome.message, attempts, policy, rng)
         case PermanentFailure():
-            return Finish(_lesson(outcome, "answered"), attempts, outcome.message)
+            # Without a status nobody was asked, so there is nothing to learn of the lane.
+            signal: Signal = "none" if outcome.status is None else "answered"
+            return Finish(_lesson(outcome, signal), attempts, outcome.message)
         case AccessRefused():
             return Defer(_lesson(outcome, "refused"))
         case Aborted():
-            return Defer(_lesson(outcome, "none"))
+            return Defer(_lesson(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
     assert_never(outcome)
 
 

@@ -9,11 +9,13 @@ import socket
 import threading
 import uuid
 from concurrent.futures import Future
+from contextlib import suppress
 from importlib.metadata import version
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from fairlane.clock import SystemClock
 from fairlane.events import Event
@@ -34,6 +36,7 @@ from fairlane_workers.providers.registry import build_provider
 log = get_logger("engine")
 
 READY_S, CLOSE_S = 30.0, 10.0
+REPORT_S = 5.0  # what a last report may take once the grace period is over
 ANSWER_TIMEOUT_S = 10.0
 
 
@@ -45,14 +48,17 @@ class Engine:
         self.worker = uuid.uuid4().hex[:12]
         self.name = name or f"worker@{socket.gethostname()}-{os.getpid()}"
         self.queues = LaneQueues(self._on_subscribed)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._batcher: Batcher
         self._executor: Executor
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Build everything on the loop and begin to beat."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._settings.worker.slots)
@@ -62,19 +68,24 @@ class Engine:
         return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt), self._loop)
 
     def begin_stop(self) -> None:
-        """Warm stop: take nothing new, give back what is not finished within the grace period."""
+        """Warm stop: take nothing new, give back what is not finished within the grace period.
+
+        A Redis that is away then is waited for a little longer; after that the leases lapse.
+        """
+        if self._thread is None:
+            return
         log.info(Event.WORKER_STOPPING, busy=self._executor.busy)
-        self._loop.call_soon_threadsafe(self._heartbeat.stopping)
-        self._loop.call_soon_threadsafe(
-            self._loop.call_later,
-            self._settings.worker.shutdown_grace_seconds,
-            lambda: self._executor.abort_all("the worker stops"),
-        )
+        grace_s = self._settings.worker.shutdown_grace_seconds
+        soon = self._loop.call_soon_threadsafe
+        soon(self._heartbeat.stopping)
+        soon(self._loop.call_later, grace_s, lambda: self._executor.abort_all("the worker stops"))
+        soon(self._loop.call_later, grace_s + REPORT_S, self._batcher.give_up)
 
     def close(self) -> None:
         """Say goodbye and end the loop."""
-        if not self._thread.is_alive():
+        if self._thread is None:
             return
+        self._loop.call_soon_threadsafe(self._batcher.give_up)
         try:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)
         except TimeoutError:
@@ -85,6 +96,7 @@ class Engine:
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.close()
 
     def _on_subscribed(self, lanes: frozenset[str]) -> None:
         self._loop.call_soon_threadsafe(lambda: self._heartbeat.subscribed(lanes))
@@ -99,7 +111,7 @@ class Engine:
             socket_keepalive=True,
             retry=Retry(NoBackoff(), 0),
         )
-        batcher = Batcher(self._redis)
+        batcher = self._batcher = Batcher(self._redis)
         self._providers = {
             name: build_provider(name, connection, self._secrets.keys.get(name))
             for name, connection in settings.connections.items()
@@ -143,7 +155,8 @@ class Engine:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._heartbeat.leave()
+        with suppress(RedisError):
+            await self._heartbeat.leave()
         for provider in self._providers.values():
             await provider.aclose()
         await self._redis.aclose()

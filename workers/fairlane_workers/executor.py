@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
 from fairlane.errors import TemplateError
@@ -15,25 +17,30 @@ from fairlane.job import Aborted, Attempt, Outcome, PermanentFailure, TimedOut
 from fairlane.lane import split_model
 from fairlane.logs import attempt_fields, get_logger
 from fairlane.settings import Settings
-from fairlane.store.attempts import Attempts, Claim, Reported
+from fairlane.store.attempts import Attempts, Claim
 from fairlane.store.keys import RunRef
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.chunks import Chunks
-from fairlane_workers.decision import Defer, Finish, decide, given_back
+from fairlane_workers.decision import Finish, decide, given_back
 from fairlane_workers.material import MaterialGone, Materials, Work
 from fairlane_workers.providers.contract import Provider, Request
-from fairlane_workers.verdict import Verdict, judge_verdict, task_verdict
+from fairlane_workers.reporter import Reporter
+from fairlane_workers.verdict import judge_verdict, task_verdict
 
 log = get_logger("executor")
 
 
 @dataclass(slots=True)
 class Held:
-    """An attempt in hand. ``aborted`` says why its call is being broken off."""
+    """An attempt in hand. ``aborted`` says why its call is not made, or is being broken off.
+
+    Only the call can be broken off: a claim or a report that is on its way is waited for, since Redis may
+    have acted on it already.
+    """
 
     attempt: Attempt
-    task: asyncio.Task[Any] | None
     claimed: bool = False
+    call: asyncio.Task[Outcome] | None = None
     aborted: str | None = None
     give_back: bool = False
 
@@ -57,7 +64,9 @@ class Executor:
         self._worker, self._settings, self._attempts = worker, settings, attempts
         self._batcher, self._materials, self._chunks = batcher, materials, chunks
         self._providers, self._clock, self._rng = providers, clock, rng
+        self._reporter = Reporter(worker, attempts, batcher)
         self._held: dict[str, Held] = {}
+        self._stopping: str | None = None
         self._lease_ms = round(settings.scheduler.lease_seconds * 1000)
 
     @property
@@ -70,36 +79,36 @@ class Executor:
         return len(self._held)
 
     async def execute(self, attempt: Attempt) -> None:
-        """One attempt from claim to report. A copy of a message that was seen already does nothing."""
+        """One attempt from claim to report. A copy of a message that was seen already does nothing.
+
+        Where Redis refuses a report, or on a defect, the lease is left to lapse: its job is put back then.
+        """
         if attempt.id in self._held:
             log.warning(Event.STALE_CLAIM, **attempt_fields(attempt))
             return
-        held = self._held[attempt.id] = Held(attempt, asyncio.current_task())
+        held = Held(attempt, aborted=self._stopping, give_back=self._stopping is not None)
+        self._held[attempt.id] = held
         try:
-            claim = Claim.of(
-                await self._batcher.send(self._attempts.claim(attempt, self._worker, self._lease_ms))
-            )
-            if claim is None:
-                log.warning(Event.STALE_CLAIM, **attempt_fields(attempt))
-                return
-            held.claimed = True
-            await self._run(held, claim)
-        except asyncio.CancelledError:
-            if held.aborted is None:
-                raise
-            if held.give_back and held.claimed:
-                await self._report_defer(attempt, given_back(held.aborted), None)
+            await self._attend(held)
         except MaterialGone as gone:
             log.warning(Event.STALE_CLAIM, **attempt_fields(attempt), error=str(gone))
+        except RedisError as error:
+            log.warning("attempt_unreported", **attempt_fields(attempt), error=str(error))
+        except Exception:
+            log.exception("attempt_broken", **attempt_fields(attempt))
         finally:
             del self._held[attempt.id]
 
     def abort(self, attempt_id: str, why: str, *, give_back: bool = False) -> None:
-        """Break a call off. ``give_back`` returns its job at no cost; otherwise its lease is already gone."""
+        """Break a call off. ``give_back`` returns its job at no cost; otherwise its lease is already gone.
+
+        A call that has ended is reported all the same.
+        """
         held = self._held.get(attempt_id)
-        if held is not None and held.aborted is None and held.task is not None:
+        if held is not None and held.aborted is None:
             held.aborted, held.give_back = why, give_back
-            held.task.cancel()
+            if held.call is not None:
+                held.call.cancel()
 
     def abort_run(self, ref: RunRef, why: str) -> None:
         """Break off every call of a run."""
@@ -109,29 +118,67 @@ class Executor:
         self._materials.forget(ref)
 
     def abort_all(self, why: str) -> None:
-        """Give everything back: the worker stops."""
+        """Give everything back, and what still arrives: the worker stops."""
+        self._stopping = why
         for attempt_id in list(self._held):
             self.abort(attempt_id, why, give_back=True)
 
-    async def _run(self, held: Held, claim: Claim) -> None:
-        attempt = held.attempt
-        work = await self._materials.of(attempt)
+    async def _attend(self, held: Held) -> None:
+        claim = await self._claim(held)
+        if claim is None:
+            return
+        work = await self._materials.of(held.attempt)
         started_ms = self._clock.monotonic_ms()
-        outcome = await self._call(attempt, work)
-        latency_ms = self._clock.monotonic_ms() - started_ms
+        outcome = await self._unless_aborted(held, self._call(held.attempt, work))
+        if outcome is None:
+            await self._let_go(held)
+        else:
+            await self._conclude(held.attempt, claim, work, outcome, self._clock.monotonic_ms() - started_ms)
+
+    async def _claim(self, held: Held) -> Claim | None:
+        call = self._attempts.claim(held.attempt, self._worker, self._lease_ms)
+        claim = Claim.of(await self._batcher.send(call))
+        if claim is None:
+            log.warning(Event.STALE_CLAIM, **attempt_fields(held.attempt))
+        held.claimed = claim is not None
+        return claim
+
+    async def _unless_aborted(self, held: Held, call: Coroutine[Any, Any, Outcome]) -> Outcome | None:
+        """How the call ended; ``None`` where it was broken off, or never began."""
+        if held.aborted is not None:
+            call.close()
+            return None
+        held.call = asyncio.ensure_future(call)
+        try:
+            return await held.call
+        except asyncio.CancelledError:
+            if held.aborted is None or not held.call.cancelled():
+                raise
+            return None
+
+    async def _let_go(self, held: Held) -> None:
+        if held.give_back and held.aborted is not None:
+            await self._reporter.defer(held.attempt, given_back(held.aborted), None)
+
+    async def _conclude(
+        self, attempt: Attempt, claim: Claim, work: Work, outcome: Outcome, latency_ms: int
+    ) -> None:
         if isinstance(outcome, TimedOut):
-            log.warning(Event.TIMEOUT, **attempt_fields(attempt), timeout_s=work.run.spec.timeout)
+            told = {"timeout_s": work.run.spec.timeout, "status_code": outcome.status}
+            log.warning(Event.TIMEOUT, **attempt_fields(attempt), **told)
         decision = decide(outcome, claim, work.run.spec.retry, self._rng)
-        match decision:
-            case Finish():
-                make = task_verdict if work.judge is None else judge_verdict
-                await self._report_finish(
-                    attempt, decision, make(work, outcome, decision, latency_ms), outcome
-                )
-            case Defer():
-                await self._report_defer(attempt, decision, outcome)
+        if not isinstance(decision, Finish):
+            await self._reporter.defer(attempt, decision, outcome)
+            return
+        make = task_verdict if work.judge is None else judge_verdict
+        verdict = make(work, outcome, decision, latency_ms)
+        reported = await self._reporter.finish(attempt, decision, verdict, outcome)
+        if reported is not None and reported.finished:
+            self._materials.forget(RunRef(attempt.team, attempt.run))
 
     async def _call(self, attempt: Attempt, work: Work) -> Outcome:
+        if work.problem is not None:
+            return PermanentFailure(work.problem)
         spec = work.run.spec
         try:
             if work.judge is None:
@@ -157,54 +204,3 @@ class Executor:
             max_response_bytes=self._settings.worker.max_response_bytes,
         )
         return await provider.call(request, await self._chunks.listener(attempt) if stream else None)
-
-    async def _report_finish(
-        self, attempt: Attempt, decision: Finish, verdict: Verdict, outcome: Outcome
-    ) -> None:
-        reply = await self._batcher.send(
-            self._attempts.finish(
-                attempt, self._worker, decision.lesson, verdict.state, verdict.payload, verdict.follow
-            )
-        )
-        reported = self._released(attempt, Reported.of(reply), outcome)
-        if reported is not None and reported.finished:
-            log.info(Event.RUN_FINISHED, run=attempt.run, team=attempt.team)
-            self._materials.forget(RunRef(attempt.team, attempt.run))
-
-    async def _report_defer(self, attempt: Attempt, decision: Defer, outcome: Outcome | None) -> None:
-        reply = await self._batcher.send(
-            self._attempts.defer(
-                attempt,
-                self._worker,
-                decision.lesson,
-                delay_ms=decision.delay_ms,
-                costs_attempt=decision.costs_attempt,
-                rate_limited=decision.rate_limited,
-            )
-        )
-        if self._released(attempt, Reported.of(reply), outcome) is not None:
-            status = getattr(outcome, "status", None)
-            delay_s = max(decision.delay_ms, decision.lesson.retry_after_ms or 0) / 1000
-            told = {"status_code": status, "delay_s": delay_s, "reason": decision.lesson.reason}
-            log.info(Event.RETRY, **attempt_fields(attempt), **told)
-
-    def _released(
-        self, attempt: Attempt, reported: Reported | None, outcome: Outcome | None
-    ) -> Reported | None:
-        fields, status = attempt_fields(attempt), getattr(outcome, "status", None)
-        if reported is None:
-            log.warning(Event.LATE_REPORT, **fields, status_code=status)
-            return None
-        log.info(Event.RELEASED, **fields, active_slots=reported.in_flight, status_code=status)
-        news = _NEWS.get(reported.news)
-        if news is not None:
-            log.warning(news, **fields, reason=getattr(outcome, "message", None))
-        return reported
-
-
-_NEWS = {
-    "cut": Event.LANE_RATE_CUT,
-    "parked": Event.LANE_PARKED,
-    "open": Event.CIRCUIT_OPENED,
-    "closed": Event.CIRCUIT_CLOSED,
-}

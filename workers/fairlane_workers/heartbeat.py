@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,11 +19,13 @@ from fairlane.store.keys import Keys, RunRef
 from fairlane.store.workers import WorkerInfo, Workers
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.executor import Executor
+from fairlane_workers.pause import Pause, sleep
 
 log = get_logger("heartbeat")
 
 CANCEL = "cancel:"
 LISTEN_S = 1.0
+STOPPING_BEAT_S = 0.2  # while it stops, the slots that become free are news
 
 
 class Heartbeat:
@@ -39,42 +42,39 @@ class Heartbeat:
         worker: str,
         info: WorkerInfo,
         subscribe: Callable[[list[str]], None],
+        pause: Pause = sleep,
     ) -> None:
         self._redis, self._batcher, self._keys = redis, batcher, keys
         self._executor, self._settings, self._worker = executor, settings, worker
         self._workers, self._info, self._subscribe = Workers(keys), info, subscribe
         self._lease_ms = round(settings.scheduler.lease_seconds * 1000)
+        self._pause = pause
         self._sent: WorkerInfo | None = None
         self._hurry = asyncio.Event()
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Beat until cancelled. A beat that fails is told, and the next one comes in time."""
         while True:
-            await self.beat()
-            try:
-                async with asyncio.timeout(self._settings.worker.beat_seconds):
-                    await self._hurry.wait()
-            except TimeoutError:
-                continue
             self._hurry.clear()
+            try:
+                await self.beat()
+            except Exception:
+                log.exception("beat_failed", worker=self._worker)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s):
+                    await self._hurry.wait()
 
     async def beat(self) -> None:
         """One beat: keep what is held, drop what was lost, serve the lanes that are there now."""
         lanes = [lane.decode() for lane in await self._batcher.send(("SMEMBERS", self._keys.lanes))]
         self._subscribe([lane for lane in sorted(lanes) if self._serves(lane)])
-        info = self._info
-        changed = self._sent != info
-        held = self._executor.held
-        lost = await self._batcher.send(
-            self._workers.beat(
-                self._worker,
-                replace(info, busy=self._executor.busy),
-                held,
-                self._lease_ms,
-                changed=changed,
-            )
+        info = replace(self._info, busy=self._executor.busy)
+        news = info if info.stopping else self._info
+        beat = self._workers.beat(
+            self._worker, info, self._executor.held, self._lease_ms, changed=news != self._sent
         )
-        self._sent = info
+        lost = await self._batcher.send(beat)
+        self._sent = news
         for attempt_id in lost:
             self._executor.abort(attempt_id.decode(), "its lease is gone")
 
@@ -89,7 +89,10 @@ class Heartbeat:
                         self._hear(await control.get_message(timeout=LISTEN_S))
             except (RedisError, OSError) as error:
                 log.debug(Event.STORE_UNREACHABLE, error=str(error))
-                await asyncio.sleep(LISTEN_S / 4)  # noqa: TID251 - waits for Redis to come back
+                await self._pause(LISTEN_S / 4)
+            except Exception:
+                log.exception("listening_failed", worker=self._worker)
+                await self._pause(LISTEN_S)
 
     def subscribed(self, lanes: frozenset[str]) -> None:
         """The queues of these lanes are now being consumed; called on the event loop."""
@@ -104,6 +107,11 @@ class Heartbeat:
     async def leave(self) -> None:
         """Say goodbye."""
         await self._batcher.send(self._workers.leave(self._worker))
+
+    @property
+    def _interval_s(self) -> float:
+        interval_s = self._settings.worker.beat_seconds
+        return min(interval_s, STOPPING_BEAT_S) if self._info.stopping else interval_s
 
     def _hear(self, message: dict[str, Any] | None) -> None:
         if message is None:

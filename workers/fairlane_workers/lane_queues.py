@@ -25,10 +25,9 @@ class LaneQueues:
     def want(self, lanes: list[str]) -> None:
         """Consume the queues of these lanes too."""
         with self._lock:
-            fresh = not self._wanted.issuperset(lanes)
             self._wanted.update(lanes)
-            consumer = self._consumer
-        if fresh and consumer is not None:
+            behind, consumer = not self._consumed.issuperset(lanes), self._consumer
+        if behind and consumer is not None:
             consumer.call_soon(self._apply)
 
     def attach(self, consumer: Any) -> None:
@@ -37,9 +36,8 @@ class LaneQueues:
             self._consumer, self._consumed = consumer, frozenset()
         channel = consumer.task_consumer.channel
         if getattr(channel, "do_restore", False):
-            channel.do_restore = (
-                False  # leases bring back what a lost connection held; it would run twice else
-            )
+            # Leases bring back what a lost connection held; the broker would send it a second time.
+            channel.do_restore = False
         self._apply()
 
     def detach(self) -> None:

@@ -19,10 +19,11 @@ from kombu.serialization import loads
 
 from fairlane.broker import TASK_NAME
 from fairlane.job import Attempt
+from fairlane.logs import get_logger
+
+log = get_logger("pool")
 
 POOL = "fairlane_workers.loop_pool:TaskPool"
-
-Start = Callable[[Attempt], "Future[None]"]
 
 
 class TaskPool(BasePool):  # type: ignore[misc]
@@ -53,11 +54,21 @@ class TaskPool(BasePool):  # type: ignore[misc]
         if accept_callback is not None:
             accept_callback(os.getpid(), time.monotonic())
         started = time.monotonic()
-        _, message, _ = loads(args[3], args[4], args[5], accept={"application/json"})
         with self._idle:
             self._busy += 1
-        done = self.app.tasks[TASK_NAME].start(Attempt.from_message(message))
-        done.add_done_callback(lambda future: self._finish(future, callback, started))
+        self._begin(args).add_done_callback(lambda future: self._finish(future, callback, started))
+
+    def _begin(self, args: Any) -> Future[None]:
+        """Start the attempt that a message names; one that names none has failed already."""
+        try:
+            body: Any = loads(args[3], args[4], args[5], accept={"application/json"})
+            app: Any = self.app
+            begun: Future[None] = app.tasks[TASK_NAME].start(Attempt.from_message(body[1]))
+        except Exception as error:
+            log.exception("message_unreadable", id=str(args[1])[:200])
+            begun = Future()
+            begun.set_exception(error)
+        return begun
 
     def on_stop(self) -> None:
         """Wait for what is in hand; the engine's grace period bounds how long that takes."""

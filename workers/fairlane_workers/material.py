@@ -8,8 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from fairlane.datasets import decode_page
-
+from fairlane.datasets.pages import BrokenPage, decode_page
 from fairlane.errors import FairlaneError
 from fairlane.evaluators.spec import Judge
 from fairlane.job import Attempt
@@ -26,7 +25,11 @@ V = TypeVar("V")
 
 
 class MaterialGone(FairlaneError):
-    """The run of an attempt, or a part of it, is no longer in Redis."""
+    """The run of an attempt is no longer in Redis."""
+
+
+class _Missing(FairlaneError):
+    """A part of a run is not there, or is not what it should be: its client can write there, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,10 @@ class RunMaterial:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One job's material. ``judge`` and ``judged`` are set for a judge's job alone."""
+    """One job's material. ``judge`` and ``judged`` are set for a judge's job alone.
+
+    ``problem`` says what of it is missing: such a job can only fail.
+    """
 
     run: RunMaterial
     item: int
@@ -64,6 +70,7 @@ class Work:
     judge: Judge | None = None
     template: Template | None = None
     judged: str | None = None
+    problem: str | None = None
 
 
 class Materials:
@@ -80,13 +87,14 @@ class Materials:
         run = await self._runs.get(ref, lambda: self._read_run(ref))
         item, step = divmod(attempt.job, run.spec.steps)
         cell = cell_of(run.spec, item)
-        number, offset = divmod(cell.row, run.spec.page_rows)
-        page = await self._pages.get((ref, number), lambda: self._read_page(ref, number))
-        if step == 0:
-            return Work(run, item, cell, page[offset])
-        judged = await self._read_output(ref, item * run.spec.steps)
-        judge, template = run.spec.judges[step - 1], run.judges[step - 1]
-        return Work(run, item, cell, page[offset], judge, template, judged)
+        judge = run.spec.judges[step - 1] if step else None
+        template = run.judges[step - 1] if step else None
+        try:
+            row = await self._row(ref, run.spec, cell.row)
+            judged = await self._output(ref, item * run.spec.steps) if step else None
+        except _Missing as missing:
+            return Work(run, item, cell, {}, judge, template, problem=str(missing))
+        return Work(run, item, cell, row, judge, template, judged)
 
     def forget(self, ref: RunRef) -> None:
         """A run has ended: its material is not needed again."""
@@ -99,22 +107,35 @@ class Materials:
             raise MaterialGone(f"run {ref.run} is gone from Redis")
         return RunMaterial.of(Plan.model_validate_json(text))
 
+    async def _row(self, ref: RunRef, spec: RunSpec, index: int) -> dict[str, Any]:
+        number, offset = divmod(index, spec.page_rows)
+        page = await self._pages.get((ref, number), lambda: self._read_page(ref, number))
+        if offset >= len(page):
+            raise _Missing(f"row {index + 1} is missing: page {number} has {len(page)} rows")
+        return page[offset]
+
     async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]]:
         blob = await self._batcher.send(("HGET", self._keys.rows(ref), str(number)))
         if blob is None:
-            raise MaterialGone(f"run {ref.run}: page {number} of its rows is gone from Redis")
-        return decode_page(blob)
+            raise _Missing(f"page {number} of the run's rows is gone from Redis")
+        try:
+            return decode_page(blob)
+        except BrokenPage as broken:
+            raise _Missing(f"page {number} of the run's rows: {broken}") from broken
 
-    async def _read_output(self, ref: RunRef, job: int) -> str:
+    async def _output(self, ref: RunRef, job: int) -> str:
         text = await self._batcher.send(("HGET", self._keys.results(ref), str(job)))
         output = TaskResult.from_json(text).output if text else None
         if output is None:
-            raise MaterialGone(f"run {ref.run}: the output of job {job} is gone from Redis")
+            raise _Missing(f"the output of job {job} is gone from Redis")
         return output
 
 
 class _Kept(Generic[K, V]):
-    """The most recently used values; a value being read is awaited by everyone who wants it."""
+    """The most recently used values; a value being read is awaited by everyone who wants it.
+
+    A reading that fails is not kept. Whoever stops waiting does not end it for the others.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -124,16 +145,17 @@ class _Kept(Generic[K, V]):
         found = self._values.get(key)
         if found is None:
             found = self._values[key] = asyncio.ensure_future(read())
+            found.add_done_callback(lambda reading: self._drop_failed(key, reading))
             while len(self._values) > self._most:
                 self._values.popitem(last=False)
         self._values.move_to_end(key)
-        try:
-            return await asyncio.shield(found)
-        except BaseException:
-            if found.done() and (found.cancelled() or found.exception()):
-                self._values.pop(key, None)
-            raise
+        return found.result() if found.done() else await asyncio.shield(found)
 
     def drop(self, gone: Callable[[K], bool]) -> None:
         for key in [key for key in self._values if gone(key)]:
+            del self._values[key]
+
+    def _drop_failed(self, key: K, reading: asyncio.Future[V]) -> None:
+        failed = reading.cancelled() or reading.exception() is not None
+        if failed and self._values.get(key) is reading:
             del self._values[key]

@@ -29,18 +29,19 @@ class WorkerProcess:
         self._connect_signals()
 
     def _make_app(self) -> Celery:
-        app = make_app(self._settings, "fairlane_workers")
+        app: Any = make_app(self._settings, "fairlane_workers")
         engine = self.engine
 
-        @app.task(name=TASK_NAME)
         def attempt(**message: Any) -> None:
             """Execute one attempt: its message names it, its lease in Redis says whether it may still run."""
             engine.start_attempt(Attempt.from_message(message)).result()
 
-        attempt.start = engine.start_attempt
+        app.task(name=TASK_NAME)(attempt)
+        app.tasks[TASK_NAME].start = engine.start_attempt
         app.conf.worker_pool = POOL
         app.steps["consumer"].add(consumer_step(engine.queues))
-        return app
+        made: Celery = app
+        return made
 
     def _connect_signals(self) -> None:
         signals.setup_logging.connect(self._set_up_logging, weak=False)

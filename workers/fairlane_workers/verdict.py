@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fairlane.errors import TemplateError
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.scorers import score
-
-from fairlane.errors import TemplateError
 from fairlane.evaluators.spec import Judge
 from fairlane.job import JobState, Outcome, Success, Usage
 from fairlane.results import SKIPPED_JUDGE, JudgeResult, TaskResult
@@ -28,7 +27,7 @@ class Verdict:
 
 def task_verdict(work: Work, outcome: Outcome, decision: Finish, latency_ms: int) -> Verdict:
     """A task's record with its pure scores; each judge is made ready, or recorded where it cannot run."""
-    model = work.run.models[work.cell.model].render(work.row).strip()
+    model = _model(work)
     if decision.error is not None or not isinstance(outcome, Success):
         failed = TaskResult(
             JobState.FAILED,
@@ -70,6 +69,14 @@ def judge_verdict(work: Work, outcome: Outcome, decision: Finish, latency_ms: in
     state = JobState.FAILED if error else JobState.SUCCEEDED
     result = JudgeResult(state, value, answer, error, usage, decision.attempts)
     return Verdict(state, result.to_json())
+
+
+def _model(work: Work) -> str | None:
+    """The model that the row names; ``None`` where it names none, which is why the job has failed."""
+    try:
+        return work.run.models[work.cell.model].render(work.row).strip()
+    except TemplateError:
+        return None
 
 
 def _follow(work: Work, output: str) -> list[Ready | Over]:

@@ -108,6 +108,7 @@ class Lanes:
                     "leases": keys.leases,
                     "leased": keys.leased,
                     "starved": keys.starved,
+                    "headroom": keys.headroom(lane),
                     "queues": queues,
                 },
                 {

@@ -16,7 +16,6 @@ from fairlane.store.workers import Beat
 OLDEST_SERVER = (6, 2)
 CLOCKS_APART_MS = 1000
 MEMORY_NEARLY_FULL = 0.8
-DURABLE = "it survives a restart of Redis"
 
 
 class Grade(StrEnum):
@@ -47,7 +46,7 @@ class Clocks:
 
     @property
     def apart_ms(self) -> int:
-        """How far this machine is ahead of the server; what the reading itself may have taken does not count."""
+        """How far this machine is ahead of the server, less what the reading itself may have taken."""
         apart = self.here_ms - self.server_ms
         doubt = min(abs(apart), self.round_trip_ms)
         return apart - doubt if apart > 0 else apart + doubt
@@ -116,7 +115,9 @@ def check_clocks(clocks: Clocks) -> Finding:
     """Decisions use the server's clock; a difference only misleads who reads times."""
     apart = clocks.apart_ms
     if abs(apart) < CLOCKS_APART_MS:
-        return Finding("clock", Grade.OK, f"this machine and Redis agree within {clocks.round_trip_ms + 1} ms")
+        return Finding(
+            "clock", Grade.OK, f"this machine and Redis agree within {clocks.round_trip_ms + 1} ms"
+        )
     side = "ahead of" if apart > 0 else "behind"
     remedy = "Nothing is decided by it, but logs mislead: let both keep time by NTP."
     return Finding("clock", Grade.WARN, f"this machine is {span(abs(apart))} {side} Redis", remedy)
@@ -147,13 +148,17 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
         yield _check_slots(alive)
     for beat in by_state.get("silent", []):
         detail = f"{beat.info.name} on {beat.info.host} has been silent for {span(now_ms - beat.beat_ms)}"
-        yield Finding("workers", Grade.WARN, detail, "Its jobs are put back; start it again if it is meant to run.")
+        yield Finding(
+            "workers", Grade.WARN, detail, "Its jobs are put back; start it again if it is meant to run."
+        )
     if alive:
         yield from _check_service(alive, seen.lanes)
     others = sorted({beat.info.version for beat in alive} - {seen.version})
     if others:
         detail = f"some run {', '.join(others)}, this is {seen.version}"
-        yield Finding("versions", Grade.WARN, detail, "Finish the upgrade: neighbouring versions only are tried.")
+        yield Finding(
+            "versions", Grade.WARN, detail, "Finish the upgrade: neighbouring versions only are tried."
+        )
 
 
 def check_connections(seen: Seen) -> Iterator[Finding]:
@@ -172,7 +177,7 @@ def check_connections(seen: Seen) -> Iterator[Finding]:
 
 
 def check_keys(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
-    """Are the variables set that hold keys? Only workers need them, and this need not be a worker's machine."""
+    """Are the variables set that hold keys? Only workers need them, and none may run here."""
     for name, connection in sorted(settings.connections.items()):
         variable = connection.api_key_env
         if variable is None:
@@ -212,7 +217,9 @@ def _shut(reports: Sequence[LaneReport]) -> Iterator[Finding]:
 def _check_persistence(server: ServerView) -> Finding:
     if server.append_failed:
         remedy = "See the server's log: the disk is full, perhaps."
-        return Finding("redis persistence", Grade.FAIL, "the last write to the append-only file failed", remedy)
+        return Finding(
+            "redis persistence", Grade.FAIL, "the last write to the append-only file failed", remedy
+        )
     if server.append_only:
         return Finding("redis persistence", Grade.OK, "append-only file")
     remedy = "Set `appendonly yes`: without it a restart of Redis forgets runs."

@@ -2,22 +2,121 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 import typer
 from rich.text import Text
 
-from fairlane.broker import make_app
 from fairlane.cli.checks import Clocks, Finding, Grade, Seen, counts, examine
 from fairlane.cli.deployment import Deployment, open_deployment
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.lanes import read_lanes
-from fairlane.cli.output import print_findings, print_json, say
+from fairlane.cli.output import print_json, print_rows, say
+from fairlane.cli.panels import OPERATIONS
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_secrets
-from fairlane.errors import StoreUnavailable
+from fairlane.errors import ConfigurationError, StoreUnavailable
+from fairlane.redaction import mask_text
 from fairlane.settings import Settings
 from fairlane.store.connect import without_password
 from fairlane.version import __version__
+
+BROKER_TIMEOUT_S = 3.0
+MARKS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
+
+
+@with_settings
+def doctor(invocation: Invocation, as_json: JsonOption = False) -> None:
+    """Check Redis, scheduler, workers, connections and lanes, and say what to do.
+
+    Ends with 1 if a check fails; a warning is no failure.
+    """
+    findings = list(_visit(invocation))
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        print_rows(_rows(findings))
+        say(_verdict(findings))
+    if any(finding.grade is Grade.FAIL for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+def _visit(invocation: Invocation) -> Iterator[Finding]:
+    """What can be found out; what is not reached ends it."""
+    try:
+        settings = invocation.settings()
+    except ConfigurationError as error:
+        yield Finding(
+            "settings", Grade.FAIL, str(error), "Correct that; `fairlane --config FILE` names another."
+        )
+        return
+    yield Finding("settings", Grade.OK, settings.config_file or "no file: what is built in, and FAIRLANE_*")
+    try:
+        with open_deployment(invocation) as deployment:
+            yield Finding("redis", Grade.OK, f"answers at {without_password(settings.redis.url)}")
+            yield from examine(look(deployment))
+    except StoreUnavailable as error:
+        yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
+
+
+def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
+    """Everything that the checks ask about. Raises `RedisError`."""
+    settings, lanes = deployment.settings, deployment.lanes
+    return Seen(
+        settings=settings,
+        secrets=load_secrets(settings),
+        version=__version__,
+        server=deployment.reader.server(),
+        clocks=_clocks(deployment, clock or SystemClock()),
+        leader=deployment.reader.leader(),
+        beats=deployment.beats(),
+        catalog=deployment.connections(),
+        lanes=read_lanes(deployment, lanes.names()),
+        broker_problem=_broker_problem(settings),
+    )
+
+
+def _clocks(deployment: Deployment, clock: Clock) -> Clocks:
+    started_ms = clock.monotonic_ms()
+    server_ms = deployment.now_ms()
+    return Clocks(clock.now_ms(), server_ms, clock.monotonic_ms() - started_ms)
+
+
+def _broker_problem(settings: Settings) -> str | None:
+    """Why a broker of its own does not answer."""
+    if settings.celery.broker_url is None:
+        return None
+    # Celery takes longer to import than all the rest.
+    from fairlane.broker import make_app
+
+    connection = make_app(settings, "fairlane-doctor").connection(connect_timeout=BROKER_TIMEOUT_S)
+    try:
+        connection.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
+    except Exception as error:  # noqa: BLE001  every transport has errors of its own
+        return mask_text(str(error)) or type(error).__name__
+    finally:
+        connection.release()
+    return None
+
+
+def _rows(findings: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
+    for finding in findings:
+        yield (Text(finding.grade, MARKS[finding.grade]), finding.check, finding.detail)
+        if finding.remedy:
+            yield ("", "", Text(f"→ {finding.remedy}", "italic"))
+
+
+def _verdict(findings: Sequence[Finding]) -> str:
+    found = counts(findings)
+    if found[Grade.FAIL]:
+        return f"{found[Grade.FAIL]} to mend" + (
+            f", {found[Grade.WARN]} to look at" if found[Grade.WARN] else ""
+        )
+    return f"{found[Grade.WARN]} to look at, nothing fails" if found[Grade.WARN] else "all is well"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command(rich_help_panel=OPERATIONS)(doctor)

@@ -17,6 +17,9 @@ from fairlane.cli.output import complain, say
 from fairlane.errors import ConfigurationError, FairlaneError, SubmissionError, TemplateError
 
 FAILED, MISUSED = 1, 2
+UNHEARD = (
+    3  # signals that nobody looks at before the last of them ends the process as if nobody had caught it
+)
 BY_SIGNAL = 128  # added to a signal's number, as shells do
 
 _MISUSES = (ConfigurationError, SubmissionError, TemplateError)
@@ -35,7 +38,8 @@ def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
     """Inside the block these signals are noted, and what is yielded raises `Interrupted` if one has come.
 
     It is to be called during every wait. A handler that raises by itself may do so inside a destructor, where
-    Python prints the exception and goes on as if nobody had pressed Ctrl-C.
+    Python prints the exception and goes on as if nobody had pressed Ctrl-C. Whoever insists while nothing
+    looks, because a read hangs, ends the process as it stands.
     """
     noted: list[int] = []
 
@@ -47,6 +51,9 @@ def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
 
     def note(number: int, _: FrameType | None) -> None:
         noted.append(number)
+        if len(noted) >= UNHEARD:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
     before = {number: signal.signal(number, note) for number in numbers}
     try:

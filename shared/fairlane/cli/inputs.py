@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.arguments import Messages
 from fairlane.datasets.lines import Broken, numbered_lines
@@ -21,7 +21,9 @@ def read_text(option: str, path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise SubmissionError(option, str(path), f"cannot be read: {error.strerror}", "Check the path.") from None
+        raise SubmissionError(
+            option, str(path), f"cannot be read: {error.strerror}", "Check the path."
+        ) from None
     except UnicodeDecodeError:
         raise SubmissionError(option, str(path), "is not UTF-8", "Save the file as UTF-8.") from None
 
@@ -40,10 +42,18 @@ def read_messages(option: str, path: Path) -> Messages:
     return messages
 
 
+class Prompts(NamedTuple):
+    """Arguments of ``submit``, of which one is given."""
+
+    prompt: str | None = None
+    messages: Messages | None = None
+    prompts: Sequence[str | Messages] | None = None
+
+
 def collect_prompts(
     prompts: Sequence[str], prompt_files: Sequence[Path], messages_files: Sequence[Path]
-) -> dict[str, Any]:
-    """The argument of ``submit`` that these options amount to. Raises `SubmissionError` if there is none."""
+) -> Prompts:
+    """What these options amount to. Raises `SubmissionError` if there is none."""
     texts = [*prompts, *(read_text("--prompt-file", path) for path in prompt_files)]
     chats = [read_messages("--messages-file", path) for path in messages_files]
     match texts, chats:
@@ -51,11 +61,11 @@ def collect_prompts(
             remedy = "Give --prompt TEXT, --prompt-file FILE or --messages-file FILE."
             raise SubmissionError("--prompt", None, "is missing", remedy)
         case [text], []:
-            return {"prompt": text}
+            return Prompts(prompt=text)
         case [], [chat]:
-            return {"messages": chat}
+            return Prompts(messages=chat)
         case _:
-            return {"prompts": [*texts, *chats]}
+            return Prompts(prompts=[*texts, *chats])
 
 
 def open_dataset(name: str) -> Dataset:

@@ -17,7 +17,7 @@ NONE = "–"
 
 
 class Allowed(NamedTuple):
-    """Requests a minute, and who says so: ``stated``, ``learned`` or ``unlimited`` (then there is no rate)."""
+    """Requests a minute, and who says so: ``stated``, ``learned``, or ``unlimited`` without a rate."""
 
     per_minute: float | None
     source: str
@@ -117,8 +117,8 @@ class LaneReport:
 def print_lanes(reports: list[LaneReport]) -> None:
     """Lanes as a table, in the order given."""
     metered = any(report.view.limits.tokens_per_minute for report in reports)
-    columns = ["lane", ">req/min", "source", *([">tok/min"] if metered else [])]
-    columns += [">flying", ">queued", ">granted", ">429s", "held by"]
+    columns = ["lane", ">requests/min", *([">tokens/min"] if metered else [])]
+    columns += [">in flight", ">queued", ">granted", ">429s", "held by"]
     print_table(columns, (_row(report, metered) for report in reports))
 
 
@@ -161,7 +161,7 @@ def limits_in_words(limits: LaneLimits) -> str:
 def _row(report: LaneReport, metered: bool) -> list[object]:
     view, allowed = report.view, report.allowed
     tokens = view.limits.tokens_per_minute
-    cells: list[object] = [view.lane, _rate(allowed.per_minute), allowed.source]
+    cells: list[object] = [view.lane, _allowed(allowed)]
     if metered:
         cells.append(_rate(tokens or None))
     cells += [_flying(view, "/"), f"{report.queued:,}", f"{view.granted:,}", f"{view.limited:,}"]
@@ -179,6 +179,10 @@ def _coloured(report: LaneReport) -> Text:
 def _flying(view: LaneView, between: str) -> str:
     window = view.limits.max_concurrency
     return f"{view.in_flight:,}" + (f"{between}{window:,}" if window is not None else "")
+
+
+def _allowed(allowed: Allowed) -> str:
+    return allowed.source if allowed.per_minute is None else f"{_rate(allowed.per_minute)} {allowed.source}"
 
 
 def _rate(per_minute: float | None) -> str:

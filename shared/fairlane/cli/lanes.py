@@ -18,6 +18,7 @@ from fairlane.cli.invocation import (
 )
 from fairlane.cli.lane_views import LaneReport, limits_in_words, print_lane, print_lanes
 from fairlane.cli.output import print_json, say
+from fairlane.cli.panels import OPERATIONS
 from fairlane.errors import ConfigurationError, LaneNotFound
 
 NO_LIMIT = "none"
@@ -34,7 +35,7 @@ def lanes(
 ) -> None:
     """List the lanes and what holds each; set limits, pause, resume.
 
-    "source" tells where a rate comes from: stated by you, or learned from the provider's 429s.
+    A rate is stated by you, or learned from the provider's 429s, or there is none.
     """
     before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
     invocation = Invocation(config, redis, team).or_else(before)
@@ -116,7 +117,11 @@ def resume(invocation: Invocation, lane: LaneArgument) -> None:
     with open_deployment(invocation) as deployment:
         parked = deployment.lanes.view(lane).parked
         deployment.lanes.resume(lane)
-    say(f"{lane} is open" if parked is None else f"{lane} is tried with a single call; it was parked: {parked}")
+    say(
+        f"{lane} is open"
+        if parked is None
+        else f"{lane} is tried with a single call; it was parked: {parked}"
+    )
 
 
 def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
@@ -127,7 +132,7 @@ def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
 
 
 def _limit(name: str, text: str) -> float | int | None:
-    """``None`` for "none". Raises `ConfigurationError` for what is no number; `Lanes.limit` checks the rest."""
+    """``None`` for "none". Raises `ConfigurationError` for no number; `Lanes.limit` checks the rest."""
     if text.strip().lower() == NO_LIMIT:
         return None
     try:
@@ -172,4 +177,4 @@ def add_to(app: typer.Typer) -> None:
     group.command("set")(set_limits)
     group.command("pause")(pause)
     group.command("resume")(resume)
-    app.add_typer(group, name="lanes")
+    app.add_typer(group, name="lanes", rich_help_panel=OPERATIONS)

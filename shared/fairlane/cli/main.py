@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli import roles, stack
+from fairlane.cli import demonstration, doctor, lanes, results, roles, runs, stack, submit, workers
 from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
 from fairlane.cli.output import say
@@ -44,8 +44,8 @@ def fairlane(
     remember(ctx, Invocation(config, redis, team))
 
 
-stack.add_to(app)
-roles.add_to(app)
+for commands in (stack, demonstration, submit, runs, results, lanes, workers, doctor, roles):
+    commands.add_to(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -58,17 +58,24 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         )
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    _output().print(table)
+    _show(table)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Names and values on standard output, one under the other."""
+    print_rows((Text(name, "bold"), value) for name, value in fields)
+
+
+def print_rows(rows: Iterable[Sequence[object]]) -> None:
+    """Rows without a header on standard output; the last column is broken where a terminal is narrow."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in fields:
-        table.add_row(name, _cell(value))
-    _output().print(table)
+    for number, row in enumerate(rows):
+        if number == 0:
+            for place in range(len(row)):
+                last = place == len(row) - 1
+                table.add_column(no_wrap=not last, overflow="fold")
+        table.add_row(*(_cell(value) for value in row))
+    _show(table)
 
 
 def clip(text: str, most: int) -> str:
@@ -80,9 +87,13 @@ def _cell(value: object) -> Text:
     return value if isinstance(value, Text) else Text(str(value))
 
 
-def _output() -> Console:
-    width = None if sys.stdout.isatty() else UNBOUNDED_WIDTH
-    return Console(highlight=False, width=width)
+def _show(table: Table) -> None:
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED_WIDTH)
+    with console.capture() as captured:
+        console.print(table)
+    # A table pads its last column; a pipe or a copied line has no use for that.
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+    sys.stdout.flush()
 
 
 def _errors() -> Console:

@@ -14,6 +14,7 @@ from fairlane.cli.deployment import open_deployment
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
+from fairlane.cli.panels import RUNS
 from fairlane.cli.run_views import share
 from fairlane.cli.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.errors import SubmissionError
@@ -76,4 +77,4 @@ def _sink(output: Path) -> Iterator[TextIO]:
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command(cls=RunCommand)(results)
+    app.command(cls=RunCommand, rich_help_panel=RUNS)(results)

@@ -13,6 +13,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import say
+from fairlane.cli.panels import ROLES
 from fairlane.errors import LocalStackError
 from fairlane.local.environment import child_environment
 from fairlane.local.plan import FLOWER_PORT
@@ -125,7 +126,7 @@ def simulate(
 
 def add_to(app: typer.Typer) -> None:
     """Put these commands into the application."""
-    app.command()(scheduler)
-    app.command()(worker)
-    app.command()(simulate)
-    app.command()(flower)
+    app.command(rich_help_panel=ROLES)(scheduler)
+    app.command(rich_help_panel=ROLES)(worker)
+    app.command(rich_help_panel=ROLES)(simulate)
+    app.command(rich_help_panel=ROLES)(flower)

@@ -117,7 +117,9 @@ def _times(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
         times.append(("started", ago(status.started_ms, now_ms)))
     if status.finished_ms is not None:
         since = status.started_ms if status.started_ms is not None else status.submitted_ms
-        times.append(("finished", f"{ago(status.finished_ms, now_ms)}, after {took(status.finished_ms - since)}"))
+        times.append(
+            ("finished", f"{ago(status.finished_ms, now_ms)}, after {took(status.finished_ms - since)}")
+        )
     return times
 
 

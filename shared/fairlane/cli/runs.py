@@ -10,6 +10,7 @@ from fairlane.cli.deployment import Deployment, open_deployment
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import print_json, print_json_line, say
+from fairlane.cli.panels import RUNS
 from fairlane.cli.run_views import ending, print_run, print_runs, run_document
 from fairlane.cli.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.handle import Run
@@ -22,7 +23,9 @@ LOOK_EVERY_S = 1.0
 @with_settings
 def runs(
     invocation: Invocation,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, at most.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=10_000, help="How many, at most.")
+    ] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """List the team's runs, newest first."""
@@ -117,7 +120,7 @@ def caution_if_unled(deployment: Deployment) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Put these commands into the application."""
-    app.command()(runs)
-    app.command(cls=RunCommand)(status)
-    app.command(cls=RunCommand)(watch)
-    app.command(cls=RunCommand)(cancel)
+    app.command(rich_help_panel=RUNS)(runs)
+    app.command(cls=RunCommand, rich_help_panel=RUNS)(status)
+    app.command(cls=RunCommand, rich_help_panel=RUNS)(watch)
+    app.command(cls=RunCommand, rich_help_panel=RUNS)(cancel)

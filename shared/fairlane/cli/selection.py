@@ -25,7 +25,9 @@ class AmbiguousRun(FairlaneError, LookupError):
     def __init__(self, wanted: str, matches: list[str]) -> None:
         shown = ", ".join(matches[-LISTED:])
         more = f" and {len(matches) - LISTED} more" if len(matches) > LISTED else ""
-        super().__init__(f"{wanted!r} is the beginning of {len(matches)} runs: {shown}{more}. Give more of it")
+        super().__init__(
+            f"{wanted!r} is the beginning of {len(matches)} runs: {shown}{more}. Give more of it"
+        )
         self.matches = matches
 
 

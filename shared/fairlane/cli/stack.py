@@ -17,6 +17,7 @@ import typer
 from fairlane.cli.failures import Interrupted, interruptible
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import say
+from fairlane.cli.panels import HERE
 from fairlane.cli.planning import (
     choose_redis,
     keep_out_of_git,
@@ -158,4 +159,4 @@ def describe(stack: Stack, invocation: Invocation) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command()(up)
+    app.command(rich_help_panel=HERE)(up)

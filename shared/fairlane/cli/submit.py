@@ -12,6 +12,7 @@ from fairlane.cli.deployment import open_deployment
 from fairlane.cli.inputs import collect_prompts, open_dataset, read_text
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import print_json, print_line, say
+from fairlane.cli.panels import RUNS
 from fairlane.cli.run_views import run_document
 from fairlane.cli.runs import caution_if_unled, conclude, wait_for
 from fairlane.errors import SubmissionError
@@ -29,7 +30,9 @@ def submit(
     invocation: Invocation,
     dataset: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="Rows: .jsonl, .json or .csv; - for JSON lines on standard input."),
+        typer.Argument(
+            metavar="FILE", help="Rows: .jsonl, .json or .csv; - for JSON lines on standard input."
+        ),
     ],
     prompt: Annotated[
         Texts,
@@ -51,7 +54,7 @@ def submit(
         typer.Option(
             "--model",
             "-m",
-            metavar="M",
+            metavar="MODEL",
             help='"<connection>:<model>", or a template for it. Repeatable.',
             rich_help_panel=PROMPTS,
         ),
@@ -65,7 +68,8 @@ def submit(
         ),
     ] = None,
     repetitions: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Times each is asked.", rich_help_panel=PROMPTS)
+        int,
+        typer.Option(metavar="N", min=1, max=10_000, help="Times each is asked.", rich_help_panel=PROMPTS),
     ] = 1,
     evaluator: Annotated[
         Texts,
@@ -78,7 +82,7 @@ def submit(
     ] = None,
     judge_model: Annotated[
         str | None,
-        typer.Option(metavar="M", help="A model that judges each output.", rich_help_panel=SCORES),
+        typer.Option(metavar="MODEL", help="A model that judges each output.", rich_help_panel=SCORES),
     ] = None,
     judge_template: Annotated[
         str | None,
@@ -95,21 +99,32 @@ def submit(
         str | None,
         typer.Option(
             metavar="JSON",
-            help="""Its answers and their scores.  [default: {"yes": 1, "no": 0}]""",
+            help="Its answers and their scores.",
+            show_default='{"yes": 1, "no": 0}',
             rich_help_panel=SCORES,
         ),
     ] = None,
     judge_param: Annotated[
         Texts,
         typer.Option(
-            metavar="K=V", help="As --param.  [default: temperature=0, max_tokens=64]", rich_help_panel=SCORES
+            metavar="K=V",
+            help="As --param.",
+            show_default="temperature=0, max_tokens=64",
+            rich_help_panel=SCORES,
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="What to call the run.", rich_help_panel=CALLS)
+        str | None, typer.Option(metavar="TEXT", help="What to call the run.", rich_help_panel=CALLS)
     ] = None,
     priority: Annotated[
-        int, typer.Option(min=-100, max=100, help="Among the team's own runs.", rich_help_panel=CALLS)
+        int,
+        typer.Option(
+            metavar="N",
+            min=-100,
+            max=100,
+            help="Higher goes first among the team's runs.",
+            rich_help_panel=CALLS,
+        ),
     ] = 0,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="What a call may take in all.", rich_help_panel=CALLS)
@@ -117,7 +132,11 @@ def submit(
     max_attempts: Annotated[
         int,
         typer.Option(
-            min=1, max=100, help="Calls a job may fail; a rate limit is no failure.", rich_help_panel=CALLS
+            metavar="N",
+            min=1,
+            max=100,
+            help="Calls a job may fail; a rate limit is no failure.",
+            rich_help_panel=CALLS,
         ),
     ] = RetryPolicy().max_attempts,
     wait: Annotated[
@@ -133,11 +152,16 @@ def submit(
     evaluators = [read_evaluator(each) for each in evaluator or ()]
     evaluators += _judges(judge_model, judge_template, judge_template_file, judge_choices, judge_param or [])
     models = model or []
+    if not models:
+        raise SubmissionError("--model", None, "is missing", 'Give "<connection>:<model>".')
     with open_deployment(invocation) as deployment:
         run = deployment.client.submit(
             open_dataset(dataset),
-            **prompts,
-            **({"models": models} if len(models) > 1 else {"model": models[0] if models else None}),
+            prompt=prompts.prompt,
+            messages=prompts.messages,
+            prompts=prompts.prompts,
+            model=models[0] if len(models) == 1 else None,
+            models=models if len(models) > 1 else None,
             params=read_params("--param", param or ()),
             repetitions=repetitions,
             evaluators=evaluators,
@@ -183,4 +207,4 @@ def _judges(
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command()(submit)
+    app.command(rich_help_panel=RUNS)(submit)

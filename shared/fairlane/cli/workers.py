@@ -10,6 +10,7 @@ from fairlane.cli.deployment import open_deployment
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.moments import ago, iso
 from fairlane.cli.output import print_json, print_table, say
+from fairlane.cli.panels import OPERATIONS
 from fairlane.store.workers import Beat
 
 
@@ -62,4 +63,4 @@ def _document(beat: Beat, state: str) -> dict[str, Any]:
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command()(workers)
+    app.command(rich_help_panel=OPERATIONS)(workers)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from fairlane.client import Client
+from fairlane.clock import Clock, SystemClock
 from fairlane.demo.questions import read_questions
-from fairlane.demo.summary import (
-    ideal_seconds,
-    lane_use,
-    mean_scores,
-    provider_stats,
-    show_summary,
-    write_results,
-)
+from fairlane.demo.summary import LaneUse, Summary, mean_scores, provider_stats, show_summary
 from fairlane.evaluators import exact_match, llm_judge
+from fairlane.export import whole_file, written
+from fairlane.handle import Run
+from fairlane.polling import Waiter
+from fairlane.run import RunStatus
 from fairlane.settings import Settings
 
-TEAM = "demo"
-LANE_OF = {"fast": "sim:fast", "slow": "sim:slow"}
-MEDIAN_S = {"sim:fast": 0.4, "sim:slow": 0.9, "sim:judge": 0.3}
+TEAM, JUDGE_LANE = "demo", "sim:judge"
+MEDIAN_S = {"sim:fast": 0.4, "sim:slow": 0.9, JUDGE_LANE: 0.3}
+"""Median latencies of the simulated models; they stand in ``data/simulator.toml`` too."""
+
 PROMPT = "Answer with the final number alone.\n{{ question }}"
 JUDGE = (
     "Question: {{ question }}\nExpected: {{ answer }}\nAnswer: {{ output }}\nDo they agree? Say yes or no."
@@ -30,38 +31,70 @@ JUDGE = (
 
 
 def run_demo(
-    settings: Settings, simulator_url: str, results: Path, console: Console, *, questions: int | None = None
+    settings: Settings,
+    simulator_url: str,
+    results: Path,
+    console: Console,
+    *,
+    questions: int | None = None,
+    waiter: Waiter | None = None,
+    clock: Clock | None = None,
 ) -> Path:
-    """Submit the questions, watch, print the summary; returns the file with the results."""
-    rows = list(read_questions(questions))
-    with Client(team=TEAM, settings=settings) as client:
-        started = time.perf_counter()
-        run = client.submit(
-            dataset=rows,
-            prompt=PROMPT,
-            model="sim:{{ lane }}",
-            params={"max_tokens": 32, "temperature": 0},
-            evaluators=[
-                exact_match(expected="answer"),
-                llm_judge(model="sim:judge", template=JUDGE, choices={"yes": 1, "no": 0}),
-            ],
-            name="gsm8k",
-        )
-        console.print(f"run {run.id}: {len(rows):,} questions, two lanes, a judge on a third")
+    """Submit the questions, watch, write the results, print the summary; returns the file of results."""
+    clock, rows = clock or SystemClock(), list(read_questions(questions))
+    results.mkdir(parents=True, exist_ok=True)
+    with Client(team=TEAM, settings=settings, waiter=waiter) as client:
+        _cancel_leftovers(client)
+        started_ms = clock.monotonic_ms()
+        run = _submit(client, rows)
+        console.print(f"run {run.id}: {len(rows):,} questions on two lanes, a judge on a third")
         status = run.wait(progress=True)
-        wall_s = time.perf_counter() - started
+        wall_s = (clock.monotonic_ms() - started_ms) / 1000
         path = results / f"{run.id}.jsonl"
-        scores = mean_scores(write_results(run.results(), path))
-    jobs = dict.fromkeys(settings.lanes, 0)
-    for row in rows:
-        jobs[LANE_OF[row["lane"]]] += 1
-    jobs["sim:judge"] = len(rows)
-    tasks_s = max(
-        ideal_seconds(jobs[lane], settings.lanes[lane], MEDIAN_S[lane]) for lane in LANE_OF.values()
-    )
-    judge_s = ideal_seconds(jobs["sim:judge"], settings.lanes["sim:judge"], MEDIAN_S["sim:judge"])
-    ideal_s = max(tasks_s + MEDIAN_S["sim:judge"], judge_s)
-    uses = lane_use(provider_stats(simulator_url), settings.lanes)
-    show_summary(console, status, uses, scores, wall_s, ideal_s)
-    console.print(f"results: {path}")
+        with whole_file(path) as out:
+            scores = mean_scores(written(run.results(), out))
+    uses = _lane_uses(settings, simulator_url, rows, status)
+    show_summary(console, Summary(status, uses, scores, wall_s, ideal_seconds(uses)))
+    console.print(f"\nresults: {path}", soft_wrap=True)
     return path
+
+
+def ideal_seconds(uses: Sequence[LaneUse]) -> float:
+    """The least time for the whole: what the slowest lane needs; a judge starts when there is an output."""
+    tasks_s = max(use.ideal_s for use in uses if use.lane != JUDGE_LANE)
+    return max(tasks_s + MEDIAN_S[JUDGE_LANE], *(use.ideal_s for use in uses if use.lane == JUDGE_LANE))
+
+
+def _submit(client: Client, rows: Sequence[Mapping[str, Any]]) -> Run:
+    return client.submit(
+        dataset=rows,
+        prompt=PROMPT,
+        model="sim:{{ lane }}",
+        params={"max_tokens": 32, "temperature": 0},
+        evaluators=[
+            exact_match(expected="answer"),
+            llm_judge(model=JUDGE_LANE, template=JUDGE, choices={"yes": 1, "no": 0}),
+        ],
+        name="gsm8k",
+    )
+
+
+def _cancel_leftovers(client: Client) -> None:
+    """In a data directory that is used again, a run that was interrupted would go on and take its share."""
+    for left in client.runs():
+        if not left.state.finished:
+            run = client.run(left.run)
+            run.cancel()
+            run.wait()
+
+
+def _lane_uses(
+    settings: Settings, simulator_url: str, rows: Sequence[Mapping[str, Any]], status: RunStatus
+) -> list[LaneUse]:
+    jobs = Counter(f"sim:{row['lane']}" for row in rows)
+    jobs[JUDGE_LANE] = len(rows)
+    stats = provider_stats(simulator_url)
+    return [
+        LaneUse.of(lane, jobs[lane], settings.lanes[lane], MEDIAN_S[lane], stats[lane.partition(":")[2]])
+        for lane in MEDIAN_S
+    ]

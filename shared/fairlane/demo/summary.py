@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 from rich.console import Console
 from rich.table import Table
@@ -15,56 +14,57 @@ from rich.table import Table
 from fairlane.lane import LaneLimits
 from fairlane.run import Record, RunStatus
 
+STATS_TIMEOUT_S = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class LaneUse:
     """A lane's use of its limit, by the provider's own count. Rates are requests a minute."""
 
     lane: str
-    limit: float
+    jobs: int
     calls: int
-    rate: float
     rejected: int
+    rate: float
+    limit: float
+    ideal_s: float
+
+    @classmethod
+    def of(
+        cls, lane: str, jobs: int, limits: LaneLimits, latency_s: float, counted: Mapping[str, Any]
+    ) -> Self:
+        """``counted`` is the provider's account of the lane's model."""
+        limit = limits.requests_per_minute or 0.0
+        calls = counted["admitted"]
+        rate = _rate(calls - limit / 60 * limits.burst_seconds, counted, latency_s)
+        return cls(
+            lane, jobs, calls, counted["rejected"], rate, limit, ideal_seconds(jobs, limits, latency_s)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All that is told at the end; ``scores`` are means by evaluator."""
+
+    status: RunStatus
+    lanes: Sequence[LaneUse]
+    scores: Mapping[str, float]
+    wall_s: float
+    ideal_s: float
 
 
 def provider_stats(base_url: str) -> dict[str, dict[str, Any]]:
     """The simulated provider's counts by model."""
-    with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/stats", timeout=10) as answer:  # noqa: S310
+    url = f"{base_url.removesuffix('/v1')}/stats"
+    with urllib.request.urlopen(url, timeout=STATS_TIMEOUT_S) as answer:  # noqa: S310
         models: dict[str, dict[str, Any]] = json.load(answer)["models"]
     return models
 
 
-def lane_use(stats: dict[str, dict[str, Any]], limits: dict[str, LaneLimits]) -> list[LaneUse]:
-    """Each lane between its first and its last call; the burst is not part of the rate."""
-    uses = []
-    for lane, limit in limits.items():
-        counted = stats.get(lane.partition(":")[2], {})
-        first, last, calls = (
-            counted.get("first_admitted_s"),
-            counted.get("last_completed_s"),
-            counted["admitted"],
-        )
-        minutes = (last - first) / 60 if first is not None and last is not None and last > first else None
-        per_minute = limit.requests_per_minute or 0.0
-        beyond_burst = max(0.0, calls - per_minute * limit.burst_seconds / 60)
-        rate = beyond_burst / minutes if minutes else 0.0
-        uses.append(LaneUse(lane, per_minute, calls, rate, counted["rejected"]))
-    return uses
-
-
-def ideal_seconds(jobs: int, limit: LaneLimits, latency_s: float) -> float:
+def ideal_seconds(jobs: int, limits: LaneLimits, latency_s: float) -> float:
     """(jobs beyond the burst) ÷ rate + median latency: nobody who keeps the limit can be faster."""
-    rate = (limit.requests_per_minute or 0.0) / 60
-    return max(0.0, jobs - rate * limit.burst_seconds) / rate + latency_s if rate else latency_s
-
-
-def write_results(records: Iterable[Record], path: Path) -> Iterator[Record]:
-    """Write records as JSON lines while they pass through."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as out:
-        for record in records:
-            out.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
-            yield record
+    rate = (limits.requests_per_minute or 0.0) / 60
+    return max(0.0, jobs - rate * limits.burst_seconds) / rate + latency_s if rate else latency_s
 
 
 def mean_scores(records: Iterable[Record]) -> dict[str, float]:
@@ -78,29 +78,46 @@ def mean_scores(records: Iterable[Record]) -> dict[str, float]:
     return {name: total / count for name, (total, count) in sums.items()}
 
 
-def show_summary(
-    console: Console,
-    status: RunStatus,
-    uses: list[LaneUse],
-    scores: dict[str, float],
-    wall_s: float,
-    ideal_s: float,
-) -> None:
-    """Two small tables and one line."""
-    lanes = Table("lane", "calls", "rate/min", "limit/min", "used", "429s", title="Lanes")
+def show_summary(console: Console, summary: Summary) -> None:
+    """A table of the lanes and one of the run."""
+    console.print()
+    console.print(_lanes(summary.lanes))
+    console.print()
+    console.print(_run(summary))
+
+
+def _lanes(uses: Sequence[LaneUse]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("lane")
+    for column in ("jobs", "calls", "rate/min", "limit/min", "used", "429s"):
+        table.add_column(column, justify="right")
     for use in uses:
-        share = f"{use.rate / use.limit:.0%}" if use.limit else "-"
-        lanes.add_row(
-            use.lane, f"{use.calls:,}", f"{use.rate:,.0f}", f"{use.limit:,.0f}", share, str(use.rejected)
-        )
-    console.print(lanes)
-    run = Table("", "", title=f"Run {status.run}", show_header=False)
-    run.add_row("jobs", f"{status.jobs_done:,} of {status.jobs:,}")
-    for state, count in sorted(status.by_state.items()):
-        run.add_row(f"  {state}", f"{count:,}")
-    run.add_row("retries", f"{status.retries:,}")
-    run.add_row("429s met", f"{status.rate_limits:,}")
-    for name, value in sorted(scores.items()):
-        run.add_row(f"score {name}", f"{value:.1%}")
-    run.add_row("time", f"{wall_s:.1f} s = {wall_s / ideal_s:.3f} × ideal ({ideal_s:.1f} s)")
-    console.print(run)
+        numbers = (f"{use.jobs:,}", f"{use.calls:,}", f"{use.rate:,.0f}", f"{use.limit:,.0f}")
+        used = f"{use.rate / use.limit:.0%}" if use.limit else "–"
+        table.add_row(use.lane, *numbers, used, f"{use.rejected:,}")
+    return table
+
+
+def _run(summary: Summary) -> Table:
+    status = summary.status
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    states = ", ".join(f"{count:,} {state}" for state, count in sorted(status.by_state.items()) if count)
+    table.add_row("jobs", f"{status.jobs_done:,} of {status.jobs:,}: {states}")
+    table.add_row("retries", f"{status.retries:,}, and {status.rate_limits:,} answers of 429")
+    for name, value in sorted(summary.scores.items()):
+        table.add_row(name, f"{value:.1%}")
+    ratio = summary.wall_s / summary.ideal_s
+    table.add_row(
+        "time", f"{summary.wall_s:.1f} s; the limits allow {summary.ideal_s:.1f} s: {ratio:.2f} × ideal"
+    )
+    return table
+
+
+def _rate(beyond_burst: float, counted: Mapping[str, Any], latency_s: float) -> float:
+    """Calls a minute from the first start to the last; the burst is not part of it."""
+    first_s, last_s = counted["first_admitted_s"], counted["last_completed_s"]
+    if first_s is None or last_s is None or last_s - latency_s <= first_s:
+        return 0.0
+    return max(0.0, beyond_burst) * 60 / float(last_s - latency_s - first_s)

@@ -191,6 +191,7 @@ class Attempts:
             "leased": keys.leased,
             "lane": keys.lane(lane),
             "limits": keys.limits(lane),
+            "headroom": keys.headroom(lane),
             "dirty": keys.dirty,
             "starved": keys.starved,
         }

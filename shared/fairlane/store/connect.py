@@ -21,14 +21,17 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 
 
-def open_redis(url: str, **options: Any) -> RedisClient:
-    """A client that decodes text as it is (bytes); retries one dropped connection, then raises."""
+def open_redis(url: str, *, retries: int = 1, **options: Any) -> RedisClient:
+    """A client that decodes text as it is (bytes).
+
+    What got no reply is sent again ``retries`` times, although it may have taken effect; then it raises.
+    """
     return Redis.from_url(
         url,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         socket_timeout=ANSWER_TIMEOUT_S,
         socket_keepalive=True,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 1),
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), retries),
         **options,
     )
 

@@ -12,6 +12,7 @@ from fairlane.datasets import encode_page
 from fairlane.run import RunSpec
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
+from fairlane.store.untrusted import read_untrusted
 
 UPLOAD_TTL_S = 24 * 3600  # an upload that no scheduler ever admits goes away by itself
 READ_AT_ONCE = 100
@@ -78,11 +79,16 @@ class Inbox:
         self._redis, self._keys = redis, keys
 
     def teams(self) -> list[str]:
-        return sorted(team.decode() for team in self._redis.smembers(self._keys.teams))
+        """Teams that have ever asked for something."""
+        return sorted(team.decode("utf-8", "replace") for team in self._redis.smembers(self._keys.teams))
 
     def peek(self, team: str) -> Iterator[Request | None]:
         """Requests in order; ``None`` for an entry that is none. They stay until `drop`."""
-        for raw in self._redis.lrange(self._keys.inbox(team), 0, READ_AT_ONCE - 1):
+        inbox = self._keys.inbox(team)
+        entries = read_untrusted(lambda: self._redis.lrange(inbox, 0, READ_AT_ONCE - 1))
+        if entries is None:
+            self._redis.unlink(inbox)  # not a list: nothing could ever be asked for again
+        for raw in entries or ():
             try:
                 yield Request.model_validate_json(raw)
             except ValidationError:

@@ -112,6 +112,10 @@ class Keys:
         """Hash: a lane's buckets, circuit and counters."""
         return f"{self.prefix}lane:{lane}:state"
 
+    def headroom(self, lane: str) -> str:
+        """List: how far a lane's token bucket was from full before each of its latest charges."""
+        return f"{self.prefix}lane:{lane}:headroom"
+
     def limits(self, lane: str) -> str:
         """Hash: what the operator says of a lane."""
         return f"{self.prefix}lane:{lane}:limits"

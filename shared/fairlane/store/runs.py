@@ -11,6 +11,7 @@ from fairlane.store.attempts import Over, follow_json, run_keys
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
+from fairlane.store.untrusted import read_untrusted
 
 # What `run_cancel` answers where a worker has just queued a judge on a lane that the call did not name.
 LANE_NOT_NAMED = -2
@@ -38,7 +39,7 @@ class Runs:
 
     def spec_text(self, ref: RunRef) -> bytes | None:
         """A submitted spec as its client wrote it."""
-        text: bytes | None = self._redis.get(self._keys.spec(ref))
+        text: bytes | None = read_untrusted(lambda: self._redis.get(self._keys.spec(ref)))
         return text
 
     def plan(self, ref: RunRef) -> Plan | None:
@@ -52,7 +53,7 @@ class Runs:
 
     def page(self, ref: RunRef, number: int) -> bytes | None:
         """One compressed page of rows."""
-        blob: bytes | None = self._redis.hget(self._keys.rows(ref), str(number))
+        blob: bytes | None = read_untrusted(lambda: self._redis.hget(self._keys.rows(ref), str(number)))
         return blob
 
     def lanes(self, ref: RunRef) -> set[str]:

@@ -1,7 +1,7 @@
 -- Ends an attempt without its job: the job waits and is tried again. A deferral by itself costs no attempt.
--- KEYS: leases leased lane limits dirty starved state jobs delayed hot
+-- KEYS: leases leased lane limits headroom dirty starved state jobs delayed hot
 -- ARGV: now_ms channel attempt worker signal used retry_after_ms reason delay_ms attempts limited
--- USES: time wake bucket lane lease teach tried
+-- USES: time wake bucket lane refund lease teach tried
 -- RETURNS: {1, lane in flight, news of the lane} or {0} for a late report, which changes nothing.
 -- `attempts` and `limited` (0 or 1) are added to what the job has spent.
 local lease = held(ARG.attempt, ARG.worker)

@@ -1,7 +1,7 @@
 -- Ends an attempt with its job's terminal record, teaches the lane, and makes the item's judges ready.
--- KEYS: leases leased lane limits dirty starved active state plan results finished done jobs run_lanes spec rows hot*
+-- KEYS: leases leased lane limits headroom dirty starved active state plan results finished done jobs run_lanes spec rows hot*
 -- ARGV: now_ms channel attempt worker signal used retry_after_ms reason state payload follow
--- USES: time wake bucket lane lease teach run job follow
+-- USES: time wake bucket lane refund lease teach run job follow
 -- RETURNS: {1, lane in flight, news of the lane, run finished} or {0} for a late report, which changes nothing.
 -- `follow` is [[job, "ready", tokens, lane] | [job, state, payload, lane], …]; KEY.hot has one queue per "ready".
 local lease = held(ARG.attempt, ARG.worker)

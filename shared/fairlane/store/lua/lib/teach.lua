@@ -60,17 +60,6 @@ local function end_probe(lane, limits, lease, signal, change, now)
   end
 end
 
--- Reserved tokens become the tokens used; what a provider does not charge comes back.
-local function true_up(lane, limits, lease, signal, used, change, now)
-  local pace = token_pace(limits)
-  if not pace or not lease.metered then return end
-  local free = signal == 'limited' or signal == 'overloaded' or signal == 'refused'
-  local back = free and lease.tokens or (used >= 0 and lease.tokens - used or 0)
-  if back > 0 and lane.stop == 'tokens' then wake(KEY.dirty, ARG.channel, lease.lane) end
-  local level = refill(lane.token_level, lane.token_ms, pace, burst_of(limits), now) + back * UNIT
-  change.token_level, change.token_ms = math.min(level, capacity(pace, burst_of(limits))), now
-end
-
 -- Applies one report to KEY.lane. `used` is -1 where the provider did not say. Returns what to tell the log.
 local function teach(lease, signal, used, retry_after_ms, reason, now)
   local lane, limits, change, news = read(KEY.lane), read(KEY.limits), {}, ''

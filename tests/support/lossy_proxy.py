@@ -1,0 +1,91 @@
+"""A proxy before Redis that loses replies on demand: the server has acted, and its client does not know."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class LossyProxy:
+    """Forwards every connection to the server until a request holds what `lose` names."""
+
+    url: str
+    _server: tuple[str, int]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _needle: bytes | None = None
+    _left: int = 0
+
+    def lose(self, needle: bytes, times: int = 1) -> None:
+        """Cut the next ``times`` connections that send ``needle``, each when its reply comes back."""
+        with self._lock:
+            self._needle, self._left = needle, times
+
+    @property
+    def left(self) -> int:
+        """Replies that are still to be lost."""
+        with self._lock:
+            return self._left
+
+    def _is_doomed(self, request: bytes) -> bool:
+        with self._lock:
+            if self._left == 0 or self._needle is None or self._needle not in request:
+                return False
+            self._left -= 1
+            return True
+
+    def serve(self, client: socket.socket) -> None:
+        """One connection, in two threads, until either side or a lost reply ends it."""
+        doomed = threading.Event()
+        with client, suppress(OSError), socket.create_connection(self._server) as server:
+            answers = threading.Thread(target=_forward_answers, args=(server, client, doomed), daemon=True)
+            answers.start()
+            while request := client.recv(BYTES):
+                if self._is_doomed(request):
+                    doomed.set()
+                server.sendall(request)
+            _hang_up(server)
+            answers.join()
+
+
+def _forward_answers(server: socket.socket, client: socket.socket, doomed: threading.Event) -> None:
+    with suppress(OSError):
+        while (answer := server.recv(BYTES)) and not doomed.is_set():
+            client.sendall(answer)
+    _hang_up(client)
+    _hang_up(server)
+
+
+def _hang_up(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def lossy_proxy(url: str) -> Iterator[LossyProxy]:
+    """A proxy on a free loopback port before the Redis at ``url``, until the block ends."""
+    parts = urlsplit(url)
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
+        proxy = LossyProxy(
+            f"redis://127.0.0.1:{listener.getsockname()[1]}{parts.path}",
+            (parts.hostname or "127.0.0.1", parts.port or 6379),
+        )
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    threading.Thread(target=proxy.serve, args=(client,), daemon=True).start()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(_hang_up, listener)
+        yield proxy

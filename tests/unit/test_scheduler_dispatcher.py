@@ -1,0 +1,228 @@
+"""Dispatching: lanes are asked when they are due, what is granted is handed over, slots are kept."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+from structlog.testing import capture_logs
+
+from fairlane.store.workers import Beat, WorkerInfo
+from fairlane_scheduler.dispatcher import AGAIN_MS, BROKER_AWAY_MS
+from fairlane_scheduler.leader import NotLeader
+from tests.support.scheduler_parts import Parts
+
+
+def staffed(redis: Redis, slots: int, *lanes: str, **bounds: float) -> Parts:
+    """A scheduler that knows one worker."""
+    parts = Parts(redis, **bounds)
+    staff(parts, slots, *lanes or ("sim:fast", "sim:slow"))
+    return parts
+
+
+def staff(parts: Parts, slots: int, *lanes: str) -> None:
+    parts.capacity.update([Beat("w", 0, WorkerInfo("w", slots, lanes, "0", 1, "h", 0))])
+
+
+def tick(parts: Parts) -> int | None:
+    return parts.dispatcher.tick(parts.moment())
+
+
+def test_a_lane_without_limits_is_emptied_into_the_free_slots(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 50)
+    parts.admit(100)
+    parts.feed_all()
+
+    assert tick(parts) is None
+
+    assert [attempt.job for attempt in parts.mailbox.collect()] == list(range(50))
+
+
+def test_a_lane_waits_for_its_rate_and_says_when_to_ask(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 50)
+    parts.lanes.limit("sim:fast", {"requests_per_minute": 60})
+    parts.admit(10)
+    parts.feed_all()
+
+    assert tick(parts) == 1000
+    assert len(parts.mailbox.collect()) == 1
+    assert tick(parts) == 1000
+    assert parts.mailbox.collect() == []
+
+    parts.clock.advance(1)
+    tick(parts)
+    assert len(parts.mailbox.collect()) == 1
+
+
+def test_a_fast_lane_is_not_asked_for_every_single_permit(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 1000)
+    parts.lanes.limit("sim:fast", {"requests_per_minute": 60_000, "burst_seconds": 0.11})
+    parts.admit(5000)
+    parts.feed_all()
+    tick(parts)
+
+    assert tick(parts) == AGAIN_MS
+
+
+def test_a_woken_lane_is_asked_at_once(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 50)
+    parts.registry.ensure("sim:fast")
+    parts.lanes.pause("sim:fast")
+    parts.admit(3)
+    parts.feed_all()
+    assert tick(parts) is None
+    parts.lanes.resume("sim:fast", parts.now_ms)
+    assert tick(parts) is None
+    assert parts.mailbox.collect() == []
+
+    parts.dispatcher.wake("sim:fast")
+    tick(parts)
+
+    assert len(parts.mailbox.collect()) == 3
+
+
+def test_waking_all_asks_every_lane_again(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 0)
+    parts.admit(1, run="a", model="sim:fast")
+    parts.admit(1, run="b", model="sim:slow")
+    parts.feed_all()
+    assert tick(parts) is None
+    staff(parts, 5, "sim:fast", "sim:slow")
+
+    parts.dispatcher.wake_all()
+    tick(parts)
+
+    assert {attempt.lane for attempt in parts.mailbox.collect()} == {"sim:fast", "sim:slow"}
+
+
+def test_what_is_fed_to_an_empty_lane_starts_without_being_woken(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 50)
+    parts.admit(1, run="a")
+    parts.feed_all()
+    tick(parts)
+    parts.admit(1, run="b")
+    parts.feed_all()
+
+    tick(parts)
+
+    assert len(parts.mailbox.collect()) == 2
+
+
+def test_slots_are_counted_over_all_lanes_of_a_worker(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 7)
+    parts.admit(5, run="a", model="sim:fast")
+    parts.admit(5, run="b", model="sim:slow")
+    parts.feed_all()
+
+    tick(parts)
+
+    assert len(parts.mailbox.collect()) == 7
+
+
+def test_the_lane_that_uses_the_fewest_slots_is_asked_first(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 10)
+    parts.admit(30, run="a", model="sim:fast")
+    parts.feed_all()
+    tick(parts)
+    parts.mailbox.collect()
+    parts.admit(30, run="b", model="sim:slow")
+    parts.feed_all()
+    staff(parts, 14, "sim:fast", "sim:slow")
+
+    parts.dispatcher.wake_all()
+    tick(parts)
+
+    assert [attempt.lane for attempt in parts.mailbox.collect()] == ["sim:slow"] * 4
+
+
+def test_a_new_term_counts_what_another_leader_has_granted(fake_redis: Redis) -> None:
+    before = staffed(fake_redis, 10)
+    before.admit(8, run="a", model="sim:slow")
+    before.feed_all()
+    tick(before)
+    heir = staffed(fake_redis, 10)
+    heir.admit(30, run="b", model="sim:fast")
+    heir.feed_all()
+
+    heir.dispatcher.begin_term(heir.lanes.names())
+    tick(heir)
+
+    assert len(heir.mailbox.collect()) == 2
+
+
+def test_a_grant_that_another_leader_would_have_to_give_is_refused(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 10)
+    parts.admit(5)
+    parts.feed_all()
+    moment = parts.moment()
+    parts.depose()
+
+    with pytest.raises(NotLeader):
+        parts.dispatcher.tick(moment)
+
+    assert parts.mailbox.collect() == []
+
+
+def test_what_was_granted_is_sent_even_if_the_next_lane_fails(
+    fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = staffed(fake_redis, 50)
+    parts.admit(2, run="a", model="sim:fast")
+    parts.admit(2, run="b", model="sim:slow")
+    parts.feed_all()
+    grant = parts.lanes.grant
+    monkeypatch.setattr(
+        parts.lanes, "grant", lambda lane, *a, **k: None if lane == "sim:slow" else grant(lane, *a, **k)
+    )
+
+    with pytest.raises(NotLeader):
+        tick(parts)
+
+    assert [attempt.lane for attempt in parts.mailbox.collect()] == ["sim:fast"] * 2
+
+
+def test_while_the_broker_is_away_nothing_is_granted(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 50)
+    parts.admit(2)
+    parts.feed_all()
+    parts.mailbox.reachable = False
+
+    assert tick(parts) == BROKER_AWAY_MS
+    assert parts.leases.count() == 0
+
+    parts.mailbox.reachable = True
+    tick(parts)
+    assert len(parts.mailbox.collect()) == 2
+
+
+def test_with_nothing_queued_nobody_is_asked(fake_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = staffed(fake_redis, 50)
+    monkeypatch.setattr(parts.lanes, "grant", None)
+    parts.mailbox.reachable = False
+
+    assert tick(parts) is None
+
+
+def test_the_global_cap_holds_over_lanes(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 50, max_in_flight=6)
+    parts.admit(5, run="a", model="sim:fast")
+    parts.admit(5, run="b", model="sim:slow")
+    parts.feed_all()
+
+    tick(parts)
+
+    assert len(parts.mailbox.collect()) == 6
+
+
+def test_each_permit_is_told_to_the_log(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 2)
+    run = parts.admit(5)
+    parts.feed_all()
+
+    with capture_logs() as logs:
+        tick(parts)
+
+    lines = [line for line in logs if line["event"] == "acquired"]
+    fields = {"run": run.ref.run, "team": "search", "lane": "sim:fast", "attempt": 1}
+    assert [line["job"] for line in lines] == [0, 1]
+    assert all(line.items() >= fields.items() for line in lines)
+    assert [(line["active_slots"], line["queue_depth"]) for line in lines] == [(2, 3), (2, 3)]

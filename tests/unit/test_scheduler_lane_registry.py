@@ -1,0 +1,82 @@
+"""Models to lanes: scopes, hints for the mistyped, limits as configured, and an end to their number."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+from structlog.testing import capture_logs
+
+from fairlane.admission.lanes import Lanes
+from fairlane.settings import Settings
+from fairlane.store.keys import Keys
+from fairlane_scheduler import lane_registry
+from fairlane_scheduler.lane_registry import LaneRegistry, UnknownModel
+from tests.support.scheduler_parts import CONNECTIONS
+
+
+@pytest.fixture
+def lanes(fake_redis: Redis) -> Lanes:
+    return Lanes(fake_redis, Keys("test"))
+
+
+def registry(lanes: Lanes, **limits: dict[str, float]) -> LaneRegistry:
+    settings = Settings.model_validate(
+        {"connections": CONNECTIONS, "lanes": {f"sim:{name}": each for name, each in limits.items()}}
+    )
+    return LaneRegistry(lanes, settings)
+
+
+def test_a_lane_is_the_models_or_its_connections(lanes: Lanes) -> None:
+    known = registry(lanes)
+
+    assert known.lane_of("sim:gpt-4o:latest") == "sim:gpt-4o:latest"
+    assert known.lane_of("shared:claude") == "shared"
+
+
+def test_an_unknown_connection_is_named_with_the_one_that_may_be_meant(lanes: Lanes) -> None:
+    with pytest.raises(UnknownModel, match="did you mean 'shared'"):
+        registry(lanes).lane_of("shard:x")
+    with pytest.raises(UnknownModel, match=r"there are: \['shared', 'sim'\]"):
+        registry(lanes).lane_of("zzz:x")
+
+
+def test_configured_lanes_are_there_with_their_limits_before_they_are_used(lanes: Lanes) -> None:
+    registry(lanes, fast={"requests_per_minute": 60}).reload()
+
+    assert lanes.view("sim:fast").limits.requests_per_minute == 60
+
+
+def test_what_was_set_while_running_stays_unless_the_configuration_says_otherwise(lanes: Lanes) -> None:
+    known = registry(lanes, fast={"requests_per_minute": 60})
+    known.reload()
+    lanes.limit("sim:fast", {"max_concurrency": 3, "requests_per_minute": 10})
+
+    known.reload()
+
+    limits = lanes.view("sim:fast").limits
+    assert (limits.requests_per_minute, limits.max_concurrency) == (60, 3)
+
+
+def test_a_new_lane_is_told_once(lanes: Lanes) -> None:
+    known = registry(lanes)
+
+    with capture_logs() as logs:
+        known.ensure("sim:new")
+        known.ensure("sim:new")
+        registry(lanes).ensure("sim:new")
+
+    assert [(line["event"], line["lane"]) for line in logs] == [("lane_created", "sim:new")]
+    assert known.names() == ["sim:new"]
+
+
+def test_lanes_have_an_end_but_those_that_are_known_stay_in_use(
+    lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_registry, "MOST_LANES", 2)
+    known = registry(lanes)
+    for lane in ("sim:a", "sim:b"):
+        known.ensure(known.lane_of(lane))
+
+    assert known.lane_of("sim:a") == "sim:a"
+    with pytest.raises(UnknownModel, match="there are 2 lanes already"):
+        known.lane_of("sim:c")

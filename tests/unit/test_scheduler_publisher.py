@@ -1,0 +1,157 @@
+"""Handing over: attempts become Celery messages on their lane's queue, through every loss of the broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kombu import Connection
+from kombu.exceptions import OperationalError
+from kombu.transport import memory
+from structlog.testing import capture_logs
+
+from fairlane.broker import TASK_NAME, queue_of
+from fairlane.job import Attempt
+from fairlane.lane import queue_name
+from fairlane.settings import Settings
+from fairlane_scheduler.publisher import Publisher
+
+BROKER = "memory://"
+
+
+def attempt(job: int, lane: str = "sim:fast") -> Attempt:
+    return Attempt("r1", "search", job, 2, lane)
+
+
+@pytest.fixture
+def publisher() -> Publisher:
+    memory.Transport.global_state.clear()
+    memory.Channel.queues.clear()
+    return Publisher(Settings.model_validate({"celery": {"broker_url": BROKER}}))
+
+
+def received(lane: str) -> list[Any]:
+    """Every message on a lane's queue, oldest first."""
+    with Connection(BROKER) as connection, connection.channel() as channel:
+        queue = queue_of(lane)(channel)
+        queue.declare()
+        messages = []
+        while (message := queue.get(no_ack=True)) is not None:
+            messages.append(message)
+        return messages
+
+
+def fail(times: int, error: Exception) -> Any:
+    """A channel's ``_put`` that fails ``times`` times."""
+    left, put = [times], memory.Channel._put
+
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise error
+        return put(self, *args, **kwargs)
+
+    return broken
+
+
+def test_an_attempt_arrives_as_the_task_message_that_names_it(publisher: Publisher) -> None:
+    publisher.publish(attempt(7))
+    assert publisher.flush()
+
+    (message,) = received("sim:fast")
+    args, kwargs, _ = message.payload
+    assert (args, Attempt.from_message(kwargs)) == ([], attempt(7))
+    assert message.headers["task"] == TASK_NAME
+    assert message.headers["id"] == attempt(7).id
+    assert message.content_type == "application/json"
+
+
+def test_what_is_shown_of_a_message_is_harmless(publisher: Publisher) -> None:
+    publisher.publish(attempt(7))
+    publisher.flush()
+
+    (message,) = received("sim:fast")
+    assert message.headers["argsrepr"] == "()"
+    assert message.headers["kwargsrepr"] == "run=r1 job=7 attempt=2 team=search lane=sim:fast"
+    assert set(json.loads(message.body)[1]) == {"v", "run", "team", "job", "number", "lane"}
+
+
+def test_each_lane_has_its_queue_and_keeps_its_order(publisher: Publisher) -> None:
+    for job in range(500):
+        publisher.publish(attempt(job, ["sim:fast", "sim:slow", "odd lane|{x}"][job % 3]))
+    assert publisher.flush()
+
+    for index, lane in enumerate(["sim:fast", "sim:slow", "odd lane|{x}"]):
+        jobs = [message.payload[1]["job"] for message in received(lane)]
+        assert jobs == list(range(index, 500, 3))
+    assert queue_name("odd lane|{x}") == "fairlane.lane.odd_lane__x_"
+
+
+def test_with_nothing_to_send_no_connection_is_opened(publisher: Publisher) -> None:
+    assert publisher.flush()
+    assert publisher._producer is None
+
+
+def test_a_broker_that_is_away_is_told_once_and_what_waits_is_sent_later(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with capture_logs() as logs:
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "ensure_connection", _refused)
+            publisher.publish(attempt(1))
+            assert [publisher.connect(), publisher.flush(), publisher.flush()] == [False, False, False]
+        publisher.publish(attempt(2))
+        assert publisher.flush()
+
+    assert [message.payload[1]["job"] for message in received("sim:fast")] == [1, 2]
+    assert [line["event"] for line in logs] == ["store_unreachable", "store_back"]
+    assert {line["store"] for line in logs} == {"broker"}
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("reset"), OperationalError("gone")])
+def test_a_connection_that_breaks_loses_nothing(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(memory.Channel, "_put", fail(1, error))
+    for job in range(3):
+        publisher.publish(attempt(job))
+
+    assert not publisher.flush()
+    assert publisher.flush()
+
+    assert {message.payload[1]["job"] for message in received("sim:fast")} == {0, 1, 2}
+
+
+def test_a_defect_is_not_taken_for_a_broker_that_is_away(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory.Channel, "_put", fail(1, ZeroDivisionError()))
+    publisher.publish(attempt(1))
+
+    with pytest.raises(ZeroDivisionError):
+        publisher.flush()
+
+
+def test_a_queue_is_declared_once_a_connection(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared: list[str] = []
+    declare = memory.Channel.queue_declare
+
+    def counted(self: Any, queue: str | None = None, **kwargs: Any) -> Any:
+        declared.append(str(queue))
+        return declare(self, queue=queue, **kwargs)
+
+    monkeypatch.setattr(memory.Channel, "queue_declare", counted)
+    for job in range(3):
+        publisher.publish(attempt(job))
+        publisher.flush()
+    assert declared == [queue_name("sim:fast")]
+
+    publisher.close()
+    publisher.publish(attempt(3))
+    publisher.flush()
+    assert len(declared) == 2
+
+
+def _refused(*_: Any, **__: Any) -> None:
+    raise OperationalError("refused")

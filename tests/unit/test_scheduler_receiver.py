@@ -1,0 +1,363 @@
+"""Inboxes: what is admitted, what is refused and why, and that no request is lost or acted on twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from structlog.testing import capture_logs
+
+from fairlane.run import RunState
+from fairlane.store.keys import RunRef
+from fairlane_scheduler import receiver as receiving
+from fairlane_scheduler.leader import NotLeader
+from tests.support.scheduler_parts import Parts
+
+REF = RunRef("search", "r1")
+
+
+@pytest.fixture
+def parts(fake_redis: Redis) -> Parts:
+    return Parts(fake_redis)
+
+
+def write(parts: Parts, spec: bytes | str, ref: RunRef = REF) -> None:
+    """Put a spec and a request for it where a client of ``ref.team`` can put them."""
+    parts.redis.set(parts.keys.spec(ref), spec)
+    parts.redis.sadd(parts.keys.teams, ref.team)
+    parts.redis.rpush(parts.keys.inbox(ref.team), json.dumps({"op": "submit", "run": ref.run}))
+
+
+def reason(parts: Parts, ref: RunRef = REF) -> str:
+    state = parts.state(ref)
+    assert state["state"] == RunState.REFUSED
+    return state["reason"]
+
+
+def changed(parts: Parts, **fields: Any) -> str:
+    """A good spec with some fields replaced."""
+    return json.dumps(json.loads(parts.spec(3).model_dump_json()) | fields)
+
+
+def test_a_good_run_is_admitted_and_known_to_the_backlog(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3, judges=["sim:judge"]), [{"q": n} for n in range(3)])
+
+    with capture_logs() as logs:
+        wait = parts.receiver.tick(None, parts.moment())
+
+    assert wait is None
+    assert parts.state(ref)["state"] == RunState.RUNNING
+    run = parts.backlog.get(ref)
+    assert run is not None
+    assert run.plan.judge_lanes == ("sim:judge",)
+    assert parts.lanes.names() == ["sim:judge"]
+    assert parts.redis.llen(parts.keys.inbox("search")) == 0
+    admitted = [line for line in logs if line["event"] == "run_admitted"]
+    assert [(line["items"], line["jobs"]) for line in admitted] == [(3, 6)]
+
+
+def test_an_empty_run_completes_at_once(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(0), [])
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert parts.state(ref)["state"] == RunState.COMPLETED
+    assert parts.backlog.get(ref) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"version": 2}, "version: the spec has 2, this scheduler reads 1"),
+        ({"version": "x"}, "version"),
+        ({"team": "ads"}, "names run ads/r1"),
+        ({"run": "r2"}, "names run search/r2"),
+        ({"run": "../../x"}, "run"),
+        ({"prompts": []}, "prompts"),
+        ({"prompts": [[{"role": "user", "content": "{{ q "}]]}, "prompts[0], message 1"),
+        ({"prompts": [[{"role": "user", "content": "{% for %}"}]]}, "prompts[0]"),
+        ({"models": ["bare"]}, "<connection>:<model>"),
+        ({"models": ["simm:x"]}, "did you mean 'sim'"),
+        ({"models": ["sim:{{ x"]}, "models[0]"),
+        ({"rows": -1}, "rows"),
+        ({"rows": 10**9}, "at most 100,000,000"),
+        ({"rows": 10**30}, "rows"),
+        ({"repetitions": 10**6}, "repetitions"),
+        ({"page_rows": 0}, "page_rows"),
+        ({"priority": 10**6}, "priority"),
+        ({"timeout": -1}, "timeout"),
+        ({"surprise": 1}, "surprise"),
+        ({"evaluators": [{"kind": "nonsense", "name": "x"}]}, "evaluators"),
+        (
+            {
+                "evaluators": [
+                    {"kind": "llm_judge", "name": "j", "model": "x:y", "template": "", "choices": {"a": 1}}
+                ]
+            },
+            "no connection 'x'",
+        ),
+        (
+            {
+                "evaluators": [
+                    {
+                        "kind": "llm_judge",
+                        "name": "j",
+                        "model": "sim:y",
+                        "template": "{{",
+                        "choices": {"a": 1},
+                    }
+                ]
+            },
+            "evaluators[j].template",
+        ),
+    ],
+)
+def test_a_spec_that_is_wrong_is_refused_with_its_reason(
+    parts: Parts, fields: dict[str, Any], told: str
+) -> None:
+    write(parts, changed(parts, **fields))
+
+    with capture_logs() as logs:
+        parts.receiver.tick(None, parts.moment())
+
+    assert told in reason(parts)
+    assert [line["reason"] for line in logs if line["event"] == "run_refused"] == [reason(parts)]
+    assert parts.redis.llen(parts.keys.inbox("search")) == 0
+    assert parts.redis.pttl(parts.keys.state(REF)) > 0
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"garbage", b"\xff\xfe", b"[]", b"null", b"1", b'"x"', b"{" * 50_000, b"[" * 50_000]
+)
+def test_what_is_no_spec_is_refused(parts: Parts, text: bytes) -> None:
+    write(parts, text)
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert reason(parts)
+
+
+def test_a_reason_is_short_even_where_the_spec_is_huge(parts: Parts) -> None:
+    write(parts, changed(parts, models=["nowhere:" + "x" * 1_000_000]))
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert len(reason(parts)) <= receiving.REASON_CHARS
+
+
+def test_a_defect_while_reading_a_spec_refuses_that_run_alone(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.upload(parts.spec(1, run="poison"), [{"q": 1}])
+    good = parts.upload(parts.spec(1, run="good"), [{"q": 1}])
+    plan = parts.receiver._plan
+
+    def broken(ref: RunRef, text: bytes) -> Any:
+        if ref.run == "poison":
+            raise MemoryError
+        return plan(ref, text)
+
+    monkeypatch.setattr(parts.receiver, "_plan", broken)
+    with capture_logs() as logs:
+        parts.receiver.tick(None, parts.moment())
+
+    assert reason(parts, RunRef("search", "poison")) == "MemoryError"
+    assert parts.backlog.get(good) is not None
+    assert "spec_unreadable" in [line["event"] for line in logs if line["log_level"] == "error"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"",
+        b"garbage",
+        b"[]",
+        b"{}",
+        b'{"op":"drop"}',
+        b'{"op":"submit"}',
+        b'{"op":"submit","run":"a/b"}',
+        b"\xff",
+    ],
+)
+def test_an_entry_that_is_no_request_is_passed_over(parts: Parts, entry: bytes) -> None:
+    parts.redis.sadd(parts.keys.teams, "search")
+    parts.redis.rpush(parts.keys.inbox("search"), entry)
+    ref = parts.upload(parts.spec(1), [{"q": 1}])
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert parts.backlog.get(ref) is not None
+    assert parts.redis.llen(parts.keys.inbox("search")) == 0
+
+
+@pytest.mark.parametrize("team", ["", "a/b", "search:run:x", "ä", "x" * 65, "a b"])
+def test_a_name_that_no_team_has_is_not_looked_at(parts: Parts, team: str) -> None:
+    write(parts, parts.spec(1).model_dump_json(), RunRef(team, "r1"))
+    before = sorted(parts.redis.keys())
+
+    parts.receiver.tick(None, parts.moment())
+    parts.receiver.tick({team}, parts.moment())
+
+    assert sorted(parts.redis.keys()) == before
+
+
+def test_a_request_without_a_spec_is_dropped(parts: Parts) -> None:
+    parts.redis.sadd(parts.keys.teams, "search")
+    parts.redis.rpush(parts.keys.inbox("search"), json.dumps({"op": "submit", "run": "r1"}))
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert parts.redis.llen(parts.keys.inbox("search")) == 0
+    assert parts.state(REF) == {}
+
+
+def test_reading_a_request_again_changes_nothing(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.receiver.tick(None, parts.moment())
+    parts.feed_all()
+    before, queued = parts.state(ref), parts.queued(ref, "sim:fast")
+
+    parts.redis.rpush(parts.keys.inbox("search"), json.dumps({"op": "submit", "run": ref.run}))
+    with capture_logs() as logs:
+        parts.receiver.tick(None, parts.moment())
+
+    assert (parts.state(ref), parts.queued(ref, "sim:fast")) == (before, queued)
+    assert [line["event"] for line in logs] == []
+
+
+def test_a_cancelled_run_is_forgotten_at_once(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.receiver.tick(None, parts.moment())
+    parts.feed_all()
+    parts.outbox.cancel(ref)
+
+    with capture_logs() as logs:
+        parts.receiver.tick({"search"}, parts.moment())
+
+    assert parts.state(ref)["state"] == RunState.CANCELLED
+    assert parts.backlog.get(ref) is None
+    assert [(line["event"], line["jobs"]) for line in logs] == [("run_cancelled", 3)]
+
+
+def test_a_run_that_is_cancelled_before_it_was_read_is_admitted_and_cancelled(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.outbox.cancel(ref)
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert parts.state(ref)["state"] == RunState.CANCELLED
+
+
+def test_a_team_cannot_cancel_the_run_of_another(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.receiver.tick(None, parts.moment())
+    parts.outbox.cancel(RunRef("ads", ref.run))
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert parts.state(ref)["state"] == RunState.RUNNING
+
+
+def test_only_the_announced_inboxes_are_read(parts: Parts) -> None:
+    search = parts.upload(parts.spec(1), [{"q": 1}])
+    ads = parts.upload(parts.spec(1, team="ads"), [{"q": 1}])
+
+    parts.receiver.tick({"ads"}, parts.moment())
+
+    assert parts.backlog.get(ads) is not None
+    assert parts.backlog.get(search) is None
+
+
+def test_a_long_inbox_is_read_to_its_end(parts: Parts) -> None:
+    for n in range(130):
+        parts.upload(parts.spec(1, run=f"r{n}"), [{"q": 1}])
+
+    assert parts.receiver.tick({"search"}, parts.moment()) is None
+
+    assert len(list(parts.backlog.runs())) == 130
+
+
+def test_a_tick_ends_in_time_and_goes_on_where_it_was(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(5):
+        parts.upload(parts.spec(1, run=f"r{n}"), [{"q": 1}])
+    admit = parts.runs.admit
+
+    def slowly(*args: Any) -> int:
+        parts.clock.advance(0.06)
+        return admit(*args)
+
+    monkeypatch.setattr(parts.runs, "admit", slowly)
+
+    assert parts.receiver.tick({"search"}, parts.moment()) == 0
+    assert len(list(parts.backlog.runs())) == 2
+
+    assert parts.receiver.tick(set(), parts.moment()) == 0
+    assert parts.receiver.tick(set(), parts.moment()) is None
+    assert len(list(parts.backlog.runs())) == 5
+
+
+@pytest.mark.parametrize("op", ["submit", "cancel"])
+def test_a_deposed_leader_leaves_requests_to_the_one_that_leads(parts: Parts, op: str) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    if op == "cancel":
+        parts.receiver.tick(None, parts.moment())
+        parts.outbox.cancel(ref)
+    moment = parts.moment()
+    parts.depose()
+    before = parts.state(ref)
+
+    with pytest.raises(NotLeader):
+        parts.receiver.tick(None, moment)
+
+    assert parts.state(ref) == before
+    assert parts.redis.llen(parts.keys.inbox("search")) == 1
+
+
+def test_a_redis_that_goes_away_in_between_loses_no_request(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    with monkeypatch.context() as patch:
+        patch.setattr(parts.inbox, "drop", _away)
+        with pytest.raises(RedisConnectionError):
+            parts.receiver.tick(None, parts.moment())
+    assert parts.redis.llen(parts.keys.inbox("search")) == 1
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert parts.state(ref)["state"] == RunState.RUNNING
+    assert parts.redis.llen(parts.keys.inbox("search")) == 0
+
+
+def _away(*_: object) -> None:
+    raise RedisConnectionError("gone")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), garbage=json_values)
+def test_whatever_a_client_writes_ends_as_running_completed_or_refused(
+    fake_redis: Redis, data: st.DataObject, garbage: object
+) -> None:
+    fake_redis.flushall()
+    parts = Parts(fake_redis)
+    good = json.loads(parts.spec(2).model_dump_json())
+    field = data.draw(st.sampled_from([*sorted(good), "surprise"]), label="field")
+    write(parts, json.dumps(good | {field: garbage}))
+
+    parts.receiver.tick(None, parts.moment())
+    parts.feed_all()
+
+    assert parts.redis.llen(parts.keys.inbox("search")) == 0
+    assert parts.state(REF)["state"] in {RunState.RUNNING, RunState.COMPLETED, RunState.REFUSED}

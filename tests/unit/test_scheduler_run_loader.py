@@ -1,0 +1,105 @@
+"""Loading: all that a scheduler knows of runs can be read again from Redis."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+from structlog.testing import capture_logs
+
+from fairlane.store.keys import RunRef
+from fairlane_scheduler import run_loader
+from tests.support.scheduler_parts import Parts
+
+
+@pytest.fixture
+def parts(fake_redis: Redis) -> Parts:
+    return Parts(fake_redis)
+
+
+def test_what_another_leader_admitted_and_fed_is_found(parts: Parts, fake_redis: Redis) -> None:
+    run = parts.admit(300, judges=["sim:judge"])
+    parts.feeder.tick(parts.moment())
+    fake_redis.rpush(parts.keys.hot(run.ref, "sim:judge"), "1:20")
+    fake_redis.sadd(parts.keys.run_lanes(run.ref), "sim:judge")
+    heir = Parts(fake_redis)
+
+    assert heir.loader.refresh() is False
+
+    loaded = heir.backlog.get(run.ref)
+    assert loaded is not None
+    assert (loaded.cursor, loaded.plan, loaded.task_lanes) == (128, run.plan, {"sim:fast"})
+    assert heir.backlog.queued("sim:fast") == {run.ref: 128}
+    assert heir.backlog.queued("sim:judge") == {run.ref: 1}
+
+
+def test_a_lane_that_tasks_share_with_judges_is_a_lane_of_tasks(parts: Parts, fake_redis: Redis) -> None:
+    rows = [{"q": n, "lane": "fast" if n % 2 else "slow"} for n in range(20)]
+    run = parts.admit(rows, model="sim:{{ lane }}", judges=["sim:fast", "sim:judge"])
+    parts.feed_all()
+    heir = Parts(fake_redis)
+
+    heir.loader.refresh()
+
+    loaded = heir.backlog.get(run.ref)
+    assert loaded is not None
+    assert loaded.task_lanes == {"sim:fast", "sim:slow"}
+
+
+def test_a_run_that_has_ended_is_forgotten(parts: Parts, fake_redis: Redis) -> None:
+    run = parts.admit(10)
+    parts.feed_all()
+    fake_redis.srem(parts.keys.active, str(run.ref))
+
+    parts.loader.refresh()
+
+    assert parts.backlog.get(run.ref) is None
+    assert parts.backlog.waiting_lanes() == []
+
+
+def test_many_runs_are_loaded_a_part_at_a_time(
+    parts: Parts, fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_loader, "LOADED_AT_ONCE", 4)
+    for n in range(10):
+        parts.admit(1, run=f"r{n}")
+    heir = Parts(fake_redis)
+
+    assert [heir.loader.refresh() for _ in range(3)] == [True, True, False]
+    assert len(list(heir.backlog.runs())) == 10
+
+
+@pytest.mark.parametrize("plan", [None, '{"spec":{"surprise":1}}', "garbage"])
+def test_a_plan_that_cannot_be_read_stops_nobody(parts: Parts, fake_redis: Redis, plan: str | None) -> None:
+    broken, whole = parts.admit(1, run="broken"), parts.admit(1, run="whole")
+    fake_redis.delete(parts.keys.plan(broken.ref))
+    if plan is not None:
+        fake_redis.set(parts.keys.plan(broken.ref), plan)
+    heir = Parts(fake_redis)
+
+    with capture_logs() as logs:
+        heir.loader.refresh()
+
+    assert heir.backlog.get(broken.ref) is None
+    assert heir.backlog.get(whole.ref) is not None
+    assert ("plan_unreadable" in [line["event"] for line in logs]) is (plan is not None)
+
+
+def test_plans_that_cannot_be_read_do_not_keep_the_scheduler_busy(
+    parts: Parts, fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_loader, "LOADED_AT_ONCE", 2)
+    fake_redis.sadd(parts.keys.active, *(f"search/ghost{n}" for n in range(5)))
+
+    assert parts.loader.refresh() is False
+
+
+def test_forgetting_everything_leaves_nothing(parts: Parts) -> None:
+    parts.admit(5, run="a")
+    parts.admit(5, run="b")
+    parts.feed_all()
+
+    parts.loader.forget_all()
+
+    assert list(parts.backlog.runs()) == []
+    assert parts.backlog.waiting_lanes() == []
+    assert parts.loader.plan(RunRef("search", "a")) is not None

@@ -1,0 +1,165 @@
+"""The service: one tick over all parts, terms that begin anew, and what holds on every Redis."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from redis import Redis
+from structlog.testing import capture_logs
+
+from fairlane.clock import ManualClock
+from fairlane.run import RunState
+from fairlane.settings import Settings
+from fairlane.store.keys import Keys, RunRef
+from fairlane_scheduler.server_time import RedisTime
+from fairlane_scheduler.service import HOUSEKEEPING_MS, Scheduler
+from tests.support.scheduling import Cluster
+from tests.support.stand_ins import FakeWorker, Mailbox
+
+
+def contents(redis: Redis) -> dict[bytes, bytes]:
+    """Everything but the leader's lease."""
+    return {key: redis.dump(key) for key in redis.scan_iter(count=1000) if not key.endswith(b"leader")}
+
+
+@pytest.mark.parametrize("redis", ["real", "fake"], indirect=True)
+def test_a_run_goes_from_the_inbox_to_its_end(redis: Redis) -> None:
+    cluster = Cluster(redis, lanes={"sim:fast": {"requests_per_minute": 600}})
+    ref = cluster.submit(30, judges=["sim:judge"])
+
+    cluster.run_until_finished(ref)
+
+    status = cluster.status(ref)
+    assert (status.state, status.progress, status.jobs) == (RunState.COMPLETED, 1.0, 60)
+
+
+def test_a_submission_starts_within_the_tick_that_hears_of_it(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis)
+    warm = cluster.submit(1)
+    cluster.run_until_finished(warm)
+    cluster.run_for(5)
+
+    ref = cluster.submit(5)
+    cluster.run_for(0.005)
+
+    assert len(cluster.started(ref=ref)) == 5
+
+
+def test_by_default_decisions_use_the_servers_clock(fake_redis: Redis) -> None:
+    seconds, _ = fake_redis.time()
+    time = RedisTime(fake_redis, ManualClock())
+
+    assert time.argument() == ""
+    assert abs(time.now_ms() - seconds * 1000) < 5000
+
+
+def test_the_servers_clock_is_asked_once_a_second_and_carried_on(
+    fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, answers = ManualClock(), iter([(100, 5000), (200, 0)])
+    monkeypatch.setattr(fake_redis, "time", lambda: next(answers))
+    time = RedisTime(fake_redis, clock)
+
+    seen = [time.now_ms()]
+    for _ in range(2):
+        clock.advance(0.5)
+        seen.append(time.now_ms())
+
+    assert seen == [100_005, 100_505, 200_000]
+
+
+def test_a_scheduler_runs_on_the_servers_clock(fake_redis: Redis) -> None:
+    settings = Settings.model_validate({"redis": {"deployment": "test"}})
+    scheduler = Scheduler(fake_redis, settings, ManualClock(), "me", Mailbox())
+
+    assert 0 < scheduler.tick() <= HOUSEKEEPING_MS
+    assert scheduler.leader.leads
+
+
+def test_a_standby_touches_nothing_but_the_lease(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis, standbys=1)
+    cluster.processes[0].scheduler.tick()
+    ref = cluster.submit(5)
+    before = contents(fake_redis)
+
+    wait = cluster.processes[1].scheduler.tick()
+
+    assert 0 < wait <= 1000
+    assert contents(fake_redis) == before
+    assert not fake_redis.exists(cluster.keys.state(ref))
+
+
+def test_the_names_of_connections_are_published_and_nothing_else_of_them(fake_redis: Redis) -> None:
+    settings = Settings.model_validate(
+        {
+            "redis": {"deployment": "test"},
+            "connections": {
+                "sim": {"protocol": "openai", "base_url": "http://secret.host/v1", "api_key_env": "SECRET"}
+            },
+        }
+    )
+    Scheduler(fake_redis, settings, ManualClock(), "me", Mailbox()).tick()
+
+    published = fake_redis.get(Keys("test").catalog)
+    assert json.loads(published) == {"connections": {"sim": {"protocol": "openai", "scope": "model"}}}
+
+
+def test_what_is_marked_is_looked_at_in_the_same_tick(fake_redis: Redis) -> None:
+    worker = FakeWorker("w1", 0)
+    cluster = Cluster(fake_redis, workers=[worker])
+    ref = cluster.submit(5)
+    cluster.run_for(1.5)
+    assert cluster.starts == []
+    worker.slots = 5
+
+    cluster._say(worker, changed=True)
+    cluster.run_for(0.005)
+
+    assert len(cluster.started(ref=ref)) == 5
+
+
+def test_retries_that_are_due_are_told_to_the_log(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis)
+    ref = cluster.submit(1)
+    cluster.run_for(0.1)
+    attempt = cluster.starts[0].attempt
+    fake_redis.zadd(cluster.keys.delayed, {f"{ref}|{attempt.job}:20|sim:fast": cluster.now_ms})
+
+    with capture_logs() as logs:
+        cluster.processes[0].scheduler.tick(set())
+
+    lines = [line for line in logs if line["event"] == "queueing"]
+    assert [(line["run"], line["job"], line["lane"], line["queue_depth"]) for line in lines] == [
+        (ref.run, 0, "sim:fast", 1)
+    ]
+
+
+def test_a_redis_that_lost_everything_is_led_anew(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis)
+    lost = cluster.submit(50)
+    cluster.run_for(0.3)
+    fake_redis.flushall()
+    for worker in cluster.workers:
+        worker.calls.clear()
+    scheduler = cluster.processes[0].scheduler
+    scheduler.store_came_back()
+
+    scheduler.tick(None)
+    cluster.run_for(2)
+    ref = cluster.submit(20)
+    cluster.run_until_finished(ref)
+
+    assert cluster.status(ref).progress == 1
+    assert scheduler._backlog.get(lost) is None
+
+
+def test_a_run_of_another_version_does_not_stop_the_others(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis)
+    fake_redis.sadd(cluster.keys.active, "search/future")
+    fake_redis.set(cluster.keys.plan(RunRef("search", "future")), '{"spec":{"version":7}}')
+    ref = cluster.submit(10)
+
+    cluster.run_until_finished(ref)
+
+    assert cluster.status(ref).progress == 1
