@@ -29,7 +29,10 @@ class LaneRegistry:
         self._known: set[str] = set()
 
     def reload(self) -> None:
-        """Put what the configuration says of lanes into Redis; numbers set while running stay otherwise."""
+        """Put what the configuration says of lanes into Redis, where it says something new.
+
+        So numbers that were set while running stay until the configuration itself is changed.
+        """
         self._known.clear()
         for lane in self._settings.lanes:
             self.ensure(lane)

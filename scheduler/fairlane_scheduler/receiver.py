@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
 from fairlane.errors import FairlaneError
+from fairlane.evaluators import check_names
 from fairlane.events import Event
 from fairlane.logs import get_logger
 from fairlane.prompts import Prompt, Template
@@ -127,6 +128,7 @@ class Receiver:
             raise ValueError(
                 f"rows: the run has {spec.jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it"
             )
+        check_names(spec.evaluators)
         for number, messages in enumerate(spec.prompts):
             Prompt(messages, f"prompts[{number}]")
         for number, model in enumerate(spec.models):

@@ -11,11 +11,14 @@ from fairlane.lane import queue_name
 from fairlane.settings import Settings
 
 TASK_NAME = "fairlane.attempt"
+DEFAULT_DEPLOYMENT = "main"  # its queues are named as they are; another's carry its name in front
 IDLE_QUEUE = "fairlane.idle"  # what a worker listens to before any lane is known; nothing is ever sent there
+
+_REDIS_SCHEMES = ("redis://", "rediss://", "redis+socket://", "sentinel://")
 
 # Leases recover what a broker loses, so it need not acknowledge: a third of the commands, and workers that
 # survive a restart of Redis. One priority step keeps the number of lists it polls at one a lane.
-_REDIS_TRANSPORT = {"ack_emulation": False, "priority_steps": [0], "socket_keepalive": True}
+_REDIS_TRANSPORT: dict[str, Any] = {"ack_emulation": False, "priority_steps": [0], "socket_keepalive": True}
 
 
 def make_app(settings: Settings, name: str) -> Celery:
@@ -41,7 +44,7 @@ def make_app(settings: Settings, name: str) -> Celery:
         worker_detect_quorum_queues=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        broker_transport_options=_transport_options(settings.broker_url),
+        broker_transport_options=_transport_options(settings),
     )
     return app
 
@@ -56,6 +59,9 @@ def queue_of(lane: str) -> Queue:
     return lane_queue(queue_name(lane))
 
 
-def _transport_options(url: str) -> dict[str, Any]:
-    redis = url.startswith(("redis://", "rediss://", "unix://", "redis+socket://", "sentinel://"))
-    return dict(_REDIS_TRANSPORT) if redis else {}
+def _transport_options(settings: Settings) -> dict[str, Any]:
+    if not settings.broker_url.startswith(_REDIS_SCHEMES):
+        return {}
+    deployment = settings.redis.deployment
+    own = {} if deployment == DEFAULT_DEPLOYMENT else {"global_keyprefix": f"{deployment}:"}
+    return _REDIS_TRANSPORT | own

@@ -82,7 +82,6 @@ class SchedulerSettings(_Section):
     worker_timeout_seconds: float = Field(
         default=5.0, ge=1.0, description="A worker that does not beat for this long is taken for dead."
     )
-    page_size: int = Field(default=500, ge=1, le=10_000, description="Rows read from a run at a time.")
     finished_ttl_seconds: float = Field(
         default=7 * 86_400, ge=1, description="How long a finished run is kept."
     )

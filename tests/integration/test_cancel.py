@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from fairlane import JobState, RunState
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -13,10 +12,8 @@ WITHIN_S = 2.0
 LONG_MS = 30_000
 
 
-def test_calls_in_flight_end_on_every_worker_within_two_seconds(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    long, quick = new_model(latency_ms=LONG_MS), new_model(latency_ms=20)
+def test_calls_in_flight_end_on_every_worker_within_two_seconds(deployment: Cluster) -> None:
+    long, quick = deployment.new_model(latency_ms=LONG_MS), deployment.new_model(latency_ms=20)
     rows = [*numbered(5, model=quick), *numbered(45, model=long)]
     run = deployment.client.submit(rows, "question {{ n }}", model="sim:{{ model }}")
     wait_until(lambda: deployment.served(long).in_flight == 45 and run.status().jobs_done == 5)
@@ -31,8 +28,8 @@ def test_calls_in_flight_end_on_every_worker_within_two_seconds(
     assert sorted(record.item for record in run.stream()) == list(range(50))
 
 
-def test_a_stream_that_was_open_yields_every_item_once(deployment: Cluster, new_model: ModelMaker) -> None:
-    long, quick = new_model(latency_ms=LONG_MS), new_model(latency_ms=20)
+def test_a_stream_that_was_open_yields_every_item_once(deployment: Cluster) -> None:
+    long, quick = deployment.new_model(latency_ms=LONG_MS), deployment.new_model(latency_ms=20)
     rows = [*numbered(10, model=long), *numbered(10, model=quick)]
     run = deployment.client.submit(rows, "question {{ n }}", model="sim:{{ model }}")
     yielded = []
@@ -44,8 +41,8 @@ def test_a_stream_that_was_open_yields_every_item_once(deployment: Cluster, new_
     assert yielded[10:] == list(range(10))
 
 
-def test_a_cancelled_run_gives_its_places_to_others(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=LONG_MS)
+def test_a_cancelled_run_gives_its_places_to_others(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=LONG_MS)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"max_concurrency": 5})
     first = deployment.client.submit(numbered(30), "first {{ n }}", model=lane)
@@ -58,8 +55,8 @@ def test_a_cancelled_run_gives_its_places_to_others(deployment: Cluster, new_mod
     assert {record.state for record in whole(first)} == {JobState.CANCELLED}
 
 
-def test_a_run_that_waits_is_cancelled_without_a_call(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model()
+def test_a_run_that_waits_is_cancelled_without_a_call(deployment: Cluster) -> None:
+    model = deployment.new_model()
     deployment.lanes.limit(f"sim:{model}", {})
     deployment.lanes.pause(f"sim:{model}")
     run = deployment.client.submit(numbered(300), "question {{ n }}", model=f"sim:{model}")
@@ -72,12 +69,14 @@ def test_a_run_that_waits_is_cancelled_without_a_call(deployment: Cluster, new_m
     assert deployment.served(model).requests == 3
 
 
-def test_a_run_that_is_over_stays_as_it_is(deployment: Cluster, new_model: ModelMaker) -> None:
-    run = deployment.client.submit(numbered(3), "question {{ n }}", model=f"sim:{new_model(latency_ms=10)}")
+def test_a_run_that_is_over_stays_as_it_is(deployment: Cluster) -> None:
+    run = deployment.client.submit(
+        numbered(3), "question {{ n }}", model=f"sim:{deployment.new_model(latency_ms=10)}"
+    )
     before = all_succeeded(run)
     run.cancel()
     run.cancel()
-    later = deployment.client.submit(numbered(1), "later", model=f"sim:{new_model(latency_ms=10)}")
+    later = deployment.client.submit(numbered(1), "later", model=f"sim:{deployment.new_model(latency_ms=10)}")
     all_succeeded(later)
     assert run.status().state is RunState.COMPLETED
     assert whole(run) == before

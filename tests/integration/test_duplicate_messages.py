@@ -5,15 +5,14 @@ from __future__ import annotations
 from fairlane.events import Event
 from fairlane.job import Attempt
 from fairlane_scheduler.publisher import Publisher
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
 
 JOBS, AT_ONCE = 40, 8
 
 
-def test_copies_before_during_and_after_a_call_cause_none(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=300)
+def test_copies_before_during_and_after_a_call_cause_none(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=300)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"max_concurrency": AT_ONCE})
     run = deployment.client.submit(numbered(JOBS), "question {{ n }}", model=lane)
@@ -35,8 +34,8 @@ def test_copies_before_during_and_after_a_call_cause_none(deployment: Cluster, n
     assert run.status().late_reports == 0
 
 
-def test_a_forged_message_is_dropped(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=10)
+def test_a_forged_message_is_dropped(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=10)
     lane = f"sim:{model}"
     run = deployment.client.submit(numbered(3), "question {{ n }}", model=lane)
     all_succeeded(run)

@@ -7,7 +7,6 @@ from collections import Counter
 from fairlane import JobState
 from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
 from fairlane.evaluators.spec import EvaluatorSpec
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -19,10 +18,8 @@ def judge_by(model: str, name: str = "judge") -> EvaluatorSpec:
     return llm_judge(f"sim:{model}", template, VERDICTS, name=name)
 
 
-def test_pure_evaluators_score_each_output_against_its_row(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    echo = new_model(output="echo", latency_ms=10)
+def test_pure_evaluators_score_each_output_against_its_row(deployment: Cluster) -> None:
+    echo = deployment.new_model(output="echo", latency_ms=10)
     rows = [
         {"text": "The answer is 1,042.0", "wanted": "1042"},
         {"text": '{"sum": 7}', "wanted": '{"sum": 7}'},
@@ -52,11 +49,11 @@ def test_pure_evaluators_score_each_output_against_its_row(
     assert deployment.served(echo).requests == run.status().jobs == 3
 
 
-def test_judges_answer_on_their_own_lanes(deployment: Cluster, new_model: ModelMaker) -> None:
+def test_judges_answer_on_their_own_lanes(deployment: Cluster) -> None:
     echo, judge, vague = (
-        new_model(output="echo", latency_ms=10),
-        new_model(output="judge", latency_ms=10),
-        new_model(output="fixed", fixed_text="who knows", latency_ms=10),
+        deployment.new_model(output="echo", latency_ms=10),
+        deployment.new_model(output="judge", latency_ms=10),
+        deployment.new_model(output="fixed", fixed_text="who knows", latency_ms=10),
     )
     rows = [{"question": str(n), "answer": str(n if n % 2 else n + 1)} for n in range(20)]
     run = deployment.client.submit(
@@ -75,11 +72,11 @@ def test_judges_answer_on_their_own_lanes(deployment: Cluster, new_model: ModelM
     assert lanes == {f"sim:{name}": (20, 20) for name in (echo, judge, vague)}
 
 
-def test_the_judges_of_a_failed_task_are_skipped(deployment: Cluster, new_model: ModelMaker) -> None:
+def test_the_judges_of_a_failed_task_are_skipped(deployment: Cluster) -> None:
     fine, refused, judge = (
-        new_model(output="echo", latency_ms=10),
-        new_model(status_always=400),
-        new_model(output="judge", latency_ms=10),
+        deployment.new_model(output="echo", latency_ms=10),
+        deployment.new_model(status_always=400),
+        deployment.new_model(output="judge", latency_ms=10),
     )
     rows = [{"question": str(n), "answer": str(n), "m": refused if n % 2 else fine} for n in range(10)]
     run = deployment.client.submit(
@@ -96,10 +93,11 @@ def test_the_judges_of_a_failed_task_are_skipped(deployment: Cluster, new_model:
     assert deployment.served(judge).requests == 10
 
 
-def test_an_item_that_misses_a_variable_is_invalid_without_a_call(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    echo, judge = new_model(output="echo", latency_ms=10), new_model(output="judge", latency_ms=10)
+def test_an_item_that_misses_a_variable_is_invalid_without_a_call(deployment: Cluster) -> None:
+    echo, judge = (
+        deployment.new_model(output="echo", latency_ms=10),
+        deployment.new_model(output="judge", latency_ms=10),
+    )
     rows = [{"question": "1", "answer": "1"}, {"answer": "2"}, {"question": "3", "answer": "3"}]
     run = deployment.client.submit(rows, "{{ question }}", model=f"sim:{echo}", evaluators=[judge_by(judge)])
     first, broken, last = whole(run)
@@ -113,19 +111,15 @@ def test_an_item_that_misses_a_variable_is_invalid_without_a_call(
     assert deployment.served(echo).requests == deployment.served(judge).requests == 2
 
 
-def test_a_run_of_invalid_items_alone_completes_without_a_call(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model()
+def test_a_run_of_invalid_items_alone_completes_without_a_call(deployment: Cluster) -> None:
+    model = deployment.new_model()
     run = deployment.client.submit(numbered(300), "{{ missing }}", model=f"sim:{model}")
     assert {record.state for record in whole(run)} == {JobState.INVALID}
     assert deployment.served(model).requests == 0
 
 
-def test_a_judge_whose_template_misses_a_variable_is_invalid_and_its_task_counts(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    echo, judge = new_model(output="echo", latency_ms=10), new_model(output="judge")
+def test_a_judge_whose_template_misses_a_variable_is_invalid_and_its_task_counts(deployment: Cluster) -> None:
+    echo, judge = deployment.new_model(output="echo", latency_ms=10), deployment.new_model(output="judge")
     run = deployment.client.submit(
         [{"question": "1"}], "{{ question }}", model=f"sim:{echo}", evaluators=[judge_by(judge)]
     )
@@ -135,8 +129,8 @@ def test_a_judge_whose_template_misses_a_variable_is_invalid_and_its_task_counts
     assert deployment.served(judge).requests == 0
 
 
-def test_a_judge_that_fails_leaves_its_task_alone(deployment: Cluster, new_model: ModelMaker) -> None:
-    echo, judge = new_model(output="echo", latency_ms=10), new_model(status_always=404)
+def test_a_judge_that_fails_leaves_its_task_alone(deployment: Cluster) -> None:
+    echo, judge = deployment.new_model(output="echo", latency_ms=10), deployment.new_model(status_always=404)
     rows = [{"question": str(n), "answer": str(n)} for n in range(5)]
     run = deployment.client.submit(rows, "{{ question }}", model=f"sim:{echo}", evaluators=[judge_by(judge)])
     for record in whole(run):
@@ -144,10 +138,8 @@ def test_a_judge_that_fails_leaves_its_task_alone(deployment: Cluster, new_model
         assert "404" in record.score_errors["judge"]
 
 
-def test_items_are_judged_before_further_tasks_start_on_the_same_lane(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(output="echo", latency_ms=20)
+def test_items_are_judged_before_further_tasks_start_on_the_same_lane(deployment: Cluster) -> None:
+    model = deployment.new_model(output="echo", latency_ms=20)
     deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": 1200, "burst_seconds": 0.2})
     rows = [{"question": f"yes {n}", "answer": "yes"} for n in range(40)]
     judge = llm_judge(f"sim:{model}", "yes", VERDICTS)

@@ -6,7 +6,6 @@ import pytest
 
 from fairlane import Run
 from fairlane.errors import LaneNotFound
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -23,30 +22,28 @@ def under_way(deployment: Cluster, model: str, jobs: int, **limits: float) -> Ru
     return run
 
 
-def test_a_raised_rate_takes_effect_within_a_second(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=20)
+def test_a_raised_rate_takes_effect_within_a_second(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=20)
     run = under_way(deployment, model, 40, requests_per_minute=30)
     deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": 60_000})
     wait_until(lambda: deployment.served(model).completed == 40, timeout=WITHIN_S + MARGIN_S)
     all_succeeded(run)
 
 
-def test_a_rate_that_is_taken_away_takes_effect_within_a_second(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(latency_ms=20)
+def test_a_rate_that_is_taken_away_takes_effect_within_a_second(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=20)
     run = under_way(deployment, model, 40, requests_per_minute=30, min_gap_ms=1000)
     deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": None, "min_gap_ms": None})
     wait_until(lambda: deployment.served(model).completed == 40, timeout=WITHIN_S + MARGIN_S)
     all_succeeded(run)
 
 
-def test_a_lowered_rate_takes_effect_within_a_second(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=20)
+def test_a_lowered_rate_takes_effect_within_a_second(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=20)
     run = under_way(deployment, model, 2000, requests_per_minute=1200, burst_seconds=0.2)
     deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": 60})
     before = deployment.served(model).requests
-    elsewhere = new_model(latency_ms=1500)
+    elsewhere = deployment.new_model(latency_ms=1500)
     all_succeeded(deployment.client.submit(numbered(1), "meanwhile", model=f"sim:{elsewhere}"))
     # At the old rate it were thirty.
     assert deployment.served(model).requests - before <= 12
@@ -54,8 +51,8 @@ def test_a_lowered_rate_takes_effect_within_a_second(deployment: Cluster, new_mo
     whole(run)
 
 
-def test_a_narrowed_window_takes_effect_within_a_second(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=100)
+def test_a_narrowed_window_takes_effect_within_a_second(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=100)
     run = under_way(deployment, model, 300, max_concurrency=20)
     deployment.lanes.limit(f"sim:{model}", {"max_concurrency": 2})
     wait_until(lambda: deployment.served(model).in_flight <= 2, timeout=WITHIN_S)
@@ -64,10 +61,8 @@ def test_a_narrowed_window_takes_effect_within_a_second(deployment: Cluster, new
     all_succeeded(run)
 
 
-def test_nothing_starts_on_a_paused_lane_until_it_is_resumed(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model, elsewhere = new_model(latency_ms=50), new_model(latency_ms=300)
+def test_nothing_starts_on_a_paused_lane_until_it_is_resumed(deployment: Cluster) -> None:
+    model, elsewhere = deployment.new_model(latency_ms=50), deployment.new_model(latency_ms=300)
     run = under_way(deployment, model, 100, max_concurrency=5)
     deployment.lanes.pause(f"sim:{model}")
     wait_until(lambda: deployment.lanes.view(f"sim:{model}").in_flight == 0, timeout=WITHIN_S)

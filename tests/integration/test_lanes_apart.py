@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fairlane import Run
 from fairlane.evaluators import llm_judge
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -18,8 +17,8 @@ def cancelled(run: Run) -> None:
     whole(run)
 
 
-def test_a_throttled_lane_slows_no_other_inside_a_run(deployment: Cluster, new_model: ModelMaker) -> None:
-    fast, slow = new_model(latency_ms=100), new_model(latency_ms=100)
+def test_a_throttled_lane_slows_no_other_inside_a_run(deployment: Cluster) -> None:
+    fast, slow = deployment.new_model(latency_ms=100), deployment.new_model(latency_ms=100)
     deployment.lanes.limit(f"sim:{slow}", CRAWL)
     # The slow ones come first, so that a scheduler that works in order gets stuck.
     rows = [*numbered(60, lane=slow), *numbered(200, lane=fast)]
@@ -31,10 +30,11 @@ def test_a_throttled_lane_slows_no_other_inside_a_run(deployment: Cluster, new_m
     cancelled(run)
 
 
-def test_a_throttled_judge_does_not_hold_up_the_tasks_of_its_run(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    task, judge = new_model(latency_ms=100), new_model(latency_ms=50, output="fixed", fixed_text="yes")
+def test_a_throttled_judge_does_not_hold_up_the_tasks_of_its_run(deployment: Cluster) -> None:
+    task, judge = (
+        deployment.new_model(latency_ms=100),
+        deployment.new_model(latency_ms=50, output="fixed", fixed_text="yes"),
+    )
     deployment.lanes.limit(f"sim:{judge}", CRAWL)
     run = deployment.client.submit(
         numbered(150),
@@ -47,8 +47,8 @@ def test_a_throttled_judge_does_not_hold_up_the_tasks_of_its_run(
     cancelled(run)
 
 
-def test_a_lane_that_meets_429s_only_slows_no_other(deployment: Cluster, new_model: ModelMaker) -> None:
-    refused, fine = new_model(status_always=429), new_model(latency_ms=50)
+def test_a_lane_that_meets_429s_only_slows_no_other(deployment: Cluster) -> None:
+    refused, fine = deployment.new_model(status_always=429), deployment.new_model(latency_ms=50)
     stuck = deployment.client.submit(numbered(40), "question {{ n }}", model=f"sim:{refused}")
     wait_until(lambda: deployment.served(refused).requests)
     run = deployment.client.submit(numbered(200), "question {{ n }}", model=f"sim:{fine}")
@@ -58,8 +58,8 @@ def test_a_lane_that_meets_429s_only_slows_no_other(deployment: Cluster, new_mod
     cancelled(stuck)
 
 
-def test_a_paused_lane_slows_no_other_inside_a_run(deployment: Cluster, new_model: ModelMaker) -> None:
-    paused, fine = new_model(), new_model(latency_ms=50)
+def test_a_paused_lane_slows_no_other_inside_a_run(deployment: Cluster) -> None:
+    paused, fine = deployment.new_model(), deployment.new_model(latency_ms=50)
     deployment.lanes.limit(f"sim:{paused}", {})
     deployment.lanes.pause(f"sim:{paused}")
     rows = [*numbered(50, lane=paused), *numbered(50, lane=fine)]
@@ -70,10 +70,8 @@ def test_a_paused_lane_slows_no_other_inside_a_run(deployment: Cluster, new_mode
     all_succeeded(run)
 
 
-def test_a_long_run_leaves_room_for_a_short_one_that_comes_later(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(latency_ms=50)
+def test_a_long_run_leaves_room_for_a_short_one_that_comes_later(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=50)
     deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": 1800, "burst_seconds": 0.5})
     long = deployment.client.submit(numbered(2000), "long {{ n }}", model=f"sim:{model}")
     wait_until(lambda: long.status().jobs_done >= 10)

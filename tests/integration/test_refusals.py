@@ -6,7 +6,6 @@ import pytest
 
 from fairlane import JobState, RetryPolicy, RunState
 from fairlane.events import Event
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
 
@@ -25,9 +24,9 @@ def end_cool_down(deployment: Cluster, lane: str) -> None:
     [(401, "configured to answer 401"), ("insufficient_quota", "exceeded your current quota")],
 )
 def test_a_refusal_parks_the_lane_after_one_call_and_fails_no_job(
-    deployment: Cluster, new_model: ModelMaker, status: int | str, reason: str
+    deployment: Cluster, status: int | str, reason: str
 ) -> None:
-    model = new_model(status_always=status, latency_ms=20)
+    model = deployment.new_model(status_always=status, latency_ms=20)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"max_concurrency": 1})
     run = deployment.client.submit(numbered(10), "question {{ n }}", model=lane)
@@ -47,10 +46,8 @@ def test_a_refusal_parks_the_lane_after_one_call_and_fails_no_job(
     assert deployment.served(model).requests == 2 + 10
 
 
-def test_calls_in_flight_together_that_are_refused_go_back_unharmed(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(status_always=403)
+def test_calls_in_flight_together_that_are_refused_go_back_unharmed(deployment: Cluster) -> None:
+    model = deployment.new_model(status_always=403)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {})
     run = deployment.client.submit(numbered(30), "question {{ n }}", model=lane)
@@ -63,10 +60,8 @@ def test_calls_in_flight_together_that_are_refused_go_back_unharmed(
     all_succeeded(run)
 
 
-def test_an_outage_opens_the_circuit_and_single_probes_close_it(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(outages=OUTAGE, latency_ms=10)
+def test_an_outage_opens_the_circuit_and_single_probes_close_it(deployment: Cluster) -> None:
+    model = deployment.new_model(outages=OUTAGE, latency_ms=10)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"max_concurrency": 1, "min_gap_ms": 250})
     run = deployment.client.submit(numbered(20), "question {{ n }}", model=lane, retry=ALWAYS_AGAIN)
@@ -85,10 +80,8 @@ def test_an_outage_opens_the_circuit_and_single_probes_close_it(
     assert deployment.lanes.view(lane).circuit == "closed"
 
 
-def test_few_calls_are_made_into_an_outage_however_many_may_start(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(outages=OUTAGE)
+def test_few_calls_are_made_into_an_outage_however_many_may_start(deployment: Cluster) -> None:
+    model = deployment.new_model(outages=OUTAGE)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"requests_per_minute": 600, "burst_seconds": 0.2})
     run = deployment.client.submit(numbered(200), "question {{ n }}", model=lane, retry=ALWAYS_AGAIN)

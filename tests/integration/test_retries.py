@@ -6,7 +6,6 @@ import pytest
 
 from fairlane import JobState, RetryPolicy
 from fairlane.events import Event
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 
 PATIENT = RetryPolicy(max_attempts=10, initial_delay=0.05, max_delay=0.2)
@@ -14,10 +13,8 @@ BRIEF_MS = 700
 
 
 @pytest.mark.parametrize("form", ["milliseconds", "seconds", "fraction", "date"])
-def test_a_429_costs_no_attempt_and_its_retry_after_binds_the_lane(
-    deployment: Cluster, new_model: ModelMaker, form: str
-) -> None:
-    model = new_model(
+def test_a_429_costs_no_attempt_and_its_retry_after_binds_the_lane(deployment: Cluster, form: str) -> None:
+    model = deployment.new_model(
         latency_ms=20, headers="retry_after", retry_after_form=form, burst_429=((0.0, BRIEF_MS / 1000),)
     )
     only_one = RetryPolicy(max_attempts=1)
@@ -30,8 +27,8 @@ def test_a_429_costs_no_attempt_and_its_retry_after_binds_the_lane(
     assert (status.rate_limits, status.retries) == (served.rejected, 0)
 
 
-def test_a_retry_after_on_a_success_binds_the_lane_too(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=20, success_retry_after_ms=BRIEF_MS)
+def test_a_retry_after_on_a_success_binds_the_lane_too(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=20, success_retry_after_ms=BRIEF_MS)
     deployment.lanes.limit(f"sim:{model}", {"max_concurrency": 1})
     run = deployment.client.submit(numbered(3), "question {{ n }}", model=f"sim:{model}")
     all_succeeded(run)
@@ -41,12 +38,10 @@ def test_a_retry_after_on_a_success_binds_the_lane_too(deployment: Cluster, new_
     assert served.last_completed_s - served.first_admitted_s >= 2 * BRIEF_MS / 1000
 
 
-def test_every_job_survives_a_flaky_provider_and_counts_its_attempts(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
+def test_every_job_survives_a_flaky_provider_and_counts_its_attempts(deployment: Cluster) -> None:
     kinds = ("error_500", "error_502", "error_503", "error_529", "error_in_stream")
     broken = ("reset", "reset_after_work", "malformed", "cut_stream")
-    model = new_model(latency_ms=30, faults=dict.fromkeys((*kinds, *broken), 0.05))
+    model = deployment.new_model(latency_ms=30, faults=dict.fromkeys((*kinds, *broken), 0.05))
     run = deployment.client.submit(numbered(80), "question {{ n }}", model=f"sim:{model}", retry=PATIENT)
     records = all_succeeded(run)
     served = deployment.served(model)
@@ -58,8 +53,8 @@ def test_every_job_survives_a_flaky_provider_and_counts_its_attempts(
     assert served.duplicates_after.completed == 0
 
 
-def test_attempts_run_out(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=10, faults={"error_500": 1.0})
+def test_attempts_run_out(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=10, faults={"error_500": 1.0})
     three = RetryPolicy(max_attempts=3, initial_delay=0.02, max_delay=0.05)
     run = deployment.client.submit(numbered(4), "question {{ n }}", model=f"sim:{model}", retry=three)
     records = whole(run)
@@ -70,10 +65,8 @@ def test_attempts_run_out(deployment: Cluster, new_model: ModelMaker) -> None:
     assert deployment.served(model).requests == 12
 
 
-def test_a_refused_request_fails_at_once_with_the_provider_s_words(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(status_always=400)
+def test_a_refused_request_fails_at_once_with_the_provider_s_words(deployment: Cluster) -> None:
+    model = deployment.new_model(status_always=400)
     run = deployment.client.submit(numbered(4), "question {{ n }}", model=f"sim:{model}", retry=PATIENT)
     records = whole(run)
     told = f"{model} is configured to answer 400."
@@ -83,8 +76,8 @@ def test_a_refused_request_fails_at_once_with_the_provider_s_words(
     assert deployment.served(model).requests == 4
 
 
-def test_a_call_that_hangs_ends_at_the_run_s_timeout(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(faults={"hang": 1.0})
+def test_a_call_that_hangs_ends_at_the_run_s_timeout(deployment: Cluster) -> None:
+    model = deployment.new_model(faults={"hang": 1.0})
     twice = RetryPolicy(max_attempts=2, initial_delay=0.01, max_delay=0.02)
     run = deployment.client.submit(
         numbered(3), "question {{ n }}", model=f"sim:{model}", timeout=0.5, retry=twice
@@ -97,8 +90,8 @@ def test_a_call_that_hangs_ends_at_the_run_s_timeout(deployment: Cluster, new_mo
     assert len(deployment.logged(Event.TIMEOUT, run=run.id)) == 6
 
 
-def test_every_retry_is_logged_with_what_caused_it(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(latency_ms=10, faults={"error_503": 1.0})
+def test_every_retry_is_logged_with_what_caused_it(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=10, faults={"error_503": 1.0})
     twice = RetryPolicy(max_attempts=2, initial_delay=0.01, max_delay=0.02)
     run = deployment.client.submit(numbered(1), "question {{ n }}", model=f"sim:{model}", retry=twice)
     whole(run)

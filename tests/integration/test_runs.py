@@ -10,7 +10,6 @@ import pytest
 from fairlane import JobState, RunState, SubmissionError
 from fairlane.store.inbox import Outbox
 from fairlane.store.keys import RunRef
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -22,10 +21,8 @@ def test_an_empty_dataset_completes_at_once(deployment: Cluster) -> None:
     assert list(run.results()) == list(run.stream()) == []
 
 
-def test_results_come_in_item_order_with_the_coordinates_of_each_cell(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    first, second = (f"sim:{new_model(output='echo', latency_ms=10)}" for _ in range(2))
+def test_results_come_in_item_order_with_the_coordinates_of_each_cell(deployment: Cluster) -> None:
+    first, second = (f"sim:{deployment.new_model(output='echo', latency_ms=10)}" for _ in range(2))
     run = deployment.client.submit(
         [{"n": 1}, {"n": 2}],
         prompts=[
@@ -47,16 +44,16 @@ def test_results_come_in_item_order_with_the_coordinates_of_each_cell(
     assert all(record.usage.total and record.latency_ms is not None for record in records)
 
 
-def test_a_run_of_several_pages_hands_out_every_item_once(deployment: Cluster, new_model: ModelMaker) -> None:
-    model = new_model(output="echo", latency_ms=1)
+def test_a_run_of_several_pages_hands_out_every_item_once(deployment: Cluster) -> None:
+    model = deployment.new_model(output="echo", latency_ms=1)
     run = deployment.client.submit(({"n": n} for n in range(1203)), "{{ n }}", model=f"sim:{model}")
     records = all_succeeded(run)
     assert [record.output for record in records] == [str(n) for n in range(1203)]
     assert deployment.served(model).requests == 1203
 
 
-def test_stream_yields_each_item_once_as_it_ends(deployment: Cluster, new_model: ModelMaker) -> None:
-    quick, slow = new_model(latency_ms=10), new_model(latency_ms=1500)
+def test_stream_yields_each_item_once_as_it_ends(deployment: Cluster) -> None:
+    quick, slow = deployment.new_model(latency_ms=10), deployment.new_model(latency_ms=1500)
     rows = [{"m": slow}, *({"m": quick} for _ in range(10))]
     run = deployment.client.submit(rows, "question {{ m }}", model="sim:{{ m }}")
     items = []
@@ -70,10 +67,8 @@ def test_stream_yields_each_item_once_as_it_ends(deployment: Cluster, new_model:
     assert sorted(record.item for record in run.stream()) == list(range(11))
 
 
-def test_chunks_bring_each_output_in_pieces_while_it_is_written(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(latency_ms=400, chunks=6, output_tokens=60)
+def test_chunks_bring_each_output_in_pieces_while_it_is_written(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=400, chunks=6, output_tokens=60)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {})
     deployment.lanes.pause(lane)
@@ -90,10 +85,8 @@ def test_chunks_bring_each_output_in_pieces_while_it_is_written(
     assert all(len(texts) > 1 for texts in pieces.values())
 
 
-def test_who_begins_to_listen_in_mid_call_hears_the_rest_of_it(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(latency_ms=4000, chunks=40, output_tokens=80)
+def test_who_begins_to_listen_in_mid_call_hears_the_rest_of_it(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=4000, chunks=40, output_tokens=80)
     run = deployment.client.submit(numbered(1), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: deployment.served(model).in_flight)
     heard = "".join(text for _, text in run.chunks())
@@ -103,11 +96,12 @@ def test_who_begins_to_listen_in_mid_call_hears_the_rest_of_it(
     assert record.output.endswith(heard)
 
 
-def test_a_run_is_found_again_by_another_client_and_waited_for(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
+def test_a_run_is_found_again_by_another_client_and_waited_for(deployment: Cluster) -> None:
     submitted = deployment.client.submit(
-        numbered(5), "question {{ n }}", model=f"sim:{new_model(latency_ms=200)}", name="found again"
+        numbered(5),
+        "question {{ n }}",
+        model=f"sim:{deployment.new_model(latency_ms=200)}",
+        name="found again",
     )
     found = deployment.client.run(submitted.id)
     assert found.name == "found again"
@@ -115,8 +109,10 @@ def test_a_run_is_found_again_by_another_client_and_waited_for(
     assert submitted.id in {status.run for status in deployment.client.runs()}
 
 
-def test_several_threads_may_wait_for_and_read_one_run(deployment: Cluster, new_model: ModelMaker) -> None:
-    run = deployment.client.submit(numbered(30), "question {{ n }}", model=f"sim:{new_model(latency_ms=100)}")
+def test_several_threads_may_wait_for_and_read_one_run(deployment: Cluster) -> None:
+    run = deployment.client.submit(
+        numbered(30), "question {{ n }}", model=f"sim:{deployment.new_model(latency_ms=100)}"
+    )
     seen: list[list[int]] = []
     readers = [Thread(target=lambda: seen.append(sorted(r.item for r in run.stream()))) for _ in range(3)]
     for reader in readers:
@@ -139,10 +135,8 @@ def test_what_a_hostile_client_writes_is_refused_with_a_reason(deployment: Clust
         list(run.results())
 
 
-def test_a_model_template_that_names_no_connection_makes_its_item_invalid(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    rows = [{"m": f"sim:{new_model(latency_ms=10)}"}, {"m": "sin:fast"}, {"m": "nonsense"}]
+def test_a_model_template_that_names_no_connection_makes_its_item_invalid(deployment: Cluster) -> None:
+    rows = [{"m": f"sim:{deployment.new_model(latency_ms=10)}"}, {"m": "sin:fast"}, {"m": "nonsense"}]
     run = deployment.client.submit(rows, "question", model="{{ m }}")
     fine, unknown, malformed = whole(run)
     assert fine.state is JobState.SUCCEEDED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fairlane.handle import Run
-from tests.integration.conftest import ModelMaker
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
 
@@ -23,24 +22,22 @@ def competing(deployment: Cluster, model: str, *teams: str) -> list[Run]:
     return runs
 
 
-def test_teams_share_a_saturated_lane_by_weight(deployment: Cluster, new_model: ModelMaker) -> None:
-    small, large = competing(deployment, new_model(latency_ms=50), "small", "large")
+def test_teams_share_a_saturated_lane_by_weight(deployment: Cluster) -> None:
+    small, large = competing(deployment, deployment.new_model(latency_ms=50), "small", "large")
     wait_until(lambda: large.status().jobs_done == JOBS, timeout=30.0)
     assert JOBS / 3 * 0.7 <= small.status().jobs_done <= JOBS / 3 * 1.4
     all_succeeded(small)
 
 
-def test_teams_without_a_weight_share_alike(deployment: Cluster, new_model: ModelMaker) -> None:
-    one, other = competing(deployment, new_model(latency_ms=50), "one", "other")
+def test_teams_without_a_weight_share_alike(deployment: Cluster) -> None:
+    one, other = competing(deployment, deployment.new_model(latency_ms=50), "one", "other")
     wait_until(lambda: one.status().jobs_done == JOBS, timeout=30.0)
     assert other.status().jobs_done >= JOBS * 0.85
     all_succeeded(other)
 
 
-def test_a_team_that_comes_later_gets_its_share_at_once_and_no_more(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(latency_ms=50)
+def test_a_team_that_comes_later_gets_its_share_at_once_and_no_more(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=50)
     (early,) = competing(deployment, model, "one")
     wait_until(lambda: early.status().jobs_done >= JOBS // 2)
     late = deployment.client_of("other").submit(numbered(JOBS), "late {{ n }}", model=f"sim:{model}")
@@ -50,10 +47,8 @@ def test_a_team_that_comes_later_gets_its_share_at_once_and_no_more(
     all_succeeded(late)
 
 
-def test_within_a_team_the_run_of_higher_priority_goes_first(
-    deployment: Cluster, new_model: ModelMaker
-) -> None:
-    model = new_model(latency_ms=50)
+def test_within_a_team_the_run_of_higher_priority_goes_first(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=50)
     (usual,) = competing(deployment, model, "one")
     urgent = deployment.client_of("one").submit(
         numbered(20), "urgent {{ n }}", model=f"sim:{model}", priority=10

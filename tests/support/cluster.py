@@ -16,7 +16,6 @@ from fairlane import Client, JobState, Record, Run, RunState, RunStatus, Setting
 from fairlane.admission.lanes import Lanes
 from fairlane.configuration import load_settings
 from fairlane.events import Event
-from fairlane.lane import queue_name
 from fairlane.local.plan import StackPlan
 from fairlane.local.processes import Process
 from fairlane.local.stack import Stack
@@ -28,6 +27,9 @@ from tests.support.wait import wait_until
 
 SETTLED_S = 30.0
 """More than any of these small deployments needs to come up or to notice something."""
+
+SPARE_MODELS = 100
+"""More than a session's tests ask for; each has a lane of its own, which is used by one test."""
 
 SCHEDULER = {"leader_lease_seconds": 1.0, "lease_seconds": 3.0, "worker_timeout_seconds": 2.0}
 WORKER = {"beat_seconds": 0.3}
@@ -45,6 +47,8 @@ class Cluster:
     redis: Redis
     _open: ExitStack
     _clients: dict[str, Client] = field(default_factory=dict)
+    _spare: Iterator[int] = field(default_factory=lambda: iter(range(SPARE_MODELS)))
+    _read_from: dict[Path, int] = field(default_factory=dict)
 
     @property
     def keys(self) -> Keys:
@@ -64,6 +68,12 @@ class Cluster:
             client = Client(settings=self.settings.model_copy(update={"team": team}))
             self._clients[team] = self._open.enter_context(client)
         return self._clients[team]
+
+    def new_model(self, **behaviour: Any) -> str:
+        """A model that nobody has used; ``behaviour`` are fields of `SimulatedModel`."""
+        name = f"m{next(self._spare)}"
+        self.provider.change_model(name, **behaviour)
+        return name
 
     def served(self, model: str) -> ModelStats:
         """The provider's own books on a model."""
@@ -88,26 +98,41 @@ class Cluster:
         counts = {beat.info.name: len(leases.of_worker(beat.worker)) for beat in self.beats()}
         return {name: count for name, count in counts.items() if count}
 
-    def handed_over(self, lane: str) -> int:
-        """Messages of a lane that lie at the broker: published, and taken by no worker yet."""
-        return int(self.redis.llen(queue_name(lane)))
+    def begin(self) -> None:
+        """A test begins: what was logged, and who died, before it is none of its business."""
+        self._read_from = {log: log.stat().st_size for log in self._logs()}
+        self.stack.poll()
 
     def logged(self, event: Event, **fields: Any) -> list[dict[str, Any]]:
         """Log lines of all processes with that event and these fields, in no particular order."""
         found = []
-        for log in sorted((self.directory / "data" / "logs").glob("*.log")):
-            for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        for log in self._logs():
+            text = log.read_bytes()[self._read_from.get(log, 0) :].decode(errors="replace")
+            for line in text.splitlines():
                 if f'"{event}"' in line and line.startswith("{"):
                     entry = json.loads(line)
                     if entry["event"] == event and fields.items() <= entry.items():
                         found.append(entry)
         return found
 
+    def settle(self, workers: int) -> None:
+        """Return once that many workers serve every lane there is, and somebody leads."""
+        wait_until(lambda: self._is_settled(workers), timeout=SETTLED_S)
+
+    def _is_settled(self, workers: int) -> bool:
+        wanted = {lane.decode() for lane in self.redis.smembers(self.keys.lanes)} | set(self.settings.lanes)
+        beats = self.beats()
+        serving = len(beats) == workers and all(wanted <= set(beat.info.lanes) for beat in beats)
+        return serving and bool(self.redis.hget(self.keys.leader, "id"))
+
+    def _logs(self) -> list[Path]:
+        return sorted((self.directory / "data" / "logs").glob("*.log"))
+
 
 @contextmanager
 def cluster(
     directory: Path,
-    models: Mapping[str, SimulatedModel],
+    models: Mapping[str, SimulatedModel] | None = None,
     *,
     config: str = "",
     scheduler: Mapping[str, float] | None = None,
@@ -120,11 +145,13 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Everything up and every worker ready for every lane that ``config`` names; gone afterwards.
 
-    ``models`` is what the connection ``sim`` serves, ``config`` further TOML, such as lanes and teams. Redis
-    is one of its own unless ``redis_url`` is given.
+    ``models`` is what the connection ``sim`` serves beside what `Cluster.new_model` makes, ``config`` further
+    TOML, such as lanes and teams. Redis is one of its own unless ``redis_url`` is given.
     """
     with ExitStack() as stack:
-        provider = stack.enter_context(serve_in_thread(SimulatorConfig(models=dict(models))))
+        spare = {f"m{number}": SimulatedModel() for number in range(SPARE_MODELS)}
+        served = SimulatorConfig(models={**spare, **(models or {})})
+        provider = stack.enter_context(serve_in_thread(served))
         file = directory / "fairlane.toml"
         file.write_text(_toml(provider.base_url, scheduler or {}, worker or {}, config), encoding="utf-8")
         plan = StackPlan(
@@ -140,7 +167,7 @@ def cluster(
         settings = load_settings(file, environ=processes.environment)
         redis = stack.enter_context(Redis.from_url(processes.redis_url))
         made = Cluster(processes, provider, settings, directory, redis, stack)
-        wait_until(lambda: _serves_all(made, workers), timeout=SETTLED_S)
+        made.settle(workers)
         yield made
 
 
@@ -177,12 +204,6 @@ def check_books(status: RunStatus, records: list[Record]) -> None:
 def numbered(count: int, **fields: Any) -> list[dict[str, Any]]:
     """``count`` rows that differ in ``n``, so that the provider can tell them apart."""
     return [{"n": n, **fields} for n in range(count)]
-
-
-def _serves_all(made: Cluster, workers: int) -> bool:
-    wanted = {lane.decode() for lane in made.redis.smembers(made.keys.lanes)} | set(made.settings.lanes)
-    beats = made.beats()
-    return len(beats) == workers and all(wanted <= set(beat.info.lanes) for beat in beats)
 
 
 def _toml(base_url: str, scheduler: Mapping[str, float], worker: Mapping[str, float], config: str) -> str:

@@ -54,7 +54,20 @@ def test_what_was_set_while_running_stays_unless_the_configuration_says_otherwis
     known.reload()
 
     limits = lanes.view("sim:fast").limits
-    assert (limits.requests_per_minute, limits.max_concurrency) == (60, 3)
+    assert (limits.requests_per_minute, limits.max_concurrency) == (10, 3)
+
+    registry(lanes, fast={"requests_per_minute": 90}).reload()
+
+    limits = lanes.view("sim:fast").limits
+    assert (limits.requests_per_minute, limits.max_concurrency) == (90, 3)
+
+
+def test_a_limit_that_the_configuration_takes_back_is_gone(lanes: Lanes) -> None:
+    registry(lanes, fast={"requests_per_minute": 60, "max_concurrency": 5}).reload()
+
+    registry(lanes, fast={"requests_per_minute": 60}).reload()
+
+    assert lanes.view("sim:fast").limits.max_concurrency is None
 
 
 def test_a_new_lane_is_told_once(lanes: Lanes) -> None:

@@ -43,6 +43,7 @@ class Held:
     call: asyncio.Task[Outcome] | None = None
     aborted: str | None = None
     give_back: bool = False
+    wire_ms: int | None = None
 
 
 class Executor:
@@ -127,13 +128,15 @@ class Executor:
         claim = await self._claim(held)
         if claim is None:
             return
+        claimed_ms = self._clock.monotonic_ms()
         work = await self._materials.of(held.attempt)
         started_ms = self._clock.monotonic_ms()
+        held.wire_ms = claim.waited_ms + started_ms - claimed_ms
         outcome = await self._unless_aborted(held, self._call(held.attempt, work))
         if outcome is None:
             await self._let_go(held)
         else:
-            await self._conclude(held.attempt, claim, work, outcome, self._clock.monotonic_ms() - started_ms)
+            await self._conclude(held, claim, work, outcome, self._clock.monotonic_ms() - started_ms)
 
     async def _claim(self, held: Held) -> Claim | None:
         call = self._attempts.claim(held.attempt, self._worker, self._lease_ms)
@@ -161,18 +164,19 @@ class Executor:
             await self._reporter.defer(held.attempt, given_back(held.aborted), None)
 
     async def _conclude(
-        self, attempt: Attempt, claim: Claim, work: Work, outcome: Outcome, latency_ms: int
+        self, held: Held, claim: Claim, work: Work, outcome: Outcome, latency_ms: int
     ) -> None:
+        attempt = held.attempt
         if isinstance(outcome, TimedOut):
             told = {"timeout_s": work.run.spec.timeout, "status_code": outcome.status}
             log.warning(Event.TIMEOUT, **attempt_fields(attempt), **told)
         decision = decide(outcome, claim, work.run.spec.retry, self._rng)
         if not isinstance(decision, Finish):
-            await self._reporter.defer(attempt, decision, outcome)
+            await self._reporter.defer(attempt, decision, outcome, held.wire_ms)
             return
         make = task_verdict if work.judge is None else judge_verdict
         verdict = make(work, outcome, decision, latency_ms)
-        reported = await self._reporter.finish(attempt, decision, verdict, outcome)
+        reported = await self._reporter.finish(attempt, decision, verdict, outcome, held.wire_ms)
         if reported is not None and reported.finished:
             self._materials.forget(RunRef(attempt.team, attempt.run))
 

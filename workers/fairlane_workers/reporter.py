@@ -17,6 +17,7 @@ log = get_logger("executor")
 _NEWS = {
     "cut": Event.LANE_RATE_CUT,
     "parked": Event.LANE_PARKED,
+    "blocked": Event.LANE_BLOCKED,
     "open": Event.CIRCUIT_OPENED,
     "closed": Event.CIRCUIT_CLOSED,
 }
@@ -29,13 +30,18 @@ class Reporter:
         self._worker, self._attempts, self._batcher = worker, attempts, batcher
 
     async def finish(
-        self, attempt: Attempt, decision: Finish, verdict: Verdict, outcome: Outcome
+        self,
+        attempt: Attempt,
+        decision: Finish,
+        verdict: Verdict,
+        outcome: Outcome,
+        wire_ms: int | None = None,
     ) -> Reported | None:
-        """The job is over. ``None`` where the report was late."""
+        """The job is over. ``None`` where the report was late. ``wire_ms``: from its permit to its call."""
         call = self._attempts.finish(
             attempt, self._worker, decision.lesson, verdict.state, verdict.payload, verdict.follow
         )
-        reported = self._released(attempt, Reported.of(await self._batcher.send(call)), outcome)
+        reported = self._released(attempt, Reported.of(await self._batcher.send(call)), outcome, wire_ms)
         if reported is None:
             return None
         for step in verdict.follow:
@@ -46,7 +52,9 @@ class Reporter:
             log.info(Event.RUN_FINISHED, run=attempt.run, team=attempt.team)
         return reported
 
-    async def defer(self, attempt: Attempt, decision: Defer, outcome: Outcome | None) -> Reported | None:
+    async def defer(
+        self, attempt: Attempt, decision: Defer, outcome: Outcome | None, wire_ms: int | None = None
+    ) -> Reported | None:
         """The job goes back. ``None`` where the report was late."""
         call = self._attempts.defer(
             attempt,
@@ -56,7 +64,7 @@ class Reporter:
             costs_attempt=decision.costs_attempt,
             rate_limited=decision.rate_limited,
         )
-        reported = self._released(attempt, Reported.of(await self._batcher.send(call)), outcome)
+        reported = self._released(attempt, Reported.of(await self._batcher.send(call)), outcome, wire_ms)
         if reported is not None:
             delay_s = max(decision.delay_ms, decision.lesson.retry_after_ms or 0) / 1000
             told = {"status_code": _status(outcome), "delay_s": delay_s, "reason": decision.lesson.reason}
@@ -64,17 +72,22 @@ class Reporter:
         return reported
 
     def _released(
-        self, attempt: Attempt, reported: Reported | None, outcome: Outcome | None
+        self, attempt: Attempt, reported: Reported | None, outcome: Outcome | None, wire_ms: int | None
     ) -> Reported | None:
         fields: dict[str, Any] = {**attempt_fields(attempt), "status_code": _status(outcome)}
         if reported is None:
             log.warning(Event.LATE_REPORT, **fields)
             return None
-        log.info(Event.RELEASED, **fields, active_slots=reported.in_flight)
+        log.info(Event.RELEASED, **fields, active_slots=reported.in_flight, wire_ms=wire_ms)
         news = _NEWS.get(reported.news)
         if news is not None:
-            log.warning(news, **attempt_fields(attempt), reason=getattr(outcome, "message", None))
+            told = {"reason": getattr(outcome, "message", None), "delay_s": _seconds(outcome)}
+            log.warning(news, **attempt_fields(attempt), **told)
         return reported
+
+
+def _seconds(outcome: Outcome | None) -> float:
+    return 0.0 if outcome is None else (outcome.retry_after_ms or 0) / 1000
 
 
 def _status(outcome: Outcome | None) -> int | None:

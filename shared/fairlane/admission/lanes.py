@@ -151,8 +151,17 @@ class Lanes:
         return bool(call.run(self._redis) == 1)
 
     def configure(self, lane: str, limits: LaneLimits | None) -> bool:
-        """Make a lane known, with what the configuration says of it. True if it is new."""
-        return self.limit(lane, limits.model_dump(exclude_unset=True) if limits else {})
+        """Make a lane known, with what the configuration says of it. True if it is new.
+
+        What the configuration said before is not said again: limits set while running stay until it changes.
+        """
+        stated = limits.model_dump(exclude_unset=True) if limits else {}
+        said = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
+        changed = {name: stated.get(name) for name in {*said, *stated} if said.get(name) != stated.get(name)}
+        new = self.limit(lane, changed)
+        if changed:
+            self._redis.hset(self._keys.configured, lane, json.dumps(stated))
+        return new
 
     def pause(self, lane: str) -> None:
         """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""

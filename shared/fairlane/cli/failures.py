@@ -63,6 +63,20 @@ def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Inside the block SIGTERM ends the process as Ctrl-C does: files half written go, and so on."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class CarefulGroup(TyperGroup):
     """The commands of an application whose failures are told in words."""
 

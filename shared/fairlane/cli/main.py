@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fairlane.cli import demonstration, doctor, lanes, results, roles, runs, stack, submit, workers
-from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly
+from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly, terminable
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
 from fairlane.cli.output import say
 
@@ -51,7 +51,8 @@ for commands in (stack, demonstration, submit, runs, results, lanes, workers, do
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` defaults to the process's own."""
     try:
-        app(args=arguments, prog_name="fairlane")
+        with terminable():
+            app(args=arguments, prog_name="fairlane")
         sys.stdout.flush()
     except SystemExit as end:
         return _exit_code(end)

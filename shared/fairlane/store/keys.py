@@ -40,6 +40,7 @@ class Keys:
         self.active = f"{self.prefix}active"  # set: "<team>/<run>" of runs that are not finished
         self.catalog = f"{self.prefix}catalog"  # string: what clients may know of the connections
         self.lanes = f"{self.prefix}lanes"  # set: lane keys
+        self.configured = f"{self.prefix}configured"  # hash: lane → what the configuration said of it
         self.leases = f"{self.prefix}leases"  # zset: attempt id → deadline_ms
         self.leased = f"{self.prefix}leased"  # hash: attempt id → the lease's record
         self.delayed = f"{self.prefix}delayed"  # zset: "<run ref>|<entry>|<lane>" → due_ms

@@ -84,6 +84,7 @@ local function teach(lease, signal, used, retry_after_ms, reason, now)
     change.parked = reason
   end
   if retry_after_ms > 0 then
+    if news == '' and now >= (lane.blocked_ms or 0) then news = 'blocked' end
     change.blocked_ms = math.max(change.blocked_ms or lane.blocked_ms or 0, now + retry_after_ms)
   end
   change['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1

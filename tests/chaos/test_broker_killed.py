@@ -1,0 +1,30 @@
+"""A broker that is not the state's Redis dies and comes back: the state goes on meanwhile, the run afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairlane.local.embedded import start_embedded
+from tests.support.cluster import cluster
+from tests.support.strict_lane import start_strict_run
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.chaos
+
+
+def test_a_broker_of_its_own_may_die_and_come_back(tmp_path: Path) -> None:
+    with start_embedded(tmp_path / "broker") as broker:
+        config = f'[celery]\nbroker_url = "{broker.broker_url}"\n'
+        with cluster(tmp_path, config=config) as deployment:
+            strict = start_strict_run(deployment, 120)
+            broker.kill()
+            wait_until(lambda: strict.run.status().in_flight == 0)
+            # Runs are admitted and cancelled without the broker.
+            other = deployment.client.submit([{}], "meanwhile", model=f"sim:{strict.model}")
+            other.cancel()
+            other.wait(timeout=10.0)
+            broker.start()
+            strict.check()
+            assert not deployment.stack.poll()

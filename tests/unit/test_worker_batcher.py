@@ -1,0 +1,315 @@
+"""Batching: shared round trips, a Redis that goes away and comes back, and calls that fail alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import fakeredis
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import DataError, ReadOnlyError, RedisError, ResponseError
+from structlog.testing import capture_logs
+
+from fairlane.store.script import Call, script
+from fairlane_workers.batcher import AWAY_MOST_S, BATCH, MOST_OFFERED, Batcher, Command
+
+
+class Wire(Batcher):
+    """A batcher on an imitated Redis; ``trips`` are the sizes of its round trips."""
+
+    def __init__(self, server: fakeredis.FakeServer) -> None:
+        self.server, self.client = server, fakeredis.FakeAsyncRedis(server=server)
+        super().__init__(self.client, self._note)
+        self.trips: list[int] = []
+        self.pauses: list[float] = []
+        self.on_pause: Callable[[], object] = lambda: None
+        self.twist: Callable[[list[Any]], list[Any]] = lambda replies: replies
+
+    async def _round_trip(self, commands: Any) -> list[Any]:
+        self.trips.append(len(commands))
+        return self.twist(await super()._round_trip(commands))
+
+    async def _note(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.on_pause()
+
+
+def on_wire(scene: Callable[[Wire], Coroutine[Any, Any, None]]) -> None:
+    async def play() -> None:
+        wire = Wire(fakeredis.FakeServer())
+        await scene(wire)
+        await wire.client.aclose()
+
+    asyncio.run(play())
+
+
+def resign() -> Call:
+    """A small script: it gives up a leadership that nobody holds."""
+    return script("leader_resign").bind({"leader": "leader"}, {"id": "me"})
+
+
+async def gather(wire: Wire, *commands: Command) -> list[Any]:
+    return await asyncio.gather(*(wire.send(command) for command in commands), return_exceptions=True)
+
+
+def test_what_is_sent_together_shares_a_round_trip() -> None:
+    async def scene(wire: Wire) -> None:
+        replies = await gather(wire, *[("INCR", "n")] * 20)
+
+        assert replies == list(range(1, 21))
+        assert wire.trips == [20]
+
+    on_wire(scene)
+
+
+def test_what_gathers_during_a_round_trip_shares_the_next() -> None:
+    async def scene(wire: Wire) -> None:
+        late: list[asyncio.Task[Any]] = []
+
+        def more(replies: list[Any]) -> list[Any]:
+            if len(wire.trips) == 1:
+                late.extend(asyncio.create_task(wire.send(("INCR", "n"))) for _ in range(7))
+            return replies
+
+        wire.twist = more
+        await wire.send(("INCR", "n"))
+        await asyncio.gather(*late)
+
+        assert wire.trips[0] == 1
+        assert sum(wire.trips) == 8
+
+    on_wire(scene)
+
+
+def test_a_batch_is_bounded() -> None:
+    async def scene(wire: Wire) -> None:
+        await gather(wire, *[("INCR", "n")] * (2 * BATCH + 1))
+
+        assert wire.trips == [BATCH, BATCH, 1]
+
+    on_wire(scene)
+
+
+def test_replies_go_to_those_who_asked() -> None:
+    async def scene(wire: Wire) -> None:
+        await gather(wire, *[("SET", f"k{n}", f"v{n}") for n in range(50)])
+
+        assert await gather(wire, *[("GET", f"k{n}") for n in range(50)]) == [b"v%d" % n for n in range(50)]
+
+    on_wire(scene)
+
+
+def test_a_script_that_the_server_does_not_know_is_loaded() -> None:
+    async def scene(wire: Wire) -> None:
+        assert await gather(wire, resign(), ("SET", "k", "v"), resign()) == [0, True, 0]
+        assert await wire.send(resign()) == 0
+
+    on_wire(scene)
+
+
+def test_a_server_that_forgot_its_scripts_learns_them_again() -> None:
+    async def scene(wire: Wire) -> None:
+        await wire.send(resign())
+        await wire.client.script_flush()
+
+        assert await gather(wire, resign(), resign()) == [0, 0]
+
+    on_wire(scene)
+
+
+def test_a_call_that_the_server_refuses_fails_alone() -> None:
+    async def scene(wire: Wire) -> None:
+        await wire.send(("SET", "text", "x"))
+        first, refused, last = await gather(wire, ("SET", "a", "1"), ("INCR", "text"), ("GET", "a"))
+
+        assert (first, last) == (True, b"1")
+        assert isinstance(refused, ResponseError)
+
+    on_wire(scene)
+
+
+@pytest.mark.parametrize("argument", [None, object(), ["list"], {"a": 1}])
+def test_what_redis_cannot_take_fails_before_it_is_sent(argument: Any) -> None:
+    async def scene(wire: Wire) -> None:
+        bad, good = await gather(wire, ("SET", "k", argument), ("SET", "k", "v"))
+
+        assert isinstance(bad, DataError)
+        assert good is True
+
+    on_wire(scene)
+
+
+def test_text_that_no_encoding_takes_is_sent_as_it_can_be() -> None:
+    async def scene(wire: Wire) -> None:
+        await gather(wire, ("SET", "k", "half a pair: \ud800"), ("SET", "other", "v"))
+
+        assert await wire.send(("GET", "k")) == b"half a pair: ?"
+
+    on_wire(scene)
+
+
+def test_a_redis_that_is_away_is_waited_for_and_nothing_is_dropped() -> None:
+    async def scene(wire: Wire) -> None:
+        wire.server.connected = False
+
+        def come_back() -> None:
+            wire.server.connected = len(wire.pauses) >= 7
+
+        wire.on_pause = come_back
+        with capture_logs() as logs:
+            replies = await gather(wire, *[("INCR", "n")] * 5)
+
+        assert replies == [1, 2, 3, 4, 5]
+        assert wire.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, AWAY_MOST_S, AWAY_MOST_S]
+        assert [line["event"] for line in logs] == ["store_unreachable", "store_back"]
+
+        wire.server.connected, wire.on_pause = False, lambda: setattr(wire.server, "connected", True)
+        wire.pauses.clear()
+        await wire.send(("INCR", "n"))
+        assert wire.pauses == [0.05], "the next absence begins with a short pause again"
+
+    on_wire(scene)
+
+
+def test_a_redis_that_is_away_while_a_script_is_loaded_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(wire: Wire) -> None:
+        evaluate, fails = wire.client.eval, [RedisConnectionError("gone")]
+
+        async def flaky(*args: Any) -> Any:
+            if fails:
+                raise fails.pop()
+            return await evaluate(*args)
+
+        monkeypatch.setattr(wire.client, "eval", flaky)
+
+        assert await gather(wire, resign(), ("INCR", "n")) == [0, 2], "the whole batch was sent again"
+
+    on_wire(scene)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ReadOnlyError("You can't write against a read only replica."),
+        ResponseError("MISCONF Errors writing to the AOF file"),
+        ResponseError("BUSY Redis is busy running a script"),
+        ResponseError("NOREPLICAS Not enough good replicas to write."),
+    ],
+    ids=lambda error: str(error).split()[0],
+)
+def test_a_server_that_cannot_write_now_is_asked_again_and_the_others_are_answered(
+    refusal: RedisError,
+) -> None:
+    async def scene(wire: Wire) -> None:
+        wire.twist = lambda replies: [replies[0], refusal, *replies[2:]] if len(wire.trips) < 3 else replies
+
+        replies = await gather(wire, ("SET", "a", "1"), ("SET", "b", "2"), ("SET", "c", "3"))
+
+        assert replies == [True, True, True]
+        assert wire.trips[0] == 3
+
+    on_wire(scene)
+
+
+def test_a_defect_reaches_whoever_waits_and_the_batcher_goes_on() -> None:
+    async def scene(wire: Wire) -> None:
+        def broken(replies: list[Any]) -> list[Any]:
+            raise ZeroDivisionError
+
+        wire.twist = broken
+        with capture_logs() as logs:
+            failed = await gather(wire, ("INCR", "n"), ("INCR", "n"))
+        wire.twist = lambda replies: replies
+
+        assert [type(error) for error in failed] == [ZeroDivisionError] * 2
+        assert [line["event"] for line in logs] == ["batch_failed"]
+        assert await wire.send(("PING",)) is True
+
+    on_wire(scene)
+
+
+def test_who_stops_waiting_disturbs_nobody() -> None:
+    async def scene(wire: Wire) -> None:
+        tasks = [asyncio.create_task(wire.send(("INCR", "n"))) for _ in range(3)]
+        wire.twist = lambda replies: tasks[1].cancel() and replies or replies
+
+        replies = await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert (replies[0], replies[2]) == (1, 3)
+        assert isinstance(replies[1], asyncio.CancelledError)
+
+    on_wire(scene)
+
+
+def test_once_given_up_a_redis_that_is_away_fails_what_waits() -> None:
+    async def scene(wire: Wire) -> None:
+        wire.server.connected = False
+        wire.on_pause = wire.give_up
+
+        waiting = await gather(wire, ("INCR", "n"), ("INCR", "n"))
+        later = await gather(wire, ("INCR", "n"))
+
+        assert [type(error) for error in [*waiting, *later]] == [RedisConnectionError] * 3
+
+    on_wire(scene)
+
+
+def test_giving_up_does_not_stop_what_redis_still_answers() -> None:
+    async def scene(wire: Wire) -> None:
+        wire.give_up()
+
+        assert await wire.send(("INCR", "n")) == 1
+
+    on_wire(scene)
+
+
+def test_an_offer_is_sent_in_order_and_nobody_waits_for_it() -> None:
+    async def scene(wire: Wire) -> None:
+        for n in range(5):
+            wire.offer(("RPUSH", "list", str(n)))
+
+        assert await wire.send(("LRANGE", "list", 0, -1)) == [b"0", b"1", b"2", b"3", b"4"]
+        assert wire.trips == [6]
+
+    on_wire(scene)
+
+
+def test_offers_are_dropped_while_redis_is_away() -> None:
+    async def scene(wire: Wire) -> None:
+        wire.server.connected = False
+
+        def offer_and_come_back() -> None:
+            wire.offer(("RPUSH", "list", "during"))
+            wire.server.connected = True
+
+        wire.on_pause = offer_and_come_back
+        wire.offer(("RPUSH", "list", "before"))
+        await wire.send(("PING",))
+
+        assert await wire.send(("LRANGE", "list", 0, -1)) == []
+
+    on_wire(scene)
+
+
+def test_offers_are_dropped_where_too_much_is_waiting() -> None:
+    async def scene(wire: Wire) -> None:
+        for _ in range(2 * MOST_OFFERED):
+            wire.offer(("INCR", "n"))
+
+        assert await wire.send(("GET", "n")) == str(MOST_OFFERED).encode()
+
+    on_wire(scene)
+
+
+def test_an_offer_that_the_server_refuses_is_no_error() -> None:
+    async def scene(wire: Wire) -> None:
+        await wire.send(("SET", "text", "x"))
+        wire.offer(("INCR", "text"))
+
+        assert await wire.send(("GET", "text")) == b"x"
+
+    on_wire(scene)
