@@ -1,4 +1,4 @@
-"""A broker that is not the state's Redis dies and comes back: the state goes on meanwhile, the run afterwards."""
+"""A broker that is not the state's Redis dies and comes back: the run goes on afterwards."""
 
 from __future__ import annotations
 

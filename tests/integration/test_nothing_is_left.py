@@ -82,15 +82,3 @@ def test_every_key_of_runs_that_are_over_expires(small: Cluster) -> None:
     small.redis.publish(keys.wake, "")
     wait_until(lambda: unowned(small.redis) == [])
     assert all(small.redis.ttl(keys.state(RunRef("search", run.id))) > 0 for run in runs)
-
-
-def test_runs_of_a_deployment_that_keeps_them_briefly_are_gone_soon(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    brief = {"finished_ttl_seconds": 1.0}
-    with cluster(tmp_path_factory.mktemp("brief"), MODELS, scheduler=brief, workers=1) as deployment:
-        run = deployment.client.submit(numbered(5), "question {{ n }}", model="sim:fine")
-        run.wait(timeout=20.0)
-        ref = RunRef("search", run.id)
-        wait_until(lambda: not list(deployment.redis.scan_iter(f"*{ref.run}*", count=1000)))
-        assert run.id not in {status.run for status in deployment.client.runs()}

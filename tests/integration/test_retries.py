@@ -41,8 +41,8 @@ def test_a_retry_after_on_a_success_binds_the_lane_too(deployment: Cluster) -> N
 def test_every_job_survives_a_flaky_provider_and_counts_its_attempts(deployment: Cluster) -> None:
     kinds = ("error_500", "error_502", "error_503", "error_529", "error_in_stream")
     broken = ("reset", "reset_after_work", "malformed", "cut_stream")
-    model = deployment.new_model(latency_ms=30, faults=dict.fromkeys((*kinds, *broken), 0.05))
-    run = deployment.client.submit(numbered(80), "question {{ n }}", model=f"sim:{model}", retry=PATIENT)
+    model = deployment.new_model(latency_ms=30, faults=dict.fromkeys((*kinds, *broken), 0.04))
+    run = deployment.client.submit(numbered(60), "question {{ n }}", model=f"sim:{model}", retry=PATIENT)
     records = all_succeeded(run)
     served = deployment.served(model)
     # A stream that turns out to be broken is given up, which the server sees as abandoned.

@@ -110,6 +110,17 @@ def test_whoever_waits_for_a_slot_is_woken_by_any_lane(real_redis: Redis) -> Non
     assert "sim:other" in d.dirty()
 
 
+def test_whoever_waits_for_a_slot_is_woken_when_a_run_is_cancelled(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref, other = d.queued_lane(), d.queued_lane(lane="sim:other", run="r2")
+    d.start(ref)
+    assert d.ask(other, lane="sim:other", max_in_flight=1).reason == "slots"
+    d.dirty()
+    d.cancel(ref)
+    assert d.dirty() == {"sim:fast", "sim:other"}
+    assert len(d.ask(other, lane="sim:other", max_in_flight=1).permits) == 1
+
+
 def test_whoever_waits_for_the_window_is_woken_by_its_own_lane(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(max_concurrency=1)

@@ -1,4 +1,4 @@
-"""A run at a provider that refuses whoever is too fast, on a lane that is told so: what chaos is caused around."""
+"""A run at a provider that refuses whoever is too fast, on a lane that knows its limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StrictRun:
         return self.deployment.served(self.model)
 
     def check(self) -> list[Record]:
-        """Waits for its end: each job succeeded in one record, and the provider never had to refuse a call."""
+        """Wait for its end: each job succeeded in one record, and the provider never had to refuse."""
         records = all_succeeded(self.run)
         assert len(records) == self.jobs
         assert self.served().rejected == 0

@@ -107,7 +107,12 @@ def _keys() -> list[str]:
     """Every key and channel below the prefix, with names in place of values."""
     keys, ref = Keys("x"), RunRef("<team>", "<run>")
     arguments: dict[str, tuple[Any, ...]] = {"inbox": ("<team>",), "runs": ("<team>",), "lane": ("<lane>",)}
-    arguments |= {"limits": ("<lane>",), "headroom": ("<lane>",), "hot": (ref, "<lane>"), "fresh": (ref, "<lane>")}
+    arguments |= {
+        "limits": ("<lane>",),
+        "headroom": ("<lane>",),
+        "hot": (ref, "<lane>"),
+        "fresh": (ref, "<lane>"),
+    }
     built = [value for name, value in vars(keys).items() if name != "prefix"]
     for name in dir(keys):
         verb = getattr(keys, name)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import typer
+
 from fairlane.arguments import Messages
 from fairlane.datasets.lines import Broken, numbered_lines
 from fairlane.errors import SubmissionError
@@ -53,13 +55,12 @@ class Prompts(NamedTuple):
 def collect_prompts(
     prompts: Sequence[str], prompt_files: Sequence[Path], messages_files: Sequence[Path]
 ) -> Prompts:
-    """What these options amount to. Raises `SubmissionError` if there is none."""
+    """What these options amount to. Raises ``typer.BadParameter`` if there is none."""
     texts = [*prompts, *(read_text("--prompt-file", path) for path in prompt_files)]
     chats = [read_messages("--messages-file", path) for path in messages_files]
     match texts, chats:
         case [], []:
-            remedy = "Give --prompt TEXT, --prompt-file FILE or --messages-file FILE."
-            raise SubmissionError("--prompt", None, "is missing", remedy)
+            raise typer.BadParameter("give --prompt TEXT, --prompt-file FILE or --messages-file FILE")
         case [text], []:
             return Prompts(prompt=text)
         case [], [chat]:

@@ -45,7 +45,7 @@ def print_runs(statuses: list[RunStatus], now_ms: int) -> None:
         (
             (
                 status.run,
-                clip(status.name, LONGEST_NAME),
+                "" if status.name == status.run else clip(status.name, LONGEST_NAME),
                 status.state,
                 share(status),
                 f"{status.jobs:,}",
@@ -79,17 +79,16 @@ def share(status: RunStatus) -> str:
 
 
 def ending(status: RunStatus) -> str:
-    """How a run that is over ended, in half a sentence."""
+    """How a run that is over ended: the rest of a sentence that begins with its name."""
     if status.state is RunState.REFUSED:
         return f"was refused: {status.reason}"
     lost = [
-        f"{count:,} {state}" for state, count in sorted(status.by_state.items()) if count and _is_loss(state)
+        f"{count:,} {state}"
+        for state, count in sorted(status.by_state.items())
+        if count and state is not JobState.SUCCEEDED
     ]
-    return f"{status.state}: {status.jobs:,} jobs" + (f", {', '.join(lost)}" if lost else "")
-
-
-def _is_loss(state: JobState) -> bool:
-    return state is not JobState.SUCCEEDED
+    ended = "completed" if status.state is RunState.COMPLETED else f"was {status.state}"
+    return f"{ended}: {status.jobs:,} jobs" + (f", {', '.join(lost)}" if lost else "")
 
 
 def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:

@@ -73,7 +73,7 @@ def cancel(
         found = find_run(deployment, run)
         before = found.status()
         if before.state.finished:
-            say(f"run {found.id} is over already: it {ending(before)}")
+            say(f"run {found.id} is over already; it {ending(before)}")
             return
         found.cancel()
         if not wait:

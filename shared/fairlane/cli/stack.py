@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -30,6 +31,7 @@ from fairlane.clock import SystemClock
 from fairlane.local.keeper import Keeper
 from fairlane.local.plan import StackPlan
 from fairlane.local.stack import Stack
+from fairlane.settings import Settings
 
 DATA_DIR = Path(".fairlane")
 LOOK_EVERY_S = 0.2
@@ -79,10 +81,13 @@ def up(
     )
     with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as check:
         keep_out_of_git(data_dir)
-        run(Stack(plan, tell=say, checkpoint=check), ready_file, invocation, check)
+        stack = Stack(plan, tell=say, checkpoint=check)
+        run(stack, ready_file, partial(describe, stack, invocation, settings), check)
 
 
-def run(stack: Stack, ready_file: Path | None, invocation: Invocation, check: Callable[[], None]) -> None:
+def run(
+    stack: Stack, ready_file: Path | None, welcome: Callable[[], None], check: Callable[[], None]
+) -> None:
     """Start the stack, tell where it is, keep it up until ``check`` says that a signal came, take it down.
 
     Being stopped is how it ends, no failure; only an interruption before it was up is passed on.
@@ -90,7 +95,7 @@ def run(stack: Stack, ready_file: Path | None, invocation: Invocation, check: Ca
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)
     with stack, announced(stack, ready_file) as announce:
-        describe(stack, invocation)
+        welcome()
         try:
             keep_up(stack, announce, check)
         except Interrupted:
@@ -143,12 +148,16 @@ def write_whole(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def describe(stack: Stack, invocation: Invocation) -> None:
+def describe(stack: Stack, invocation: Invocation, settings: Settings) -> None:
     """Tell the person in front of the terminal what is there and how to use it."""
     say("Fairlane is up.")
+    if settings.connections:
+        say(f"  connections  {', '.join(sorted(settings.connections))}")
+    else:
+        say("  connections  none: add [connections.NAME] to fairlane.toml, or use --simulate")
     if stack.flower_url:
-        say(f"  dashboard  {stack.flower_url}")
-    say(f"  logs       {stack.plan.data_dir / 'logs'}")
+        say(f"  dashboard    {stack.flower_url}")
+    say(f"  logs         {stack.plan.data_dir / 'logs'}")
     variables = variables_for_others(stack, invocation)
     if variables:
         say("  To use it from another terminal:")

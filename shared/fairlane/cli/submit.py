@@ -15,7 +15,6 @@ from fairlane.cli.output import print_json, print_line, say
 from fairlane.cli.panels import RUNS
 from fairlane.cli.run_views import run_document
 from fairlane.cli.runs import caution_if_unled, conclude, wait_for
-from fairlane.errors import SubmissionError
 from fairlane.evaluators.spec import EvaluatorSpec
 from fairlane.retry import RetryPolicy
 
@@ -34,6 +33,16 @@ def submit(
             metavar="FILE", help="Rows: .jsonl, .json or .csv; - for JSON lines on standard input."
         ),
     ],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help='"<connection>:<model>", or a template for it. Repeatable.',
+            rich_help_panel=PROMPTS,
+        ),
+    ],
     prompt: Annotated[
         Texts,
         typer.Option(metavar="TEXT", help="Jinja2 template over a row. Repeatable.", rich_help_panel=PROMPTS),
@@ -46,16 +55,6 @@ def submit(
         typer.Option(
             metavar="FILE",
             help="JSON array of messages with role and content (a template).",
-            rich_help_panel=PROMPTS,
-        ),
-    ] = None,
-    model: Annotated[
-        Texts,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help='"<connection>:<model>", or a template for it. Repeatable.',
             rich_help_panel=PROMPTS,
         ),
     ] = None,
@@ -151,17 +150,14 @@ def submit(
     prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [])
     evaluators = [read_evaluator(each) for each in evaluator or ()]
     evaluators += _judges(judge_model, judge_template, judge_template_file, judge_choices, judge_param or [])
-    models = model or []
-    if not models:
-        raise SubmissionError("--model", None, "is missing", 'Give "<connection>:<model>".')
     with open_deployment(invocation) as deployment:
         run = deployment.client.submit(
             open_dataset(dataset),
             prompt=prompts.prompt,
             messages=prompts.messages,
             prompts=prompts.prompts,
-            model=models[0] if len(models) == 1 else None,
-            models=models if len(models) > 1 else None,
+            model=model[0] if len(model) == 1 else None,
+            models=model if len(model) > 1 else None,
             params=read_params("--param", param or ()),
             repetitions=repetitions,
             evaluators=evaluators,
@@ -191,16 +187,14 @@ def _judges(
     choices: str | None,
     params: list[str],
 ) -> list[EvaluatorSpec]:
-    """The judge, if one is described. Raises `SubmissionError` if half of one is."""
+    """The judge, if one is described. Raises ``typer.BadParameter`` if half of one is."""
     given = [model, template, template_file, choices, *params]
     if not any(part is not None for part in given):
         return []
     if model is None:
-        raise SubmissionError("--judge-model", model, "is missing", 'Give "<connection>:<model>".')
+        raise typer.BadParameter("a judge needs --judge-model MODEL")
     if (template is None) == (template_file is None):
-        problem = "is missing" if template is None else "is given twice"
-        remedy = "Give --judge-template TEXT or --judge-template-file FILE."
-        raise SubmissionError("--judge-template", template, problem, remedy)
+        raise typer.BadParameter("a judge needs one of --judge-template TEXT and --judge-template-file FILE")
     text = template if template_file is None else read_text("--judge-template-file", template_file)
     return [read_judge(model, text or "", choices, params)]
 

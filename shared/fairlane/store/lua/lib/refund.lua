@@ -2,6 +2,7 @@
 -- comes back than there was headroom before any later charge: the provider's bucket, which charged less, was full
 -- there and lost the rest.
 local SHARE_QUANTILE, SHARE_STEP = 0.97, 0.05
+local CHUNK = 1000 -- what Lua's stack takes at once
 
 -- Stochastic approximation of that quantile (Robbins, Monro 1951), from the whole estimate downwards.
 local function learn_share(lane, lease, used, change)
@@ -19,8 +20,13 @@ local function come_back(lane, number, units)
   for i, room in ipairs(rooms) do
     room = tonumber(room)
     if units > 0 then units = math.min(units, room) end
-    redis.call('LSET', KEY.headroom, i - #rooms - 1, whole(room - units))
+    rooms[i] = whole(room - units)
     if units == 0 then break end
+  end
+  -- Written back at one stroke: with a thousand calls in flight, LSET one by one takes most of this script's time.
+  redis.call('LTRIM', KEY.headroom, 0, -#rooms - 1)
+  for first = 1, #rooms, CHUNK do
+    redis.call('RPUSH', KEY.headroom, unpack(rooms, first, math.min(first + CHUNK - 1, #rooms)))
   end
   return units
 end

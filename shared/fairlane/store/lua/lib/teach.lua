@@ -6,7 +6,8 @@ local CUT, COOL_DOWN_MS = 0.5, 5000
 local FLOOR_PER_MINUTE, CEILING_PER_MINUTE, MOST_GROWTH = 1, 600000, 0.25
 local BACK_OFF_MS, BACK_OFF_MOST_MS = 100, 5000
 
--- Shuts the lane for a moment that doubles while attempts started after the last such sign meet it again.
+-- Shuts the lane for a moment that doubles while attempts started after the last such sign meet it again and none is
+-- answered in between. Refusals come back at once and answers take their time, so an answer counts whenever it began.
 local function back_off(lane, lease, change, now)
   if lease.granted_ms < (lane.signed_ms or 0) then return end
   change.signed_ms, change.streak = now, (lane.streak or 0) + 1
@@ -66,7 +67,7 @@ local function teach(lease, signal, used, retry_after_ms, reason, now)
   true_up(lane, limits, lease, signal, used, change, now)
   if signal == 'ok' or signal == 'answered' then
     if lease.granted_ms >= (lane.failed_ms or 0) then change.failures = 0 end
-    if lease.granted_ms >= (lane.signed_ms or 0) then change.streak = 0 end
+    change.streak = 0
     if signal == 'ok' then grow(lane, limits, lease, change) end
   elseif signal == 'limited' then
     if retry_after_ms <= 0 then back_off(lane, lease, change, now) end
