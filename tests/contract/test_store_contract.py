@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -201,7 +203,7 @@ def test_both_hold_the_same_after_the_same_history(real_redis: Redis, fake_redis
 
 def test_the_imitation_survives_arbitrary_histories(fake_redis: Redis) -> None:
     run_state_machine_as_test(
-        lambda: Lifecycle(fake_redis),
+        cast("type[Lifecycle]", partial(Lifecycle, fake_redis)),
         settings=settings(
             max_examples=6,
             stateful_step_count=12,

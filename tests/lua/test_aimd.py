@@ -205,7 +205,7 @@ def test_a_stated_rate_is_never_cut_nor_grown(real_redis: Redis, stated: float) 
     ref = d.queued_lane(jobs=100, requests_per_minute=stated)
     for signal in ("limited", "limited", "ok"):
         attempt = _next(d, ref)
-        reported = d.defer(attempt, signal=signal, retry_after_ms=1)  # type: ignore[arg-type]
+        reported = d.defer(attempt, signal=signal, retry_after_ms=1)
         assert reported is not None
         assert reported.news in ("", "blocked")
         d.advance(2 * COOL_DOWN_MS)

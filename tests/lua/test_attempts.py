@@ -145,7 +145,7 @@ def test_a_deferred_job_goes_to_the_head_at_once_or_waits_its_delay(real_redis: 
 def test_a_delay_that_becomes_the_next_due_wakes_the_scheduler(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     first, second, third = d.start(d.queued_lane(), 3)
-    with real_redis.pubsub(ignore_subscribe_messages=True) as heard:
+    with d.redis.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(d.keys.wake)
         heard.get_message(timeout=1)
         for attempt, delay_ms in ((first, 1000), (second, 2000), (third, 500)):

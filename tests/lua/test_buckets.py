@@ -163,7 +163,8 @@ def test_no_more_are_in_flight_than_window_cap_and_room_allow(
     real_redis: Redis, window: int | None, most: int, acts: list[tuple[int, int]]
 ) -> None:
     d = Deployment(emptied(real_redis))
-    ref = d.queued_lane(jobs=200, **{} if window is None else {"max_concurrency": window})
+    ref = d.queued_lane(jobs=200)
+    d.lanes.limit("sim:fast", {"max_concurrency": window})
     flying = []
     for room, ended in acts:
         grant = d.ask(ref, room=room, max_in_flight=most)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def _apart(d: Deployment, ref: RunRef, count: int, apart_ms: int = APART_MS) -> 
     return started
 
 
-def _opened(d: Deployment, jobs: int = 200, **limits: float) -> RunRef:
+def _opened(d: Deployment, jobs: int = 200, **limits: Any) -> RunRef:
     """A lane whose circuit has just opened."""
     ref = d.queued_lane(jobs=jobs, **limits)
     for attempt in _apart(d, ref, FAILURES, 1000):

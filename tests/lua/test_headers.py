@@ -106,7 +106,7 @@ def test_the_server_compiles_every_verb_under_the_digest_we_expect(real_redis: R
 @pytest.mark.parametrize("left_out", ["key", "argument", "extra"])
 def test_binding_refuses_what_does_not_fit_the_header(left_out: str) -> None:
     keys = {} if left_out == "key" else {"leader": "k"}
-    args = {"now_ms": "", "id": "a", "lease_ms": 1}
+    args: dict[str, str | int] = {"now_ms": "", "id": "a", "lease_ms": 1}
     if left_out == "argument":
         args["lease"] = args.pop("lease_ms")
     if left_out == "extra":

@@ -58,7 +58,7 @@ def test_a_limit_that_makes_no_sense_is_not_written(real_redis: Redis, wrong: di
 
 def test_a_new_lane_is_announced_to_the_workers(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    with real_redis.pubsub(ignore_subscribe_messages=True) as heard:
+    with d.redis.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(d.keys.control)
         heard.get_message(timeout=1)
         d.lane("sim:fast")

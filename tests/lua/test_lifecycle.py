@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import cast
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -13,7 +16,7 @@ from tests.support.lifecycle import Lifecycle
 @pytest.mark.timeout(400)  # many histories, on a machine that may be busy
 def test_no_history_loses_a_job_or_lets_two_do_it(real_server: Redis) -> None:
     run_state_machine_as_test(
-        lambda: Lifecycle(real_server),
+        cast("type[Lifecycle]", partial(Lifecycle, real_server)),
         settings=settings(
             max_examples=120,
             stateful_step_count=40,

@@ -143,7 +143,7 @@ def test_cancelling_takes_every_job_and_frees_what_was_in_flight(real_redis: Red
 def test_cancelling_is_announced_to_every_machine(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane()
-    with real_redis.pubsub(ignore_subscribe_messages=True) as heard:
+    with d.redis.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(d.keys.control)
         while not heard.subscribed:
             heard.get_message(timeout=1)

@@ -34,7 +34,7 @@ acts = st.lists(
 
 
 class Reference:
-    """The provider's bucket, told in Python: every charge at its time, its amount known once its call is over."""
+    """The provider's bucket, in Python: each charge at its time, its amount known when its call is over."""
 
     def __init__(self, per_minute: int, burst_seconds: float, now_ms: int) -> None:
         self.pace = per_minute * 1000

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from redis import Redis
-
 from fairlane.admission.lanes import Grant, Lanes, Offer
 from fairlane.clock import ManualClock
 from fairlane.evaluators.spec import Judge
@@ -14,6 +12,7 @@ from fairlane.job import Attempt, JobState
 from fairlane.lane import LaneLimits
 from fairlane.run import Message, Plan, RunSpec
 from fairlane.store.attempts import Attempts, Claim, Lesson, Over, Ready, Reported, Signal
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
@@ -31,8 +30,9 @@ SPENT = '{"s":"failed"}'
 class Deployment:
     """Client, scheduler and workers of one deployment; time is ``clock`` and nothing else."""
 
-    def __init__(self, redis: Redis, leader: str = "scheduler-1") -> None:
-        self.redis, self.keys, self.clock = redis, Keys("test"), ManualClock()
+    def __init__(self, redis: RedisClient, leader: str = "scheduler-1") -> None:
+        self.redis: RedisClient = redis
+        self.keys, self.clock = Keys("test"), ManualClock()
         self.runs = Runs(redis, self.keys, TTL_MS)
         self.lanes = Lanes(redis, self.keys)
         self.leases = Leases(redis, self.keys)

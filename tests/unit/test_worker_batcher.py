@@ -205,12 +205,21 @@ def test_a_server_that_cannot_write_now_is_asked_again_and_the_others_are_answer
     refusal: RedisError,
 ) -> None:
     async def scene(wire: Wire) -> None:
-        wire.twist = lambda replies: [replies[0], refusal, *replies[2:]] if len(wire.trips) < 3 else replies
+        def refuse_twice(replies: list[Any]) -> list[Any]:
+            match len(wire.trips):
+                case 1:
+                    return [replies[0], refusal, replies[2]]
+                case 2:
+                    return [refusal]
+                case _:
+                    return replies
 
+        wire.twist = refuse_twice
         replies = await gather(wire, ("SET", "a", "1"), ("SET", "b", "2"), ("SET", "c", "3"))
 
         assert replies == [True, True, True]
-        assert wire.trips[0] == 3
+        assert wire.trips == [3, 1, 1]
+        assert wire.pauses == [0.05, 0.1]
 
     on_wire(scene)
 
@@ -235,7 +244,12 @@ def test_a_defect_reaches_whoever_waits_and_the_batcher_goes_on() -> None:
 def test_who_stops_waiting_disturbs_nobody() -> None:
     async def scene(wire: Wire) -> None:
         tasks = [asyncio.create_task(wire.send(("INCR", "n"))) for _ in range(3)]
-        wire.twist = lambda replies: tasks[1].cancel() and replies or replies
+
+        def lose_interest(replies: list[Any]) -> list[Any]:
+            tasks[1].cancel()
+            return replies
+
+        wire.twist = lose_interest
 
         replies = await asyncio.gather(*tasks, return_exceptions=True)
 

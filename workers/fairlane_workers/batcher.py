@@ -36,6 +36,7 @@ MOST_OFFERED = 1024
 AWAY_FIRST_S, AWAY_MOST_S = 0.05, 1.0
 
 Command: TypeAlias = Call | tuple[Any, ...]
+_Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
 
 # The server is there and will take the same call later: it fails over, has no memory or disk, or is busy.
 _LATER = (ReadOnlyError, OutOfMemoryError, MasterDownError)
@@ -52,7 +53,7 @@ class Batcher:
 
     def __init__(self, redis: RedisClient, pause: Pause = sleep) -> None:
         self._redis, self._pause = redis, pause
-        self._pending: list[tuple[Command, asyncio.Future[Any] | None]] = []
+        self._pending: _Batch = []
         self._flusher: asyncio.Task[None] | None = None
         self._away_s = 0.0
         self._given_up = False
@@ -85,29 +86,31 @@ class Batcher:
         while self._pending:
             batch, self._pending = self._pending[:BATCH], self._pending[BATCH:]
             try:
-                replies = await self._round_trip([command for command, _ in batch])
+                await self._deliver(batch)
             except _AWAY as error:
                 await self._wait_for_redis(batch, error)
-                continue
             except Exception as error:
                 # A defect: whoever waits must hear of it, or an attempt would be held for ever.
                 log.exception("batch_failed", commands=len(batch))
                 self._fail(batch, error)
-                continue
-            later = [one for one, reply in zip(batch, replies, strict=True) if _is_later(reply)]
-            for (_, future), reply in zip(batch, replies, strict=True):
-                if not _is_later(reply):
-                    _settle(future, reply)
-            if later:
-                refusal = next(reply for reply in replies if _is_later(reply))
-                await self._wait_for_redis(later, refusal)
-            elif self._away_s:
-                log.info(Event.STORE_BACK)
-                self._away_s = 0.0
 
-    async def _wait_for_redis(
-        self, batch: list[tuple[Command, asyncio.Future[Any] | None]], error: Exception
-    ) -> None:
+    async def _deliver(self, batch: _Batch) -> None:
+        replies = await self._round_trip([command for command, _ in batch])
+        later: _Batch = []
+        refusal: Exception | None = None
+        for one, reply in zip(batch, replies, strict=True):
+            if isinstance(reply, Exception) and _is_later(reply):
+                later.append(one)
+                refusal = reply
+            else:
+                _settle(one[1], reply)
+        if refusal is not None:
+            await self._wait_for_redis(later, refusal)
+        elif self._away_s:
+            log.info(Event.STORE_BACK)
+            self._away_s = 0.0
+
+    async def _wait_for_redis(self, batch: _Batch, error: Exception) -> None:
         if self._given_up:
             self._fail(batch, error)
             return
@@ -140,7 +143,7 @@ class Batcher:
             return error
 
     @staticmethod
-    def _fail(batch: Sequence[tuple[Command, asyncio.Future[Any] | None]], error: Exception) -> None:
+    def _fail(batch: _Batch, error: Exception) -> None:
         for _, future in batch:
             _settle(future, error)
 
@@ -154,10 +157,10 @@ def _settle(future: asyncio.Future[Any] | None, reply: Any) -> None:
         future.set_result(reply)
 
 
-def _is_later(reply: Any) -> bool:
-    if isinstance(reply, _LATER):
+def _is_later(refusal: Exception) -> bool:
+    if isinstance(refusal, _LATER):
         return True
-    return isinstance(reply, ResponseError) and str(reply).startswith(_LATER_CODES)
+    return isinstance(refusal, ResponseError) and str(refusal).startswith(_LATER_CODES)
 
 
 def _encoded(command: Command) -> Command:

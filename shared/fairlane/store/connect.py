@@ -26,11 +26,12 @@ def open_redis(url: str, *, retries: int = 1, **options: Any) -> RedisClient:
 
     What got no reply is sent again ``retries`` times, although it may have taken effect; then it raises.
     """
+    # What redis-py takes for a network connection, and refuses for a socket file.
+    network = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_keepalive": True}
     return Redis.from_url(
         url,
-        socket_connect_timeout=CONNECT_TIMEOUT_S,
+        **({} if url.startswith("unix://") else network),
         socket_timeout=ANSWER_TIMEOUT_S,
-        socket_keepalive=True,
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), retries),
         **options,
     )

@@ -48,7 +48,7 @@ class Keys:
         self.starved = f"{self.prefix}starved"  # set: lanes that wait for a worker's slot
         self.workers = f"{self.prefix}workers"  # hash: worker id → its last beat
         self.wake = f"{self.prefix}wake"  # channel: something is dirty, or "inbox:<team>"
-        self.control = f"{self.prefix}control"  # channel: "cancel:<run>", "lanes"
+        self.control = f"{self.prefix}control"  # channel: "cancel:<team>/<run>", "lanes"
 
     def inbox(self, team: str) -> str:
         """List of a team's requests to the scheduler."""

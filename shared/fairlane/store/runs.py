@@ -28,7 +28,10 @@ class Delayed:
 
 
 class Runs:
-    """Runs in Redis, as the leader changes them. Every verb is fenced by the leader's epoch."""
+    """Runs in Redis, as the leader changes them.
+
+    Every verb is fenced by the leader's epoch, but `promote`: it moves a job once, whoever asks.
+    """
 
     def __init__(self, redis: RedisClient, keys: Keys, ttl_ms: int) -> None:
         self._redis, self._keys, self._ttl_ms = redis, keys, ttl_ms

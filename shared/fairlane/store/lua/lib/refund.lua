@@ -2,7 +2,7 @@
 -- comes back than there was headroom before any later charge: the provider's bucket, which charged less, was full
 -- there and lost the rest.
 local SHARE_QUANTILE, SHARE_STEP = 0.97, 0.05
-local CHUNK = 1000 -- what Lua's stack takes at once
+local AT_ONCE = 1000 -- what Lua's stack takes at once
 
 -- Stochastic approximation of that quantile (Robbins, Monro 1951), from the whole estimate downwards.
 local function learn_share(lane, lease, used, change)
@@ -25,8 +25,8 @@ local function come_back(lane, number, units)
   end
   -- Written back at one stroke: with a thousand calls in flight, LSET one by one takes most of this script's time.
   redis.call('LTRIM', KEY.headroom, 0, -#rooms - 1)
-  for first = 1, #rooms, CHUNK do
-    redis.call('RPUSH', KEY.headroom, unpack(rooms, first, math.min(first + CHUNK - 1, #rooms)))
+  for first = 1, #rooms, AT_ONCE do
+    redis.call('RPUSH', KEY.headroom, unpack(rooms, first, math.min(first + AT_ONCE - 1, #rooms)))
   end
   return units
 end

@@ -1,0 +1,100 @@
+"""``name=value`` options: parameters are JSON or plain words, evaluators are named with their options."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.cli.assignments import read_evaluator, read_judge, read_params
+from fairlane.errors import SubmissionError
+from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
+from fairlane.evaluators.spec import EvaluatorSpec
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(json_values)
+def test_any_json_value_is_taken_as_it_is(value: object) -> None:
+    assert read_params("--param", [f"key={json.dumps(value)}"]) == {"key": value}
+
+
+def test_a_plain_word_needs_no_quotes() -> None:
+    given = ["reasoning_effort=low", "stop=a=b", "user="]
+    assert read_params("--param", given) == {"reasoning_effort": "low", "stop": "a=b", "user": ""}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["max_tokens"], "is not name=value"),
+        (["=64"], "is not name=value"),
+        (["a=1", "a=2"], "a is given twice"),
+        (["temperature=0,5"], "Put quotes around a text that begins so"),
+        (["stop=[1"], "the value is not JSON"),
+        (["logprobs=True"], "JSON writes true"),
+    ],
+)
+def test_what_is_no_parameter_is_told(given: list[str], complaint: str) -> None:
+    with pytest.raises(SubmissionError, match=complaint):
+        read_params("--param", given)
+
+
+@pytest.mark.parametrize(
+    ("given", "spec"),
+    [
+        ("exact_match:expected=answer", exact_match("answer")),
+        (
+            "exact_match:expected=answer,ignore_case=true,strip=false,name=em",
+            exact_match("answer", ignore_case=True, strip=False, name="em"),
+        ),
+        ("contains:text=yes, indeed", contains(text="yes, indeed")),
+        ("numeric_match:expected=answer,tolerance=0.5", numeric_match("answer", tolerance=0.5)),
+        (r"regex:pattern=(\d{1,3}) kg,expected=weight", regex(r"(\d{1,3}) kg", expected="weight")),
+        ("json_valid", json_valid()),
+        ("json_valid:required=name+age", json_valid(required=["name", "age"])),
+    ],
+)
+def test_an_evaluator_is_named_with_its_options(given: str, spec: EvaluatorSpec) -> None:
+    assert read_evaluator(given) == spec
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("exact_mach:expected=answer", "Did you mean 'exact_match'"),
+        ("bleu", "There are exact_match, contains, regex, json_valid, numeric_match"),
+        ("llm_judge:model=sim:judge", "--judge-model"),
+        ("exact_match", "missing a required argument: 'expected'"),
+        ("exact_match:expectd=answer", "exact_match takes expected, ignore_case, strip, name"),
+        ("exact_match:answer", "'answer' is no option"),
+        ("exact_match:expected=answer,strip=no", "'no' is neither true nor false"),
+        ("numeric_match:expected=answer,tolerance=small", "'small' is no number"),
+    ],
+)
+def test_what_is_no_evaluator_is_told(given: str, complaint: str) -> None:
+    with pytest.raises(SubmissionError, match=complaint):
+        read_evaluator(given)
+
+
+def test_a_judge_has_the_same_defaults_as_in_python() -> None:
+    made = read_judge("sim:judge", "{{ output }}", None, [])
+    assert made == llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0})
+
+
+def test_a_judge_takes_choices_and_parameters_over_the_defaults() -> None:
+    made = read_judge("sim:judge", "{{ output }}", '{"good": 1, "bad": -1}', ["max_tokens=900", "seed=1"])
+    params = {"temperature": 0, "max_tokens": 900, "seed": 1}
+    assert made == llm_judge("sim:judge", "{{ output }}", {"good": 1, "bad": -1}, params=params)
+
+
+@pytest.mark.parametrize("choices", ["yes", "[1]", '{"yes": "one"}', "{}"])
+def test_choices_are_an_object_of_numbers(choices: str) -> None:
+    with pytest.raises(SubmissionError):
+        read_judge("sim:judge", "{{ output }}", choices, [])

@@ -1,0 +1,191 @@
+"""Commands on runs that are there: which run is meant, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from fairlane.run import RunState
+from tests.support.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(real_redis: Redis) -> CommandLine:
+    return CommandLine(real_redis)
+
+
+def test_runs_are_listed_newest_first(cli: CommandLine) -> None:
+    first, second = cli.completed(name="one"), cli.submitted(name="two")
+    lines = cli.out("runs").splitlines()
+    assert [line.split()[0] for line in lines] == ["run", second, first]
+    assert "running" in lines[1]
+    assert "completed" in lines[2]
+    assert "just now" in lines[1]
+
+
+def test_the_list_has_a_limit(cli: CommandLine) -> None:
+    cli.completed()
+    second = cli.completed()
+    assert [run["run"] for run in cli.json("runs", "-n", "1")] == [second]
+
+
+def test_a_run_of_another_team_is_neither_listed_nor_found(cli: CommandLine, real_redis: Redis) -> None:
+    run = cli.completed()
+    other = CommandLine(real_redis, team="other")
+    assert other.json("runs") == []
+    assert f"no run '{run}'" in other.refused("status", run)
+
+
+def test_without_runs_it_says_how_to_make_one(cli: CommandLine) -> None:
+    assert "fairlane submit" in cli("runs").stderr
+    assert "fairlane submit" in cli.refused("status")
+
+
+def test_a_long_name_is_clipped_in_the_table_alone(cli: CommandLine) -> None:
+    cli.completed(name="n" * 100)
+    assert f"{'n' * 19}…" in cli.out("runs")
+    assert cli.json("runs")[0]["name"] == "n" * 100
+
+
+def test_a_status_tells_jobs_by_state_and_lane(cli: CommandLine) -> None:
+    run = cli.submitted(rows=4, name="mine")
+    cli.stage.answer(run, 3)
+    told = cli.out("status", run)
+    assert "running, 75 % done" in told
+    assert "3 of 4: 3 succeeded" in told
+    assert told.splitlines()[-1].split() == ["sim:fast", "3", "4", "75", "%"]
+
+
+def test_a_status_as_json_has_every_field_and_iso_times(cli: CommandLine) -> None:
+    run = cli.completed(rows=2)
+    document = cli.json("status", run)
+    assert (document["run"], document["team"], document["state"]) == (run, "search", "completed")
+    assert (document["progress"], document["jobs"], document["by_state"]) == (1.0, 2, {"succeeded": 2})
+    assert document["lanes"] == [{"lane": "sim:fast", "known": 2, "done": 2}]
+    assert document["finished_at"].endswith("Z")
+
+
+@pytest.mark.parametrize("wanted", ["latest", "-1", None])
+def test_the_latest_run_needs_no_id(cli: CommandLine, wanted: str | None) -> None:
+    cli.completed()
+    second = cli.completed()
+    assert cli.json("status", *([wanted] if wanted else []))["run"] == second
+
+
+def test_the_beginning_of_an_id_is_enough(cli: CommandLine) -> None:
+    run = cli.completed()
+    assert cli.json("status", run[:6])["run"] == run
+
+
+def test_a_run_that_waits_to_be_admitted_is_found_by_its_beginning(cli: CommandLine) -> None:
+    run = cli.stage.client.submit([{"q": 1}], prompt="{{ q }}", model="sim:fast").id
+    assert cli.json("status", run[:6])["state"] == "submitted"
+
+
+def test_a_beginning_of_several_runs_is_refused_and_tells_them(cli: CommandLine) -> None:
+    first, second = cli.completed(), cli.completed()
+    told = cli.refused("status", "1")
+    assert "2 runs" in told
+    assert first in told
+    assert second in told
+
+
+@pytest.mark.parametrize("command", ["status", "watch", "results", "cancel"])
+@pytest.mark.parametrize("wanted", ["zzz", "", "no/id"])
+def test_an_unknown_run_is_told_and_ends_with_1(cli: CommandLine, command: str, wanted: str) -> None:
+    cli.completed()
+    assert f"no run '{wanted}'" in cli.refused(command, wanted)
+
+
+def test_an_unknown_option_is_no_run(cli: CommandLine) -> None:
+    assert "No such option" in cli.refused("status", "--jsn", code=2)
+
+
+def test_watching_a_completed_run_ends_with_0(cli: CommandLine) -> None:
+    run = cli.completed()
+    result = cli("watch", run)
+    assert result.exit_code == 0
+    assert f"run {run} completed: 5 jobs" in result.stderr
+
+
+def test_watching_as_json_tells_a_line_for_each_status(cli: CommandLine) -> None:
+    run = cli.completed()
+    lines = [json.loads(line) for line in cli.out("watch", run, "--json").splitlines()]
+    assert [(line["run"], line["state"]) for line in lines] == [(run, "completed")]
+
+
+def test_watching_a_refused_run_ends_with_1_and_says_why(cli: CommandLine) -> None:
+    run = cli.stage.client.submit([{"q": 1}], prompt="{{ q }}", model="sim:fast").id
+    cli.stage.refuse(run, "no such connection")
+    assert f"run {run} was refused: no such connection" in cli.refused("watch", run)
+
+
+def test_a_run_is_asked_to_be_cancelled(cli: CommandLine) -> None:
+    run = cli.submitted()
+    assert f"run {run}: asked to cancel it" in cli("cancel", run).stderr
+    cli.stage.admit()
+    assert cli.stage.client.run(run).status().state is RunState.CANCELLED
+    assert "was cancelled: 5 jobs, 5 cancelled" in cli.refused("watch", run)
+
+
+def test_a_run_that_is_over_is_not_cancelled(cli: CommandLine) -> None:
+    run = cli.completed()
+    result = cli("cancel", run, "--wait")
+    assert result.exit_code == 0
+    assert f"run {run} is over already; it completed: 5 jobs" in result.stderr
+
+
+def test_cancel_wants_a_run_named(cli: CommandLine) -> None:
+    cli.submitted()
+    assert "Missing argument" in cli.refused("cancel", code=2)
+
+
+def test_results_are_json_lines_in_item_order(cli: CommandLine) -> None:
+    run = cli.submitted()
+    cli.stage.answer(run, 5, last_first=True)
+    records = [json.loads(line) for line in cli.out("results", run).splitlines()]
+    assert [record["item"] for record in records] == [0, 1, 2, 3, 4]
+    assert records[2]["row"] == {"question": "q2"}
+    assert records[2]["usage"] == {"input_tokens": 10, "output_tokens": 5}
+    assert (records[2]["state"], records[2]["output"]) == ("succeeded", "answer 2")
+
+
+def test_results_may_come_in_the_order_in_which_items_ended(cli: CommandLine) -> None:
+    run = cli.submitted(rows=3)
+    cli.stage.answer(run, 3, last_first=True)
+    lines = cli.out("results", run, "--follow").splitlines()
+    assert [json.loads(line)["item"] for line in lines] == [2, 1, 0]
+
+
+def test_results_go_whole_into_a_file(cli: CommandLine, tmp_path: Path) -> None:
+    run, path = cli.completed(), tmp_path / "out.jsonl"
+    assert cli.out("results", run, "-o", str(path)) == ""
+    assert len(path.read_text().splitlines()) == 5
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_refused_run_has_no_results_and_leaves_no_file(cli: CommandLine, tmp_path: Path) -> None:
+    run = cli.stage.client.submit([{"q": 1}], prompt="{{ q }}", model="sim:fast").id
+    cli.stage.refuse(run, "no such connection")
+    (tmp_path / "out.jsonl").write_text("of before")
+    for options in ([], ["--follow"], ["-o", str(tmp_path / "out.jsonl")]):
+        assert "was refused: no such connection" in cli.refused("results", run, *options)
+    assert (tmp_path / "out.jsonl").read_text() == "of before"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("output", ["", "missing/out.jsonl"])
+def test_a_place_that_cannot_be_written_is_told_first(cli: CommandLine, tmp_path: Path, output: str) -> None:
+    run = cli.submitted()
+    path = tmp_path / output
+    assert str(path) in cli.refused("results", run, "-o", str(path))
+
+
+def test_redis_that_is_not_there_is_one_line_and_code_1(cli: CommandLine) -> None:
+    for command in (["runs"], ["status"], ["lanes"], ["workers"]):
+        told = cli.refused(*command, "--redis", "redis://127.0.0.1:1/0")
+        assert told.startswith("error: cannot reach Redis at redis://127.0.0.1:1/0")
+        assert len(told.splitlines()) == 1

@@ -1,0 +1,535 @@
+"""An attempt from claim to report: what is called, what is recorded, what breaking it off may not lose."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+from structlog.testing import capture_logs
+
+from fairlane.job import (
+    AccessRefused,
+    JobState,
+    NetworkFailure,
+    Outcome,
+    Overloaded,
+    PermanentFailure,
+    RateLimited,
+    Success,
+    TimedOut,
+    Usage,
+)
+from fairlane.retry import RetryPolicy
+from fairlane.store.keys import RunRef
+from tests.support.worker_parts import WORKER, WorkerParts, on_loop
+
+ONCE = RetryPolicy(max_attempts=1)
+
+
+def lines(logs: Any, event: str) -> list[dict[str, Any]]:
+    return [dict(line) for line in logs if line["event"] == event]
+
+
+def test_a_success_is_recorded_with_what_the_provider_was_asked() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant([{"q": "six times seven?"}], params={"max_tokens": 5}, timeout=33.0)
+
+        await parts.executor.execute(attempt)
+
+        (request,) = parts.provider.requests
+        assert (request.model, request.params, request.timeout_s) == ("fast", {"max_tokens": 5}, 33.0)
+        assert request.messages == [{"role": "user", "content": "six times seven?"}]
+        assert request.stream
+        result = parts.task(attempt)
+        assert (result.state, result.output, result.usage) == (JobState.SUCCEEDED, "yes", Usage(12, 3))
+        assert (result.attempts, result.model) == (1, "sim:fast")
+        assert parts.state(attempt)["state"] == "completed"
+        assert (parts.leased(), parts.executor.held, parts.executor.busy) == (0, [], 0)
+
+    on_loop(scene)
+
+
+def test_release_and_end_are_told_to_the_log() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        attempt, _ = parts.grant(2)
+
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+
+        (line,) = lines(logs, "released")
+        fields = {"run": "r1", "job": 0, "lane": "sim:fast", "team": "search", "attempt": 1}
+        assert line.items() >= fields.items()
+        assert (line["active_slots"], line["status_code"]) == (1, 200)
+
+    on_loop(scene)
+
+
+def test_a_judge_is_made_ready_by_its_task_and_called_with_the_output() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (task,) = parts.grant([{"q": 1}], judges=["sim:judge"])
+        with capture_logs() as logs:
+            await parts.executor.execute(task)
+        assert [(line["job"], line["lane"], line["attempt"]) for line in lines(logs, "queueing")] == [
+            (1, "sim:judge", 1)
+        ]
+        (judge,) = parts.permits(RunRef("search", "r1"), 1, "sim:judge")
+        assert judge.job == task.job + 1
+
+        await parts.executor.execute(judge)
+
+        asked = parts.provider.requests[-1]
+        assert (asked.model, asked.stream) == ("judge", False)
+        assert asked.messages == [{"role": "user", "content": "yes"}]
+        result = parts.judged(judge)
+        assert (result.state, result.score, result.answer) == (JobState.SUCCEEDED, 1.0, "yes")
+        assert parts.state(judge)["state"] == "completed"
+
+    on_loop(scene)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "waits"),
+    [
+        (Overloaded("busy", 503), 503, True),
+        (NetworkFailure("reset"), None, True),
+        (RateLimited("slow down", retry_after_ms=2500), 429, False),
+        (AccessRefused("no quota", 403, "quota"), 403, False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_job_that_goes_back_is_told_with_its_delay(
+    outcome: Outcome, status: int | None, waits: bool
+) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        policy = RetryPolicy(max_attempts=3, initial_delay=5.0)
+        (attempt,) = parts.grant(1, retry=policy)
+        parts.provider.answer = outcome
+
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+
+        (line,) = lines(logs, "retry")
+        assert line.items() >= {"job": 0, "attempt": 1, "status_code": status, "lane": "sim:fast"}.items()
+        assert line["delay_s"] == 2.5 if outcome.retry_after_ms else line["delay_s"] <= 5.0
+        delayed = parts.scheduler.redis.zcard(parts.keys.delayed)
+        assert (delayed, len(parts.hot(attempt))) == ((1, 0) if waits else (0, 1))
+        assert parts.leased() == 0
+
+    on_loop(scene)
+
+
+def test_a_call_past_its_deadline_is_told_as_a_timeout() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1, timeout=7.0, retry=ONCE)
+        parts.provider.answer = TimedOut("no answer within 7 s")
+
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+
+        (line,) = lines(logs, "timeout")
+        assert line.items() >= {"job": 0, "attempt": 1, "timeout_s": 7.0, "status_code": None}.items()
+        assert parts.task(attempt).state is JobState.FAILED
+
+    on_loop(scene)
+
+
+def test_news_of_the_lane_are_told() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        parts.provider.answer = AccessRefused("no quota", 403, "quota")
+
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+
+        (line,) = lines(logs, "lane_parked")
+        assert (line["lane"], line["reason"]) == ("sim:fast", "no quota")
+
+    on_loop(scene)
+
+
+def test_a_message_that_comes_twice_causes_one_call() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        first = await parts.calling(attempt)
+
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+        parts.provider.gate.set()
+        await first
+        await parts.executor.execute(attempt)
+
+        assert len(parts.provider.requests) == 1
+        assert len(lines(logs, "stale_claim")) == 1
+        assert parts.task(attempt).state is JobState.SUCCEEDED
+
+    on_loop(scene)
+
+
+def test_what_another_worker_claimed_is_not_called() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        parts.scheduler.attempts.claim(attempt, "another", 15_000).run(parts.scheduler.redis)
+
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+
+        assert parts.provider.requests == []
+        assert [line["event"] for line in logs] == ["stale_claim"]
+        assert parts.leased() == 1
+
+    on_loop(scene)
+
+
+def test_a_report_that_comes_too_late_changes_nothing_and_is_counted() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+        parts.scheduler.attempts.recover(
+            attempt, parts.scheduler.leader.epoch, dead_worker=WORKER, max_attempts=3, payload="{}",
+            follow=(), now_ms=parts.scheduler.now_ms,
+        ).run(parts.scheduler.redis)  # fmt: skip
+
+        with capture_logs() as logs:
+            parts.provider.gate.set()
+            await task
+
+        assert [line["event"] for line in logs] == ["late_report"]
+        assert parts.state(attempt)["late"] == "1"
+        assert parts.state(attempt)["jobs_done"] == "0"
+        assert len(parts.hot(attempt)) == 1
+
+    on_loop(scene)
+
+
+def test_a_call_whose_lease_is_lost_is_broken_off_and_not_reported() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+
+        parts.executor.abort(attempt.id, "its lease is gone")
+        await task
+
+        assert parts.provider.broken_off == 1
+        assert parts.state(attempt).get("late") is None
+        assert parts.executor.busy == 0
+
+    on_loop(scene)
+
+
+def test_cancelling_a_run_breaks_off_its_calls_and_no_others() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (mine,) = parts.grant(1, run="r1")
+        (other,) = parts.grant(1, run="r2")
+        first, second = await parts.calling(mine), await parts.calling(other)
+
+        parts.executor.abort_run(RunRef("search", "r1"), "its run was cancelled")
+        await first
+        assert parts.executor.held == [other.id]
+
+        parts.provider.gate.set()
+        await second
+        assert parts.task(other).state is JobState.SUCCEEDED
+        assert parts.provider.broken_off == 1
+
+    on_loop(scene)
+
+
+def test_a_run_of_the_same_name_in_another_team_is_not_broken_off() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+
+        parts.executor.abort_run(RunRef("ads", "r1"), "its run was cancelled")
+        parts.provider.gate.set()
+        await task
+
+        assert parts.task(attempt).state is JobState.SUCCEEDED
+
+    on_loop(scene)
+
+
+def test_stopping_gives_calls_back_at_no_cost() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        attempts = parts.grant(3)
+        tasks = [await parts.calling(attempt) for attempt in attempts]
+
+        with capture_logs() as logs:
+            parts.executor.abort_all("the worker stops")
+            await asyncio.gather(*tasks)
+
+        assert parts.provider.broken_off == 3
+        assert (len(parts.hot(attempts[0])), parts.leased()) == (3, 0)
+        assert parts.state(attempts[0])["retries"] == "0"
+        assert {(line["reason"], line["delay_s"]) for line in lines(logs, "retry")} == {
+            ("the worker stops", 0)
+        }
+
+    on_loop(scene)
+
+
+def test_what_arrives_after_the_stop_is_given_back_without_a_call() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        parts.executor.abort_all("the worker stops")
+
+        await parts.executor.execute(attempt)
+
+        assert parts.provider.requests == []
+        assert (len(parts.hot(attempt)), parts.leased()) == (1, 0)
+
+    on_loop(scene)
+
+
+@pytest.mark.parametrize("held_up", ["ask", "hear"])
+def test_a_stop_while_the_claim_is_on_its_way_gives_the_job_back(held_up: str) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        gate = getattr(parts.batcher, held_up)
+        gate.clear()
+        task = parts.start(attempt)
+        await (parts.batcher.asking if held_up == "ask" else parts.batcher.answered).wait()
+
+        parts.executor.abort_all("the worker stops")
+        gate.set()
+        await task
+
+        assert parts.provider.requests == []
+        assert (len(parts.hot(attempt)), parts.leased(), parts.executor.busy) == (1, 0, 0)
+        assert parts.state(attempt)["retries"] == "0"
+
+    on_loop(scene)
+
+
+@pytest.mark.parametrize("held_up", ["ask", "hear"])
+@pytest.mark.parametrize("why", ["stop", "lost", "cancel"])
+def test_an_abort_while_the_report_is_on_its_way_does_not_lose_it(held_up: str, why: str) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+        gate, reached = (
+            (parts.batcher.ask, parts.batcher.asking)
+            if held_up == "ask"
+            else (parts.batcher.hear, parts.batcher.answered)
+        )
+        gate.clear()
+        reached.clear()
+        parts.provider.gate.set()
+        await reached.wait()
+
+        match why:
+            case "stop":
+                parts.executor.abort_all("the worker stops")
+            case "lost":
+                parts.executor.abort(attempt.id, "its lease is gone")
+            case _:
+                parts.executor.abort_run(RunRef("search", "r1"), "its run was cancelled")
+        with capture_logs() as logs:
+            gate.set()
+            await task
+
+        assert parts.task(attempt).state is JobState.SUCCEEDED
+        assert (parts.hot(attempt), parts.leased(), parts.executor.busy) == ([], 0, 0)
+        assert len(lines(logs, "released")) == 1
+
+    on_loop(scene)
+
+
+def test_a_call_that_has_just_ended_is_reported_though_the_worker_stops() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+
+        def answer_and_stop(_: Any) -> Outcome:
+            asyncio.get_running_loop().call_soon(parts.executor.abort_all, "the worker stops")
+            return Success("just in time")
+
+        parts.provider.answer = answer_and_stop
+        await parts.executor.execute(attempt)
+
+        assert parts.provider.broken_off == 0
+        assert parts.task(attempt).output == "just in time"
+
+    on_loop(scene)
+
+
+def test_an_abort_of_nothing_is_nothing() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.executor.abort("r1/0/1", "why")
+        parts.executor.abort_run(RunRef("search", "r1"), "why")
+
+    on_loop(scene)
+
+
+def test_a_second_reason_does_not_replace_the_first() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+
+        parts.executor.abort(attempt.id, "its lease is gone")
+        parts.executor.abort_all("the worker stops")
+        await task
+
+        assert parts.leased() == 1, "what is lost is not given back"
+
+    on_loop(scene)
+
+
+def test_a_row_that_changed_after_it_was_read_fails_its_job() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant([{"q": 1, "m": "fast"}], model="sim:{{ m }}", judges=["sim:judge"])
+        ref = RunRef("search", "r1")
+        parts.scheduler.outbox.upload(ref, [[{"something": "else"}]])
+
+        await parts.executor.execute(attempt)
+
+        assert parts.provider.requests == []
+        result = parts.task(attempt)
+        assert (result.state, result.model) == (JobState.FAILED, None)
+        assert "'m'" in str(result.error)
+        assert parts.state(attempt)["state"] == "completed"
+
+    on_loop(scene)
+
+
+@pytest.mark.parametrize("blob", [None, b"garbage"])
+def test_rows_that_are_gone_fail_their_jobs_and_free_the_lease(blob: bytes | None) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        key = parts.keys.rows(RunRef("search", "r1"))
+        parts.scheduler.redis.hdel(key, "0")
+        if blob is not None:
+            parts.scheduler.redis.hset(key, "0", blob)
+
+        await parts.executor.execute(attempt)
+
+        assert parts.provider.requests == []
+        assert (parts.task(attempt).state, parts.leased()) == (JobState.FAILED, 0)
+
+    on_loop(scene)
+
+
+def test_a_run_that_is_gone_is_dropped_quietly() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        parts.scheduler.redis.delete(parts.keys.plan(RunRef("search", "r1")))
+
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+
+        assert parts.provider.requests == []
+        assert [line["event"] for line in logs] == ["stale_claim"]
+
+    on_loop(scene)
+
+
+def test_a_connection_that_this_worker_lacks_sends_the_job_back_after_a_while() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        del parts.providers["sim"]
+
+        await parts.executor.execute(attempt)
+
+        assert parts.leased() == 0
+        assert parts.scheduler.redis.zcard(parts.keys.delayed) == 1
+        assert parts.state(attempt)["retries"] == "0"
+
+    on_loop(scene)
+
+
+def test_a_defect_is_told_loudly_and_the_lease_is_left_to_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+
+        def broken(_: Any) -> Outcome:
+            raise ZeroDivisionError
+
+        parts.provider.answer = broken
+        with capture_logs() as logs:
+            await parts.executor.execute(attempt)
+
+        assert [(line["event"], line["log_level"], line["job"]) for line in logs] == [
+            ("attempt_broken", "error", 0)
+        ]
+        assert (parts.leased(), parts.executor.held, parts.executor.busy) == (1, [], 0)
+
+    on_loop(scene)
+
+
+def test_a_report_that_redis_refuses_leaves_the_lease_to_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+
+        async def refuse(_: Any) -> Any:
+            raise ResponseError("NOPERM this user has no permissions")
+
+        monkeypatch.setattr(parts.batcher, "send", refuse)
+        with capture_logs() as logs:
+            parts.provider.gate.set()
+            await task
+
+        assert [line["event"] for line in logs] == ["attempt_unreported"]
+        assert parts.leased() == 1
+
+    on_loop(scene)
+
+
+def test_a_redis_that_is_away_during_the_call_does_not_lose_the_report() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+        parts.server.connected = False
+        pause = parts.batcher._pause
+
+        async def come_back(seconds: float) -> None:
+            await pause(seconds)
+            parts.server.connected = len(parts.pauses) >= 3
+
+        parts.batcher._pause = come_back
+        parts.provider.gate.set()
+        await task
+
+        assert len(parts.pauses) == 3
+        assert parts.task(attempt).state is JobState.SUCCEEDED
+
+    on_loop(scene)
+
+
+def test_a_reason_that_no_encoding_takes_stops_nobody() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1, retry=ONCE)
+        parts.provider.answer = PermanentFailure("half a pair: \ud800", 400)
+
+        await parts.executor.execute(attempt)
+
+        assert parts.task(attempt).state is JobState.FAILED
+
+    on_loop(scene)
+
+
+def test_many_attempts_share_their_round_trips() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        attempts = parts.grant(60)
+
+        await asyncio.gather(*(parts.executor.execute(attempt) for attempt in attempts))
+
+        assert parts.state(attempts[0])["state"] == "completed"
+        # Claims, the plan, its page, who listens, and the reports.
+        assert len(parts.batcher.batches) <= 6
+        assert max(parts.batcher.batches) == 60
+
+    on_loop(scene)
+
+
+def test_material_of_a_run_is_forgotten_with_its_last_job() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        first, last = parts.grant(2)
+        await parts.executor.execute(first)
+        assert len(parts.materials._runs._values) == 1
+
+        await parts.executor.execute(last)
+
+        assert (len(parts.materials._runs._values), len(parts.materials._pages._values)) == (0, 0)
+
+    on_loop(scene)
