@@ -130,8 +130,13 @@ class WorkerParts:
     ) -> list[Attempt]:
         """Permits of a new run's first items."""
         run = self.scheduler.admit(rows, **spec)
-        self.scheduler.feed_all()
-        return self.permits(run.ref, count or run.plan.spec.items, lane)
+        wanted, taken = count or run.plan.spec.items, list[Attempt]()
+        while len(taken) < wanted:
+            self.scheduler.feed_all()
+            queued = self.scheduler.backlog.count(lane, run.ref)
+            taken += self.permits(run.ref, min(queued, wanted - len(taken)), lane)
+            self.scheduler.backlog.settle(lane, run.ref, 0)
+        return taken
 
     def permits(self, ref: RunRef, count: int, lane: str = "sim:fast") -> list[Attempt]:
         """Permits of what a run has queued on a lane."""
@@ -195,6 +200,9 @@ def on_loop(scene: Callable[[WorkerParts], Coroutine[Any, Any, None]], **setting
     async def play() -> None:
         parts = WorkerParts(fakeredis.FakeServer(), **settings)
         await scene(parts)
+        await parts.batcher.send(("PING",))
+        if parts.batcher._flusher is not None:
+            await asyncio.wait([parts.batcher._flusher])
         await parts.redis.aclose()
         parts.scheduler.redis.close()
         left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,0 +1,215 @@
+"""The doctor's checks: each thing that can be wrong with a deployment has its finding and its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fairlane.cli.checks import (
+    Clocks,
+    Finding,
+    Grade,
+    Seen,
+    check_clocks,
+    check_leader,
+    check_server,
+    counts,
+    examine,
+)
+from fairlane.cli.lane_views import LaneReport
+from fairlane.settings import Settings, WorkerSecrets
+from fairlane.store.overview import LeaderView, ServerView
+from fairlane.store.workers import Beat, WorkerInfo
+from tests.unit.test_cli_lanes import IDLE
+
+NOW = 1_700_000_000_000
+MIB = 2**20
+SOUND = ServerView(
+    program="Redis",
+    version="7.2.4",
+    append_only=True,
+    append_failed=False,
+    replica=False,
+    eviction="noeviction",
+    memory_used=MIB,
+    memory_limit=0,
+)
+SETTINGS = Settings.model_validate(
+    {
+        "connections": {
+            "sim": {"protocol": "openai", "base_url": "http://x/v1"},
+            "openai": {"protocol": "openai", "base_url": "https://x/v1", "api_key_env": "OPENAI_API_KEY"},
+        }
+    }
+)
+
+
+def worker(name: str = "w1", beat_ms: int = NOW, **changes: Any) -> Beat:
+    known: dict[str, Any] = {"slots": 20, "lanes": ("sim:fast",), "version": "1.0", "pid": 1, "busy": 0}
+    return Beat(name, beat_ms, WorkerInfo(**{"name": name, "host": "box", "started_ms": 0} | known | changes))
+
+
+def lane(queued: int = 0, **changes: Any) -> LaneReport:
+    return LaneReport(replace(IDLE, **changes), queued, NOW)
+
+
+WELL = Seen(
+    settings=SETTINGS,
+    secrets=WorkerSecrets.model_validate({"keys": {"openai": "k"}}),
+    version="1.0",
+    server=SOUND,
+    clocks=Clocks(NOW, NOW, 1),
+    leader=LeaderView("scheduler-1", 3, NOW + 1000),
+    beats=(worker(),),
+    catalog=frozenset({"sim", "openai"}),
+    lanes=(lane(),),
+)
+
+
+def troubles(**changes: Any) -> list[Finding]:
+    """What is not ok with a deployment that is well but for ``changes``."""
+    return [finding for finding in examine(replace(WELL, **changes)) if finding.grade is not Grade.OK]
+
+
+def trouble(**changes: Any) -> Finding:
+    (finding,) = troubles(**changes)
+    assert finding.remedy, "a finding says what to do"
+    return finding
+
+
+def test_a_deployment_that_is_well_has_nothing_to_mend() -> None:
+    assert troubles() == []
+    assert {finding.check for finding in examine(WELL)} >= {"scheduler", "workers", "connections", "lanes"}
+
+
+@pytest.mark.parametrize(
+    ("server", "check", "grade"),
+    [
+        (None, "redis version", Grade.WARN),
+        (replace(SOUND, version="6.0.20"), "redis version", Grade.FAIL),
+        (replace(SOUND, replica=True), "redis role", Grade.FAIL),
+        (replace(SOUND, append_only=False), "redis persistence", Grade.WARN),
+        (replace(SOUND, append_failed=True), "redis persistence", Grade.FAIL),
+        (replace(SOUND, eviction="allkeys-lru", memory_limit=9 * MIB), "redis memory", Grade.FAIL),
+        (replace(SOUND, eviction="allkeys-lru"), "redis memory", Grade.WARN),
+        (replace(SOUND, memory_used=9 * MIB, memory_limit=10 * MIB), "redis memory", Grade.WARN),
+    ],
+)
+def test_what_is_wrong_with_the_server(server: ServerView | None, check: str, grade: Grade) -> None:
+    found = trouble(server=server)
+    assert (found.check, found.grade) == (check, grade)
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "7.0", "8.2.1", "6.2.14-rc1"])
+def test_redis_is_recent_enough_from_6_2_on(version: str) -> None:
+    assert next(iter(check_server(replace(SOUND, version=version)))).grade is Grade.OK
+
+
+def test_valkey_counts_by_its_own_numbers() -> None:
+    found = next(iter(check_server(replace(SOUND, program="Valkey", version="8.0"))))
+    assert (found.grade, found.detail) == (Grade.OK, "Valkey 8.0")
+
+
+@pytest.mark.parametrize(
+    ("here_ms", "detail"),
+    [
+        (NOW + 90_000, "this machine is 1 min ahead of Redis"),
+        (NOW - 5000, "this machine is 4 s behind Redis"),
+    ],
+)
+def test_clocks_apart_are_told_with_their_direction(here_ms: int, detail: str) -> None:
+    found = trouble(clocks=Clocks(here_ms, NOW, 10))
+    assert (found.check, found.grade, found.detail) == ("clock", Grade.WARN, detail)
+
+
+def test_what_a_slow_answer_took_is_no_difference_of_clocks() -> None:
+    assert check_clocks(Clocks(NOW + 3000, NOW, 3000)).grade is Grade.OK
+
+
+def test_without_a_leader_nothing_starts() -> None:
+    assert trouble(leader=None).grade is Grade.FAIL
+    lapsed = check_leader(LeaderView("scheduler-1", 3, NOW - 65_000), NOW)
+    assert (lapsed.grade, lapsed.detail) == (
+        Grade.FAIL,
+        "none has led for 1 min; the last was scheduler-1",
+    )
+    resigned = check_leader(LeaderView("scheduler-1", 3, 0), NOW)
+    assert resigned.detail == "none has led; the last was scheduler-1"
+
+
+def test_without_workers_nothing_is_called() -> None:
+    assert (trouble(beats=()).check, trouble(beats=()).grade) == ("workers", Grade.FAIL)
+
+
+def test_a_silent_worker_is_told_beside_those_that_live() -> None:
+    found = trouble(beats=(worker(), worker("w2", NOW - 30_000)))
+    assert (found.grade, found.detail) == (Grade.WARN, "w2 on box has been silent for 30 s")
+
+
+def test_workers_without_a_free_slot_are_told() -> None:
+    assert trouble(beats=(worker(busy=20),)).detail == "1 alive, 0 of 20 slots free"
+
+
+@pytest.mark.parametrize(("queued", "grade"), [(0, Grade.WARN), (7, Grade.FAIL)])
+def test_a_lane_that_nobody_serves_fails_where_jobs_wait(queued: int, grade: Grade) -> None:
+    found = trouble(lanes=(lane(), lane(queued, lane="sim:slow")))
+    assert found.grade is grade
+    assert "none serves sim:slow" in found.detail
+
+
+def test_workers_of_another_version_are_told() -> None:
+    assert trouble(beats=(worker(), worker("w2", version="0.9"))).detail == "some run 0.9, this is 1.0"
+
+
+def test_without_connections_nothing_can_be_called() -> None:
+    found = trouble(settings=Settings(), secrets=WorkerSecrets(), catalog=frozenset())
+    assert (found.check, found.grade) == ("connections", Grade.FAIL)
+
+
+def test_connections_of_the_scheduler_are_enough() -> None:
+    assert troubles(settings=Settings(), secrets=WorkerSecrets()) == []
+
+
+def test_a_connection_that_the_scheduler_does_not_know_is_told() -> None:
+    assert trouble(catalog=frozenset({"sim"})).detail == "the scheduler does not know openai"
+
+
+def test_a_key_that_is_not_here_is_a_warning_since_only_workers_need_it() -> None:
+    missing = WorkerSecrets.model_validate({"missing": {"openai": "OPENAI_API_KEY"}})
+    found = trouble(secrets=missing)
+    assert (found.grade, found.detail) == (Grade.WARN, "openai: OPENAI_API_KEY is not set here")
+    assert "Only workers" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "grade"),
+    [
+        ({"parked": "no quota"}, Grade.FAIL),
+        ({"paused": True}, Grade.WARN),
+        ({"circuit": "half_open"}, Grade.WARN),
+        ({"circuit": "open", "open_until_ms": NOW + 1000}, Grade.WARN),
+    ],
+)
+def test_a_lane_that_is_shut_is_told(changes: dict[str, Any], grade: Grade) -> None:
+    found = trouble(lanes=(lane(**changes),))
+    assert (found.check, found.grade) == ("lanes", grade)
+    assert "sim:fast" in found.detail
+
+
+def test_a_lane_that_merely_waits_for_its_rate_is_well() -> None:
+    assert troubles(lanes=(lane(5, reason="requests"), lane(blocked_until_ms=NOW + 1000))) == []
+
+
+def test_a_broker_of_its_own_has_to_answer() -> None:
+    settings = SETTINGS.model_copy(
+        update={"celery": SETTINGS.celery.model_copy(update={"broker_url": "amqp://x"})}
+    )
+    assert troubles(settings=settings) == []
+    assert trouble(settings=settings, broker_problem="refused").check == "broker"
+
+
+def test_findings_are_counted_by_grade() -> None:
+    findings = [Finding("a", Grade.OK, ""), Finding("b", Grade.OK, ""), Finding("c", Grade.FAIL, "")]
+    assert counts(findings) == {Grade.OK: 2, Grade.WARN: 0, Grade.FAIL: 1}

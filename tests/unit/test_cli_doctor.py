@@ -1,0 +1,74 @@
+"""``fairlane doctor`` looks at the real thing, prints a line a check, and ends with 1 if one fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from fairlane.store.workers import WorkerInfo
+from tests.support.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(real_redis: Redis) -> CommandLine:
+    cli = CommandLine(real_redis)
+    lanes = tuple(cli.stage.deployment.lanes.names())
+    info = WorkerInfo(name="w1", slots=20, lanes=lanes, version="0.1.0", pid=1, host="box", started_ms=0)
+    cli.stage.deployment.workers.beat("a", info, [], 1000, changed=True).run(real_redis)
+    real_redis.set(cli.stage.keys.catalog, '{"connections": {"sim": {}}}')
+    return cli
+
+
+def test_it_finds_everything_in_a_deployment_that_works(cli: CommandLine) -> None:
+    grades = {finding["check"]: finding["grade"] for finding in cli.json("doctor")}
+    assert grades == {
+        "settings": "ok",
+        "redis": "ok",
+        "redis version": "ok",
+        "redis persistence": "warn",  # the tests' server keeps nothing on disk
+        "redis memory": "ok",
+        "clock": "ok",
+        "scheduler": "ok",
+        "workers": "ok",
+        "connections": "ok",
+        "lanes": "ok",
+    }
+
+
+def test_a_warning_is_told_with_its_remedy_and_ends_with_0(cli: CommandLine) -> None:
+    result = cli("doctor")
+    assert result.exit_code == 0
+    assert "→ Set `appendonly yes`" in result.stdout
+    assert result.stderr == "1 to look at, nothing fails\n"
+
+
+def test_a_check_that_fails_ends_with_1(cli: CommandLine) -> None:
+    cli.stage.redis.delete(cli.stage.keys.workers)
+    result = cli("doctor")
+    assert result.exit_code == 1
+    assert "none is alive" in result.stdout
+    assert "1 to mend" in result.stderr
+
+
+def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:
+    result = cli("doctor", "--redis", "redis://127.0.0.1:1/0")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1].startswith("fail")
+    assert "cannot reach Redis at redis://127.0.0.1:1/0" in result.stdout
+
+
+def test_settings_that_are_wrong_are_a_finding(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "fairlane.toml").write_text("[rediss]\n")
+    result = cli("doctor", "--config", str(tmp_path / "fairlane.toml"))
+    assert result.exit_code == 1
+    assert "did you mean 'redis'" in result.stdout
+
+
+def test_a_broker_that_does_not_answer_is_a_finding(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "fairlane.toml").write_text('[celery]\nbroker_url = "redis://:secret@127.0.0.1:1/0"\n')
+    result = cli("doctor", "--config", str(tmp_path / "fairlane.toml"))
+    assert result.exit_code == 1
+    assert "broker" in result.stdout
+    assert "secret" not in result.output

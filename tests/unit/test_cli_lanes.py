@@ -1,0 +1,227 @@
+"""``fairlane lanes``: what a lane is told to be doing, and an operator's say over it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from fairlane.admission.lanes import LaneView
+from fairlane.cli.lane_views import Allowed, Hold, LaneReport, limits_in_words
+from fairlane.lane import LaneLimits
+from tests.support.command_line import CommandLine
+
+NOW = 1_700_000_000_000
+IDLE = LaneView(
+    lane="sim:fast",
+    limits=LaneLimits(),
+    learned_per_minute=None,
+    in_flight=0,
+    granted=0,
+    succeeded=0,
+    limited=0,
+    failed=0,
+    reason="",
+    blocked_until_ms=None,
+    circuit="closed",
+    open_until_ms=None,
+    parked=None,
+    paused=False,
+)
+
+
+def report(queued: int = 0, **changes: object) -> LaneReport:
+    return LaneReport(replace(IDLE, **changes), queued, NOW)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limits", "learned", "allowed"),
+    [
+        (LaneLimits(requests_per_minute=60), 30.0, Allowed(60.0, "stated")),
+        (LaneLimits(), 30.0, Allowed(30.0, "learned")),
+        (LaneLimits(), None, Allowed(None, "unlimited")),
+        (LaneLimits(requests_per_minute=0), 30.0, Allowed(None, "unlimited")),
+    ],
+)
+def test_a_stated_rate_counts_before_a_learned_one(
+    limits: LaneLimits, learned: float | None, allowed: Allowed
+) -> None:
+    assert report(limits=limits, learned_per_minute=learned).allowed == allowed
+
+
+@pytest.mark.parametrize(
+    ("changes", "hold", "words"),
+    [
+        ({"paused": True, "parked": "no quota"}, Hold("paused"), "paused"),
+        ({"parked": "no quota"}, Hold("parked"), "parked: no quota"),
+        ({"circuit": "half_open"}, Hold("probing"), "circuit: probing"),
+        (
+            {"circuit": "open", "open_until_ms": NOW + 12_500},
+            Hold("circuit", NOW + 12_500),
+            "circuit open, 12 s",
+        ),
+        ({"blocked_until_ms": NOW + 61_000}, Hold("blocked", NOW + 61_000), "blocked, 1 min"),
+    ],
+)
+def test_what_shuts_a_lane_is_told_with_its_end(changes: dict[str, object], hold: Hold, words: str) -> None:
+    found = report(**changes)  # type: ignore[arg-type]
+    assert (found.hold, found.hold_in_words) == (hold, words)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"blocked_until_ms": NOW},
+        {"circuit": "open", "open_until_ms": NOW - 1},
+        {"reason": "requests"},
+        {"reason": "blocked", "queued": 5},
+    ],
+)
+def test_what_is_past_or_waits_for_nothing_is_no_hold(changes: dict[str, object]) -> None:
+    found = report(**changes)  # type: ignore[arg-type]
+    assert (found.hold, found.hold_in_words) == (None, "")
+
+
+@pytest.mark.parametrize("reason", ["requests", "tokens", "window", "slots", "gap"])
+def test_queued_jobs_are_held_by_what_the_lane_was_last_told(reason: str) -> None:
+    assert report(queued=1, reason=reason).hold == Hold(reason)
+    assert report(queued=1, reason=reason).hold_in_words
+
+
+def test_a_document_has_the_end_of_a_hold_in_iso_time() -> None:
+    document = report(blocked_until_ms=NOW + 1000).document()
+    assert (document["held_by"], document["held_until"]) == ("blocked", "2023-11-14T22:13:21.000Z")
+
+
+def test_limits_are_told_in_words() -> None:
+    every = LaneLimits(
+        requests_per_minute=1200,
+        tokens_per_minute=50_000,
+        max_concurrency=20,
+        min_gap_ms=100,
+        burst_seconds=2,
+    )
+    words = "1,200 requests/min, 50,000 tokens/min, burst 2 s, at most 20 in flight, 100 ms apart"
+    assert limits_in_words(every) == words
+    assert limits_in_words(LaneLimits(requests_per_minute=0)) == "requests unlimited"
+    assert limits_in_words(LaneLimits()) == "none stated"
+
+
+@pytest.fixture
+def cli(real_redis: Redis) -> CommandLine:
+    return CommandLine(real_redis)
+
+
+def test_every_lane_is_listed_with_what_it_does(cli: CommandLine) -> None:
+    cli.stage.deployment.lane("sim:fast", requests_per_minute=600, max_concurrency=3)
+    run = cli.submitted(rows=10)
+    cli.stage.answer(run, 2)
+    header, fast, judge = cli.out("lanes").splitlines()
+    assert header.split() == [
+        "lane",
+        "requests/min",
+        "in",
+        "flight",
+        "queued",
+        "granted",
+        "429s",
+        "held",
+        "by",
+    ]
+    assert fast.split() == ["sim:fast", "600", "stated", "0/3", "8", "2", "0"]
+    assert judge.split() == ["sim:judge", "unlimited", "0", "0", "0", "0"]
+
+
+def test_tokens_have_a_column_where_a_lane_counts_them(cli: CommandLine) -> None:
+    cli.stage.deployment.lane("sim:fast", tokens_per_minute=50_000)
+    header, fast, _ = cli.out("lanes").splitlines()
+    assert "tokens/min" in header
+    assert "50,000" in fast
+
+
+def test_lanes_as_json_are_one_list(cli: CommandLine) -> None:
+    assert [lane["lane"] for lane in cli.json("lanes")] == ["sim:fast", "sim:judge"]
+    assert cli.json("lanes", "show", "sim:fast")["source"] == "unlimited"
+
+
+def test_one_lane_is_told_in_full(cli: CommandLine) -> None:
+    cli.stage.deployment.lane("sim:fast", requests_per_minute=600)
+    told = cli.out("lanes", "show", "sim:fast")
+    assert "600 requests/min, stated" in told
+    assert told.splitlines()[-1].split() == ["held", "by", "nothing"]
+
+
+def test_without_lanes_it_says_where_they_come_from(cli: CommandLine) -> None:
+    cli.stage.redis.delete(cli.stage.keys.lanes)
+    assert "there are no lanes yet" in cli("lanes").stderr
+
+
+def test_limits_are_set_and_taken_away(cli: CommandLine) -> None:
+    cli.out("lanes", "set", "sim:fast", "--requests-per-minute", "60", "--max-concurrency", "5")
+    cli.out("lanes", "set", "sim:fast", "--burst-seconds", "2.5", "--max-concurrency", "none")
+    limits = cli.stage.deployment.lanes.view("sim:fast").limits
+    assert limits == LaneLimits(requests_per_minute=60, burst_seconds=2.5)
+
+
+def test_setting_limits_tells_what_now_holds(cli: CommandLine) -> None:
+    told = cli("lanes", "set", "sim:fast", "--requests-per-minute", "60").stderr
+    assert told == "sim:fast: 60 requests/min, burst 1 s\n"
+
+
+def test_a_lane_that_the_settings_state_is_told_to_be_stated_there_too(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    config = tmp_path / "fairlane.toml"
+    connection = '[connections.sim]\nprotocol = "openai"\nbase_url = "http://x/v1"\n'
+    config.write_text(f'{connection}[lanes."sim:fast"]\nrequests_per_minute = 1\n')
+    options = ("--config", str(config), "--requests-per-minute", "60", "--min-gap-ms", "5")
+    assert "the settings state requests_per_minute too" in cli("lanes", "set", "sim:fast", *options).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ([], "say which limit to set"),
+        (["--requests-per-minute", "many"], "--requests-per-minute: is no number"),
+        (["--requests-per-minute", "-1"], "requests_per_minute"),
+        (["--requests-per-minute", "nan"], "requests_per_minute"),
+        (["--max-concurrency", "2.5"], "max_concurrency"),
+        (["--burst-seconds", "0"], "burst_seconds"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(cli: CommandLine, options: list[str], complaint: str) -> None:
+    assert complaint in cli.refused("lanes", "set", "sim:fast", *options, code=2)
+    assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits()
+
+
+@pytest.mark.parametrize("command", [["show"], ["pause"], ["resume"], ["set", "--min-gap-ms", "5"]])
+def test_an_unknown_lane_is_told_with_those_that_there_are(cli: CommandLine, command: list[str]) -> None:
+    told = cli.refused("lanes", *command, "sim:fats")
+    assert "no lane 'sim:fats'; known lanes: sim:fast, sim:judge" in told
+    assert cli.stage.deployment.lanes.names() == ["sim:fast", "sim:judge"]
+
+
+def test_a_new_lane_is_made_known_on_request(cli: CommandLine) -> None:
+    cli.stage.redis.set(cli.stage.keys.catalog, '{"connections": {"sim": {}}}')
+    cli.out("lanes", "set", "sim:new", "--new", "--requests-per-minute", "60")
+    assert "sim:new" in cli.stage.deployment.lanes.names()
+    told = cli.refused("lanes", "set", "smi:new", "--new", "--min-gap-ms", "5", code=2)
+    assert "belongs to no connection" in told
+
+
+def test_a_paused_lane_grants_nothing_until_it_is_resumed(cli: CommandLine) -> None:
+    run = cli.stage.deployment.queued_lane(jobs=2)
+    cli.out("lanes", "pause", "sim:fast")
+    assert cli.stage.deployment.ask(run).reason == "paused"
+    assert cli.json("lanes")[0]["held_by"] == "paused"
+    cli.out("lanes", "resume", "sim:fast")
+    assert len(cli.stage.deployment.take(run)) == 2
+
+
+def test_shared_options_count_before_a_subcommand_and_after_it(cli: CommandLine) -> None:
+    gone = ("--redis", "redis://127.0.0.1:1/0")
+    for arguments in ((*gone, "lanes"), ("lanes", *gone), ("lanes", *gone, "pause", "sim:fast")):
+        assert "cannot reach Redis" in cli.refused(*arguments)
+    assert "cannot reach Redis" in cli.refused("lanes", "pause", "sim:fast", *gone)
