@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from fairlane.run import Record
 
 
 def record_line(record: Record) -> str:
     """The record as one line of JSON, with its end."""
-    return json.dumps(asdict(record), ensure_ascii=False, default=dict) + "\n"
+    fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return json.dumps(fields, ensure_ascii=False, default=_as_object) + "\n"
 
 
 def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
@@ -24,6 +25,10 @@ def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
     for record in records:
         out.write(record_line(record))
         yield record
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else dataclasses.asdict(value)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from fairlane.cli.lane_views import LaneReport
 from fairlane.settings import Settings, WorkerSecrets
 from fairlane.store.overview import LeaderView, ServerView
 from fairlane.store.workers import Beat, WorkerInfo
-from tests.unit.test_cli_lanes import IDLE
+from tests.support.idle_lane import IDLE
 
 NOW = 1_700_000_000_000
 MIB = 2**20

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from fairlane import __version__
 from fairlane.store.workers import WorkerInfo
 from tests.support.command_line import CommandLine
 
@@ -15,7 +16,7 @@ from tests.support.command_line import CommandLine
 def cli(real_redis: Redis) -> CommandLine:
     cli = CommandLine(real_redis)
     lanes = tuple(cli.stage.deployment.lanes.names())
-    info = WorkerInfo(name="w1", slots=20, lanes=lanes, version="0.1.0", pid=1, host="box", started_ms=0)
+    info = WorkerInfo(name="w1", slots=20, lanes=lanes, version=__version__, pid=1, host="box", started_ms=0)
     cli.stage.deployment.workers.beat("a", info, [], 1000, changed=True).run(real_redis)
     real_redis.set(cli.stage.keys.catalog, '{"connections": {"sim": {}}}')
     return cli

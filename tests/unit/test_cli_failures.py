@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fairlane.cli.failures import CarefulGroup, Interrupted, describe, exit_code_of, interruptible
+from fairlane.cli.failures import CarefulGroup, Interrupted, describe, exit_code_of, interruptible, terminable
 from fairlane.cli.main import app, main
 from fairlane.errors import (
     ConfigurationError,
@@ -130,3 +130,25 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
         result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False, text=True)
     assert result.stderr == ""
     assert result.returncode in (1, 141)
+
+
+def test_sigterm_ends_a_command_as_an_interruption() -> None:
+    with pytest.raises(Interrupted) as told, terminable():
+        signal.raise_signal(signal.SIGTERM)
+    assert exit_code_of(told.value) == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_whoever_insists_while_nothing_looks_ends_the_process() -> None:
+    script = (
+        "import signal\n"
+        "from fairlane.cli.failures import interruptible\n"
+        "with interruptible(signal.SIGTERM):\n"
+        "    for _ in range(3):\n"
+        "        print('told', flush=True)\n"
+        "        signal.raise_signal(signal.SIGTERM)\n"
+        "print('went on')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGTERM
+    assert ended.stdout.split() == ["told"] * 3

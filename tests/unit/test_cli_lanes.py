@@ -8,28 +8,12 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fairlane.admission.lanes import LaneView
 from fairlane.cli.lane_views import Allowed, Hold, LaneReport, limits_in_words
 from fairlane.lane import LaneLimits
 from tests.support.command_line import CommandLine
+from tests.support.idle_lane import IDLE
 
 NOW = 1_700_000_000_000
-IDLE = LaneView(
-    lane="sim:fast",
-    limits=LaneLimits(),
-    learned_per_minute=None,
-    in_flight=0,
-    granted=0,
-    succeeded=0,
-    limited=0,
-    failed=0,
-    reason="",
-    blocked_until_ms=None,
-    circuit="closed",
-    open_until_ms=None,
-    parked=None,
-    paused=False,
-)
 
 
 def report(queued: int = 0, **changes: object) -> LaneReport:

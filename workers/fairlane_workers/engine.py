@@ -104,13 +104,7 @@ class Engine:
     async def _open(self) -> None:
         settings, clock = self._settings, SystemClock()
         keys = Keys(settings.redis.deployment)
-        self._redis = Redis.from_url(
-            settings.redis.url,
-            socket_timeout=ANSWER_TIMEOUT_S,
-            socket_connect_timeout=ANSWER_TIMEOUT_S,
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-        )
+        self._redis = _open_redis(settings.redis.url)
         batcher = self._batcher = Batcher(self._redis)
         self._providers = {
             name: build_provider(name, connection, self._secrets.keys.get(name))
@@ -160,3 +154,15 @@ class Engine:
         for provider in self._providers.values():
             await provider.aclose()
         await self._redis.aclose()
+
+
+def _open_redis(url: str) -> Redis:
+    """A client that repeats nothing: the batcher does, and it knows what may be repeated."""
+    tcp = {} if url.startswith("unix://") else {"socket_keepalive": True}
+    return Redis.from_url(
+        url,
+        socket_timeout=ANSWER_TIMEOUT_S,
+        socket_connect_timeout=ANSWER_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+        **tcp,
+    )

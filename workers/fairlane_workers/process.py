@@ -36,7 +36,7 @@ class WorkerProcess:
             """Execute one attempt: its message names it, its lease in Redis says whether it may still run."""
             engine.start_attempt(Attempt.from_message(message)).result()
 
-        app.task(name=TASK_NAME)(attempt)
+        app.task(name=TASK_NAME, shared=False)(attempt)
         app.tasks[TASK_NAME].start = engine.start_attempt
         app.conf.worker_pool = POOL
         app.steps["consumer"].add(consumer_step(engine.queues))

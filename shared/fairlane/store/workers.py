@@ -85,5 +85,6 @@ class Workers:
 def _beat(worker: str, record: str) -> Beat:
     beat_ms, _, text = record.partition(" ")
     data: dict[str, Any] = json.loads(text)
-    known = {name: data[name] for name in WorkerInfo.__dataclass_fields__ if name in data}
-    return Beat(worker, int(beat_ms), WorkerInfo(**known | {"lanes": tuple(data["lanes"])}))
+    known: dict[str, Any] = {name: data[name] for name in WorkerInfo.__dataclass_fields__ if name in data}
+    known["lanes"] = tuple(data["lanes"])
+    return Beat(worker, int(beat_ms), WorkerInfo(**known))

@@ -1,0 +1,117 @@
+"""The engine on a real Redis: a loop in a thread of its own, from the first beat to the goodbye."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.admission.lanes import Offer
+from fairlane.job import Attempt, JobState
+from fairlane.results import TaskResult
+from fairlane.settings import Settings, WorkerSecrets
+from fairlane.store.keys import Keys
+from fairlane.store.workers import Beat, Workers
+from fairlane_workers import engine as engines
+from fairlane_workers.engine import Engine
+from tests.support.scheduler_parts import Parts
+from tests.support.wait import wait_until
+from tests.support.worker_parts import ScriptedProvider
+
+KEYS = Keys("test")
+
+
+class Place:
+    """An engine, and a scheduler's parts on the same Redis."""
+
+    def __init__(self, redis: Redis, monkeypatch: pytest.MonkeyPatch, **worker: Any) -> None:
+        self.redis, self.parts = redis, Parts(redis)
+        self.providers: list[ScriptedProvider] = []
+        monkeypatch.setattr(engines, "build_provider", self._provider)
+        path = redis.connection_pool.connection_kwargs["path"]
+        settings = Settings.model_validate(
+            {
+                "redis": {"url": f"unix://{path}?db=0", "deployment": "test"},
+                "connections": {"sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"}},
+                "worker": {"slots": 5, "beat_seconds": 0.05} | worker,
+            }
+        )
+        self.engine = Engine(settings, WorkerSecrets(), "worker-1")
+
+    def _provider(self, *_: Any) -> ScriptedProvider:
+        self.providers.append(ScriptedProvider())
+        return self.providers[-1]
+
+    def beats(self) -> list[Beat]:
+        return Workers(KEYS).beats(self.redis)
+
+
+@pytest.fixture
+def place(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    made = Place(real_redis, monkeypatch, shutdown_grace_seconds=0)
+    yield made
+    made.engine.close()
+
+
+def test_a_started_engine_beats_and_a_closed_one_is_gone(place: Place) -> None:
+    place.engine.start()
+    (beat,) = wait_until(place.beats)
+    assert (beat.worker, beat.info.name, beat.info.slots) == (place.engine.worker, "worker-1", 5)
+
+    place.engine.close()
+
+    assert place.beats() == []
+    assert place.engine._loop.is_closed()
+    place.engine.close()
+
+
+def test_lanes_that_are_consumed_are_told_to_the_scheduler(place: Place) -> None:
+    place.engine.start()
+
+    place.engine._on_subscribed(frozenset({"sim:fast"}))
+
+    wait_until(lambda: place.beats() and place.beats()[0].info.lanes == ("sim:fast",))
+
+
+def test_an_attempt_runs_on_the_engines_loop(place: Place) -> None:
+    place.engine.start()
+    run = place.parts.admit(1)
+    place.parts.feed_all()
+    (attempt,) = _granted(place)
+
+    place.engine.start_attempt(attempt).result(10)
+
+    stored = place.redis.hget(KEYS.results(run.ref), "0")
+    assert TaskResult.from_json(stored).state is JobState.SUCCEEDED
+
+
+def test_a_stop_gives_back_what_does_not_end_in_time(place: Place) -> None:
+    place.engine.start()
+    run = place.parts.admit(1)
+    place.parts.feed_all()
+    (attempt,) = _granted(place)
+    (provider,) = place.providers
+    provider.gate.clear()
+    call = place.engine.start_attempt(attempt)
+    asyncio.run_coroutine_threadsafe(provider.started.wait(), place.engine._loop).result(10)
+
+    place.engine.begin_stop()
+    call.result(10)
+
+    assert provider.broken_off == 1
+    assert place.redis.llen(KEYS.hot(run.ref, "sim:fast")) == 1
+    wait_until(lambda: place.beats()[0].info.stopping)
+
+
+def _granted(place: Place) -> list[Attempt]:
+    parts = place.parts
+    (run,) = parts.backlog.runs()
+    grant = parts.lanes.grant(
+        "sim:fast", parts.leader.epoch, [Offer(run.ref, 1)], room=1, max_in_flight=9, lease_ms=15_000,
+        now_ms=parts.now_ms,
+    )  # fmt: skip
+    assert grant is not None
+    return [Attempt(run.ref.run, run.ref.team, p.job, p.number, "sim:fast") for p in grant.permits]

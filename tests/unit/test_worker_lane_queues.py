@@ -1,0 +1,157 @@
+"""Queues of lanes: consumed as lanes appear, on the consumer's own thread, and again after a reconnection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fairlane.broker import make_app
+from fairlane.lane import queue_name
+from fairlane.settings import Settings
+from fairlane_workers.lane_queues import LaneQueues, consumer_step
+
+
+class Consumer:
+    """As much of Celery's consumer as lane queues touch; ``run`` is its thread's turn."""
+
+    def __init__(self) -> None:
+        self.app = make_app(Settings.model_validate({"celery": {"broker_url": "memory://"}}), "test")
+        self.channel = SimpleNamespace(do_restore=True)
+        self.task_consumer: Any = SimpleNamespace(
+            channel=self.channel, consuming_from=lambda queue: queue in self.consumed
+        )
+        self.consumed: list[str] = []
+        self.soon: list[Callable[[], None]] = []
+        self.refuses = 0
+
+    def call_soon(self, action: Callable[[], None]) -> None:
+        self.soon.append(action)
+
+    def add_task_queue(self, queue: str) -> None:
+        assert queue in self.app.amqp.queues, "Celery would make up a queue of its own"
+        if self.refuses:
+            self.refuses -= 1
+            raise ConnectionResetError
+        self.consumed.append(queue)
+
+    def run(self) -> None:
+        actions, self.soon = self.soon, []
+        for action in actions:
+            action()
+
+
+@pytest.fixture
+def told() -> list[frozenset[str]]:
+    return []
+
+
+@pytest.fixture
+def queues(told: list[frozenset[str]]) -> LaneQueues:
+    return LaneQueues(told.append)
+
+
+def test_lanes_wanted_before_the_consumer_is_there_are_consumed_when_it_starts(
+    queues: LaneQueues, told: list[frozenset[str]]
+) -> None:
+    consumer = Consumer()
+    queues.want(["sim:a", "sim:b"])
+
+    queues.attach(consumer)
+
+    assert consumer.consumed == [queue_name("sim:a"), queue_name("sim:b")]
+    assert told == [frozenset({"sim:a", "sim:b"})]
+
+
+def test_a_lane_that_appears_is_consumed_on_the_consumers_own_thread(
+    queues: LaneQueues, told: list[frozenset[str]]
+) -> None:
+    consumer = Consumer()
+    queues.attach(consumer)
+
+    queues.want(["sim:new"])
+    assert consumer.consumed == []
+    consumer.run()
+
+    assert consumer.consumed == [queue_name("sim:new")]
+    assert told == [frozenset({"sim:new"})]
+
+
+def test_what_is_consumed_already_is_left_alone(queues: LaneQueues, told: list[frozenset[str]]) -> None:
+    consumer = Consumer()
+    queues.want(["sim:a"])
+    queues.attach(consumer)
+
+    queues.want(["sim:a"])
+    assert consumer.soon == []
+    queues.want(["sim:a", "sim:b"])
+    consumer.run()
+
+    assert consumer.consumed == [queue_name("sim:a"), queue_name("sim:b")]
+    assert told[-1] == frozenset({"sim:a", "sim:b"})
+
+
+def test_after_a_reconnection_everything_is_consumed_again(
+    queues: LaneQueues, told: list[frozenset[str]]
+) -> None:
+    queues.want(["sim:a"])
+    queues.attach(Consumer())
+    queues.detach()
+    assert told[-1] == frozenset()
+    queues.want(["sim:b"])
+
+    again = Consumer()
+    queues.attach(again)
+
+    assert again.consumed == [queue_name("sim:a"), queue_name("sim:b")]
+    assert told[-1] == frozenset({"sim:a", "sim:b"})
+
+
+def test_a_queue_that_could_not_be_consumed_is_tried_at_the_next_beat(queues: LaneQueues) -> None:
+    consumer = Consumer()
+    queues.attach(consumer)
+    consumer.refuses = 1
+    queues.want(["sim:a"])
+    with pytest.raises(ConnectionResetError):
+        consumer.run()
+
+    queues.want(["sim:a"])
+    consumer.run()
+
+    assert consumer.consumed == [queue_name("sim:a")]
+
+
+def test_a_consumer_that_is_gone_by_its_turn_is_not_touched(
+    queues: LaneQueues, told: list[frozenset[str]]
+) -> None:
+    consumer = Consumer()
+    queues.attach(consumer)
+    queues.want(["sim:a"])
+    queues.detach()
+    consumer.run()
+
+    assert consumer.consumed == []
+
+
+def test_lost_messages_are_left_to_the_leases(queues: LaneQueues) -> None:
+    consumer = Consumer()
+    queues.attach(consumer)
+
+    assert consumer.channel.do_restore is False
+
+
+def test_the_step_binds_the_queues_to_the_consumer_after_its_tasks(queues: LaneQueues) -> None:
+    step_class: Any = consumer_step(queues)
+    consumer = Consumer()
+    step = step_class(consumer)
+    queues.want(["sim:a"])
+
+    step.start(consumer)
+    assert consumer.consumed == [queue_name("sim:a")]
+    step.stop(consumer)
+    queues.want(["sim:b"])
+
+    assert consumer.soon == []
+    assert "celery.worker.consumer.tasks:Tasks" in step_class.requires

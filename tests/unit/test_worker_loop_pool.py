@@ -1,0 +1,117 @@
+"""The pool: attempts begin on the loop, their end reaches Celery, and stopping waits for what is in hand."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kombu.serialization import dumps
+from structlog.testing import capture_logs
+
+from fairlane.broker import TASK_NAME
+from fairlane.job import Attempt
+from fairlane_workers.loop_pool import TaskPool
+
+ATTEMPT = Attempt("r1", "search", 3, 2, "sim:fast")
+
+
+class Pool:
+    """A pool whose attempts end when a test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Attempt, Future[None]]] = []
+        self.accepted: list[int] = []
+        self.ends: list[Any] = []
+        task = SimpleNamespace(start=self._start)
+        self.pool = TaskPool(app=SimpleNamespace(tasks={TASK_NAME: task}))
+
+    def _start(self, attempt: Attempt) -> Future[None]:
+        future: Future[None] = Future()
+        self.begun.append((attempt, future))
+        return future
+
+    def apply(self, message: Any = None, name: str = TASK_NAME) -> None:
+        kwargs = ATTEMPT.to_message() if message is None else message
+        content_type, encoding, body = dumps([[], kwargs, {}], serializer="json")
+        self.pool.on_apply(
+            print,
+            (name, "id", {}, body, content_type, encoding),
+            callback=self.ends.append,
+            accept_callback=lambda pid, _: self.accepted.append(pid),
+        )
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+def test_an_attempt_begins_at_once_and_no_thread_waits_for_it(pool: Pool) -> None:
+    pool.apply()
+    pool.apply()
+
+    assert [attempt for attempt, _ in pool.begun] == [ATTEMPT, ATTEMPT]
+    assert len(pool.accepted) == 2
+    assert pool.ends == []
+
+
+def test_the_end_of_an_attempt_is_told_to_celery(pool: Pool) -> None:
+    pool.apply()
+
+    pool.begun[0][1].set_result(None)
+
+    ((failed, value, seconds),) = pool.ends
+    assert (failed, value) == (0, None)
+    assert seconds >= 0
+
+
+def test_a_defect_is_told_as_a_failure(pool: Pool) -> None:
+    pool.apply()
+
+    pool.begun[0][1].set_exception(ZeroDivisionError("defect"))
+
+    ((failed, info, _),) = pool.ends
+    assert failed == 1
+    assert isinstance(info.exception, ZeroDivisionError)
+
+
+def test_an_attempt_that_was_cancelled_with_its_loop_is_no_failure(pool: Pool) -> None:
+    pool.apply()
+
+    pool.begun[0][1].cancel()
+
+    assert pool.ends[0][:2] == (0, None)
+
+
+@pytest.mark.parametrize("message", [{}, {"run": "r1"}, [], "text", {"run": "r", "team": "t", "job": "x"}])
+def test_a_message_that_names_no_attempt_fails_and_leaves_the_pool_idle(pool: Pool, message: Any) -> None:
+    with capture_logs() as logs:
+        pool.apply(message)
+
+    assert pool.begun == []
+    assert pool.ends[0][0] == 1
+    assert [line["event"] for line in logs] == ["message_unreadable"]
+    pool.pool.on_stop()
+
+
+def test_stopping_waits_for_what_is_in_hand(pool: Pool) -> None:
+    pool.apply()
+    stopping = threading.Thread(target=pool.pool.on_stop)
+    stopping.start()
+
+    pool.begun[0][1].set_result(None)
+    stopping.join(10)
+
+    assert not stopping.is_alive()
+
+
+def test_celerys_own_tasks_run_beside_the_loop(pool: Pool) -> None:
+    ran = threading.Event()
+    pool.pool.on_apply(lambda *_: ran.set(), ("celery.ping",), callback=pool.ends.append)
+
+    assert ran.wait(10)
+    pool.pool.on_stop()
+    assert pool.begun == []

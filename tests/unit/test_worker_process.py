@@ -1,0 +1,111 @@
+"""A worker process put together: the task, its pool, and the signals that start and stop its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import signals
+from celery.concurrency.solo import TaskPool as SoloPool
+from structlog.testing import capture_logs
+
+from fairlane.broker import TASK_NAME
+from fairlane.errors import ConfigurationError
+from fairlane.job import Attempt
+from fairlane.settings import Settings, WorkerSecrets
+from fairlane_workers.loop_pool import POOL, TaskPool
+from fairlane_workers.process import WorkerProcess
+
+SIGNALS = (
+    signals.setup_logging,
+    signals.celeryd_after_setup,
+    signals.worker_shutting_down,
+    signals.worker_shutdown,
+)
+
+
+class EngineCalls:
+    """What was asked of the engine."""
+
+    def __init__(self, process: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.attempts: list[Attempt] = []
+        for name in ("start", "begin_stop", "close"):
+            monkeypatch.setattr(process.engine, name, lambda name=name: self.calls.append(name))
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    before = [list(signal.receivers) for signal in SIGNALS]
+    yield
+    for signal, receivers in zip(SIGNALS, before, strict=True):
+        signal.receivers[:] = receivers
+        signal.sender_receivers_cache.clear()
+
+
+def process(**secrets: Any) -> WorkerProcess:
+    settings = Settings.model_validate({"celery": {"broker_url": "memory://"}})
+    return WorkerProcess(settings, WorkerSecrets(**secrets), "worker-1")
+
+
+def test_the_application_has_the_one_task_and_its_pool() -> None:
+    app: Any = process().app
+
+    assert TASK_NAME in app.tasks
+    assert app.conf.worker_pool == POOL
+    assert any("LaneQueuesStep" in step.__name__ for step in app.steps["consumer"])
+
+
+def test_the_task_begins_attempts_on_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = process()
+    attempt, begun = Attempt("r1", "search", 3, 1, "sim:fast"), []
+    done: Future[None] = Future()
+    done.set_result(None)
+    monkeypatch.setattr(made.engine, "start_attempt", lambda each: begun.append(each) or done)
+    app: Any = made.app
+
+    assert app.tasks[TASK_NAME](**attempt.to_message()) is None
+
+    assert begun == [attempt]
+
+
+def test_the_engine_lives_from_the_workers_setup_to_its_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = EngineCalls(process(), monkeypatch).calls
+
+    signals.celeryd_after_setup.send(sender="w", instance=SimpleNamespace(pool_cls=TaskPool), conf=None)
+    signals.worker_shutting_down.send(sender="w", sig="TERM", how="Warm", exitcode=0)
+    signals.worker_shutdown.send(sender="w")
+
+    assert calls == ["start", "begin_stop", "close"]
+
+
+@pytest.mark.parametrize("pool", [SoloPool, "prefork", SimpleNamespace()])
+def test_another_pool_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch, pool: Any) -> None:
+    made = process()
+    calls = EngineCalls(made, monkeypatch).calls
+
+    with pytest.raises(ConfigurationError, match="Leave --pool out"):
+        made._start(SimpleNamespace(pool_cls=pool))
+
+    assert calls == []
+
+
+def test_a_missing_credential_is_told_by_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = process(missing={"openai": "OPENAI_API_KEY"})
+    EngineCalls(made, monkeypatch)
+
+    with capture_logs() as logs:
+        made._start(SimpleNamespace(pool_cls=TaskPool))
+
+    (line,) = [line for line in logs if line["event"] == "credential_missing"]
+    assert (line["connection"], line["variable"]) == ("openai", "OPENAI_API_KEY")
+
+
+def test_a_worker_that_never_started_can_be_stopped() -> None:
+    made = process()
+
+    made._begin_stop()
+    made._close()
