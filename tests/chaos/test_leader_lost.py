@@ -6,8 +6,9 @@ import signal
 
 import pytest
 
+from fairlane import RunState
 from fairlane.events import Event
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.strict_lane import start_strict_run
 from tests.support.wait import wait_until
 
@@ -50,3 +51,18 @@ def test_a_leader_that_is_asked_to_stop_gives_its_lease_up(deployment: Cluster) 
     assert until_ms == b"0" or identity != leader.name.encode()
     strict.check()
     assert strict.served().requests == JOBS
+
+
+def test_what_is_asked_for_while_nobody_leads_is_done_by_the_next_leader(deployment: Cluster) -> None:
+    under_way = start_strict_run(deployment, JOBS)
+    for name in ("scheduler-1", "scheduler-2"):
+        deployment.process(name).kill()
+        deployment.process(name).join(5.0)
+    model = deployment.new_model(latency_ms=20)
+    submitted = deployment.client.submit(numbered(20), "question {{ n }}", model=f"sim:{model}")
+    under_way.run.cancel()
+    assert submitted.status().state is RunState.SUBMITTED
+    assert under_way.run.status().state is RunState.RUNNING
+    deployment.stack.restart("scheduler-2")
+    all_succeeded(submitted)
+    assert under_way.run.wait(timeout=10.0).state is RunState.CANCELLED

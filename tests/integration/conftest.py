@@ -6,12 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from fairlane.testing import SimulatedModel
 from tests.support.cluster import Cluster, cluster
+
+ODD_MODEL = "org/mödel-1|x:free *[y]"
+"""A name with all that some provider, broker or pattern might take for something else."""
 
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three workers of 20 slots, one scheduler, teams ``small`` and ``large`` with weights 1 and 3."""
     config = "[teams.small]\nweight = 1\n[teams.large]\nweight = 3\n"
-    with cluster(tmp_path_factory.mktemp("deployment"), config=config, workers=3, slots=20) as made:
+    directory, models = tmp_path_factory.mktemp("deployment"), {ODD_MODEL: SimulatedModel()}
+    with cluster(directory, models, config=config, workers=3, slots=20) as made:
         yield made

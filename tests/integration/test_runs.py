@@ -7,10 +7,12 @@ from threading import Thread
 
 import pytest
 
-from fairlane import JobState, RunState, SubmissionError
+from fairlane import JobState, RetryPolicy, RunState, SubmissionError
+from fairlane.evaluators import llm_judge
 from fairlane.store.inbox import Outbox
 from fairlane.store.keys import RunRef
-from tests.support.cluster import Cluster, all_succeeded, numbered, whole
+from tests.integration.conftest import ODD_MODEL
+from tests.support.cluster import SCHEDULER, Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
 
@@ -85,8 +87,49 @@ def test_chunks_bring_each_output_in_pieces_while_it_is_written(deployment: Clus
     assert all(len(texts) > 1 for texts in pieces.values())
 
 
+def test_texts_come_back_as_they_went(deployment: Cluster) -> None:
+    model = deployment.new_model(output="echo", latency_ms=10, max_output_tokens=200_000, chunks=100)
+    texts = [
+        "\u0000 \x1b[31m \ufffe \u2028",
+        "naïve 日本語 🙂 \U0010ffff",
+        '"quoted" \\ {"json": [1, null]} <tag>',
+        "data: [DONE]\n\ndata: x\r\n\r\n",
+        "word " * 40_000,
+    ]
+    run = deployment.client.submit([{"text": text} for text in texts], "{{ text }}", model=f"sim:{model}")
+    assert [record.output for record in all_succeeded(run)] == texts
+
+
+def test_a_lane_may_have_any_name(deployment: Cluster) -> None:
+    deployment.provider.change_model(ODD_MODEL, latency_ms=20, faults={"error_500": 0.2})
+    lane = f"sim:{ODD_MODEL}"
+    run = deployment.client.submit(
+        numbered(20),
+        "question {{ n }}",
+        model=lane,
+        evaluators=[llm_judge(lane, "judge {{ n }} {{ output }}", {"sim": 1})],
+        retry=RetryPolicy(max_attempts=20, initial_delay=0.05, max_delay=0.1),
+    )
+    assert {record.state for record in whole(run)} == {JobState.SUCCEEDED}
+    assert run.status().retries > 0
+    assert [(each.lane, each.known, each.done) for each in run.status().lanes] == [(lane, 40, 40)]
+    deployment.lanes.pause(lane)
+    cancelled = deployment.client.submit(numbered(5), "question {{ n }}", model=lane)
+    wait_until(lambda: cancelled.status().lanes)
+    cancelled.cancel()
+    assert {record.state for record in whole(cancelled)} == {JobState.CANCELLED}
+    deployment.lanes.resume(lane)
+
+
+def test_a_call_may_last_longer_than_its_lease(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=SCHEDULER["lease_seconds"] * 1000 + 500)
+    run = deployment.client.submit(numbered(3), "question {{ n }}", model=f"sim:{model}")
+    assert {record.attempts for record in all_succeeded(run)} == {1}
+    assert deployment.served(model).requests == 3
+
+
 def test_who_begins_to_listen_in_mid_call_hears_the_rest_of_it(deployment: Cluster) -> None:
-    model = deployment.new_model(latency_ms=4000, chunks=40, output_tokens=80)
+    model = deployment.new_model(latency_ms=2500, chunks=40, output_tokens=80)
     run = deployment.client.submit(numbered(1), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: deployment.served(model).in_flight)
     heard = "".join(text for _, text in run.chunks())

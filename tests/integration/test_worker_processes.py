@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from fairlane.events import Event
 from fairlane.local.guard import Guard
 from fairlane.local.processes import Process
+from fairlane.store.workers import Beat
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.wait import wait_until
 
@@ -40,19 +41,22 @@ def deployment(two_workers: Cluster) -> Iterator[Cluster]:
 
 
 @contextmanager
-def celery_worker(deployment: Cluster) -> Iterator[Process]:
-    """``celery -A fairlane_workers.app worker`` beside the deployment's own workers, ready for work."""
-    log = deployment.directory / "data" / "logs" / "celery.log"
-    guard = Guard()
-    process = Process("celery", CELERY, log=log, guard=guard, env=deployment.stack.environment)
-    others = len(deployment.beats())
+def another_worker(deployment: Cluster, name: str, command: Sequence[str], **env: str) -> Iterator[Process]:
+    """A worker beside the deployment's own, once it serves a lane."""
+    log = deployment.directory / "data" / "logs" / f"{name}.log"
+    guard, others = Guard(), len(deployment.beats())
+    process = Process(name, command, log=log, guard=guard, env={**deployment.stack.environment, **env})
     process.start()
     try:
-        wait_until(lambda: not process.is_running or len(deployment.beats()) > others, timeout=30.0)
-        deployment.settle(others + 1)
+        wait_until(lambda: not process.is_running or len(_serving(deployment)) > others, timeout=30.0)
+        assert process.is_running, process.log_tail()
         yield process
     finally:
         guard.close()
+
+
+def _serving(deployment: Cluster) -> list[Beat]:
+    return [beat for beat in deployment.beats() if beat.info.lanes]
 
 
 def stop(process: Process) -> None:
@@ -64,9 +68,10 @@ def stop(process: Process) -> None:
 
 def test_celery_s_own_command_starts_a_worker_that_executes_a_run(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=100)
+    deployment.lanes.limit(f"sim:{model}", {})
     for name in ("worker-1", "worker-2"):
         stop(deployment.process(name))
-    with celery_worker(deployment) as process:
+    with another_worker(deployment, "celery", CELERY) as process:
         run = deployment.client.submit(numbered(30), "question {{ n }}", model=f"sim:{model}")
         all_succeeded(run)
         assert deployment.served(model).peak_in_flight == SLOTS
@@ -105,3 +110,21 @@ def test_a_warm_stop_hands_back_what_does_not_finish_in_time(deployment: Cluster
     records = all_succeeded(run)
     assert {record.attempts for record in records} == {1}
     assert deployment.served(model).requests == 4 * SLOTS
+
+
+def test_a_worker_that_is_bound_to_lanes_serves_no_other(deployment: Cluster) -> None:
+    own, other = deployment.new_model(latency_ms=50), deployment.new_model(latency_ms=50)
+    for model in (own, other):
+        deployment.lanes.limit(f"sim:{model}", {})
+    for name in ("worker-1", "worker-2"):
+        stop(deployment.process(name))
+    command = deployment.stack.plan.worker_command("bound")
+    with another_worker(deployment, "bound", command, FAIRLANE_WORKER__LANES=f"sim:{own}") as bound:
+        served = deployment.client.submit(numbered(20), "own {{ n }}", model=f"sim:{own}")
+        waiting = deployment.client.submit(numbered(20), "other {{ n }}", model=f"sim:{other}")
+        all_succeeded(served)
+        assert [beat.info.lanes for beat in deployment.beats()] == [(f"sim:{own}",)]
+        assert deployment.served(other).requests == 0
+        deployment.stack.restart("worker-1")
+        all_succeeded(waiting)
+        stop(bound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,25 @@ def test_a_lane_that_waits_for_its_rate_holds_no_slot_and_no_queue_grows(narrow:
     assert max(permits for _, permits in seen) <= SLOTS
     run.cancel()
     whole(run)
+
+
+def test_all_lanes_together_stay_below_the_global_cap(tmp_path: Path) -> None:
+    most = 6
+    with cluster(tmp_path, scheduler={"max_in_flight": most}, slots=10) as deployment:
+        lanes = [deployment.new_model(latency_ms=100) for _ in range(3)]
+        rows = [{"n": n, "lane": lanes[n % 3]} for n in range(90)]
+        run = deployment.client.submit(rows, "question {{ n }}", model="sim:{{ lane }}")
+        together: list[int] = []
+
+        def is_over() -> bool:
+            together.append(sum(deployment.served(lane).in_flight for lane in lanes))
+            return run.status().state.finished
+
+        wait_until(is_over, timeout=30.0, interval=0.005)
+        whole(run)
+        # The cap is used to the full, and no lane was left out.
+        assert max(together) == most
+        assert all(deployment.served(lane).completed == 30 for lane in lanes)
 
 
 def test_every_slot_is_used_by_a_lane_that_is_alone(narrow: Cluster) -> None:

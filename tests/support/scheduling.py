@@ -58,6 +58,7 @@ class Cluster:
         workers: Iterable[FakeWorker] | None = None,
         provider: Provider = answers,
         standbys: int = 0,
+        leader_redis: Any = None,
     ) -> None:
         self.redis, self.clock, self.provider = redis, ManualClock(), provider
         self.settings = Settings.model_validate(
@@ -78,7 +79,8 @@ class Cluster:
         self.outbox, self.reader = Outbox(redis, self.keys), RunReader(redis, self.keys)
         self.specs: dict[RunRef, RunSpec] = {}
         self.starts: list[Start] = []
-        self.stale, self.late, self.crowded = 0, 0, 0
+        self.late: list[Attempt] = []
+        self.stale, self.crowded = 0, 0
         self.peak: dict[str, int] = defaultdict(int)  # most calls at once, by lane; "" over all
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order, self._ids = count(), count(1)
@@ -88,7 +90,8 @@ class Cluster:
         self.workers = list(workers) if workers is not None else [FakeWorker("w1", 100)]
         for worker in self.workers:
             self._beat(worker)
-        self.processes = [self._process(f"scheduler-{n}") for n in range(1 + standbys)]
+        self.processes = [self._process("scheduler-0", leader_redis or redis)]
+        self.processes += [self._process(f"scheduler-{n + 1}", redis) for n in range(standbys)]
 
     @property
     def now_ms(self) -> int:
@@ -208,9 +211,9 @@ class Cluster:
             while self._events and self._events[0][0] <= self.now_ms:
                 heapq.heappop(self._events)[2]()
 
-    def _process(self, name: str) -> FakeProcess:
+    def _process(self, name: str, redis: Any) -> FakeProcess:
         mailbox, time = Mailbox(), VirtualTime(self.clock)
-        scheduler = Scheduler(self.redis, self.settings, self.clock, name, mailbox, time)
+        scheduler = Scheduler(redis, self.settings, self.clock, name, mailbox, time)
         return FakeProcess(scheduler, mailbox, self.now_ms)
 
     def _push(self, at_ms: int, action: Callable[[], None]) -> None:
@@ -298,7 +301,7 @@ class Cluster:
                 now_ms=self.now_ms,
             )
         if Reported.of(call.run(self.redis)) is None:
-            self.late += 1
+            self.late.append(attempt)
 
     def _payload(self, attempt: Attempt, state: JobState, decision: Finish) -> str:
         kind = TaskResult if attempt.job % self.specs[_ref(attempt)].steps == 0 else JudgeResult

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fairlane.cli.lane_views import Allowed, Hold, LaneReport, limits_in_words
+from fairlane.cli.lane_views import Allowed, Hold, LaneReport, limits_in_words, short_count
 from fairlane.lane import LaneLimits
 from tests.support.command_line import CommandLine
 from tests.support.idle_lane import IDLE
@@ -118,11 +118,18 @@ def test_every_lane_is_listed_with_what_it_does(cli: CommandLine) -> None:
     assert judge.split() == ["sim:judge", "unlimited", "0", "0", "0", "0"]
 
 
-def test_tokens_have_a_column_where_a_lane_counts_them(cli: CommandLine) -> None:
-    cli.stage.deployment.lane("sim:fast", tokens_per_minute=50_000)
-    header, fast, _ = cli.out("lanes").splitlines()
-    assert "tokens/min" in header
-    assert "50,000" in fast
+def test_why_a_lane_is_parked_is_told_below_the_table(cli: CommandLine) -> None:
+    cli.stage.redis.hset(cli.stage.keys.lane("sim:fast"), "parked", "no quota is left")
+    result = cli("lanes")
+    assert result.stdout.splitlines()[1].split()[-1] == "parked"
+    assert "sim:fast is parked: no quota is left; `fairlane lanes resume sim:fast`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0"), (999_999, "999,999"), (1_234_567, "1.23M"), (45_600_000_000, "45.6G")]
+)
+def test_a_count_of_any_size_is_short(count: int, shown: str) -> None:
+    assert short_count(count) == shown
 
 
 def test_lanes_as_json_are_one_list(cli: CommandLine) -> None:

@@ -464,8 +464,8 @@ def test_a_report_that_redis_refuses_leaves_the_lease_to_lapse(monkeypatch: pyte
         async def refuse(_: Any) -> Any:
             raise ResponseError("NOPERM this user has no permissions")
 
-        monkeypatch.setattr(parts.batcher, "send", refuse)
-        with capture_logs() as logs:
+        with capture_logs() as logs, monkeypatch.context() as patch:
+            patch.setattr(parts.batcher, "send", refuse)
             parts.provider.gate.set()
             await task
 

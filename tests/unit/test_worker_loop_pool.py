@@ -71,11 +71,13 @@ def test_the_end_of_an_attempt_is_told_to_celery(pool: Pool) -> None:
 def test_a_defect_is_told_as_a_failure(pool: Pool) -> None:
     pool.apply()
 
-    pool.begun[0][1].set_exception(ZeroDivisionError("defect"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        _ = 1 / 0
+    pool.begun[0][1].set_exception(caught.value)
 
     ((failed, info, _),) = pool.ends
     assert failed == 1
-    assert isinstance(info.exception, ZeroDivisionError)
+    assert isinstance(info.exception.exc, ZeroDivisionError)
 
 
 def test_an_attempt_that_was_cancelled_with_its_loop_is_no_failure(pool: Pool) -> None:

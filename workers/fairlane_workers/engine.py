@@ -83,7 +83,8 @@ class Engine:
 
     def close(self) -> None:
         """Say goodbye and end the loop."""
-        if self._thread is None:
+        thread, self._thread = self._thread, None
+        if thread is None:
             return
         self._loop.call_soon_threadsafe(self._batcher.give_up)
         try:
@@ -91,7 +92,7 @@ class Engine:
         except TimeoutError:
             log.warning(Event.STORE_UNREACHABLE, error="could not say goodbye in time")
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_S)
+        thread.join(CLOSE_S)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

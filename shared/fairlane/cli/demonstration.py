@@ -48,6 +48,7 @@ def demo(
     1,319 questions go through two lanes with different limits; each answer is compared with the right one,
     and judged by a model on a third lane. Settings of yours are left alone. Ctrl-C takes everything down.
     """
+    say("starting Redis, a simulated provider, a scheduler and workers")
     with (
         interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as check,
         data_folder(data_dir) as folder,

@@ -9,10 +9,9 @@ from rich.text import Text
 
 from fairlane.admission.lanes import LaneView
 from fairlane.cli.moments import iso, span
-from fairlane.cli.output import clip, print_fields, print_table
+from fairlane.cli.output import print_fields, print_table, say
 from fairlane.lane import LaneLimits
 
-LONGEST_REASON = 40
 NONE = "–"
 
 
@@ -116,10 +115,12 @@ class LaneReport:
 
 def print_lanes(reports: list[LaneReport]) -> None:
     """Lanes as a table, in the order given."""
-    metered = any(report.view.limits.tokens_per_minute for report in reports)
-    columns = ["lane", ">requests/min", *([">tokens/min"] if metered else [])]
-    columns += [">in flight", ">queued", ">granted", ">429s", "held by"]
-    print_table(columns, (_row(report, metered) for report in reports))
+    columns = ["lane", ">requests/min", ">in flight", ">queued", ">granted", ">429s", "held by"]
+    print_table(columns, (_row(report) for report in reports))
+    for report in reports:
+        if report.view.parked is not None:
+            lane = report.view.lane
+            say(f"{lane} is parked: {report.view.parked}; `fairlane lanes resume {lane}` tries a single call")
 
 
 def print_lane(report: LaneReport) -> None:
@@ -158,14 +159,18 @@ def limits_in_words(limits: LaneLimits) -> str:
     return ", ".join(said) or "none stated"
 
 
-def _row(report: LaneReport, metered: bool) -> list[object]:
-    view, allowed = report.view, report.allowed
-    tokens = view.limits.tokens_per_minute
-    cells: list[object] = [view.lane, _allowed(allowed)]
-    if metered:
-        cells.append(_rate(tokens or None))
-    cells += [_flying(view, "/"), f"{report.queued:,}", f"{view.granted:,}", f"{view.limited:,}"]
-    return [*cells, _coloured(report)]
+def _row(report: LaneReport) -> list[object]:
+    view = report.view
+    numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited))
+    return [view.lane, _allowed(report.allowed), _flying(view, "/"), *numbers, _coloured(report)]
+
+
+def short_count(count: int) -> str:
+    """A count in at most seven characters: ``"999,999"``, ``"1.23M"``, ``"45.6G"``."""
+    for size, unit in ((10**9, "G"), (10**6, "M")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:,}"
 
 
 def _coloured(report: LaneReport) -> Text:
@@ -173,7 +178,11 @@ def _coloured(report: LaneReport) -> Text:
     style = ""
     if hold is not None:
         style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
-    return Text(clip(report.hold_in_words, LONGEST_REASON), style)
+    return Text("" if hold is None else _hold_in_short(hold, report.now_ms), style)
+
+
+def _hold_in_short(hold: Hold, now_ms: int) -> str:
+    return hold.reason if hold.until_ms is None else f"{hold.reason} {span(hold.until_ms - now_ms)}"
 
 
 def _flying(view: LaneView, between: str) -> str:

@@ -34,6 +34,9 @@ def results(
             "--output", "-o", metavar="FILE", help="Written whole or not at all. Left out: standard output."
         ),
     ] = STANDARD_OUTPUT,
+    _json: Annotated[
+        bool, typer.Option("--json", help="As elsewhere; JSON lines are all that is written.")
+    ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Write each record as its item ends, not in item order.")
     ] = False,

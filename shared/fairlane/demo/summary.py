@@ -36,7 +36,7 @@ class LaneUse:
         """``counted`` is the provider's account of the lane's model."""
         limit = limits.requests_per_minute or 0.0
         calls = counted["admitted"]
-        rate = _rate(calls - limit / 60 * limits.burst_seconds, counted, latency_s)
+        rate = _rate(calls - limit / 60 * limits.burst_seconds, counted)
         return cls(
             lane, jobs, calls, counted["rejected"], rate, limit, ideal_seconds(jobs, limits, latency_s)
         )
@@ -115,9 +115,9 @@ def _run(summary: Summary) -> Table:
     return table
 
 
-def _rate(beyond_burst: float, counted: Mapping[str, Any], latency_s: float) -> float:
-    """Calls a minute from the first start to the last; the burst is not part of it."""
+def _rate(beyond_burst: float, counted: Mapping[str, Any]) -> float:
+    """Calls a minute from the first start to the last end; the burst is not part of it."""
     first_s, last_s = counted["first_admitted_s"], counted["last_completed_s"]
-    if first_s is None or last_s is None or last_s - latency_s <= first_s:
+    if first_s is None or last_s is None or last_s <= first_s:
         return 0.0
-    return max(0.0, beyond_burst) * 60 / float(last_s - latency_s - first_s)
+    return max(0.0, beyond_burst) * 60 / float(last_s - first_s)

@@ -1,0 +1,240 @@
+"""The commands as processes: on a stack that is up, and the demonstration from nothing to nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane.local.reaper import is_running
+from tests.support.wait import wait_until
+
+SIMULATOR = """
+[models.fast]
+latency_ms = 20
+output = "echo"
+[models.slow]
+latency_ms = 100
+requests_per_minute = 600
+[models.judge]
+latency_ms = 10
+output = "judge"
+[models.closed]
+status_always = 401
+"""
+CONFIG = """
+[connections.sim]
+protocol = "openai"
+base_url = "http://127.0.0.1:8100/v1"
+[lanes."sim:slow"]
+requests_per_minute = 600
+"""
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="leftovers are looked for in /proc")
+
+
+@dataclass(slots=True)
+class Shell:
+    """Another terminal beside the stack."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What a command prints on standard output; fails if it ends otherwise than with ``code``."""
+        command = [sys.executable, "-m", "fairlane.cli", *arguments]
+        ended = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == code, f"{arguments}: {ended.stdout}{ended.stderr}"
+        return ended.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    folder = tmp_path_factory.mktemp("shell")
+    (folder / "fairlane.toml").write_text(CONFIG)
+    (folder / "simulator.toml").write_text(SIMULATOR)
+    rows = [{"question": f"what is {n}", "answer": f"what is {n}"} for n in range(30)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [sys.executable, "-m", "fairlane.cli", "up", "--simulate-config", "simulator.toml"]
+    with (folder / "up.log").open("w") as log:
+        up = subprocess.Popen([*command, "--ready-file", "ready.json"], cwd=folder, stdout=log, stderr=log)
+    try:
+        wait_until((folder / "ready.json").exists, timeout=30)
+        found = json.loads((folder / "ready.json").read_text())
+        told = {
+            "FAIRLANE_REDIS__URL": found["redis_url"],
+            "FAIRLANE_CONNECTIONS__SIM__BASE_URL": found["base_url"],
+        }
+        yield Shell(folder, inherited() | told)
+    finally:
+        up.send_signal(signal.SIGINT)
+        up.wait()
+
+
+def inherited() -> dict[str, str]:
+    return dict(os.environ)  # noqa: TID251  handed on to processes
+
+
+def test_a_run_from_its_submission_to_a_file_of_scored_results(shell: Shell) -> None:
+    run = shell(
+        *("submit", "rows.jsonl", "--prompt", "{{ question }}", "--model", "sim:fast", "--wait"),
+        *("--evaluator", "exact_match:expected=answer", "--name", "echoes"),
+        *("--judge-model", "sim:judge", "--judge-template", "Is {{ output }} like {{ answer }}?"),
+    ).strip()
+    status = shell.json("status", run)
+    assert (status["state"], status["jobs_done"], status["name"]) == ("completed", 60, "echoes")
+    shell("results", run, "-o", "out.jsonl")
+    records = [json.loads(line) for line in (shell.folder / "out.jsonl").read_text().splitlines()]
+    assert [record["item"] for record in records] == list(range(30))
+    assert all(record["scores"]["exact_match"] == 1.0 for record in records)
+    assert all(record["scores"]["llm_judge"] in (0.0, 1.0) for record in records)
+
+
+def test_an_operator_pauses_changes_and_opens_a_lane_while_it_runs(shell: Shell) -> None:
+    run = shell("submit", "rows.jsonl", "--prompt", "p {{ question }}", "--model", "sim:slow").strip()
+    shell("lanes", "pause", "sim:slow")
+    done = shell.json("status", run)["jobs_done"]
+    assert done < 30
+    paused = shell.json("lanes", "show", "sim:slow")
+    assert (paused["held_by"], paused["source"]) == ("paused", "stated")
+    shell("lanes", "set", "sim:slow", "--max-concurrency", "7")
+    assert shell.json("lanes", "show", "sim:slow")["limits"]["max_concurrency"] == 7
+    shell("lanes", "resume", "sim:slow")
+    shell("watch", run)
+    assert shell.json("status", run)["by_state"] == {"succeeded": 30}
+
+
+def test_a_run_that_is_cancelled_ends_and_keeps_what_is_done(shell: Shell) -> None:
+    options = ("--prompt", "c {{ question }}", "--model", "sim:slow", "--repetitions", "20")
+    run = shell("submit", "rows.jsonl", *options).strip()
+    shell("cancel", run, "--wait")
+    status = shell.json("status", run)
+    assert (status["state"], status["jobs_done"]) == ("cancelled", 600)
+    assert len(shell("results", run).splitlines()) == 600
+    shell("watch", run, code=1)
+
+
+def test_the_doctor_finds_the_stack_well_until_a_provider_refuses_us(shell: Shell) -> None:
+    assert {finding["grade"] for finding in shell.json("doctor")} == {"ok"}
+    assert [(worker["state"], worker["busy"]) for worker in shell.json("workers")] == [("alive", 0)] * 2
+    shell("submit", "rows.jsonl", "--prompt", "x", "--model", "sim:closed")
+    wait_until(lambda: shell.json("lanes", "show", "sim:closed")["parked"], timeout=30)
+    assert "sim:closed is parked" in shell("doctor", code=1)
+    shell("cancel", "latest", "--wait")
+
+
+Demo = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        environment = inherited() | {"TMPDIR": str(tmp_path), "FAIRLANE_TEAM": "not-of-the-demonstration"}
+        with (tmp_path / "out").open("w") as out:
+            command = [sys.executable, "-m", "fairlane.cli", "demo", *options]
+            process = subprocess.Popen(
+                command, cwd=tmp_path, env=environment, text=True, stdout=out, stderr=out
+            )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def processes_below(folder: Path) -> set[int]:
+    """Running processes that work in ``folder`` or below it."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            works_there = entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(folder)
+        except OSError:
+            continue
+        if works_there and is_running(int(entry.name)):
+            found.add(int(entry.name))
+    return found
+
+
+@linux
+def test_the_demonstration_leaves_its_results_and_nothing_else(demo: Demo, tmp_path: Path) -> None:
+    assert demo("--questions", "40", "--results", "kept").wait() == 0
+    told = (tmp_path / "out").read_text()
+    (results,) = (tmp_path / "kept").iterdir()
+    assert f"results: kept/{results.name}" in told
+    assert len(results.read_text().splitlines()) == 40
+    assert all(lane in told for lane in ("sim:fast", "sim:slow", "sim:judge"))
+    assert "80 of 80: 80 succeeded" in told
+    assert "× ideal" in told
+    assert processes_below(tmp_path) == set()
+    assert {entry.name for entry in tmp_path.iterdir()} == {"out", "kept"}
+
+
+def holds(pattern: str) -> Callable[[Path], bool]:
+    return lambda folder: any(folder.glob(f"fairlane-demo-*/{pattern}"))
+
+
+def told(words: str) -> Callable[[Path], bool]:
+    return lambda folder: words in (folder / "out").read_text()
+
+
+MOMENTS = {
+    "its folder is made": (holds("."), signal.SIGINT),
+    "redis is being started": (holds("logs/redis.log"), signal.SIGTERM),
+    "the workers are being started": (holds("logs/worker-2.log"), signal.SIGINT),
+    "a worker is ready": (holds("run/worker-1.ready"), signal.SIGTERM),
+    "the run is submitted": (told("questions on two lanes"), signal.SIGINT),
+    "the run is over": (told(": 100 % "), signal.SIGTERM),
+    "it is being taken down": (told("stopping worker"), signal.SIGINT),
+}
+
+
+@linux
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_demonstration_that_is_stopped_at_any_moment_leaves_nothing(
+    demo: Demo, tmp_path: Path, moment: str
+) -> None:
+    has_come, number = MOMENTS[moment]
+    process = demo("--questions", "30")
+    wait_until(lambda: has_come(tmp_path), timeout=60, interval=0.001)
+    process.send_signal(number)
+    assert process.wait() == 128 + number
+    wait_until(lambda: processes_below(tmp_path) == set())
+    assert "Traceback" not in (tmp_path / "out").read_text()
+    assert not list(tmp_path.glob("fairlane-demo-*"))
+
+
+@linux
+def test_a_second_signal_stops_a_demonstration_at_once(demo: Demo, tmp_path: Path) -> None:
+    process = demo("--questions", "1000")
+    wait_until(lambda: told("questions on two lanes")(tmp_path), timeout=60)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: told("stopping worker")(tmp_path))
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    wait_until(lambda: processes_below(tmp_path) == set())
+    assert "Traceback" not in (tmp_path / "out").read_text()
+
+
+@linux
+def test_a_killed_demonstration_leaves_no_process(demo: Demo, tmp_path: Path) -> None:
+    process = demo()
+    wait_until(lambda: told("questions on two lanes")(tmp_path), timeout=60)
+    process.kill()
+    wait_until(lambda: processes_below(tmp_path) == set())
