@@ -8,19 +8,16 @@ from pathlib import Path
 import pytest
 
 from fairlane.lane import queue_name
-from fairlane.testing import SimulatedModel
-from tests.support.cluster import Cluster, cluster, numbered, whole
+from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 from tests.support.wait import wait_until
 
 SLOTS = 4
-MODELS = {"slow": SimulatedModel(latency_ms=50), "free": SimulatedModel(latency_ms=80)}
-LANES = '[lanes."sim:slow"]\nrequests_per_minute = 60\nburst_seconds = 1.0\n[lanes."sim:free"]\n'
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One worker with four slots."""
-    with cluster(tmp_path_factory.mktemp("narrow"), MODELS, config=LANES, workers=1, slots=SLOTS) as made:
+    with cluster(tmp_path_factory.mktemp("narrow"), workers=1, slots=SLOTS) as made:
         yield made
 
 
@@ -28,7 +25,7 @@ def occupied(deployment: Cluster) -> tuple[int, int]:
     """At one moment: messages that wait at the broker plus attempts claimed, and permits out."""
     keys = deployment.keys
     pipeline = deployment.redis.pipeline(transaction=True)
-    for lane in deployment.settings.lanes:
+    for lane in deployment.lanes.names():
         pipeline.llen(queue_name(lane))
     pipeline.hvals(keys.leased)
     *waiting, leased = pipeline.execute()
@@ -37,17 +34,19 @@ def occupied(deployment: Cluster) -> tuple[int, int]:
 
 
 def test_a_lane_that_waits_for_its_rate_holds_no_slot_and_no_queue_grows(narrow: Cluster) -> None:
-    rows = [{"n": n, "lane": "slow"} for n in range(12)] + [{"n": n, "lane": "free"} for n in range(100)]
+    slow, free = narrow.new_model(latency_ms=50), narrow.new_model(latency_ms=80)
+    narrow.lanes.limit(f"sim:{slow}", {"requests_per_minute": 60, "burst_seconds": 1.0})
+    rows = [*numbered(12, lane=slow), *numbered(100, lane=free)]
     run = narrow.client.submit(rows, "question {{ n }}", model="sim:{{ lane }}")
     seen: list[tuple[int, int]] = []
 
     def free_lane_is_done() -> bool:
         seen.append(occupied(narrow))
-        return narrow.served("free").completed == 100
+        return narrow.served(free).completed == 100
 
     wait_until(free_lane_is_done, timeout=30.0, interval=0.005)
-    assert narrow.served("slow").requests < 12
-    assert narrow.served("free").peak_in_flight == SLOTS
+    assert narrow.served(slow).requests < 12
+    assert narrow.served(free).peak_in_flight == SLOTS
     assert max(handed_over for handed_over, _ in seen) <= SLOTS
     assert max(permits for _, permits in seen) <= SLOTS
     run.cancel()
@@ -74,6 +73,7 @@ def test_all_lanes_together_stay_below_the_global_cap(tmp_path: Path) -> None:
 
 
 def test_every_slot_is_used_by_a_lane_that_is_alone(narrow: Cluster) -> None:
-    run = narrow.client.submit(numbered(40), "question {{ n }}", model="sim:free")
-    whole(run)
-    assert narrow.served("free").peak_in_flight == SLOTS
+    model = narrow.new_model(latency_ms=80)
+    run = narrow.client.submit(numbered(40), "question {{ n }}", model=f"sim:{model}")
+    all_succeeded(run)
+    assert narrow.served(model).peak_in_flight == SLOTS

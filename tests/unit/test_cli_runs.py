@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,44 @@ def test_redis_that_is_not_there_is_one_line_and_code_1(cli: CommandLine) -> Non
         told = cli.refused(*command, "--redis", "redis://127.0.0.1:1/0")
         assert told.startswith("error: cannot reach Redis at redis://127.0.0.1:1/0")
         assert len(told.splitlines()) == 1
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """What happens whenever a command waits."""
+    monkeypatch.setattr("fairlane.polling.SystemWaiter.wait", lambda *_: happens())
+
+
+def test_who_stops_watching_is_told_that_the_run_goes_on(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    run = cli.submitted()
+    meanwhile(monkeypatch, interrupt)
+    told = cli.refused("watch", run, code=130)
+    assert f"run {run} goes on" in told
+    assert cli.stage.client.run(run).status().state is RunState.RUNNING
+
+
+def test_results_of_a_run_that_is_not_over_are_waited_for(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = cli.submitted()
+    meanwhile(monkeypatch, lambda: cli.stage.answer(run, 5))
+    result = cli("results", run)
+    assert len(result.stdout.splitlines()) == 5
+    assert f"run {run} is running, 0 % done; waiting for its end" in result.stderr
+
+
+def test_a_cancellation_may_be_waited_for(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli.submitted()
+    meanwhile(monkeypatch, cli.stage.admit)
+    assert f"run {run} was cancelled: 5 jobs, 5 cancelled" in cli("cancel", run, "--wait").stderr
+
+
+def test_watching_as_json_tells_each_move(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli.submitted(rows=3)
+    meanwhile(monkeypatch, lambda: cli.stage.answer(run, 1))
+    lines = cli.out("watch", run, "--json").splitlines()
+    assert [json.loads(line)["jobs_done"] for line in lines] == [0, 1, 2, 3]

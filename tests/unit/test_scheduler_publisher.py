@@ -67,6 +67,14 @@ def test_an_attempt_arrives_as_the_task_message_that_names_it(publisher: Publish
     assert message.content_type == "application/json"
 
 
+def test_what_was_sent_is_not_sent_again(publisher: Publisher) -> None:
+    for job in range(3):
+        publisher.publish(attempt(job))
+        publisher.flush()
+
+    assert [message.payload[1]["job"] for message in received("sim:fast")] == [0, 1, 2]
+
+
 def test_what_is_shown_of_a_message_is_harmless(publisher: Publisher) -> None:
     publisher.publish(attempt(7))
     publisher.flush()

@@ -9,6 +9,7 @@ from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane.clock import ManualClock
+from fairlane.job import Success
 from fairlane.run import RunState
 from fairlane.settings import Settings
 from fairlane.store.keys import Keys, RunRef
@@ -152,6 +153,20 @@ def test_a_redis_that_lost_everything_is_led_anew(fake_redis: Redis) -> None:
 
     assert cluster.status(ref).progress == 1
     assert scheduler._backlog.get(lost) is None
+
+
+def test_leases_that_lapsed_while_redis_was_away_are_left_to_the_workers_that_live(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis, provider=lambda attempt: (60.0, Success("yes")))
+    ref = cluster.submit(5)
+    cluster.run_for(1)
+    cluster.clock.advance(30)
+    scheduler = cluster.processes[0].scheduler
+    scheduler.store_came_back()
+    scheduler.tick(None)
+
+    cluster.run_until_finished(ref)
+
+    assert len(cluster.starts) == 5, "each call was made once"
 
 
 def test_a_run_of_another_version_does_not_stop_the_others(fake_redis: Redis) -> None:

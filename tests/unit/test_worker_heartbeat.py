@@ -158,6 +158,7 @@ def test_a_change_of_lanes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         task = asyncio.create_task(parts.heartbeat.run())
         parts.heartbeat.subscribed(frozenset({"sim:fast"}))
         await told.wait()
+        assert not parts.heartbeat._hurry.is_set(), "it would beat without a pause"
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -166,7 +166,7 @@ def _mention_file(deployment: Deployment, lane: str, changed: set[str]) -> None:
     stated = deployment.settings.lanes.get(lane)
     again = sorted(changed & stated.model_fields_set) if stated else []
     if again:
-        say(f"the settings state {', '.join(again)} too, and a scheduler that takes over goes by them")
+        say(f"this stays until the settings, which state {', '.join(again)} too, are changed there")
 
 
 def add_to(app: typer.Typer) -> None:
