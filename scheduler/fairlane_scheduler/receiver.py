@@ -55,7 +55,10 @@ class Receiver:
 
         Raises `NotLeader` where this scheduler has been replaced; then nothing is forgotten.
         """
-        self._waiting |= dict.fromkeys(self._inbox.teams() if teams is None else teams)
+        if teams is None:
+            self._waiting |= dict.fromkeys(self._inbox.teams())
+        else:
+            self._waiting = dict.fromkeys(teams) | self._waiting  # those that were announced go first
         started_ms = self._clock.monotonic_ms()
         while self._waiting:
             if self._clock.monotonic_ms() - started_ms >= TICK_MS:

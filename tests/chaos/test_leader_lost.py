@@ -37,7 +37,7 @@ def test_a_paused_leader_is_replaced_and_grants_nothing_when_it_wakes(deployment
     sleeper.kill(signal.SIGCONT)
     strict.check()
     assert strict.served().requests == JOBS
-    wait_until(lambda: deployment.logged(Event.LEADER_LOST, process=sleeper.name))
+    deployment.wait_logged(Event.LEADER_LOST, process=sleeper.name)
     assert deployment.leader().name != sleeper.name
 
 

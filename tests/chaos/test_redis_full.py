@@ -32,7 +32,7 @@ def test_a_run_goes_on_once_a_full_redis_has_room_again(deployment: Cluster) -> 
     strict = start_strict_run(deployment, JOBS)
     with full(deployment):
         for role in ("worker-1", deployment.leader().name):
-            wait_until(lambda role=role: deployment.logged(Event.STORE_UNREACHABLE, process=role))
+            deployment.wait_logged(Event.STORE_UNREACHABLE, process=role)
         wait_until(lambda: strict.served().in_flight == 0)
     strict.check()
     assert strict.served().requests == JOBS

@@ -38,11 +38,11 @@ def test_a_run_survives_a_killed_redis_without_anybody_being_restarted(deploymen
     strict = start_strict_run(deployment, JOBS)
     server.kill()
     for role in ("scheduler-1", "worker-1"):
-        wait_until(lambda role=role: deployment.logged(Event.STORE_UNREACHABLE, process=role))
+        deployment.wait_logged(Event.STORE_UNREACHABLE, process=role)
     server.start()
     strict.check()
     for role in ("scheduler-1", "worker-1"):
-        wait_until(lambda role=role: deployment.logged(Event.STORE_BACK, process=role))
+        deployment.wait_logged(Event.STORE_BACK, process=role)
     assert {death.name for death in deployment.stack.poll()} <= {"redis"}
     # A call that was reported to a Redis that died before it answered is reported again, not made again.
     assert strict.served().requests == JOBS

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
+from functools import partial
+
 from fairlane.events import Event
 from fairlane.job import Attempt
 from fairlane_scheduler.publisher import Publisher
@@ -11,22 +15,31 @@ from tests.support.wait import wait_until
 JOBS, AT_ONCE = 40, 8
 
 
+def publish(deployment: Cluster, attempts: Iterable[Attempt]) -> None:
+    """Put messages on the lanes' queues, as nobody but the scheduler should."""
+    with closing(Publisher(deployment.settings)) as publisher:
+        for attempt in attempts:
+            publisher.publish(attempt)
+        assert publisher.flush()
+
+
+def has_completed(deployment: Cluster, model: str, calls: int) -> bool:
+    served = deployment.served(model)
+    return served.requests > 0 and served.completed >= calls
+
+
 def test_copies_before_during_and_after_a_call_cause_none(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=300)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"max_concurrency": AT_ONCE})
     run = deployment.client.submit(numbered(JOBS), "question {{ n }}", model=lane)
-    publisher = Publisher(deployment.settings)
-    try:
-        for done in (0, JOBS // 4, JOBS // 2, JOBS):
-            wait_until(lambda done=done: run.status().jobs_done >= done and deployment.served(model).requests)
-            for job in range(JOBS):
-                publisher.publish(Attempt(run.id, run.team, job, 1, lane))
-            publisher.flush()
-    finally:
-        publisher.close()
+    moments = (0, JOBS // 4, JOBS // 2, JOBS)
+    for completed in moments:
+        wait_until(partial(has_completed, deployment, model, completed))
+        publish(deployment, (Attempt(run.id, run.team, job, 1, lane) for job in range(JOBS)))
     records = all_succeeded(run)
-    wait_until(lambda: len(deployment.logged(Event.STALE_CLAIM, run=run.id)) >= 4 * JOBS - JOBS)
+    copies = len(moments) * JOBS
+    wait_until(lambda: len(deployment.logged(Event.STALE_CLAIM, run=run.id)) == copies)
     served = deployment.served(model)
     assert (served.requests, served.duplicates) == (JOBS, 0)
     assert served.peak_in_flight <= AT_ONCE
@@ -39,14 +52,8 @@ def test_a_forged_message_is_dropped(deployment: Cluster) -> None:
     lane = f"sim:{model}"
     run = deployment.client.submit(numbered(3), "question {{ n }}", model=lane)
     all_succeeded(run)
-    publisher = Publisher(deployment.settings)
-    try:
-        for forged in (Attempt(run.id, run.team, 99, 1, lane), Attempt("none", "nobody", 0, 1, lane)):
-            publisher.publish(forged)
-            publisher.flush()
-            wait_until(
-                lambda forged=forged: deployment.logged(Event.STALE_CLAIM, run=forged.run, job=forged.job)
-            )
-    finally:
-        publisher.close()
+    forged = [Attempt(run.id, run.team, 99, 1, lane), Attempt("none", "nobody", 0, 1, lane)]
+    publish(deployment, forged)
+    for attempt in forged:
+        deployment.wait_logged(Event.STALE_CLAIM, run=attempt.run, job=attempt.job)
     assert deployment.served(model).requests == 3

@@ -58,7 +58,7 @@ def test_stream_yields_each_item_once_as_it_ends(deployment: Cluster) -> None:
     quick, slow = deployment.new_model(latency_ms=10), deployment.new_model(latency_ms=1500)
     rows = [{"m": slow}, *({"m": quick} for _ in range(10))]
     run = deployment.client.submit(rows, "question {{ m }}", model="sim:{{ m }}")
-    items = []
+    items: list[int] = []
     for record in run.stream():
         assert record.state is JobState.SUCCEEDED
         if not items:

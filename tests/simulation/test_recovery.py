@@ -419,7 +419,7 @@ outcomes = st.sampled_from(
 
 
 @settings(
-    max_examples=12,
+    max_examples=8,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -19,6 +19,7 @@ from fairlane.events import Event
 from fairlane.local.plan import StackPlan
 from fairlane.local.processes import Process
 from fairlane.local.stack import Stack
+from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.leases import Leases
 from fairlane.store.workers import Beat, Workers
@@ -44,7 +45,7 @@ class Cluster:
     provider: ServedProvider
     settings: Settings
     directory: Path
-    redis: Redis
+    redis: RedisClient
     _open: ExitStack
     _clients: dict[str, Client] = field(default_factory=dict)
     _spare: Iterator[int] = field(default_factory=lambda: iter(range(SPARE_MODELS)))
@@ -114,6 +115,10 @@ class Cluster:
                     if entry["event"] == event and fields.items() <= entry.items():
                         found.append(entry)
         return found
+
+    def wait_logged(self, event: Event, **fields: Any) -> None:
+        """Return once somebody has logged such a line."""
+        wait_until(lambda: self.logged(event, **fields))
 
     def settle(self, workers: int) -> None:
         """Return once that many workers serve every lane there is, and somebody leads."""

@@ -301,6 +301,25 @@ def test_a_tick_ends_in_time_and_goes_on_where_it_was(parts: Parts, monkeypatch:
     assert len(list(parts.backlog.runs())) == 5
 
 
+def test_an_announced_inbox_is_read_before_those_that_wait_their_turn(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.redis.sadd(parts.keys.teams, *(f"idle{n}" for n in range(500)))
+    peek = parts.inbox.peek
+
+    def slowly(team: str) -> Any:
+        parts.clock.advance(0.001)
+        return peek(team)
+
+    monkeypatch.setattr(parts.inbox, "peek", slowly)
+    assert parts.receiver.tick(None, parts.moment()) == 0
+    ref = parts.upload(parts.spec(1), [{"q": 1}])
+
+    assert parts.receiver.tick({"search"}, parts.moment()) == 0
+
+    assert parts.backlog.get(ref) is not None
+
+
 @pytest.mark.parametrize("op", ["submit", "cancel"])
 def test_a_deposed_leader_leaves_requests_to_the_one_that_leads(parts: Parts, op: str) -> None:
     ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
