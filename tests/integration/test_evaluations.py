@@ -144,6 +144,7 @@ def test_items_are_judged_before_further_tasks_start_on_the_same_lane(deployment
     rows = [{"question": f"yes {n}", "answer": "yes"} for n in range(40)]
     judge = llm_judge(f"sim:{model}", "yes", VERDICTS)
     run = deployment.client.submit(rows, "{{ question }}", model=f"sim:{model}", evaluators=[judge])
-    halfway = wait_until(lambda: status if (status := run.status()).jobs_done >= 40 else None, timeout=20.0)
+    wait_until(lambda: run.status().jobs_done >= 40, timeout=20.0)
+    halfway = run.status()
     assert halfway.items_done >= 10
     all_succeeded(run)

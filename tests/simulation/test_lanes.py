@@ -173,6 +173,28 @@ def test_lanes_that_contend_for_slots_share_them(real_redis: Redis) -> None:
     assert abs(first - second) <= 30
 
 
+def test_a_worker_that_stops_does_not_keep_the_others_from_their_slots(real_redis: Redis) -> None:
+    ending, staying = FakeWorker("ending", 10), FakeWorker("staying", 10)
+    cluster = Cluster(real_redis, workers=[ending, staying])
+
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        return 30.0 if attempt.id in ending.calls else CALL_S, Success("yes", Usage(1, 1))
+
+    def stop() -> None:
+        ending.stopping = True
+        cluster.beat(ending, changed=True)
+
+    cluster.provider = provider
+    cluster.submit(1000)
+    cluster.at(1, stop)
+
+    cluster.run_for(11)
+
+    assert len(ending.calls) == 10
+    assert len([start for start in cluster.starts if start.worker == "staying"]) >= 10 * 11 / CALL_S * 0.95
+    assert cluster.crowded == 0
+
+
 def test_a_lane_without_a_worker_stops_no_other(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, workers=[FakeWorker("w1", 10, ["sim:served"])])
     lonely, served = cluster.submit(20, model="sim:lonely"), cluster.submit(20, model="sim:served")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.job import (
-    AccessRefused,
     Attempt,
     InvalidResponse,
     JobState,
@@ -26,44 +24,12 @@ from fairlane.job import (
     Usage,
 )
 from fairlane.retry import RetryPolicy
-from fairlane.run import RunState
-from fairlane.store.keys import RunRef
 from tests.support.redis import emptied
-from tests.support.scheduling import Cluster
-from tests.support.stand_ins import CALL_S, FakeWorker, Provider, answers
+from tests.support.scheduling import Cluster, assert_complete
+from tests.support.stand_ins import CALL_S, FakeWorker, answers, scripted
 
 PATIENT = RetryPolicy(max_attempts=3, initial_delay=0.2, max_delay=2.0)
 HASTY = RetryPolicy(max_attempts=2, initial_delay=0.2, max_delay=1.0, max_rate_limits=3)
-
-
-def assert_complete(cluster: Cluster, ref: RunRef, *states: JobState) -> None:
-    """The run is over, each of its jobs has one record, and nothing of it is left anywhere."""
-    spec, status = cluster.specs[ref], cluster.status(ref)
-    assert status.state is RunState.COMPLETED
-    assert (status.progress, status.jobs_done, status.items_done) == (1.0, spec.jobs, spec.items)
-    assert sum(status.by_state.values()) == spec.jobs
-    assert set(status.by_state) <= set(states or JobState)
-    stored = {int(job) for job in cluster.redis.hkeys(cluster.keys.results(ref))}
-    assert stored == set(range(spec.jobs))
-    items = [int(item) for item in cluster.redis.lrange(cluster.keys.finished(ref), 0, -1)]
-    assert sorted(items) == list(range(spec.items))
-    assert cluster.redis.zcard(cluster.keys.leases) == cluster.redis.hlen(cluster.keys.leased)
-    numbers = Counter((start.attempt.job, start.attempt.number) for start in cluster.started(ref=ref))
-    assert max(numbers.values()) == 1, "an attempt was executed twice"
-
-
-def scripted(ends: dict[int, Sequence[Outcome]], otherwise: Provider = answers) -> Provider:
-    """A provider whose n-th call for a job ends as scripted; later calls and other jobs: ``otherwise``."""
-    calls: Counter[int] = Counter()
-
-    def provider(attempt: Attempt) -> tuple[float, Outcome]:
-        calls[attempt.job] += 1
-        script = ends.get(attempt.job, ())
-        if calls[attempt.job] <= len(script):
-            return CALL_S, script[calls[attempt.job] - 1]
-        return otherwise(attempt)
-
-    return provider
 
 
 @pytest.mark.parametrize(
@@ -328,80 +294,6 @@ def test_slots_are_not_oversubscribed_by_a_new_leader(real_redis: Redis) -> None
     assert cluster.processes[1].scheduler.leader.leads
     assert len(cluster.started("sim:short")) > 10
     assert (cluster.peak[""], cluster.crowded) == (10, 0)
-
-
-def test_a_lane_that_refuses_access_is_parked_until_it_is_resumed(real_redis: Redis) -> None:
-    cluster = Cluster(
-        real_redis, provider=scripted({}, lambda attempt: (0.1, AccessRefused("no quota", 403)))
-    )
-    ref = cluster.submit(30, model="sim:fast")
-    other = cluster.submit(30, model="sim:other")
-    cluster.run_for(1)
-    assert cluster.lanes.view("sim:fast").parked == "no quota"
-    begun = len(cluster.started("sim:fast"))
-    cluster.run_for(30)
-    assert len(cluster.started("sim:fast")) == begun
-
-    cluster.provider = answers
-    cluster.lanes.resume("sim:fast", cluster.now_ms)
-    cluster.lanes.resume("sim:other", cluster.now_ms)
-    cluster.run_until_finished(ref, other)
-
-    assert_complete(cluster, ref, JobState.SUCCEEDED)
-    assert {result.attempts for result in cluster.results(ref).values()} == {1}
-
-
-def test_a_paused_lane_starts_nothing_until_it_is_resumed(real_redis: Redis) -> None:
-    cluster = Cluster(real_redis, lanes={"sim:fast": {"requests_per_minute": 600}})
-    ref = cluster.submit(60)
-    cluster.run_for(2)
-    cluster.lanes.pause("sim:fast")
-    begun = len(cluster.starts)
-    cluster.run_for(60)
-    assert len(cluster.starts) == begun
-
-    cluster.lanes.resume("sim:fast", cluster.now_ms)
-    cluster.run_until_finished(ref)
-
-    assert_complete(cluster, ref, JobState.SUCCEEDED)
-    assert cluster.starts[begun].at_ms - cluster.starts[begun - 1].at_ms <= 60_000 + 1000
-
-
-def test_an_open_circuit_lets_one_probe_out_and_then_all(real_redis: Redis) -> None:
-    outage = [True]
-
-    def provider(attempt: Attempt) -> tuple[float, Outcome]:
-        return (0.3, NetworkFailure("refused")) if outage[0] else answers(attempt)
-
-    cluster = Cluster(real_redis, lanes={"sim:fast": {"requests_per_minute": 300}}, provider=provider)
-    ref = cluster.submit(40, retry=RetryPolicy(max_attempts=100, initial_delay=0.1, max_delay=1))
-    cluster.run_for(20)
-    assert cluster.lanes.view("sim:fast").circuit == "open"
-    begun = len(cluster.starts)
-    cluster.run_for(30)
-    assert len(cluster.starts) == begun + 1, "exactly one probe"
-
-    outage[0] = False
-    cluster.run_until_finished(ref)
-
-    assert_complete(cluster, ref, JobState.SUCCEEDED)
-
-
-def test_a_cancelled_run_stops_at_once_and_frees_its_slots(real_redis: Redis) -> None:
-    cluster = Cluster(real_redis, workers=[FakeWorker("w1", 10)], provider=lambda a: (5.0, Success("yes")))
-    ref = cluster.submit(100)
-    cluster.run_for(1)
-    cluster.cancel(ref)
-    cluster.run_for(2)
-    assert cluster.status(ref).state is RunState.CANCELLED
-    assert cluster.status(ref).progress == 1
-    assert len(cluster.starts) == 10
-
-    other = cluster.submit(10)
-    cluster.run_until_finished(other)
-
-    assert_complete(cluster, other, JobState.SUCCEEDED)
-    assert cluster.late == []
 
 
 outcomes = st.sampled_from(

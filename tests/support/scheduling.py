@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -17,7 +17,7 @@ from fairlane.clock import ManualClock
 from fairlane.evaluators.spec import Judge
 from fairlane.job import Attempt, JobState, Outcome
 from fairlane.results import SKIPPED_JUDGE, JudgeResult, TaskResult
-from fairlane.run import Message, RunSpec, RunStatus
+from fairlane.run import Message, RunSpec, RunState, RunStatus
 from fairlane.settings import Settings
 from fairlane.store.attempts import Attempts, Claim, Over, Ready, Reported
 from fairlane.store.inbox import Outbox
@@ -89,7 +89,7 @@ class Cluster:
         self._lanes_known, self._head = 0, None
         self.workers = list(workers) if workers is not None else [FakeWorker("w1", 100)]
         for worker in self.workers:
-            self._beat(worker)
+            self._keep_beating(worker)
         self.processes = [self._process("scheduler-0", leader_redis or redis)]
         self.processes += [self._process(f"scheduler-{n + 1}", redis) for n in range(standbys)]
 
@@ -171,7 +171,7 @@ class Cluster:
 
     def add_worker(self, worker: FakeWorker) -> None:
         self.workers.append(worker)
-        self._beat(worker)
+        self._keep_beating(worker)
 
     def kill(self, worker: FakeWorker) -> None:
         """It is gone, and says nothing."""
@@ -245,7 +245,7 @@ class Cluster:
         if lanes != self._lanes_known:
             self._lanes_known = lanes
             for worker in self.workers:
-                self._push(self.now_ms + 1, lambda worker=worker: self._say(worker, changed=True))
+                self._push(self.now_ms + 1, lambda worker=worker: self.beat(worker, changed=True))
 
     def _wake(self) -> None:
         for process in self.processes:
@@ -319,12 +319,13 @@ class Cluster:
             Over(attempt.job + step, skipped, SKIPPED_JUDGE, lane) for step, lane in enumerate(lanes, start=1)
         ]
 
-    def _beat(self, worker: FakeWorker) -> None:
+    def _keep_beating(self, worker: FakeWorker) -> None:
         if worker.alive:
-            self._say(worker, changed=False)
-            self._push(self.now_ms + BEAT_MS, lambda: self._beat(worker))
+            self.beat(worker, changed=False)
+            self._push(self.now_ms + BEAT_MS, lambda: self._keep_beating(worker))
 
-    def _say(self, worker: FakeWorker, *, changed: bool) -> None:
+    def beat(self, worker: FakeWorker, *, changed: bool) -> None:
+        """Let a worker say how it is; ``changed`` wakes the scheduler."""
         if not worker.alive:
             return
         lanes = tuple(lane for lane in self.lanes.names() if worker.serves(lane))
@@ -341,3 +342,19 @@ class Cluster:
 
 def _ref(attempt: Attempt) -> RunRef:
     return RunRef(attempt.team, attempt.run)
+
+
+def assert_complete(cluster: Cluster, ref: RunRef, *states: JobState) -> None:
+    """The run is over, each of its jobs has one record, and nothing of it is left anywhere."""
+    spec, status = cluster.specs[ref], cluster.status(ref)
+    assert status.state is RunState.COMPLETED
+    assert (status.progress, status.jobs_done, status.items_done) == (1.0, spec.jobs, spec.items)
+    assert sum(status.by_state.values()) == spec.jobs
+    assert set(status.by_state) <= set(states or JobState)
+    stored = {int(job) for job in cluster.redis.hkeys(cluster.keys.results(ref))}
+    assert stored == set(range(spec.jobs))
+    items = [int(item) for item in cluster.redis.lrange(cluster.keys.finished(ref), 0, -1)]
+    assert sorted(items) == list(range(spec.items))
+    assert cluster.redis.zcard(cluster.keys.leases) == cluster.redis.hlen(cluster.keys.leased)
+    numbers = Counter((start.attempt.job, start.attempt.number) for start in cluster.started(ref=ref))
+    assert max(numbers.values()) == 1, "an attempt was executed twice"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -98,3 +99,17 @@ def excess(starts: Sequence[Start], per_minute: float) -> float:
         least = ahead if number == 0 else min(least, ahead)
         most = max(most, ahead - least + 1)
     return most
+
+
+def scripted(ends: dict[int, Sequence[Outcome]], otherwise: Provider = answers) -> Provider:
+    """A provider whose n-th call for a job ends as scripted; later calls and other jobs: ``otherwise``."""
+    calls: Counter[int] = Counter()
+
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        calls[attempt.job] += 1
+        script = ends.get(attempt.job, ())
+        if calls[attempt.job] <= len(script):
+            return CALL_S, script[calls[attempt.job] - 1]
+        return otherwise(attempt)
+
+    return provider

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import fakeredis
@@ -209,3 +209,8 @@ def on_loop(scene: Callable[[WorkerParts], Coroutine[Any, Any, None]], **setting
         assert not left, f"left running: {left}"
 
     asyncio.run(play())
+
+
+def lines(logs: Iterable[Mapping[str, Any]], event: str) -> list[dict[str, Any]]:
+    """Lines of one event among those that were captured."""
+    return [dict(line) for line in logs if line["event"] == event]

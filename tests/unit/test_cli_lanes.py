@@ -168,7 +168,10 @@ def test_a_lane_that_the_settings_state_is_told_to_be_stated_there_too(
     connection = '[connections.sim]\nprotocol = "openai"\nbase_url = "http://x/v1"\n'
     config.write_text(f'{connection}[lanes."sim:fast"]\nrequests_per_minute = 1\n')
     options = ("--config", str(config), "--requests-per-minute", "60", "--min-gap-ms", "5")
-    assert "the settings, which state requests_per_minute too" in cli("lanes", "set", "sim:fast", *options).stderr
+    assert (
+        "the settings, which state requests_per_minute too"
+        in cli("lanes", "set", "sim:fast", *options).stderr
+    )
 
 
 @pytest.mark.parametrize(

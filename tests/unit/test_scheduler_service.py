@@ -114,7 +114,7 @@ def test_what_is_marked_is_looked_at_in_the_same_tick(fake_redis: Redis) -> None
     assert cluster.starts == []
     worker.slots = 5
 
-    cluster._say(worker, changed=True)
+    cluster.beat(worker, changed=True)
     cluster.run_for(0.005)
 
     assert len(cluster.started(ref=ref)) == 5
