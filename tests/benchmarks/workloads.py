@@ -14,6 +14,7 @@ from tests.benchmarks.bench_stack import BenchStack, bench_stack
 from tests.benchmarks.report import Finding
 
 LATENCY_S, SIGMA = 0.5, 0.4
+LATE_MS = 250  # a call that waits at a worker for anything is later than this
 
 
 def known_limit() -> Iterator[Finding]:
@@ -139,6 +140,8 @@ def _permit_to_wire(bench: BenchStack) -> Iterator[Finding]:
         p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
         yield Finding("known limit", "permit to request on the wire, p50", p50, "ms")
         yield Finding("known limit", "permit to request on the wire, p99", p99, "ms")
+        late = sum(wait > LATE_MS for wait in waits)
+        yield Finding("known limit", f"permits used later than {LATE_MS} ms", late, "calls", bar=0)
 
 
 def _config(lanes: str) -> str:
