@@ -17,6 +17,10 @@ DEFAULT_OUTPUT_TOKENS = 1024
 """Reserved for the answer where the parameters set no limit."""
 
 
+MOST_OUTPUT_TOKENS = 1_000_000
+"""More than any model answers with: a larger limit reserves no more, and so cannot shut a lane for days."""
+
+
 def estimate_tokens(text: str) -> int:
     """Tokens of ``text``, ``ceil(characters / 4)``; 0 for an empty one."""
     return -(-len(text) // CHARS_PER_TOKEN)
@@ -34,7 +38,8 @@ def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, An
         for name in ("max_completion_tokens", "max_tokens")
         if (limit := _positive(params.get(name))) > 0
     ]
-    output = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
+    asked = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
+    output = min(asked, MOST_OUTPUT_TOKENS)
     return prompt + TOKENS_PER_MESSAGE + output
 
 

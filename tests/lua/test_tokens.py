@@ -88,7 +88,8 @@ def test_the_level_is_never_above_that_of_a_bucket_that_knew_every_amount_at_onc
             d.claim(attempt)
             end = d.finish if finish else d.defer
             assert end(attempt, signal=signal, used=used) is not None
-            actual = 0 if signal in NOT_CHARGED else charged if used is None else used
+            unsaid = 0 if signal == "answered" else charged
+            actual = 0 if signal in NOT_CHARGED else unsaid if used is None else used
             exceeded = exceeded or actual > charged
             bucket.correct(number, actual)
         del flying[:ended]

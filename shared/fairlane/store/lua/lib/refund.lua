@@ -36,7 +36,7 @@ local function true_up(lane, limits, lease, signal, used, change, now)
   local pace = token_pace(limits)
   if not pace or not lease.charge then return end
   if signal == 'ok' then learn_share(lane, lease, used, change) end
-  local free = signal == 'limited' or signal == 'overloaded' or signal == 'refused'
+  local free = signal == 'limited' or signal == 'overloaded' or signal == 'refused' or signal == 'answered' and used < 0
   local units = (free and lease.charged or used >= 0 and lease.charged - used or 0) * UNIT
   local back = come_back(lane, lease.charge, units)
   if back > 0 and lane.stop == 'tokens' then wake(KEY.dirty, ARG.channel, lease.lane) end
