@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
+from fairlane.hints import Hints
+
 MESSAGE_VERSION = 1
 
 
@@ -95,6 +97,7 @@ class Success:
     finish_reason: str | None = None
     status: int = 200
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class RateLimited:
     message: str
     status: int = 429
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class Overloaded:
     message: str
     status: int
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,7 @@ class NetworkFailure:
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,7 @@ class TimedOut:
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +147,7 @@ class InvalidResponse:
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +157,7 @@ class PermanentFailure:
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +168,7 @@ class AccessRefused:
     status: int | None = None
     reason: Literal["quota", "auth"] = "auth"
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +178,7 @@ class Aborted:
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
+    hints: Hints | None = None
 
 
 Outcome: TypeAlias = (

@@ -14,6 +14,7 @@ from redis import Redis
 
 from fairlane.admission.lanes import Lanes
 from fairlane.clock import ManualClock
+from fairlane.decision import Finish, decide
 from fairlane.evaluators.spec import Judge
 from fairlane.job import Attempt, JobState, Outcome
 from fairlane.results import SKIPPED_JUDGE, JudgeResult, TaskResult
@@ -26,7 +27,6 @@ from fairlane.store.reading import RunReader
 from fairlane.store.workers import WorkerInfo, Workers
 from fairlane_scheduler.runner import QUANTUM_MS
 from fairlane_scheduler.service import Scheduler
-from fairlane_workers.decision import Finish, decide
 from tests.support.stand_ins import FakeWorker, Mailbox, Provider, Start, VirtualTime, answers
 
 BEAT_MS = 1000

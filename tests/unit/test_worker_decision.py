@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane.decision import ABORTED_DELAY_MS, Decision, Defer, Finish, decide, given_back
 from fairlane.job import (
     Aborted,
     AccessRefused,
@@ -24,7 +25,6 @@ from fairlane.job import (
 )
 from fairlane.retry import RetryPolicy
 from fairlane.store.attempts import Claim
-from fairlane_workers.decision import ABORTED_DELAY_MS, Decision, Defer, Finish, decide, given_back
 
 POLICY = RetryPolicy(max_attempts=3, initial_delay=1.0, max_delay=8.0, max_rate_limits=5)
 TEMPORARY = {

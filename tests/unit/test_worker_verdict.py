@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from fairlane.decision import Finish
 from fairlane.evaluators.spec import Contains, ExactMatch, Judge
 from fairlane.job import JobState, NetworkFailure, Outcome, Success, Usage
 from fairlane.results import JudgeResult, TaskResult
 from fairlane.run import Message, Plan, RunSpec, cell_of
 from fairlane.store.attempts import Lesson, Over, Ready
-from fairlane_workers.decision import Finish
 from fairlane_workers.material import RunMaterial, Work
 from fairlane_workers.verdict import judge_verdict, task_verdict
 

@@ -11,6 +11,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
+from fairlane.decision import Finish, decide, given_back
 from fairlane.errors import TemplateError
 from fairlane.events import Event
 from fairlane.job import Aborted, Attempt, Outcome, PermanentFailure, TimedOut
@@ -21,7 +22,6 @@ from fairlane.store.attempts import Attempts, Claim
 from fairlane.store.keys import RunRef
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.chunks import Chunks
-from fairlane_workers.decision import Finish, decide, given_back
 from fairlane_workers.material import MaterialGone, Materials, Work
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.reporter import Reporter

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairlane.decision import Defer, Finish
 from fairlane.events import Event
 from fairlane.job import Attempt, Outcome
 from fairlane.logs import attempt_fields, get_logger
 from fairlane.store.attempts import Attempts, Ready, Reported
 from fairlane_workers.batcher import Batcher
-from fairlane_workers.decision import Defer, Finish
 from fairlane_workers.verdict import Verdict
 
 log = get_logger("executor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fairlane.decision import Finish
 from fairlane.errors import TemplateError
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.scorers import score
@@ -12,7 +13,6 @@ from fairlane.job import JobState, Outcome, Success, Usage
 from fairlane.results import SKIPPED_JUDGE, JudgeResult, TaskResult
 from fairlane.store.attempts import Over, Ready
 from fairlane.tokens import estimate_call
-from fairlane_workers.decision import Finish
 from fairlane_workers.material import Work
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from fairlane.hints import Hints
 from fairlane.job import Attempt, JobState
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import Call, script
@@ -23,6 +24,7 @@ class Lesson:
     used_tokens: int | None = None
     retry_after_ms: int | None = None
     reason: str = ""
+    hints: Hints | None = None
 
 
 class Ready(NamedTuple):

@@ -83,7 +83,7 @@ def _again(lesson: Lesson, message: str, attempts: int, policy: RetryPolicy, rng
 
 def _lesson(outcome: Outcome, signal: Signal, used: int | None = None) -> Lesson:
     reason = "" if isinstance(outcome, Success) else outcome.message
-    return Lesson(signal, used, outcome.retry_after_ms, reason)
+    return Lesson(signal, used, outcome.retry_after_ms, reason, outcome.hints)
 
 
 def given_back(why: str) -> Defer:
