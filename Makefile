@@ -41,6 +41,10 @@ demo: $(VENV)/.demo ## Run the demonstration: embedded Redis, simulated provider
 bench: $(VENV)/.installed ## Measure, and print ratios (ARGS=… is handed on)
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
+.PHONY: simulate
+simulate: $(VENV)/.installed ## Rehearse how lanes find their limits, and write docs/control (ARGS=… replaces that)
+	@$(BIN)/python -m fairlane_scheduler.rehearsal $(or $(ARGS),--out docs/control)
+
 ##@ Check
 
 .PHONY: test

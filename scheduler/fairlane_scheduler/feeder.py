@@ -124,4 +124,4 @@ class Feeder:
             depth = self._backlog.depth(lane)
             fields = {"run": run.ref.run, "lane": lane, "team": run.ref.team, "queue_depth": depth}
             for entry in entries:
-                log.info(Event.QUEUEING, job=int(entry.partition(":")[0]), attempt=1, **fields)
+                log.info(Event.QUEUEING, job=entry.job, attempt=1, **fields)

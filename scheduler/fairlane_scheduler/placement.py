@@ -11,6 +11,7 @@ from fairlane.prompts import Prompt, Template
 from fairlane.results import SKIPPED_JUDGE, TaskResult
 from fairlane.run import Plan, cell_of
 from fairlane.store.attempts import Over
+from fairlane.store.entry import Entry
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
 from fairlane.tokens import estimate_call
@@ -23,9 +24,9 @@ RUNS_KEPT = 256
 
 @dataclass(slots=True)
 class Stretch:
-    """What a stretch of items came to: "job:tokens" by lane, and jobs that are over."""
+    """What a stretch of items came to: entries by lane, and jobs that are over."""
 
-    entries: dict[str, list[str]] = field(default_factory=dict)
+    entries: dict[str, list[Entry]] = field(default_factory=dict)
     over: list[Over] = field(default_factory=list)
 
 
@@ -50,7 +51,7 @@ class Placement:
         except (TemplateError, UnknownModel, UnreadableRow) as error:
             self._record_invalid(run.plan, item, str(error), model, stretch)
         else:
-            stretch.entries.setdefault(lane, []).append(f"{item * spec.steps}:{tokens}")
+            stretch.entries.setdefault(lane, []).append(Entry(item * spec.steps, tokens, cell.model))
 
     def forget(self, ref: RunRef) -> None:
         """A run has ended."""

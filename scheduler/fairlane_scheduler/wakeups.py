@@ -45,7 +45,7 @@ class Wakeups:
         if int(leading or 0) != epoch:
             self._put_back(taken)
             raise NotLeader
-        marks = _read([raw.decode() for raw in taken])
+        marks = _read(sorted(raw.decode() for raw in taken))
         marks.due_ms = int(soonest[0][1]) if soonest else None
         return marks
 

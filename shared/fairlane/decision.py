@@ -17,6 +17,7 @@ from fairlane.job import (
     RateLimited,
     Success,
     TimedOut,
+    Usage,
 )
 from fairlane.retry import RetryPolicy
 from fairlane.store.attempts import Claim, Lesson, Signal
@@ -51,7 +52,7 @@ def decide(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Rand
     attempts = claim.attempts + 1
     match outcome:
         case Success():
-            return Finish(_lesson(outcome, "ok", outcome.usage.total), attempts)
+            return Finish(_lesson(outcome, "ok", outcome.usage), attempts)
         case RateLimited():
             lesson = _lesson(outcome, "limited")
             if claim.rate_limits + 1 >= policy.max_rate_limits:
@@ -81,9 +82,9 @@ def _again(lesson: Lesson, message: str, attempts: int, policy: RetryPolicy, rng
     return Defer(lesson, delay_ms=policy.delay_ms(attempts, rng), costs_attempt=True)
 
 
-def _lesson(outcome: Outcome, signal: Signal, used: int | None = None) -> Lesson:
+def _lesson(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> Lesson:
     reason = "" if isinstance(outcome, Success) else outcome.message
-    return Lesson(signal, used, outcome.retry_after_ms, reason, outcome.hints)
+    return Lesson(signal, usage or Usage(), outcome.retry_after_ms, reason, outcome.hints)
 
 
 def given_back(why: str) -> Defer:

@@ -76,10 +76,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call, as the provider counted them; ``None`` where it did not say."""
+    """Tokens of one call, as the provider counted them; ``None`` where it did not say.
+
+    ``input_tokens`` is the whole prompt, whatever the protocol calls it. ``cached_tokens`` of them were read
+    from the provider's cache; what was written to it is part of the prompt like the rest.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
 
     @property
     def total(self) -> int | None:

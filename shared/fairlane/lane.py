@@ -10,10 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field
 QUEUE_PREFIX = "fairlane.lane."
 
 LaneScope = Literal["model", "connection"]
+Charge = Literal["used", "reserved"]
+CacheReads = Literal["free", "counted"]
 
 
 class LaneLimits(BaseModel):
-    """What an operator knows of a lane. What is left out is not limited until the provider says otherwise."""
+    """What an operator knows of a lane. What is left out is not limited until the provider says otherwise.
+
+    A number is a ceiling: the lane may learn that less is allowed, unless ``exact``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -21,7 +26,30 @@ class LaneLimits(BaseModel):
         default=None, ge=0, description="Requests a minute. 0: never limited. Left out: learned from 429s."
     )
     tokens_per_minute: float | None = Field(
-        default=None, ge=0, description="Input plus output tokens a minute. 0 or left out: not limited."
+        default=None, ge=0, description="Input plus output tokens a minute. 0: never limited."
+    )
+    input_tokens_per_minute: float | None = Field(
+        default=None, ge=0, description="Input tokens a minute. 0: never limited."
+    )
+    output_tokens_per_minute: float | None = Field(
+        default=None, ge=0, description="Output tokens a minute. 0: never limited."
+    )
+    requests_per_day: int | None = Field(
+        default=None, ge=0, description="Requests a day, which ends at midnight UTC. 0: never limited."
+    )
+    exact: bool = Field(
+        default=False,
+        description="Keep to these limits, whatever is learned. Else they are ceilings.",
+    )
+    charge: Charge = Field(
+        default="used",
+        description='Tokens that the provider charges: "used", or "reserved": the prompt and `max_tokens`.',
+    )
+    output_factor: float = Field(
+        default=1.0, gt=0, le=100, description="What an output token costs of the token limits."
+    )
+    cache_reads: CacheReads = Field(
+        default="free", description="Whether input that was read from a cache is charged like the rest."
     )
     burst_seconds: float = Field(
         default=1.0, gt=0, le=3600, description="How many seconds of unused rate may be spent at once."

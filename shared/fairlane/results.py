@@ -126,7 +126,10 @@ def _compact(data: dict[str, Any]) -> str:
 
 
 def _usage_list(usage: Usage) -> list[int | None] | None:
-    return None if usage.total is None else [usage.input_tokens, usage.output_tokens]
+    if usage.total is None:
+        return None
+    cached = [] if usage.cached_tokens is None else [usage.cached_tokens]
+    return [usage.input_tokens, usage.output_tokens, *cached]
 
 
 def _usage(stored: list[int | None] | None) -> Usage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 CHARS_PER_TOKEN = 4
 """About four characters of English text make a token: the rule of thumb of OpenAI's documentation ("What are
@@ -16,9 +16,19 @@ TOKENS_PER_MESSAGE = 3
 DEFAULT_OUTPUT_TOKENS = 1024
 """Reserved for the answer where the parameters set no limit."""
 
-
 MOST_OUTPUT_TOKENS = 1_000_000
 """More than any model answers with: a larger limit reserves no more, and so cannot shut a lane for days."""
+
+
+class Estimate(NamedTuple):
+    """Tokens of one call, before or after it: the whole prompt, and all that is answered."""
+
+    input: int
+    output: int
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
 
 
 def estimate_tokens(text: str) -> int:
@@ -26,8 +36,8 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
-def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, Any]) -> int:
-    """Input plus output tokens to reserve for one call: at least what the rule of thumb would charge for it.
+def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, Any]) -> Estimate:
+    """Tokens to reserve for one call: at least what the rule of thumb would charge for it.
 
     The output is the limit that ``params`` set (``max_completion_tokens``, ``max_tokens``), times ``n``, or
     `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: the provider will refuse it.
@@ -39,8 +49,7 @@ def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, An
         if (limit := _positive(params.get(name))) > 0
     ]
     asked = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
-    output = min(asked, MOST_OUTPUT_TOKENS)
-    return prompt + TOKENS_PER_MESSAGE + output
+    return Estimate(prompt + TOKENS_PER_MESSAGE, min(asked, MOST_OUTPUT_TOKENS))
 
 
 def _positive(value: object) -> int:

@@ -13,14 +13,15 @@ from redis import Redis
 
 from fairlane.admission.lanes import Offer
 from fairlane.errors import LaneNotFound
-from fairlane.job import JobState
+from fairlane.job import JobState, Usage
 from fairlane.lane import LaneLimits
 from fairlane.store.attempts import Claim, Over, Ready
 from fairlane.store.script import all_scripts, load_all
 from fairlane.store.workers import WorkerInfo
+from fairlane.tokens import Estimate
 from tests.support.conservation import Books
 from tests.support.contents import Content, read_contents
-from tests.support.deployment import LEASE_MS, TTL_MS, Deployment, make_spec, payload
+from tests.support.deployment import LEASE_MS, TTL_MS, Deployment, entry, make_spec, payload
 from tests.support.lifecycle import Lifecycle
 
 
@@ -62,13 +63,13 @@ def test_a_run_goes_from_submission_to_its_last_judge(redis: Redis) -> None:
         Over(4, JobState.INVALID, payload(JobState.INVALID), ""),
         Over(5, JobState.SKIPPED, payload(JobState.SKIPPED), "sim:judge"),
     ]
-    assert d.runs.feed(ref, d.epoch, 0, 3, {"sim:fast": ["0:10", "2:20"]}, over, d.now_ms) == 1
+    assert d.runs.feed(ref, d.epoch, 0, 3, {"sim:fast": [entry(0, 10), entry(2, 20)]}, over, d.now_ms) == 1
     assert d.runs.queued(ref, ["sim:fast", "sim:judge"]) == {"sim:fast": 2, "sim:judge": 0}
     first, second = d.take(ref)
     assert [(attempt.job, attempt.number) for attempt in (first, second)] == [(0, 1), (2, 1)]
     assert d.claim(first) == Claim(attempts=0, rate_limits=0, waited_ms=0)
     assert d.claim(second, "w2") is not None
-    reported = d.finish(first, follow=[Ready(1, 7, "sim:judge")])
+    reported = d.finish(first, follow=[Ready(entry(1, 7, 1), "sim:judge")])
     assert reported is not None
     assert (reported.in_flight, reported.news, reported.finished) == (1, "", False)
     skipped = [Over(3, JobState.SKIPPED, payload(JobState.SKIPPED), "sim:judge")]
@@ -216,12 +217,12 @@ def test_the_imitation_survives_arbitrary_histories(fake_redis: Redis) -> None:
 def _after_a_history(redis: Redis) -> dict[str, Content]:
     d = Deployment(redis)
     d.lane("sim:judge", max_concurrency=2)
-    d.lane(tokens_per_minute=60_000.5, burst_seconds=3)
+    d.lane(tokens_per_minute=60_000.5, input_tokens_per_minute=9000, requests_per_day=100, burst_seconds=3)
     ref = d.submit(rows=20, judges=["sim:judge"])
-    d.feed(ref, 15, tokens=37)
+    d.feed(ref, 15, tokens=Estimate(20, 17))
     attempts = d.start(ref, 8)
     d.advance(123)
-    d.finish(attempts[0], used=30, follow=[Ready(1, 9, "sim:judge")])
+    d.finish(attempts[0], used=Usage(25, 5, 3), follow=[Ready(entry(1, 9, 1), "sim:judge")])
     d.finish(attempts[1], used=50, follow=[Over(3, JobState.SKIPPED, "{}", "sim:judge")])
     d.defer(attempts[2], signal="limited", retry_after_ms=700)
     d.defer(attempts[3], signal="limited")

@@ -144,7 +144,7 @@ def test_a_success_adds_one_over_the_rate_while_the_rate_holds_jobs_back(real_re
 def test_a_slow_lane_never_grows_by_more_than_a_quarter_at_once(real_redis: Redis, rate: float) -> None:
     d = Deployment(real_redis)
     ref = _cut_lane(d)
-    d.redis.hset(d.keys.lane("sim:fast"), "rate", rate)
+    d.redis.hset(d.keys.lane("sim:fast"), "requests_rate", rate)
     d.finish(_next(d, ref))
     assert _rate(d) == pytest.approx(1.25 * rate)
 
@@ -153,7 +153,7 @@ def test_growth_ends_at_the_ceiling(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _cut_lane(d)
     attempt = _next(d, ref)
-    d.redis.hset(d.keys.lane("sim:fast"), "rate", CEILING)
+    d.redis.hset(d.keys.lane("sim:fast"), "requests_rate", CEILING)
     d.finish(attempt)
     assert _rate(d) == CEILING
 

@@ -9,7 +9,7 @@ from fairlane.store.attempts import Claim, Over, Ready
 from fairlane.store.keys import RunRef
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
-from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.deployment import LEASE_MS, Deployment, entry
 
 
 def test_a_claim_tells_what_the_job_has_spent_and_how_long_the_permit_waited(real_redis: Redis) -> None:
@@ -99,7 +99,7 @@ def test_judges_are_queued_as_soon_as_the_output_exists_and_go_before_new_tasks(
     d.feed(ref, 3)
     first = d.start(ref)[0]
     d.dirty()
-    d.finish(first, follow=[Ready(1, 5, "sim:fast"), Over(2, JobState.SKIPPED, "{}", "sim:fast")])
+    d.finish(first, follow=[Ready(entry(1, 5, 1), "sim:fast"), Over(2, JobState.SKIPPED, "{}", "sim:fast")])
     assert "sim:fast|search/r1" in d.dirty()
     assert [attempt.job for attempt in d.take(ref)] == [1, 3, 6]
     Books(real_redis, d.keys).check()
@@ -112,9 +112,9 @@ def test_two_judges_on_lanes_of_their_own_reach_their_own_queues(real_redis: Red
         d.lane(lane)
     ref = d.submit(run="r2", rows=1, judges=["sim:a", "sim:b"])
     d.feed(ref, 1)
-    d.finish(d.start(ref)[0], follow=[Ready(1, 5, "sim:a"), Ready(2, 6, "sim:b")])
-    assert d.list(d.keys.hot(ref, "sim:a")) == ["1:5"]
-    assert d.list(d.keys.hot(ref, "sim:b")) == ["2:6"]
+    d.finish(d.start(ref)[0], follow=[Ready(entry(1, 5, 1), "sim:a"), Ready(entry(2, 6, 1), "sim:b")])
+    assert d.list(d.keys.hot(ref, "sim:a")) == ["1:0:5:1"]
+    assert d.list(d.keys.hot(ref, "sim:b")) == ["2:0:6:1"]
     assert d.runs.lanes(ref) == {"sim:fast", "sim:a", "sim:b"}
 
 
@@ -126,17 +126,17 @@ def test_a_deferred_job_goes_to_the_head_at_once_or_waits_its_delay(real_redis: 
     d.defer(now)
     assert "sim:fast|search/r1" in d.dirty()
     d.defer(later, delay_ms=1000, costs_attempt=True)
-    assert d.list(d.keys.hot(ref, "sim:fast")) == ["0:10"]
+    assert d.list(d.keys.hot(ref, "sim:fast")) == ["0:0:10:0"]
     assert d.runs.next_due_ms() == d.now_ms + 1000
     d.advance(999)
     assert d.promote() == 0
     [waiting] = d.runs.delayed(d.now_ms + 1)
-    assert (waiting.ref, waiting.lane, waiting.entry) == (ref, "sim:fast", "1:10")
+    assert (waiting.ref, waiting.lane, waiting.entry) == (ref, "sim:fast", "1:0:10:0")
     assert not d.runs.promote(waiting, d.now_ms)
     d.advance(1)
     assert d.promote() == 1
     assert not d.runs.promote(waiting, d.now_ms)
-    assert d.list(d.keys.hot(ref, "sim:fast")) == ["0:10", "1:10"]
+    assert d.list(d.keys.hot(ref, "sim:fast")) == ["0:0:10:0", "1:0:10:0"]
     assert "sim:fast|search/r1" in d.dirty()
     assert (d.count(ref, "retries"), d.count(ref, "rate_limits")) == (1, 0)
     Books(real_redis, d.keys).check()
@@ -170,7 +170,7 @@ def test_a_lapsed_lease_can_be_taken(real_redis: Redis) -> None:
     assert d.recover(lease.attempt) == 1
     assert d.dirty() == {"sim:fast|search/r1"}
     assert d.recover(lease.attempt) == 0
-    assert d.list(d.keys.hot(ref, "sim:fast")) == ["0:10"]
+    assert d.list(d.keys.hot(ref, "sim:fast")) == ["0:0:10:0"]
     Books(real_redis, d.keys).check()
 
 

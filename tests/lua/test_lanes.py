@@ -20,6 +20,13 @@ def test_limits_are_read_back_as_they_were_said(real_redis: Redis) -> None:
         burst_seconds=2.5,
         max_concurrency=200,
         min_gap_ms=3,
+        input_tokens_per_minute=1_500_000.125,
+        output_tokens_per_minute=0,
+        requests_per_day=14_400,
+        exact=True,
+        charge="reserved",
+        output_factor=1.1,
+        cache_reads="counted",
     )
     assert d.lanes.configure("sim:fast", limits)
     assert not d.lanes.configure("sim:fast", limits)
@@ -43,11 +50,14 @@ def test_a_limit_that_is_taken_away_is_gone_and_the_others_stay(real_redis: Redi
         {"max_concurrency": 0},
         {"burst_seconds": 0},
         {"speed": 3},
+        {"charge": "sometimes"},
+        {"output_factor": 0},
+        {"requests_per_day": 1.5},
         {"requests_per_minute": float("nan")},
         {"requests_per_minute": float("inf")},
     ],
 )
-def test_a_limit_that_makes_no_sense_is_not_written(real_redis: Redis, wrong: dict[str, float]) -> None:
+def test_a_limit_that_makes_no_sense_is_not_written(real_redis: Redis, wrong: dict[str, float | str]) -> None:
     d = Deployment(real_redis)
     d.lane(requests_per_minute=60)
     before = read_contents(real_redis)

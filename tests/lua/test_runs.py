@@ -11,7 +11,7 @@ from fairlane.store.attempts import Over, Ready
 from fairlane.store.keys import RunRef
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
-from tests.support.deployment import TTL_MS, Deployment, make_spec, payload
+from tests.support.deployment import TTL_MS, Deployment, entry, make_spec, payload
 
 pytestmark = pytest.mark.usefixtures("no_keys_left")
 
@@ -63,11 +63,11 @@ def test_a_stretch_longer_than_a_lua_stack_is_fed_whole(real_redis: Redis) -> No
     ref = d.queued_lane(jobs=20_001)
     assert len(d.list(d.keys.fresh(ref, "sim:fast"))) == 20_001
     assert d.list(d.keys.fresh(ref, "sim:fast"))[::5000] == [
-        "0:10",
-        "5000:10",
-        "10000:10",
-        "15000:10",
-        "20000:10",
+        "0:0:10:0",
+        "5000:0:10:0",
+        "10000:0:10:0",
+        "15000:0:10:0",
+        "20000:0:10:0",
     ]
     d.cancel(ref)
 
@@ -88,7 +88,7 @@ def test_a_cursor_that_is_elsewhere_feeds_nothing(real_redis: Redis) -> None:
     d.lane()
     assert d.feed(ref, 2) == 1
     before = read_contents(real_redis)
-    assert d.runs.feed(ref, d.epoch, 0, 2, {"sim:fast": ["0:1", "1:1"]}, [], d.now_ms) == 0
+    assert d.runs.feed(ref, d.epoch, 0, 2, {"sim:fast": [entry(0, 1), entry(1, 1)]}, [], d.now_ms) == 0
     assert read_contents(real_redis) == before
     d.cancel(ref)
 
@@ -121,8 +121,8 @@ def test_cancelling_takes_every_job_and_frees_what_was_in_flight(real_redis: Red
     d.lane("sim:fast", max_concurrency=6)
     d.feed(ref, 10)
     flying = d.start(ref, 6)
-    d.finish(flying[0], follow=[Ready(1, 5, "sim:judge")])
-    d.finish(flying[1], follow=[Ready(3, 5, "sim:judge")])
+    d.finish(flying[0], follow=[Ready(entry(1, 5, 1), "sim:judge")])
+    d.finish(flying[1], follow=[Ready(entry(3, 5, 1), "sim:judge")])
     d.defer(flying[2])
     d.defer(flying[3], delay_ms=500)
     judge = d.start(ref, lane="sim:judge")[0]
@@ -169,7 +169,7 @@ def test_cancelling_finds_lanes_that_the_caller_did_not_name(real_redis: Redis) 
     ref = d.submit(rows=2, judges=["sim:judge"])
     d.lane()
     d.feed(ref, 2)
-    d.finish(d.start(ref)[0], follow=[Ready(1, 5, "sim:judge")])
+    d.finish(d.start(ref)[0], follow=[Ready(entry(1, 5, 1), "sim:judge")])
     d.start(ref, lane="sim:judge")
     assert d.runs.cancel(ref, [], d.epoch, d.now_ms) == 3
     assert d.lanes.in_flight(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
@@ -183,7 +183,7 @@ def test_progress_by_lane_reaches_what_is_known(real_redis: Redis) -> None:
     d.lane()
     d.feed(ref, 2)
     first, second = d.start(ref, 2)
-    d.finish(first, follow=[Ready(1, 5, "sim:judge")])
+    d.finish(first, follow=[Ready(entry(1, 5, 1), "sim:judge")])
     d.finish(second, state=JobState.FAILED, follow=[Over(3, JobState.SKIPPED, "{}", "sim:judge")])
     d.finish(d.start(ref, lane="sim:judge")[0])
     state = d.state(ref)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.job import Attempt
+from fairlane.admission.charge import ChargeModel, charged
+from fairlane.job import Attempt, Usage
 from fairlane.store.attempts import Signal
 from fairlane.store.keys import RunRef
-from tests.support.deployment import Deployment
+from fairlane.tokens import Estimate
+from tests.support.deployment import Deployment, entry
 from tests.support.redis import emptied
 
 UNIT = 60_000_000
@@ -24,13 +28,31 @@ NOT_CHARGED = {"limited", "overloaded"}
 signals: st.SearchStrategy[Signal] = st.sampled_from(
     ["ok", "ok", "answered", "limited", "overloaded", "none"]
 )
+counts = st.none() | st.integers(0, 300)
 acts = st.lists(
     st.tuples(
-        st.integers(0, 3000), st.integers(0, 5), signals, st.none() | st.integers(0, 300), st.booleans()
+        st.integers(0, 3000),
+        st.integers(0, 5),
+        signals,
+        st.builds(Usage, counts, counts, counts),
+        st.booleans(),
     ),
     min_size=5,
     max_size=30,
 )
+models = st.builds(
+    ChargeModel,
+    st.sampled_from(["used", "reserved"]),
+    st.sampled_from([1.0, 5.0, 1.1, 0.3]) | st.floats(0.01, 100),
+    st.sampled_from(["free", "counted"]),
+)
+rates = st.sampled_from([60, 600, 6_000, 600_000])
+AXES = {
+    "tokens": "tokens_per_minute",
+    "input": "input_tokens_per_minute",
+    "output": "output_tokens_per_minute",
+}
+bounds = st.dictionaries(st.sampled_from(list(AXES)), rates, min_size=1)
 
 
 class Reference:
@@ -59,43 +81,65 @@ class Reference:
         return min(self.full, level + (now_ms - at_ms) * self.pace)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    per_minute=st.sampled_from([60, 600, 6_000, 600_000]),
+    bounds=bounds,
     burst=st.sampled_from([0.1, 1.0, 5.0]),
-    sizes=st.lists(st.integers(0, 250), min_size=20, max_size=20),
+    model=models,
+    sizes=st.lists(st.builds(Estimate, st.integers(0, 250), st.integers(0, 250)), min_size=20, max_size=20),
     acts=acts,
 )
-def test_the_level_is_never_above_that_of_a_bucket_that_knew_every_amount_at_once(
-    real_redis: Redis, per_minute: int, burst: float, sizes: list[int], acts: list[Any]
+def test_no_level_is_ever_above_that_of_a_bucket_that_knew_every_amount_at_once(
+    real_redis: Redis,
+    bounds: dict[str, int],
+    burst: float,
+    model: ChargeModel,
+    sizes: list[Estimate],
+    acts: list[Any],
 ) -> None:
     d = Deployment(emptied(real_redis))
-    ref = _sized_jobs(d, sizes, requests_per_minute=0, tokens_per_minute=per_minute, burst_seconds=burst)
-    bucket = Reference(per_minute, burst, d.now_ms)
-    flying: list[tuple[Attempt, int, int]] = []
-    exceeded = False
-    for wait_ms, ended, signal, used, finish in acts:
+    limits = {AXES[axis]: per_minute for axis, per_minute in bounds.items()}
+    ref = _sized_jobs(d, sizes, requests_per_minute=0, burst_seconds=burst, **limits, **asdict(model))
+    buckets = {axis: Reference(per_minute, burst, d.now_ms) for axis, per_minute in bounds.items()}
+    flying: list[tuple[Attempt, int, Estimate]] = []
+    exceeded: set[str] = set()
+    for wait_ms, ended, signal, usage, finish in acts:
         d.advance(wait_ms)
-        before = bucket.level(d.now_ms)
         for permit in d.ask(ref).permits:
             attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
-            charged = json.loads(d.redis.hget(d.keys.leased, attempt.id) or b"{}")["charged"]
-            assert charged <= permit.tokens
-            assert before >= min(charged * UNIT, bucket.full)
-            flying.append((attempt, bucket.charge(charged, d.now_ms), charged))
-            before = bucket.level(d.now_ms)
-        for attempt, number, charged in flying[:ended]:
+            reserved = _reserved(d, attempt)
+            for axis, bucket in buckets.items():
+                amount = amount_on(axis, reserved)
+                assert bucket.level(d.now_ms) >= min(amount * UNIT, bucket.full)
+                number = bucket.charge(amount, d.now_ms)
+            flying.append((attempt, number, reserved))
+        for attempt, number, reserved in flying[:ended]:
             d.claim(attempt)
             end = d.finish if finish else d.defer
-            assert end(attempt, signal=signal, used=used) is not None
-            unsaid = 0 if signal == "answered" else charged
-            actual = 0 if signal in NOT_CHARGED else unsaid if used is None else used
-            exceeded = exceeded or actual > charged
-            bucket.correct(number, actual)
+            assert end(attempt, signal=signal, used=usage) is not None
+            unsaid = signal == "answered" and usage.total is None
+            final = charged(usage, reserved, model)
+            if signal in NOT_CHARGED or unsaid:
+                final = Estimate(0, 0)
+            for axis, bucket in buckets.items():
+                if amount_on(axis, final) > amount_on(axis, reserved):
+                    exceeded.add(axis)
+                bucket.correct(number, amount_on(axis, final))
         del flying[:ended]
         state = d.lane_state()
-        level, exact = int(state["token_level"]), bucket.level(int(state["token_ms"]))
-        assert level == exact if not exceeded else level <= exact
+        for axis, bucket in buckets.items():
+            level, exact = int(state[f"{axis}_level"]), bucket.level(int(state[f"{axis}_ms"]))
+            assert level == exact if axis not in exceeded else level <= exact
+
+
+def amount_on(axis: str, tokens: Estimate) -> int:
+    """What a call takes of one axis."""
+    return {"tokens": tokens.total, "input": tokens.input, "output": tokens.output}[axis]
+
+
+def _reserved(d: Deployment, attempt: Attempt) -> Estimate:
+    lease = json.loads(d.redis.hget(d.keys.leased, attempt.id) or b"{}")
+    return Estimate(**lease["charged"])
 
 
 @pytest.mark.parametrize("used", [10, 50, 90])
@@ -105,7 +149,7 @@ def test_the_charge_learns_what_calls_hardly_ever_exceed(real_redis: Redis, used
     for _ in range(1900):
         d.finish(d.start(ref)[0], used=used)
         d.advance(20)
-    share = float(d.lane_state()["token_share"])
+    share = float(d.state(ref)["share:0"])
     assert used / 100 - 0.01 <= share <= used / 100 + 0.06
 
 
@@ -120,14 +164,14 @@ def test_what_comes_back_is_what_the_provider_does_not_charge(
     ref = _sized_jobs(d, [80], requests_per_minute=0, tokens_per_minute=6000, burst_seconds=1.0)
     attempt = d.start(ref)[0]
     d.defer(attempt, signal=signal, used=used)
-    assert int(d.lane_state()["token_level"]) == (90 - 80 + back) * UNIT
+    assert int(d.lane_state()["tokens_level"]) == (90 - 80 + back) * UNIT
 
 
 def test_a_job_larger_than_the_bucket_starts_when_it_is_full_and_leaves_a_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(d, [500, 10], tokens_per_minute=6000, burst_seconds=1.0)
     grant = d.ask(ref)
-    assert [permit.tokens for permit in grant.permits] == [500]
+    assert [permit.entry.tokens for permit in grant.permits] == [Estimate(0, 500)]
     # 90 fit in; 410 are owed, and 10 more are wanted, at 100 a second.
     assert (grant.reason, grant.wait_ms) == ("tokens", 4200)
     d.advance(4199)
@@ -175,10 +219,10 @@ def test_what_was_never_reserved_is_never_refunded(real_redis: Redis) -> None:
     first = d.start(ref)[0]
     d.lanes.limit("sim:fast", {"tokens_per_minute": 6000})
     d.take(ref)
-    level = d.lane_state()["token_level"]
+    level = d.lane_state()["tokens_level"]
     assert level == "0"
     d.finish(first, used=0)
-    assert d.lane_state()["token_level"] == level
+    assert d.lane_state()["tokens_level"] == level
 
 
 @pytest.mark.parametrize("signal", ["ok", "limited"])
@@ -191,24 +235,28 @@ def test_a_probe_that_is_answered_does_not_forgive_a_debt(real_redis: Redis, sig
     probe = d.start(ref)[0]
     d.defer(probe, signal=signal, used=1000, delay_ms=10**6)
     owed = 0 if signal == "limited" else -(1000 - 90) * UNIT
-    assert int(d.lane_state()["token_level"]) == owed
+    assert int(d.lane_state()["tokens_level"]) == owed
 
 
-def test_draining_empties_both_buckets_but_forgives_no_debt(real_redis: Redis) -> None:
+def test_draining_empties_every_bucket_but_forgives_no_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = _sized_jobs(d, [5] * 50, requests_per_minute=600, tokens_per_minute=60_000)
+    ref = _sized_jobs(
+        d, [Estimate(2, 3)] * 50, requests_per_minute=600, **dict.fromkeys(AXES.values(), 60_000)
+    )
     d.lanes.drain("sim:fast", d.now_ms)
     assert d.ask(ref).reason == "requests"
-    assert (d.lane_state()["request_level"], d.lane_state()["token_level"]) == ("0", "0")
-    d.redis.hset(d.keys.lane("sim:fast"), "token_level", str(-1000 * UNIT))
+    levels = ["requests_level", *(f"{axis}_level" for axis in AXES)]
+    assert [d.lane_state()[name] for name in levels] == ["0"] * 4
+    for name in levels[1:]:
+        d.redis.hset(d.keys.lane("sim:fast"), name, str(-1000 * UNIT))
     d.lanes.drain("sim:fast", d.now_ms)
-    assert d.lane_state()["token_level"] == str(-1000 * UNIT)
+    assert [d.lane_state()[name] for name in levels[1:]] == [str(-1000 * UNIT)] * 3
 
 
-def _sized_jobs(d: Deployment, sizes: list[int], **limits: float) -> RunRef:
+def _sized_jobs(d: Deployment, sizes: Sequence[int | Estimate], **limits: float | str) -> RunRef:
     """A lane with these limits and a run whose jobs need so many tokens, queued on it."""
     lane = d.lane("sim:fast", **limits)
     ref = d.submit(rows=len(sizes))
-    entries = {lane: [f"{job}:{size}" for job, size in enumerate(sizes)]}
+    entries = {lane: [entry(job, size) for job, size in enumerate(sizes)]}
     assert d.runs.feed(ref, d.epoch, 0, len(sizes), entries, [], d.now_ms) == 1
     return ref

@@ -221,6 +221,47 @@ def test_tokens_bound_a_lane_and_what_was_not_used_comes_back(real_redis: Redis)
     assert took <= (used + 500) / 1000 * 1.1
 
 
+@pytest.mark.parametrize(
+    ("bounds", "a_second"),
+    [
+        ({"input": 30_000}, 10),
+        ({"output": 30_000}, 20),
+        ({"input": 30_000, "output": 12_000}, 8),
+        ({"input": 30_000, "output": 30_000}, 10),
+    ],
+)
+def test_a_lane_runs_at_the_pace_of_the_axis_that_binds_it(
+    real_redis: Redis, bounds: dict[str, float], a_second: float
+) -> None:
+    lane = {f"{axis}_tokens_per_minute": per_minute for axis, per_minute in bounds.items()}
+    cluster = Cluster(
+        real_redis,
+        lanes={"sim:fast": lane},
+        provider=lambda _: (0.2, Success("yes", Usage(50, 25))),
+    )
+    ref = cluster.submit(400, params={"max_tokens": 40})
+
+    took = cluster.run_until_finished(ref)
+
+    assert 400 / a_second * 0.95 <= took <= 400 / a_second * 1.15
+
+
+def test_a_run_that_uses_up_its_day_goes_on_when_the_next_begins(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis, lanes={"sim:fast": {"requests_per_day": 40}})
+    midnight_ms = (cluster.now_ms // 86_400_000 + 1) * 86_400_000
+    ref = cluster.submit(50)
+
+    cluster.run_for(60)
+    assert len(cluster.started(ref=ref)) == 40
+
+    # Beats go on for hours: let the night pass at once.
+    cluster.clock.advance((midnight_ms - 1000 - cluster.now_ms) / 1000)
+    cluster.run_for(0.9)
+    assert len(cluster.started(ref=ref)) == 40
+    cluster.run_until_finished(ref, limit_s=10)
+    assert cluster.started(ref=ref)[40].at_ms >= midnight_ms
+
+
 def test_a_limit_that_is_raised_takes_effect_within_a_second(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, lanes={"sim:fast": {"requests_per_minute": 60}}, provider=answers)
     cluster.submit(500)

@@ -8,16 +8,18 @@ from collections.abc import Mapping, Sequence
 from fairlane.admission.lanes import Grant, Lanes, Offer
 from fairlane.clock import ManualClock
 from fairlane.evaluators.spec import Judge
-from fairlane.job import Attempt, JobState
+from fairlane.job import Attempt, JobState, Usage
 from fairlane.lane import LaneLimits
 from fairlane.run import Message, Plan, RunSpec
 from fairlane.store.attempts import Attempts, Claim, Lesson, Over, Ready, Reported, Signal
 from fairlane.store.connect import RedisClient
+from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
 from fairlane.store.runs import Runs
 from fairlane.store.workers import Workers
+from fairlane.tokens import Estimate
 
 FOREVER_MS = 10**12
 LEASE_MS = 15_000
@@ -73,19 +75,24 @@ class Deployment:
         self.redis.expire(self.keys.rows(ref), UPLOAD_TTL_S)
         return ref
 
-    def lane(self, lane: str = "sim:fast", **limits: float) -> str:
+    def lane(self, lane: str = "sim:fast", **limits: float | str) -> str:
         """Make a lane known, with these `LaneLimits`."""
         self.lanes.configure(lane, LaneLimits.model_validate(limits))
         return lane
 
-    def feed(self, ref: RunRef, count: int, lane: str = "sim:fast", tokens: int = 10) -> int:
+    def feed(self, ref: RunRef, count: int, lane: str = "sim:fast", tokens: int | Estimate = 10) -> int:
         """Hand out the next ``count`` items, all on one lane."""
         start, steps = self.runs.cursor(ref), self.steps(ref)
-        entries = {lane: [f"{item * steps}:{tokens}" for item in range(start, start + count)]}
+        entries = {lane: [entry(item * steps, tokens) for item in range(start, start + count)]}
         return self.runs.feed(ref, self.epoch, start, start + count, entries, [], self.now_ms)
 
     def queued_lane(
-        self, jobs: int = 10, lane: str = "sim:fast", tokens: int = 10, run: str = "r1", **limits: float
+        self,
+        jobs: int = 10,
+        lane: str = "sim:fast",
+        tokens: int | Estimate = 10,
+        run: str = "r1",
+        **limits: float | str,
     ) -> RunRef:
         """A lane with ``jobs`` jobs of one run queued on it."""
         self.lane(lane, **limits)
@@ -138,12 +145,18 @@ class Deployment:
         worker: str = "w1",
         signal: Signal = "ok",
         state: JobState = JobState.SUCCEEDED,
-        used: int | None = None,
+        used: int | Usage | None = None,
         retry_after_ms: int | None = None,
         follow: Sequence[Ready | Over] = (),
     ) -> Reported | None:
         call = self.attempts.finish(
-            attempt, worker, Lesson(signal, used, retry_after_ms), state, payload(state), follow, self.now_ms
+            attempt,
+            worker,
+            Lesson(signal, usage(used), retry_after_ms),
+            state,
+            payload(state),
+            follow,
+            self.now_ms,
         )
         return Reported.of(call.run(self.redis))
 
@@ -152,7 +165,7 @@ class Deployment:
         attempt: Attempt,
         worker: str = "w1",
         signal: Signal = "none",
-        used: int | None = None,
+        used: int | Usage | None = None,
         retry_after_ms: int | None = None,
         reason: str = "",
         delay_ms: int = 0,
@@ -162,7 +175,7 @@ class Deployment:
         call = self.attempts.defer(
             attempt,
             worker,
-            Lesson(signal, used, retry_after_ms, reason),
+            Lesson(signal, usage(used), retry_after_ms, reason),
             delay_ms=delay_ms,
             costs_attempt=costs_attempt,
             rate_limited=rate_limited,
@@ -237,6 +250,18 @@ def make_spec(team: str, run: str, rows: int, judges: int, submitted_ms: int) ->
         page_rows=1000,
         submitted_ms=submitted_ms,
     )
+
+
+def entry(job: int, tokens: int | Estimate, kind: int = 0) -> Entry:
+    """A queued job; a plain number of tokens is all output."""
+    return Entry(job, Estimate(0, tokens) if isinstance(tokens, int) else tokens, kind)
+
+
+def usage(used: int | Usage | None) -> Usage:
+    """What a provider reports; a plain number of tokens is all output."""
+    if isinstance(used, Usage):
+        return used
+    return Usage() if used is None else Usage(0, used)
 
 
 def attempts_of(grant: Grant, offers: Sequence[Offer], lane: str) -> list[Attempt]:

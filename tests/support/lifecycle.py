@@ -9,9 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from redis import Redis
 
 from fairlane.admission.lanes import Offer
-from fairlane.job import Attempt, JobState
+from fairlane.job import Attempt, JobState, Usage
 from fairlane.store.attempts import Signal
 from fairlane.store.keys import RunRef
+from fairlane.tokens import Estimate
 from tests.support.lifecycle_model import Model
 from tests.support.redis import emptied
 
@@ -25,9 +26,13 @@ workers = st.sampled_from(["w1", "w2", "w3"])
 reporters = st.sampled_from([None, None, None, "w1", "w2"])
 judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
 where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
+counts = st.none() | st.integers(0, 60)
 lessons = st.just({"signal": "ok"}) | st.fixed_dictionaries(
     {"signal": st.sampled_from(SIGNALS)},
-    optional={"used": st.integers(0, 60), "retry_after_ms": st.integers(1, 5000)},
+    optional={
+        "used": st.none() | st.builds(Usage, counts, counts, counts),
+        "retry_after_ms": st.integers(1, 5000),
+    },
 )
 delays = st.fixed_dictionaries(
     {},
@@ -42,6 +47,13 @@ limits = st.fixed_dictionaries(
     optional={
         "requests_per_minute": st.none() | st.sampled_from([0, 0.5, 60, 60_000]),
         "tokens_per_minute": st.none() | st.sampled_from([0, 600, 600_000]),
+        "input_tokens_per_minute": st.none() | st.sampled_from([0, 600, 600_000]),
+        "output_tokens_per_minute": st.none() | st.sampled_from([0, 600, 600_000]),
+        "requests_per_day": st.none() | st.sampled_from([0, 1, 20]),
+        "exact": st.none() | st.booleans(),
+        "charge": st.sampled_from([None, "used", "reserved"]),
+        "output_factor": st.none() | st.sampled_from([1, 1.5, 5]),
+        "cache_reads": st.sampled_from([None, "free", "counted"]),
         "burst_seconds": st.none() | st.sampled_from([0.05, 1.0, 10.0]),
         "max_concurrency": st.none() | st.integers(1, 4),
         "min_gap_ms": st.none() | st.sampled_from([0, 50]),
@@ -78,8 +90,13 @@ class Lifecycle(RuleBasedStateMachine):
         if self.model.is_running(ref):
             self.model.feed(ref, lanes, tokens=20)
 
-    @rule(data=st.data(), lanes=where, tokens=st.integers(0, 50), stale=st.sampled_from([0, 0, 0, 1]))
-    def feed(self, data: st.DataObject, lanes: list[str | None], tokens: int, stale: int) -> None:
+    @rule(
+        data=st.data(),
+        lanes=where,
+        tokens=st.builds(Estimate, st.integers(0, 50), st.integers(0, 50)),
+        stale=st.sampled_from([0, 0, 0, 1]),
+    )
+    def feed(self, data: st.DataObject, lanes: list[str | None], tokens: Estimate, stale: int) -> None:
         if running := self.model.running():
             self.model.feed(data.draw(st.sampled_from(running), label="run"), lanes, tokens, stale)
 

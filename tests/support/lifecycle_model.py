@@ -12,14 +12,17 @@ from fairlane.admission.lanes import Offer, Permit
 from fairlane.job import Attempt, JobState
 from fairlane.run import Plan
 from fairlane.store.attempts import Over, Ready
+from fairlane.store.entry import Entry
 from fairlane.store.keys import RunRef
 from fairlane.store.workers import WorkerInfo
+from fairlane.tokens import Estimate
 from tests.support.conservation import Books
 from tests.support.contents import Content, read_contents
-from tests.support.deployment import FOREVER_MS, LEASE_MS, Deployment, attempts_of, make_spec, payload
+from tests.support.deployment import FOREVER_MS, LEASE_MS, Deployment, attempts_of, entry, make_spec, payload
 
 MAX_ATTEMPTS = 3
-JUDGE_TOKENS = 7
+TAKEN_AWAY = ("tokens_per_minute", "input_tokens_per_minute", "output_tokens_per_minute", "requests_per_day")
+JUDGE_TOKENS = Estimate(3, 4)
 
 
 @dataclass(frozen=True)
@@ -93,18 +96,18 @@ class Model:
             self.d.upload(make_spec(ref.team, ref.run, 1, 0, self.d.now_ms))
         assert self.d.runs.refuse(ref, "no", 0, self.d.epoch, self.d.now_ms) is not known
 
-    def feed(self, ref: RunRef, where: Sequence[str | None], tokens: int, stale: int = 0) -> None:
+    def feed(self, ref: RunRef, where: Sequence[str | None], tokens: int | Estimate, stale: int = 0) -> None:
         """Hand items out to the lanes ``where``; ``None``: invalid. A stale cursor must change nothing."""
         plan, start = self.plans[ref], self.d.runs.cursor(ref)
         upto = min(start + len(where), plan.spec.items)
-        entries: dict[str, list[str]] = {}
+        entries: dict[str, list[Entry]] = {}
         over: list[Over] = []
         for item, lane in zip(range(start, upto), where, strict=False):
             job = item * plan.spec.steps
             if lane is None:
                 over += [Over(job, JobState.INVALID, payload(JobState.INVALID), ""), *self.skipped(ref, job)]
             else:
-                entries.setdefault(lane, []).append(f"{job}:{tokens}")
+                entries.setdefault(lane, []).append(entry(job, tokens, kind=job % 2))
                 self.asleep.pop(lane, None)
         before = read_contents(self.redis) if stale else None
         fed = self.d.runs.feed(ref, self.d.epoch, start + stale, upto, entries, over, self.d.now_ms)
@@ -174,7 +177,7 @@ class Model:
             judges = self.skipped(RunRef(attempt.team, attempt.run), attempt.job)
             called = ready if state is JobState.SUCCEEDED else 0
             follow = [
-                Ready(judge.job, JUDGE_TOKENS, judge.lane) if called >> n & 1 else judge
+                Ready(Entry(judge.job, JUDGE_TOKENS, 1 + n), judge.lane) if called >> n & 1 else judge
                 for n, judge in enumerate(judges)
             ]
         who = worker or self._holder(attempt)
@@ -268,7 +271,7 @@ class Model:
     def bring_to_an_end(self) -> None:
         """Whatever has happened, every run that goes on can be completed, and then nothing is left over."""
         for lane in self.lanes:
-            taken_away = dict.fromkeys(("tokens_per_minute", "max_concurrency", "min_gap_ms"))
+            taken_away = dict.fromkeys((*TAKEN_AWAY, "max_concurrency", "min_gap_ms"))
             self.d.lanes.limit(lane, {"requests_per_minute": 0, **taken_away})
         for ref in self.running():
             self._complete(ref)
@@ -302,7 +305,7 @@ def _check_order(offers: Sequence[Offer], queued: dict[RunRef, list[str]], permi
     assert turns == sorted(turns)
     assert all(turns.count(turn) <= offers[turn].most for turn in turns)
     for permit in permits:
-        assert queued[offers[permit.offer].ref].pop(0) == f"{permit.job}:{permit.tokens}"
+        assert queued[offers[permit.offer].ref].pop(0) == str(permit.entry)
 
 
 def _late(state: Content, more: int = 0) -> dict[bytes, bytes]:

@@ -16,7 +16,7 @@ from fairlane.settings import RedisSettings, Settings
 from fairlane.store.attempts import Lesson, Ready
 from fairlane.store.inbox import Inbox
 from fairlane.store.keys import RunRef
-from tests.support.deployment import Deployment
+from tests.support.deployment import Deployment, entry
 
 TASKS, JUDGES = "sim:fast", "sim:judge"
 
@@ -80,7 +80,9 @@ class Stage:
             task = replace(
                 TaskResult(JobState.SUCCEEDED, f"answer {item}", usage=Usage(10, 5), attempts=1), **result
             )
-            follow: Sequence[Ready] = [Ready(attempt.job + step, 10, JUDGES) for step in range(1, spec.steps)]
+            follow: Sequence[Ready] = [
+                Ready(entry(attempt.job + step, 10, step), JUDGES) for step in range(1, spec.steps)
+            ]
             self._end(attempt, task.state, task.to_json(), follow)
         items = [attempt.job // spec.steps for attempt in started]
         return items[::-1] if last_first else items

@@ -1,94 +1,33 @@
-"""Stand-ins for what surrounds a scheduler: time, the broker, workers, and providers that only pretend."""
+"""Stand-ins for what surrounds a scheduler, and providers that only pretend."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 
-from fairlane.clock import ManualClock
 from fairlane.job import Attempt, Outcome, Success, Usage
+from fairlane_scheduler.rehearsal.stand_ins import Answering as Provider
+from fairlane_scheduler.rehearsal.stand_ins import Mailbox, Start, VirtualTime
+from fairlane_scheduler.rehearsal.stand_ins import PretendedWorker as FakeWorker
+
+__all__ = [
+    "CALL_S",
+    "FakeWorker",
+    "Mailbox",
+    "Provider",
+    "Start",
+    "VirtualTime",
+    "answers",
+    "excess",
+    "scripted",
+]
 
 CALL_S = 0.5
-
-Provider = Callable[[Attempt], tuple[float, Outcome]]
-"""How long a call takes, in seconds, and how it ends."""
 
 
 def answers(attempt: Attempt) -> tuple[float, Outcome]:
     """A provider that always answers, after half a second."""
     return CALL_S, Success("yes", Usage(10, 5))
-
-
-class VirtualTime:
-    """The manual clock as the time that scripts and scheduler decide by."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-
-    def argument(self) -> int:
-        return self._clock.now_ms()
-
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
-
-
-class Mailbox:
-    """A hand-over that keeps what it is given until it is collected."""
-
-    def __init__(self) -> None:
-        self.pending: list[Attempt] = []
-        self.sent: list[Attempt] = []
-        self.reachable = True
-
-    def connect(self) -> bool:
-        return self.reachable
-
-    def publish(self, attempt: Attempt) -> None:
-        self.pending.append(attempt)
-
-    def flush(self) -> bool:
-        if self.reachable:
-            self.sent += self.pending
-            self.pending = []
-        return not self.pending
-
-    def close(self) -> None:
-        pass
-
-    def collect(self) -> list[Attempt]:
-        sent, self.sent = self.sent, []
-        return sent
-
-
-@dataclass(slots=True)
-class Start:
-    """One call that a worker has begun."""
-
-    at_ms: int
-    attempt: Attempt
-    worker: str
-    waited_ms: int
-
-
-@dataclass(slots=True)
-class FakeWorker:
-    """Slots, and the lanes it serves: patterns."""
-
-    name: str
-    slots: int
-    lanes: Sequence[str] = ("*",)
-    calls: dict[str, Attempt] = field(default_factory=dict)
-    alive: bool = True
-    stopping: bool = False
-
-    def serves(self, lane: str) -> bool:
-        return any(fnmatchcase(lane, pattern) for pattern in self.lanes)
-
-    @property
-    def free(self) -> int:
-        return self.slots - len(self.calls) if self.alive and not self.stopping else 0
 
 
 def excess(starts: Sequence[Start], per_minute: float) -> float:

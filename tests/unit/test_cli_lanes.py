@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from fairlane.admission.views import AxisView
 from fairlane.cli.lane_views import Allowed, Hold, LaneReport, limits_in_words, short_count
 from fairlane.lane import LaneLimits
+from fairlane.tokens import Estimate
 from tests.support.command_line import CommandLine
 from tests.support.idle_lane import IDLE
 
@@ -21,18 +23,20 @@ def report(queued: int = 0, **changes: object) -> LaneReport:
 
 
 @pytest.mark.parametrize(
-    ("limits", "learned", "allowed"),
+    ("axis", "allowed"),
     [
-        (LaneLimits(requests_per_minute=60), 30.0, Allowed(60.0, "stated")),
-        (LaneLimits(), 30.0, Allowed(30.0, "learned")),
-        (LaneLimits(), None, Allowed(None, "unlimited")),
-        (LaneLimits(requests_per_minute=0), 30.0, Allowed(None, "unlimited")),
+        (AxisView(stated=60, learned=90), Allowed(60, "stated")),
+        (AxisView(stated=60, learned=30), Allowed(30, "learned")),
+        (AxisView(stated=60, learned=30, exact=True), Allowed(60, "stated")),
+        (AxisView(stated=60), Allowed(60, "stated")),
+        (AxisView(learned=30), Allowed(30, "learned")),
+        (AxisView(learned=30, exact=True), Allowed(30, "learned")),
+        (AxisView(), Allowed(None, "unlimited")),
+        (AxisView(stated=0, learned=30), Allowed(None, "unlimited")),
     ],
 )
-def test_a_stated_rate_counts_before_a_learned_one(
-    limits: LaneLimits, learned: float | None, allowed: Allowed
-) -> None:
-    assert report(limits=limits, learned_per_minute=learned).allowed == allowed
+def test_a_stated_rate_is_a_ceiling_for_a_learned_one(axis: AxisView, allowed: Allowed) -> None:
+    assert report(axes={**IDLE.axes, "requests": axis}).allowed == allowed
 
 
 @pytest.mark.parametrize(
@@ -68,10 +72,16 @@ def test_what_is_past_or_waits_for_nothing_is_no_hold(changes: dict[str, object]
     assert (found.hold, found.hold_in_words) == (None, "")
 
 
-@pytest.mark.parametrize("reason", ["requests", "tokens", "window", "slots", "gap"])
+@pytest.mark.parametrize("reason", ["requests", "tokens", "input", "output", "window", "slots", "gap"])
 def test_queued_jobs_are_held_by_what_the_lane_was_last_told(reason: str) -> None:
     assert report(queued=1, reason=reason).hold == Hold(reason)
     assert report(queued=1, reason=reason).hold_in_words
+
+
+def test_a_day_that_is_used_up_is_told_with_its_end() -> None:
+    found = report(queued=1, reason="day", day_until_ms=NOW + 7_200_000)
+    assert found.hold == Hold("day", NOW + 7_200_000)
+    assert found.hold_in_words == "requests of the day, 2 h"
 
 
 def test_a_document_has_the_end_of_a_hold_in_iso_time() -> None:
@@ -89,6 +99,19 @@ def test_limits_are_told_in_words() -> None:
     )
     words = "1,200 requests/min, 50,000 tokens/min, burst 2 s, at most 20 in flight, 100 ms apart"
     assert limits_in_words(every) == words
+    shaped = LaneLimits(
+        input_tokens_per_minute=4000,
+        output_tokens_per_minute=1000,
+        requests_per_day=250,
+        exact=True,
+        charge="reserved",
+        output_factor=5,
+        cache_reads="counted",
+    )
+    assert limits_in_words(shaped) == (
+        "4,000 input tokens/min, 1,000 output tokens/min, 250 requests/day, exactly, burst 1 s, "
+        "reserved tokens charged, output tokens count 5 times, cache reads counted"
+    )
     assert limits_in_words(LaneLimits(requests_per_minute=0)) == "requests unlimited"
     assert limits_in_words(LaneLimits()) == "none stated"
 
@@ -156,6 +179,31 @@ def test_limits_are_set_and_taken_away(cli: CommandLine) -> None:
     assert limits == LaneLimits(requests_per_minute=60, burst_seconds=2.5)
 
 
+def test_how_a_provider_charges_is_set_and_taken_away(cli: CommandLine) -> None:
+    limits = {"input_tokens_per_minute": 4000, "output_tokens_per_minute": 900.5, "requests_per_day": 250}
+    charges = {"exact": True, "charge": "reserved", "output_factor": 5, "cache_reads": "counted"}
+    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in (limits | charges).items()]
+    cli.out("lanes", "set", "sim:fast", *(word for option in given for word in option))
+    view = cli.stage.deployment.lanes.view("sim:fast")
+    assert view.limits == LaneLimits.model_validate(limits | charges)
+    cli.out("lanes", "set", "sim:fast", "--exact", "none", "--charge", "used", "--output-factor", "none")
+    kept = {"charge": "used", "cache_reads": "counted"}
+    assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits.model_validate(limits | kept)
+
+
+def test_every_limited_axis_is_told_of_one_lane(cli: CommandLine) -> None:
+    d = cli.stage.deployment
+    ref = d.queued_lane(jobs=5, tokens=Estimate(30, 10), input_tokens_per_minute=6000, requests_per_day=9)
+    d.take(ref, 2)
+    d.redis.hset(d.keys.lane("sim:fast"), "input_rate", "5000.5")
+    told = cli.out("lanes", "show", "sim:fast")
+    assert "5,000.5 allowed, 5,000.5 learned, 30 left" in told
+    assert "9 allowed, 7 left" in told
+    axes = cli.json("lanes", "show", "sim:fast")["axes"]
+    assert axes["day"] == {"allowed": 9, "stated": 9, "learned": None, "level": 7, "exact": False}
+    assert axes["output"]["allowed"] is None
+
+
 def test_setting_limits_tells_what_now_holds(cli: CommandLine) -> None:
     told = cli("lanes", "set", "sim:fast", "--requests-per-minute", "60").stderr
     assert told == "sim:fast: 60 requests/min, burst 1 s\n"
@@ -183,6 +231,9 @@ def test_a_lane_that_the_settings_state_is_told_to_be_stated_there_too(
         (["--requests-per-minute", "nan"], "requests_per_minute"),
         (["--max-concurrency", "2.5"], "max_concurrency"),
         (["--burst-seconds", "0"], "burst_seconds"),
+        (["--charge", "sometimes"], "charge"),
+        (["--exact", "maybe"], "exact"),
+        (["--requests-per-day", "0.5"], "requests_per_day"),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused(cli: CommandLine, options: list[str], complaint: str) -> None:

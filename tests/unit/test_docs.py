@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 
 import fairlane.evaluators
+from fairlane.admission.views import AXES
 from fairlane.events import Event
 from fairlane.job import Outcome
 from fairlane.settings import Settings
@@ -91,7 +92,7 @@ def test_every_reason_that_shuts_a_lane_is_described() -> None:
         for script in scripts
         for reason in re.findall(r"return '(\w+)',", script.read_text(encoding="utf-8"))
     }
-    assert set(_first(table(CONCEPTS, "reason", "caused by"))) == told
+    assert set(_first(table(CONCEPTS, "reason", "caused by"))) == told | set(AXES)
 
 
 def test_every_evaluator_is_described() -> None:
@@ -109,7 +110,7 @@ def _keys() -> list[str]:
     arguments: dict[str, tuple[Any, ...]] = {"inbox": ("<team>",), "runs": ("<team>",), "lane": ("<lane>",)}
     arguments |= {
         "limits": ("<lane>",),
-        "headroom": ("<lane>",),
+        "headroom": ("<lane>", "<axis>"),
         "hot": (ref, "<lane>"),
         "fresh": (ref, "<lane>"),
     }

@@ -34,7 +34,8 @@ def test_a_record_is_one_line_with_every_field() -> None:
     assert "Größe" in line
     found = json.loads(line)
     assert found["scores"] == {"exact_match": 1.0, "judge": None}
-    assert (found["state"], found["usage"]) == ("succeeded", {"input_tokens": 10, "output_tokens": None})
+    assert found["state"] == "succeeded"
+    assert found["usage"] == {"input_tokens": 10, "output_tokens": None, "cached_tokens": None}
     assert set(found) == set(Record.__dataclass_fields__)
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane.job import Usage
 from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.anthropic import AnthropicDialect
 from fairlane_workers.providers.contract import Request
@@ -23,6 +24,7 @@ NAMES = [
     *("choices", "message", "delta", "content", "finish_reason", "usage", "prompt_tokens", "refusal", "text"),
     *("completion_tokens", "index", "type", "error", "object", "content_block", "stop_reason"),
     *("input_tokens", "output_tokens", "cache_creation_input_tokens"),
+    *("cache_read_input_tokens", "prompt_tokens_details", "cached_tokens"),
 ]
 KINDS = [
     *("text", "text_delta", "error", "content_block_start", "content_block_delta", "message_start"),
@@ -179,7 +181,7 @@ def test_anthropic_names_its_version_with_and_without_a_key() -> None:
     assert AnthropicDialect().headers("k") == {"anthropic-version": "2023-06-01", "x-api-key": "k"}
 
 
-def test_input_counts_what_was_written_to_the_cache_and_not_what_was_read() -> None:
+def test_input_is_the_whole_prompt_with_what_was_written_to_the_cache_and_read_from_it() -> None:
     usage = {
         "input_tokens": 10,
         "cache_creation_input_tokens": 5,
@@ -191,7 +193,17 @@ def test_input_counts_what_was_written_to_the_cache_and_not_what_was_read() -> N
         event({"type": "message_start", "message": {"usage": usage}}),
         event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 8}}),
     )
-    assert (answer.input_tokens, answer.output_tokens, answer.finish_reason) == (15, 8, "end_turn")
+    assert (answer.usage, answer.finish_reason) == (Usage(915, 8, 900), "end_turn")
+
+
+@pytest.mark.parametrize(
+    ("details", "cached"),
+    [({"cached_tokens": 3}, 3), ({"cached_tokens": None}, None), (None, None), ([1], None)],
+)
+def test_what_openai_read_from_the_cache_is_part_of_the_prompt(details: object, cached: int | None) -> None:
+    usage = {"prompt_tokens": 4, "completion_tokens": 2, "prompt_tokens_details": details}
+    last = {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
+    assert folded(OpenAIDialect(), event(last)).usage == Usage(4, 2, cached)
 
 
 def test_thinking_and_unknown_events_are_not_text() -> None:

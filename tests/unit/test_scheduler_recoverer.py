@@ -143,7 +143,7 @@ def test_a_task_past_its_budget_fails_and_its_judges_are_skipped(parts: Parts) -
 
 def test_a_judge_past_its_budget_fails_alone(parts: Parts) -> None:
     run = parts.admit(1, judges=["sim:judge"], retry=RetryPolicy(max_attempts=1))
-    parts.redis.rpush(parts.keys.hot(run.ref, "sim:judge"), "1:20")
+    parts.redis.rpush(parts.keys.hot(run.ref, "sim:judge"), "1:4:16:1")
     lease(parts, run.ref, 1, lane="sim:judge")
 
     pass_time(parts, LEASE_MS / 1000)

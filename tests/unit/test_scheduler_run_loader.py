@@ -19,7 +19,7 @@ def parts(fake_redis: Redis) -> Parts:
 def test_what_another_leader_admitted_and_fed_is_found(parts: Parts, fake_redis: Redis) -> None:
     run = parts.admit(300, judges=["sim:judge"])
     parts.feeder.tick(parts.moment())
-    fake_redis.rpush(parts.keys.hot(run.ref, "sim:judge"), "1:20")
+    fake_redis.rpush(parts.keys.hot(run.ref, "sim:judge"), "1:4:16:1")
     fake_redis.sadd(parts.keys.run_lanes(run.ref), "sim:judge")
     heir = Parts(fake_redis)
 

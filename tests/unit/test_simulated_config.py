@@ -50,6 +50,50 @@ def test_toml_says_everything_that_python_can(tmp_path: Path) -> None:
     )
 
 
+def test_toml_says_every_shape_of_a_limit(tmp_path: Path) -> None:
+    text = """
+    [models.fast]
+    requests_per_minute = 600
+    input_tokens_per_minute = 1000
+    output_tokens_per_minute = 500
+    requests_per_day = 14400
+    shape = "second"
+    token_shape = "window"
+    window_seconds = 10
+    token_window_seconds = 60
+    limit_changes = [[60, 300], [120, 900.5]]
+    foreign = [[30, 60, 100]]
+    foreign_tokens = 20
+    acceleration = 1.5
+    acceleration_floor = 50
+    shrink_on_overrun = 0.5
+    max_concurrency = 4
+    queue = 8
+    concurrency_status = 503
+    header_style = "azure"
+    """
+    assert SimulatorConfig.from_toml(written(tmp_path, text)).models["fast"] == SimulatedModel(
+        requests_per_minute=600,
+        input_tokens_per_minute=1000,
+        output_tokens_per_minute=500,
+        requests_per_day=14400,
+        shape="second",
+        token_shape="window",
+        window_seconds=10,
+        token_window_seconds=60,
+        limit_changes=((60, 300), (120, 900.5)),
+        foreign=((30, 60, 100),),
+        foreign_tokens=20,
+        acceleration=1.5,
+        acceleration_floor=50,
+        shrink_on_overrun=0.5,
+        max_concurrency=4,
+        queue=8,
+        concurrency_status=503,
+        header_style="azure",
+    )
+
+
 def test_a_relative_answers_file_lies_beside_the_toml_file(tmp_path: Path) -> None:
     config = SimulatorConfig.from_toml(written(tmp_path, TOML))
     assert config.models["solver"].answers_file == tmp_path / "answers.jsonl"
@@ -89,6 +133,12 @@ def test_an_unknown_key_is_answered_with_what_was_meant(
         ("[models.fast.faults]\nhang = 1.5", "models.fast.faults.hang"),
         ("[models.fast.faults]\nhang = 0.6\nreset = 0.6", "models.fast.faults"),
         ("[models.fast]\nanswers_file = 'a.jsonl'", "models.fast"),
+        ("[models.fast]\nshape = 'round'", "models.fast.shape"),
+        ("[models.fast]\nqueue = 3", "models.fast"),
+        ("[models.fast]\nlimit_changes = [[1, 5]]", "models.fast"),
+        ("[models.fast]\nrequests_per_minute = 5\nlimit_changes = [[2, 5], [1, 5]]", "models.fast"),
+        ("[models.fast]\nshrink_on_overrun = 1", "models.fast.shrink_on_overrun"),
+        ("[models.fast]\nforeign = [[0, 1, 0]]", "models.fast.foreign.0.2"),
         ("not toml", "simulator config"),
     ],
 )

@@ -11,6 +11,7 @@ from fairlane.testing.provider.anthropic import Anthropic
 from fairlane.testing.provider.dialect import (
     Call,
     Dialect,
+    Exceeded,
     Problem,
     Reply,
     RequestError,
@@ -18,7 +19,7 @@ from fairlane.testing.provider.dialect import (
     Stamp,
     retry_after_headers,
 )
-from fairlane.testing.provider.limits import Level
+from fairlane.testing.provider.limits import Axis, Level
 from fairlane.testing.provider.openai import OpenAI, duration
 
 NOW_MS = 1_700_000_000_250
@@ -202,6 +203,29 @@ def test_a_problem_is_told_in_the_vendors_words(
     assert ("details" in body["error"]) == (problem.code == "quota")
 
 
+@pytest.mark.parametrize(
+    ("axis", "kind", "openai", "anthropic"),
+    [
+        ("requests", "requests", "requests per min (RPM)", "requests per minute"),
+        ("tokens", "tokens", "tokens per min (TPM)", "tokens per minute"),
+        ("input", "tokens", "input tokens per min (ITPM)", "input tokens per minute"),
+        ("output", "tokens", "output tokens per min (OTPM)", "output tokens per minute"),
+        ("day", "requests", "requests per day (RPD)", "requests per day"),
+        ("concurrency", "requests", "concurrent requests", "concurrent requests"),
+    ],
+)
+def test_a_refusal_names_the_exhausted_axis(axis: Axis, kind: str, openai: str, anthropic: str) -> None:
+    problem = Problem(429, "m", axis, Exceeded("fast", axis, 60_000, 59_990, 25))
+    told = json.loads(OpenAI().error(problem))["error"]
+    assert (told["type"], told["code"]) == (kind, "rate_limit_exceeded")
+    assert told["message"] == (
+        f"Rate limit reached for fast on {openai}: Limit 60000, Used 59990, Requested 25."
+    )
+    error = json.loads(Anthropic().error(problem))["error"]
+    assert error["type"] == "rate_limit_error"
+    assert f"60,000 {anthropic}" in error["message"]
+
+
 def test_a_failure_in_mid_stream_is_an_event() -> None:
     assert events(OpenAI().stream_error(Problem(529, "m")))[0]["error"]["code"] == "overloaded"
     anthropic = Anthropic().stream_error(Problem(529, "m"))
@@ -240,6 +264,16 @@ def test_limits_are_told_in_each_protocols_headers() -> None:
     assert anthropic["anthropic-ratelimit-tokens-remaining"] == "650"
     reset = datetime.fromisoformat(anthropic["anthropic-ratelimit-tokens-reset"])
     assert 350_000 <= reset.timestamp() * 1000 - NOW_MS < 351_000
+
+
+def test_anthropic_tells_of_input_and_output_and_openai_does_not() -> None:
+    levels: dict[Any, Level] = {axis: Level(600, 5, 20) for axis in ("input", "output", "day")}
+    assert set(Anthropic().limit_headers(levels, NOW_MS)) == {
+        f"anthropic-ratelimit-{axis}-tokens-{fact}"
+        for axis in ("input", "output")
+        for fact in ("limit", "remaining", "reset")
+    }
+    assert OpenAI().limit_headers(levels, NOW_MS) == {}
 
 
 @pytest.mark.parametrize(

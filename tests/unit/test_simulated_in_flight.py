@@ -34,6 +34,52 @@ def test_an_answer_too_many_at_once_is_refused() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("full", [429, 503])
+def test_a_call_beyond_the_places_waits_in_the_queue_and_one_beyond_that_is_refused(full: int) -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        fields = {"max_concurrency": 1, "queue": 2, "concurrency_status": full}
+        provider = SimulatedProvider(config(**fields), sleep=gate.sleep)
+        await provider.start()
+        async with aiohttp.ClientSession(provider.url) as session:
+            waiting = [asyncio.create_task(status(session)) for _ in range(3)]
+            while provider.stats().models["fast"].in_flight < 3:
+                await asyncio.wait(waiting, timeout=0.001)
+            assert gate.inside == 1
+            assert await status(session) == full
+            gate.opened.set()
+            assert await asyncio.gather(*waiting) == [200, 200, 200]
+        stats = provider.stats().models["fast"]
+        await provider.stop()
+        assert (gate.most_inside, gate.passed) == (1, 3)
+        assert (stats.completed, stats.in_flight, stats.rejected_by.concurrency) == (3, 0, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_that_goes_while_it_waits_gives_up_its_turn() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        provider = SimulatedProvider(config(max_concurrency=1, queue=2), sleep=gate.sleep)
+        await provider.start()
+        async with aiohttp.ClientSession(provider.url) as session:
+            served = asyncio.create_task(status(session))
+            await gate.entered(1)
+            waiting = [asyncio.create_task(status(session)) for _ in range(2)]
+            while provider.stats().models["fast"].in_flight < 3:
+                await asyncio.wait(waiting, timeout=0.001)
+            waiting[0].cancel()
+            while provider.stats().models["fast"].abandoned < 1:
+                await asyncio.wait(waiting[1:], timeout=0.001)
+            gate.opened.set()
+            assert await asyncio.gather(served, waiting[1]) == [200, 200]
+        stats = provider.stats().models["fast"]
+        await provider.stop()
+        assert (gate.passed, stats.completed, stats.abandoned, stats.in_flight) == (2, 2, 1, 0)
+
+    asyncio.run(scenario())
+
+
 def test_a_call_that_its_caller_breaks_off_is_abandoned() -> None:
     async def scenario() -> None:
         gate = Gate()
@@ -103,12 +149,17 @@ class Gate:
     def __init__(self) -> None:
         self.opened, self.left = asyncio.Event(), asyncio.Event()
         self._inside = asyncio.Semaphore(0)
+        self.inside = self.most_inside = self.passed = 0
 
     async def sleep(self, _: float) -> None:
         self._inside.release()
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
         try:
             await self.opened.wait()
+            self.passed += 1
         finally:
+            self.inside -= 1
             self.left.set()
 
     async def entered(self, count: int) -> None:

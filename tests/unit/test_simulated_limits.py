@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.testing import SimulatedModel
-from fairlane.testing.provider.limits import Limits, TokenBucket
+from fairlane.testing.provider.limits import Limits
+from fairlane.testing.provider.shapes import TokenBucket
 
 RATES = st.one_of(st.integers(1, 60_000), st.decimals("0.01", "9999", places=2).map(float))
 BURSTS = st.decimals("0.01", "20", places=2).map(float)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlane.testing import Faults, ManualClock, SimulatedModel
 from fairlane.testing.provider.behaviour import ERROR_STATUS, Fault
-from fairlane.testing.provider.dialect import Call
+from fairlane.testing.provider.dialect import Call, Exceeded
 from fairlane.testing.provider.replies import Composer
 from fairlane.testing.provider.served_model import Outage, Refusal, ServedModel, Work
 
@@ -75,6 +75,75 @@ def test_a_429_tells_how_long_until_there_is_room() -> None:
     assert (refusal.problem.status, refusal.problem.code, refusal.retry_after_ms) == (429, "requests", 500)
     clock.advance(0.5)
     admitted(model)
+
+
+def test_input_and_output_are_charged_apart() -> None:
+    limit = SimulatedModel(
+        input_tokens_per_minute=6000, output_tokens_per_minute=6000, tokens_per_minute=6000, output_tokens=20
+    )
+    model = served(limit)
+    admitted(model)
+    remaining = {axis: level.remaining for axis, level in model.levels().items()}
+    assert remaining == {"input": 90, "output": 80, "tokens": 70}
+    model = served(limit.model_copy(update={"charge": "reserved"}))
+    admitted(model, call(max_tokens=60))
+    assert model.levels()["output"].remaining == 40
+
+
+@pytest.mark.parametrize(
+    ("model", "exceeded"),
+    [
+        (SimulatedModel(requests_per_minute=60), Exceeded("fast", "requests", 60, 60, 1)),
+        (SimulatedModel(requests_per_day=1), Exceeded("fast", "day", 1, 1, 1)),
+        (SimulatedModel(input_tokens_per_minute=660), Exceeded("fast", "input", 660, 659, 10)),
+        (
+            SimulatedModel(tokens_per_minute=5400, charge="reserved", max_output_tokens=70),
+            Exceeded("fast", "tokens", 5400, 5390, 80),
+        ),
+        (SimulatedModel(max_concurrency=1), Exceeded("fast", "concurrency", 1, 1, 1)),
+    ],
+)
+def test_a_refusal_says_what_was_used_and_asked(model: SimulatedModel, exceeded: Exceeded) -> None:
+    judge = served(model)
+    admitted(judge)
+    assert refused(judge).problem.exceeded == exceeded
+
+
+def test_too_fast_a_growth_has_no_numbers() -> None:
+    model = served(SimulatedModel(requests_per_minute=6000, acceleration=2.0, acceleration_floor=1))
+    admitted(model)
+    refusal = refused(model)
+    assert (refusal.problem.code, refusal.problem.exceeded) == ("requests", None)
+    assert refusal.retry_after_ms == 60_000
+
+
+@pytest.mark.parametrize(("shape", "wait_ms"), [("bucket", 1000), ("window", 59_600), ("sliding", 60_000)])
+def test_a_retry_after_is_the_true_wait_of_the_shape(shape: Any, wait_ms: int) -> None:
+    clock = ManualClock()
+    model = served(SimulatedModel(requests_per_minute=60, shape=shape), clock)
+    clock.advance(0.4)
+    while isinstance(verdict := model.arrive(call()), Work):
+        model.complete(verdict)
+    assert verdict == refused(model)
+    assert isinstance(verdict, Refusal)
+    assert verdict.retry_after_ms == wait_ms
+    clock.advance((wait_ms - 1) / 1000)
+    refused(model)
+    clock.advance(0.001)
+    admitted(model)
+
+
+def test_more_places_let_those_begin_who_wait() -> None:
+    model = served(SimulatedModel(max_concurrency=1, queue=5))
+    works = [admitted(model) for _ in range(4)]
+    assert [work.turn.is_set() for work in works] == [True, False, False, False]
+    wider = SimulatedModel(max_concurrency=2, queue=5)
+    model.reconfigure(wider, Composer("fast", wider, 0))
+    assert [work.turn.is_set() for work in works] == [True, True, False, False]
+    model.complete(works[0])
+    model.abandon(works[2])
+    assert works[2].turn.is_set()
+    assert works[3].turn.is_set()
 
 
 def test_a_429_for_concurrency_names_the_latency() -> None:

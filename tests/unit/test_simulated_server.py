@@ -270,6 +270,9 @@ def test_statistics_are_served_and_reset() -> None:
         assert told["models"]["fast"]["rejected_by"] == {
             "requests": 1,
             "tokens": 0,
+            "input": 0,
+            "output": 0,
+            "day": 0,
             "concurrency": 0,
             "burst": 0,
         }

@@ -52,11 +52,12 @@ def test_a_success_ends_the_job_whatever_it_has_spent(spent: int) -> None:
     assert isinstance(made, Finish)
     assert (made.error, made.attempts) == (None, spent + 1)
     lesson = made.lesson
-    assert (lesson.signal, lesson.used_tokens, lesson.retry_after_ms, lesson.reason) == ("ok", 15, 300, "")
+    assert (lesson.signal, lesson.usage) == ("ok", Usage(10, 5))
+    assert (lesson.retry_after_ms, lesson.reason) == (300, "")
 
 
 def test_a_success_that_does_not_tell_its_usage_says_nothing_of_tokens() -> None:
-    assert decision(Success("yes")).lesson.used_tokens is None
+    assert decision(Success("yes")).lesson.usage == Usage()
 
 
 @pytest.mark.parametrize(("outcome", "signal"), TEMPORARY.items(), ids=names)

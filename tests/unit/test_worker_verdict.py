@@ -87,7 +87,9 @@ def test_a_success_makes_its_judges_ready_each_on_its_lane() -> None:
     assert isinstance(first, Ready)
     assert isinstance(second, Ready)
     assert [(step.job, step.lane) for step in (first, second)] == [(7, "sim:judge"), (8, "sim:other")]
-    assert second.tokens > first.tokens > 0
+    assert second.entry.tokens.input > first.entry.tokens.input > 0
+    # Kinds follow those of the models, of which there is one.
+    assert [step.entry.kind for step in (first, second)] == [1, 2]
 
 
 def test_a_judge_that_cannot_be_rendered_is_invalid_and_the_next_is_ready() -> None:

@@ -12,6 +12,7 @@ from fairlane.evaluators.spec import Judge
 from fairlane.job import JobState, Outcome, Success, Usage
 from fairlane.results import SKIPPED_JUDGE, JudgeResult, TaskResult
 from fairlane.store.attempts import Over, Ready
+from fairlane.store.entry import Entry
 from fairlane.tokens import estimate_call
 from fairlane_workers.material import Work
 
@@ -90,7 +91,8 @@ def _follow(work: Work, output: str) -> list[Ready | Over]:
             invalid = JudgeResult(JobState.INVALID, error=str(error))
             follow.append(Over(job, JobState.INVALID, invalid.to_json(), lane))
         else:
-            follow.append(Ready(job, estimate_call([{"role": "user", "content": text}], judge.params), lane))
+            tokens = estimate_call([{"role": "user", "content": text}], judge.params)
+            follow.append(Ready(Entry(job, tokens, len(spec.models) + step - 1), lane))
     return follow
 
 

@@ -6,15 +6,22 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
+from fairlane.admission.views import LaneView, read_view, stored_limit
 from fairlane.errors import ConfigurationError, LaneNotFound
 from fairlane.lane import LaneLimits
+from fairlane.store.attempts import headroom_keys
 from fairlane.store.connect import RedisClient
+from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
+from fairlane.tokens import Estimate
+
+Limit: TypeAlias = float | bool | str | None
+"""A value of `LaneLimits`, or ``None`` for none."""
 
 
 class Offer(NamedTuple):
@@ -25,12 +32,15 @@ class Offer(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """A granted attempt: which offer it came from, its job, dispatch number and reserved tokens."""
+    """A granted attempt: which offer it came from, its dispatch number, and its entry in the queue."""
 
     offer: int
-    job: int
     number: int
-    tokens: int
+    entry: Entry
+
+    @property
+    def job(self) -> int:
+        return self.entry.job
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +58,6 @@ class Grant:
     def wait_ms(self) -> int:
         """Milliseconds until ``at_ms``, by the server's clock."""
         return max(0, self.at_ms - self.now_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class LaneView:
-    """How a lane stands, for people. Times are server milliseconds."""
-
-    lane: str
-    limits: LaneLimits
-    learned_per_minute: float | None
-    in_flight: int
-    granted: int
-    succeeded: int
-    limited: int
-    failed: int
-    reason: str
-    blocked_until_ms: int | None
-    circuit: str
-    open_until_ms: int | None
-    parked: str | None
-    paused: bool
 
 
 class Lanes:
@@ -108,7 +98,7 @@ class Lanes:
                     "leases": keys.leases,
                     "leased": keys.leased,
                     "starved": keys.starved,
-                    "headroom": keys.headroom(lane),
+                    **headroom_keys(keys, lane),
                     "queues": queues,
                 },
                 {
@@ -126,19 +116,22 @@ class Lanes:
         if reply is None:
             return None
         flat, at_ms, reason, in_flight, left, now = reply
-        permits = [Permit(flat[i] - 1, *flat[i + 1 : i + 4]) for i in range(0, len(flat), 4)]
+        permits = [
+            Permit(flat[i] - 1, flat[i + 2], Entry(flat[i + 1], Estimate(*flat[i + 3 : i + 5]), flat[i + 5]))
+            for i in range(0, len(flat), 6)
+        ]
         return Grant(permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left], int(now))
 
-    def limit(self, lane: str, limits: Mapping[str, float | int | None]) -> bool:
+    def limit(self, lane: str, limits: Mapping[str, Limit]) -> bool:
         """Set limits by their names in `LaneLimits`; ``None`` takes one away. True if the lane is new.
 
         Raises `ConfigurationError` for a limit that there is not or that makes no sense; nothing is written.
         """
-        _require_sense(lane, limits)
-        fields = dict(limits)
-        if "burst_seconds" in fields:
-            burst = fields.pop("burst_seconds")
-            fields["burst_ms"] = None if burst is None else round(burst * 1000)
+        made = _require_sense(lane, limits)
+        fields: dict[str, str | None] = {}
+        for name, value in limits.items():
+            field, text = stored_limit(name, getattr(made, name))
+            fields[field] = None if value is None else text
         call = script("lane_limit").bind(
             {"lanes": self._keys.lanes, "limits": self._keys.limits(lane), "dirty": self._keys.dirty},
             {
@@ -205,13 +198,15 @@ class Lanes:
             pipeline.hgetall(self._keys.lane(lane))
             pipeline.hgetall(self._keys.limits(lane))
         replies = pipeline.execute()
-        return [_view(lane, _text(replies[2 * i]), _text(replies[2 * i + 1])) for i, lane in enumerate(lanes)]
+        return [
+            read_view(lane, _text(replies[2 * i]), _text(replies[2 * i + 1])) for i, lane in enumerate(lanes)
+        ]
 
 
-def _require_sense(lane: str, limits: Mapping[str, float | int | None]) -> None:
+def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
     stated = {name: value for name, value in limits.items() if value is not None}
     try:
-        LaneLimits.model_validate(stated)
+        made = LaneLimits.model_validate(stated)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0])
@@ -221,39 +216,12 @@ def _require_sense(lane: str, limits: Mapping[str, float | int | None]) -> None:
             first["msg"],
             f"Limits are {', '.join(LaneLimits.model_fields)}",
         ) from None
-    for name, value in stated.items():
-        if not math.isfinite(value):
+    for name in stated:
+        value = getattr(made, name)
+        if isinstance(value, float) and not math.isfinite(value):
             raise ConfigurationError(f"lanes.{lane}.{name}", value, "is not finite", "0 is no limit")
+    return made
 
 
 def _text(flat: Mapping[bytes, bytes]) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in flat.items()}
-
-
-def _limits(stored: Mapping[str, str]) -> LaneLimits:
-    fields: dict[str, Any] = {name: float(value) for name, value in stored.items()}
-    if "burst_ms" in fields:
-        fields["burst_seconds"] = fields.pop("burst_ms") / 1000
-    return LaneLimits(**fields)
-
-
-def _view(lane: str, state: Mapping[str, str], limits: Mapping[str, str]) -> LaneView:
-    def count(name: str) -> int:
-        return int(float(state.get(name, 0)))
-
-    return LaneView(
-        lane=lane,
-        limits=_limits(limits),
-        learned_per_minute=float(state["rate"]) if "rate" in state else None,
-        in_flight=count("inflight"),
-        granted=count("granted"),
-        succeeded=count("seen_ok"),
-        limited=count("seen_limited"),
-        failed=sum(count(f"seen_{signal}") for signal in ("answered", "overloaded", "broken", "refused")),
-        reason=state.get("stop", ""),
-        blocked_until_ms=count("blocked_ms") or None,
-        circuit=state.get("circuit", "closed"),
-        open_until_ms=count("open_ms") if state.get("circuit") == "open" else None,
-        parked=state.get("parked"),
-        paused=state.get("paused") == "1",
-    )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rich.text import Text
 
-from fairlane.admission.lanes import LaneView
+from fairlane.admission.views import AxisView, LaneView
 from fairlane.cli.moments import iso, span
 from fairlane.cli.output import print_fields, print_table, say
 from fairlane.lane import LaneLimits
@@ -33,6 +33,9 @@ class Hold(NamedTuple):
 _WAITS = {
     "requests": "request rate",
     "tokens": "token rate",
+    "input": "input token rate",
+    "output": "output token rate",
+    "day": "requests of the day",
     "window": "concurrency",
     "slots": "workers' slots",
     "gap": "least gap",
@@ -49,11 +52,10 @@ class LaneReport:
 
     @property
     def allowed(self) -> Allowed:
-        stated = self.view.limits.requests_per_minute
-        if stated is not None:
-            return Allowed(stated, "stated") if stated else Allowed(None, "unlimited")
-        learned = self.view.learned_per_minute
-        return Allowed(None, "unlimited") if learned is None else Allowed(learned, "learned")
+        axis = self.view.axes["requests"]
+        if axis.allowed is None:
+            return Allowed(None, "unlimited")
+        return Allowed(axis.allowed, "stated" if axis.allowed == axis.stated else "learned")
 
     @property
     def hold(self) -> Hold | None:
@@ -69,7 +71,9 @@ class LaneReport:
             return Hold("circuit", view.open_until_ms)
         if view.blocked_until_ms is not None and now_ms < view.blocked_until_ms:
             return Hold("blocked", view.blocked_until_ms)
-        return Hold(view.reason) if self.queued and view.reason in _WAITS else None
+        if not self.queued or view.reason not in _WAITS:
+            return None
+        return Hold(view.reason, view.day_until_ms if view.reason == "day" else None)
 
     @property
     def hold_in_words(self) -> str:
@@ -85,6 +89,8 @@ class LaneReport:
                 return f"circuit open,{left}"
             case "blocked":
                 return f"blocked,{left}"
+            case "day":
+                return f"{_WAITS['day']},{left}"
             case "probing":
                 return "circuit: probing"
             case reason:
@@ -99,6 +105,7 @@ class LaneReport:
             "source": self.allowed.source,
             "learned_per_minute": view.learned_per_minute,
             "limits": view.limits.model_dump(),
+            "axes": {name: {"allowed": axis.allowed, **axis._asdict()} for name, axis in view.axes.items()},
             "in_flight": view.in_flight,
             "queued": self.queued,
             "granted": view.granted,
@@ -131,6 +138,7 @@ def print_lane(report: LaneReport) -> None:
             ("lane", view.lane),
             ("allowed", _allowed_in_words(report.allowed)),
             ("limits", limits_in_words(limits)),
+            *((f"{name} axis", told) for name, axis in view.axes.items() if (told := _axis_in_words(axis))),
             ("in flight", _flying(view, " of at most ")),
             ("queued", f"{report.queued:,}"),
             ("granted", f"{view.granted:,}"),
@@ -148,15 +156,34 @@ def limits_in_words(limits: LaneLimits) -> str:
         said.append(f"{limits.requests_per_minute:,g} requests/min")
     elif limits.requests_per_minute == 0:
         said.append("requests unlimited")
-    if limits.tokens_per_minute:
-        said.append(f"{limits.tokens_per_minute:,g} tokens/min")
-    if limits.requests_per_minute or limits.tokens_per_minute:
+    for number, unit in (
+        (limits.tokens_per_minute, "tokens/min"),
+        (limits.input_tokens_per_minute, "input tokens/min"),
+        (limits.output_tokens_per_minute, "output tokens/min"),
+        (limits.requests_per_day, "requests/day"),
+    ):
+        said += [f"{number:,g} {unit}"] if number else []
+    if said and said != ["requests unlimited"]:
+        said += ["exactly"] if limits.exact else []
         said.append(f"burst {limits.burst_seconds:g} s")
+    said += _charges_in_words(limits)
     if limits.max_concurrency is not None:
         said.append(f"at most {limits.max_concurrency:,} in flight")
     if limits.min_gap_ms:
         said.append(f"{limits.min_gap_ms:,} ms apart")
     return ", ".join(said) or "none stated"
+
+
+def _charges_in_words(limits: LaneLimits) -> list[str]:
+    """How the provider charges tokens, where that is not what most do."""
+    said = []
+    if limits.charge == "reserved":
+        said.append("reserved tokens charged")
+    if limits.output_factor != 1:
+        said.append(f"output tokens count {limits.output_factor:g} times")
+    if limits.cache_reads == "counted":
+        said.append("cache reads counted")
+    return said
 
 
 def _row(report: LaneReport) -> list[object]:
@@ -198,6 +225,16 @@ def _rate(per_minute: float | None) -> str:
     if per_minute is None:
         return NONE
     return f"{per_minute:,.0f}" if per_minute >= 10 else f"{per_minute:,.1f}"
+
+
+def _axis_in_words(axis: AxisView) -> str:
+    """What an axis keeps to, what it has learned and what was left of it; empty without a limit."""
+    if axis.allowed is None:
+        return ""
+    told = [f"{axis.allowed:,g} allowed"]
+    told += [f"{axis.learned:,.6g} learned"] if axis.learned is not None else []
+    told += [f"{axis.level:,.6g} left"] if axis.level is not None else []
+    return ", ".join(told)
 
 
 def _allowed_in_words(allowed: Allowed) -> str:

@@ -22,6 +22,7 @@ from fairlane.cli.panels import OPERATIONS
 from fairlane.errors import ConfigurationError, LaneNotFound
 
 NO_LIMIT = "none"
+_IN_WORDS = ("exact", "charge", "cache_reads")
 
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
 
@@ -75,6 +76,27 @@ def set_limits(
     tokens_per_minute: Annotated[
         str | None, typer.Option(metavar="N", help="Input and output together.")
     ] = None,
+    input_tokens_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Input tokens alone.")
+    ] = None,
+    output_tokens_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Output tokens alone.")
+    ] = None,
+    requests_per_day: Annotated[
+        str | None, typer.Option(metavar="N", help="A day ends at midnight UTC.")
+    ] = None,
+    exact: Annotated[
+        str | None, typer.Option(metavar="BOOL", help="true: these limits hold, nothing less is learned.")
+    ] = None,
+    charge: Annotated[
+        str | None, typer.Option(metavar="HOW", help="used, or reserved: the prompt and max_tokens.")
+    ] = None,
+    output_factor: Annotated[
+        str | None, typer.Option(metavar="X", help="What an output token costs of the token limits.")
+    ] = None,
+    cache_reads: Annotated[
+        str | None, typer.Option(metavar="HOW", help="free or counted: input read from a cache.")
+    ] = None,
     burst_seconds: Annotated[
         str | None, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
     ] = None,
@@ -88,6 +110,13 @@ def set_limits(
     given = {
         "requests_per_minute": requests_per_minute,
         "tokens_per_minute": tokens_per_minute,
+        "input_tokens_per_minute": input_tokens_per_minute,
+        "output_tokens_per_minute": output_tokens_per_minute,
+        "requests_per_day": requests_per_day,
+        "exact": exact,
+        "charge": charge,
+        "output_factor": output_factor,
+        "cache_reads": cache_reads,
         "burst_seconds": burst_seconds,
         "max_concurrency": max_concurrency,
         "min_gap_ms": min_gap_ms,
@@ -131,10 +160,12 @@ def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
     return [LaneReport(view, queued.get(view.lane, 0), now_ms) for view in views]
 
 
-def _limit(name: str, text: str) -> float | int | None:
+def _limit(name: str, text: str) -> float | int | str | None:
     """``None`` for "none". Raises `ConfigurationError` for no number; `Lanes.limit` checks the rest."""
     if text.strip().lower() == NO_LIMIT:
         return None
+    if name in _IN_WORDS:
+        return text.strip().lower()
     try:
         number = float(text)
     except ValueError:

@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli import demonstration, doctor, lanes, results, roles, runs, stack, submit, workers
+from fairlane.cli import (
+    demonstration,
+    doctor,
+    lanes,
+    rehearse,
+    results,
+    roles,
+    runs,
+    stack,
+    submit,
+    workers,
+)
 from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly, terminable
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
 from fairlane.cli.output import say
@@ -44,7 +55,7 @@ def fairlane(
     remember(ctx, Invocation(config, redis, team))
 
 
-for commands in (stack, demonstration, submit, runs, results, lanes, workers, doctor, roles):
+for commands in (stack, demonstration, submit, rehearse, runs, results, lanes, workers, doctor, roles):
     commands.add_to(app)
 
 

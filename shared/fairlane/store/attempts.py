@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from fairlane.hints import Hints
-from fairlane.job import Attempt, JobState
-from fairlane.store.keys import Keys, RunRef
+from fairlane.job import Attempt, JobState, Usage
+from fairlane.store.entry import Entry
+from fairlane.store.keys import TOKEN_AXES, Keys, RunRef
 from fairlane.store.script import Call, script
 
 Signal = Literal["ok", "answered", "limited", "overloaded", "broken", "refused", "none"]
@@ -18,21 +19,24 @@ Signal = Literal["ok", "answered", "limited", "overloaded", "broken", "refused",
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What an attempt's end says of its lane. ``used_tokens`` is ``None`` where the provider did not say."""
+    """What an attempt's end says of its lane."""
 
     signal: Signal
-    used_tokens: int | None = None
+    usage: Usage = field(default_factory=Usage)
     retry_after_ms: int | None = None
     reason: str = ""
     hints: Hints | None = None
 
 
 class Ready(NamedTuple):
-    """A judge whose output exists: it is queued on its lane with a token estimate."""
+    """A judge whose output exists: ``entry`` is queued on its lane."""
 
-    job: int
-    tokens: int
+    entry: Entry
     lane: str
+
+    @property
+    def job(self) -> int:
+        return self.entry.job
 
 
 class Over(NamedTuple):
@@ -88,6 +92,11 @@ def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
         "spec": keys.spec(ref),
         "rows": keys.rows(ref),
     }
+
+
+def headroom_keys(keys: Keys, lane: str) -> dict[str, str]:
+    """A lane's lists of charges, one for each token axis, by the names that scripts use."""
+    return {f"headroom_{axis}": keys.headroom(lane, axis) for axis in TOKEN_AXES}
 
 
 class Attempts:
@@ -193,7 +202,7 @@ class Attempts:
             "leased": keys.leased,
             "lane": keys.lane(lane),
             "limits": keys.limits(lane),
-            "headroom": keys.headroom(lane),
+            **headroom_keys(keys, lane),
             "dirty": keys.dirty,
             "starved": keys.starved,
         }
@@ -207,10 +216,17 @@ class Attempts:
             "attempt": attempt.id,
             "worker": worker,
             "signal": lesson.signal,
-            "used": -1 if lesson.used_tokens is None else lesson.used_tokens,
+            "used_input": _known(lesson.usage.input_tokens),
+            "used_output": _known(lesson.usage.output_tokens),
+            "used_cached": _known(lesson.usage.cached_tokens),
             "retry_after_ms": lesson.retry_after_ms or 0,
+            "hints": lesson.hints.to_json() if lesson.hints else "",
             "reason": lesson.reason,
         }
+
+
+def _known(count: int | None) -> int:
+    return -1 if count is None else count
 
 
 def follow_json(follow: Sequence[Ready | Over]) -> str:
@@ -219,7 +235,7 @@ def follow_json(follow: Sequence[Ready | Over]) -> str:
         return "[]"
     return json.dumps(
         [
-            [step.job, "ready", step.tokens, step.lane]
+            [step.job, "ready", str(step.entry), step.lane]
             if isinstance(step, Ready)
             else [step.job, step.state, step.payload, step.lane]
             for step in follow

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KEY_VERSION = "v1"
+TOKEN_AXES = ("tokens", "input", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +99,11 @@ class Keys:
         return self._run(ref, "lanes")
 
     def hot(self, ref: RunRef, lane: str) -> str:
-        """List of "job:tokens": ready judges and due retries of a run on a lane; they go first."""
+        """List of entries: ready judges and due retries of a run on a lane; they go first."""
         return self._run(ref, f"hot:{lane}")
 
     def fresh(self, ref: RunRef, lane: str) -> str:
-        """List of "job:tokens": items never tried of a run on a lane."""
+        """List of entries: items never tried of a run on a lane."""
         return self._run(ref, f"fresh:{lane}")
 
     def chunks(self, ref: RunRef) -> str:
@@ -113,9 +114,9 @@ class Keys:
         """Hash: a lane's buckets, circuit and counters."""
         return f"{self.prefix}lane:{lane}:state"
 
-    def headroom(self, lane: str) -> str:
-        """List: how far a lane's token bucket was from full before each of its latest charges."""
-        return f"{self.prefix}lane:{lane}:headroom"
+    def headroom(self, lane: str, axis: str) -> str:
+        """List: how far a lane's bucket of a token axis was from full before each of its latest charges."""
+        return f"{self.prefix}lane:{lane}:headroom:{axis}"
 
     def limits(self, lane: str) -> str:
         """Hash: what the operator says of a lane."""

@@ -9,6 +9,7 @@ from typing import Any
 from fairlane.job import Attempt
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
+from fairlane.tokens import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Lease:
     attempt: Attempt
     worker: str | None
     granted_ms: int
-    tokens: int
+    tokens: Estimate
 
     @property
     def ref(self) -> RunRef:
@@ -63,5 +64,5 @@ def _lease(record: dict[str, Any]) -> Lease:
         ),
         worker=record.get("worker"),
         granted_ms=record["granted_ms"],
-        tokens=record["tokens"],
+        tokens=Estimate(record["input"], record["output"]),
     )

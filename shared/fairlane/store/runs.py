@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fairlane.run import Plan, RunSpec
 from fairlane.store.attempts import Over, follow_json, run_keys
 from fairlane.store.connect import RedisClient
+from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
 from fairlane.store.untrusted import read_untrusted
@@ -112,11 +113,11 @@ class Runs:
         epoch: int,
         start: int,
         upto: int,
-        entries: Mapping[str, Sequence[str]],
+        entries: Mapping[str, Sequence[Entry]],
         over: Sequence[Over],
         now_ms: str | int = "",
     ) -> int:
-        """Queue ``entries`` ("job:tokens" by lane), record ``over``. 1: fed, 2: the run is over, 0: stale."""
+        """Queue ``entries`` (by lane), record ``over``. 1: fed, 2: the run is over, 0: stale."""
         lanes = list(entries)
         call = script("run_feed").bind(
             self._run_keys(ref) | {"fresh": [self._keys.fresh(ref, lane) for lane in lanes]},
@@ -127,7 +128,7 @@ class Runs:
                 "from": start,
                 "upto": upto,
                 "lanes": json.dumps(lanes),
-                "entries": json.dumps([list(entries[lane]) for lane in lanes]),
+                "entries": json.dumps([[str(entry) for entry in entries[lane]] for lane in lanes]),
                 "over": follow_json(over),
             },
         )

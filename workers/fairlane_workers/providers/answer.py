@@ -28,6 +28,7 @@ class Answer:
     problem: str | None = None  # why no more of it could be read
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None  # of the input: see `Usage`
     _half: str = ""
 
     @property
@@ -44,7 +45,7 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        return Usage(self.input_tokens, self.output_tokens)
+        return Usage(self.input_tokens, self.output_tokens, self.cached_tokens)
 
     def add(self, text: str) -> str:
         """Append text; returns the part of it that may be shown now.

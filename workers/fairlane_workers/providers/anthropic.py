@@ -94,14 +94,16 @@ def _stop(reason: object, answer: Answer) -> None:
 def _count(usage: object, answer: Answer) -> None:
     """Note the counts given; a stream gives the input at its start and the output, cumulative, at its end.
 
-    Input counts what the rate limit counts: the prompt and what was written to the cache, but not what was
-    read from it.
+    Anthropic counts apart what of the prompt was written to the cache, and what was read from it; `Usage` has
+    all of it as input.
     """
     if not isinstance(usage, dict):
         return
     given = token_count(usage.get("input_tokens"))
     if given is not None:
-        answer.input_tokens = given + (token_count(usage.get("cache_creation_input_tokens")) or 0)
+        written = token_count(usage.get("cache_creation_input_tokens")) or 0
+        answer.cached_tokens = token_count(usage.get("cache_read_input_tokens"))
+        answer.input_tokens = given + written + (answer.cached_tokens or 0)
     output = token_count(usage.get("output_tokens"))
     if output is not None:
         answer.output_tokens = output

@@ -15,6 +15,7 @@ from fairlane.job import (
     TimedOut,
 )
 from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.limits import read_limits, read_refusal
 from fairlane_workers.providers.retry_after import retry_after_ms
 from fairlane_workers.providers.wording import bounded, scrubbed
 
@@ -98,16 +99,18 @@ def classify(
     *,
     now_ms: int,
     secrets: Iterable[str] = (),
+    limits: str | None = None,
 ) -> Outcome:
     """The outcome of an answer whose HTTP status is not 2xx.
 
     Only the status and the error's own type and code decide, never its prose ("request 4291 tokens" is not a
     429). ``headers`` are looked up in lower case. The message is the provider's own, bounded, without
-    ``secrets``; ``now_ms`` (epoch milliseconds) is for Retry-After.
+    ``secrets``; ``now_ms`` (epoch milliseconds) is for Retry-After. ``limits`` names the dialect that the
+    hints are told in (`fairlane_workers.providers.limits`); the headers may prove another one.
     """
     error = ErrorBody.parse(body)
-    message = error.message or _wordless(status, headers)
-    return _outcome(protocol, status, error.kinds, headers, message, now_ms, secrets)
+    message = bounded(scrubbed(error.message or _wordless(status, headers), secrets))
+    return _outcome(protocol, status, error, headers, message, now_ms, limits)
 
 
 def classify_late_error(
@@ -117,6 +120,7 @@ def classify_late_error(
     *,
     now_ms: int,
     secrets: Iterable[str] = (),
+    limits: str | None = None,
 ) -> Outcome:
     """The outcome of an error that came after a 2xx: its type stands for the status it would have had.
 
@@ -127,37 +131,40 @@ def classify_late_error(
     named = next((known[kind] for kind in body.kinds if kind in known), None)
     fallback = 429 if any(map(_is_quota, body.kinds)) else _UNKNOWN_STATUS
     message = body.message or f"an error without a message after HTTP 200 ({', '.join(body.kinds)})"
-    return _outcome(protocol, named or body.status or fallback, body.kinds, headers, message, now_ms, secrets)
+    message = bounded(scrubbed(message, secrets))
+    return _outcome(protocol, named or body.status or fallback, body, headers, message, now_ms, limits)
 
 
 def _outcome(
     protocol: str,
     status: int,
-    kinds: Iterable[str],
+    error: ErrorBody,
     headers: Mapping[str, str],
     message: str,
     now_ms: int,
-    secrets: Iterable[str],
+    limits: str | None,
 ) -> Outcome:
     wait_ms = retry_after_ms(headers, now_ms)
-    message = bounded(scrubbed(message, secrets))
     azure = protocol == "openai" and any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
-    match _verdict(status, frozenset(kinds), brief_azure_wait=brief):
-        case _Verdict.RATE_LIMITED:
-            return RateLimited(message, status, wait_ms)
+    verdict = _verdict(status, frozenset(error.kinds), brief_azure_wait=brief)
+    if verdict is _Verdict.RATE_LIMITED:
+        hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
+        return RateLimited(message, status, wait_ms, hints)
+    hints = read_limits(limits, headers, now_ms)
+    match verdict:
         case _Verdict.OVERLOADED:
-            return Overloaded(message, status, wait_ms)
+            return Overloaded(message, status, wait_ms, hints)
         case _Verdict.TIMED_OUT:
-            return TimedOut(message, status, wait_ms)
+            return TimedOut(message, status, wait_ms, hints)
         case _Verdict.PERMANENT:
-            return PermanentFailure(message, status, wait_ms)
+            return PermanentFailure(message, status, wait_ms, hints)
         case _Verdict.QUOTA:
-            return AccessRefused(message, status, "quota", wait_ms)
+            return AccessRefused(message, status, "quota", wait_ms, hints)
         case _Verdict.AUTH:
-            return AccessRefused(message, status, "auth", wait_ms)
+            return AccessRefused(message, status, "auth", wait_ms, hints)
         case _Verdict.INVALID:
-            return InvalidResponse(message, status, wait_ms)
+            return InvalidResponse(message, status, wait_ms, hints)
 
 
 def _verdict(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> _Verdict:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """``kinds``: the error's names for itself, most specific first, in lower case; ``message``: its prose."""
+    """``kinds``: the error's names for itself, most specific first, in lower case; ``message``: its prose;
+    ``error``: the error as it came, empty where it is no JSON object."""
 
     kinds: tuple[str, ...]
     message: str | None
+    error: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, body: bytes) -> ErrorBody:
@@ -34,7 +37,7 @@ class ErrorBody:
             return cls((), document.strip() or None)
         if not isinstance(document, dict):
             return cls((), None)
-        return cls(tuple(_kinds(document)), _message(document))
+        return cls(tuple(_kinds(document)), _message(document), document)
 
     @property
     def status(self) -> int | None:
@@ -56,8 +59,8 @@ def _kinds(error: dict[str, object]) -> Iterator[str]:
 
 
 def _message(error: dict[str, object]) -> str | None:
-    for field in ("message", "detail"):
-        value = error.get(field)
+    for name in ("message", "detail"):
+        value = error.get(name)
         if isinstance(value, str) and value.strip():
             return value.strip()
         if isinstance(value, list | dict) and value:

@@ -10,11 +10,13 @@ import httpx
 from pydantic import SecretStr
 
 from fairlane.clock import Clock
+from fairlane.hints import Hints
 from fairlane.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, Success, TimedOut
 from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.classify import classify, classify_late_error
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.limits import dialect_of, read_limits
 from fairlane_workers.providers.retry_after import retry_after_ms
 from fairlane_workers.providers.sse import ServerSentEvent, SseParser
 from fairlane_workers.providers.wording import bounded, scrubbed
@@ -35,10 +37,13 @@ class HttpProvider:
         api_key: SecretStr | None,
         transport: Transport,
         clock: Clock,
+        limits: str | None = None,
     ) -> None:
+        """``limits`` names the dialect that limits are told in (`limits.DIALECTS`); else the host does."""
         key = api_key.get_secret_value() if api_key else None
         self._name = name
         self._dialect = dialect
+        self._limits = limits or dialect_of(base_url.host)
         self._url = base_url.copy_with(path=base_url.path.rstrip("/") + dialect.path)
         self._headers = httpx.Headers(
             {
@@ -83,7 +88,7 @@ class HttpProvider:
                 raise  # on_chunk's own
             if reply is None or not (answer.complete or answer.error):
                 seen = "no answer" if reply is None else "the answer was not complete"
-                return TimedOut(f"{seen} within {request.timeout_s:g} s")
+                return TimedOut(f"{seen} within {request.timeout_s:g} s", hints=self._hints(reply))
         return self._conclude(reply, answer)
 
     async def aclose(self) -> None:
@@ -95,10 +100,11 @@ class HttpProvider:
         return classify(
             self._dialect.protocol,
             reply.status,
-            reply.headers,
+            _plain(reply.headers),
             body,
             now_ms=self._clock.now_ms(),
             secrets=self._secrets,
+            limits=self._limits,
         )
 
     async def _read_whole(
@@ -152,24 +158,43 @@ class HttpProvider:
 
     def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
         """The outcome of a 2xx answer, read as far as it went."""
-        status, now_ms = reply.status, self._clock.now_ms()
-        wait_ms = retry_after_ms(reply.headers, now_ms)
+        status, now_ms, headers = reply.status, self._clock.now_ms(), _plain(reply.headers)
         if answer.error:
             return classify_late_error(
-                self._dialect.protocol, answer.error, reply.headers, now_ms=now_ms, secrets=self._secrets
+                self._dialect.protocol,
+                answer.error,
+                headers,
+                now_ms=now_ms,
+                secrets=self._secrets,
+                limits=self._limits,
             )
+        wait_ms = retry_after_ms(headers, now_ms)
+        hints = read_limits(self._limits, headers, now_ms)
         if not answer.complete:
             problem = answer.problem or "the stream ended before the answer did"
-            return InvalidResponse(self._fit(problem), status, wait_ms)
+            return InvalidResponse(self._fit(problem), status, wait_ms, hints)
         if answer.refusal:
-            return PermanentFailure(self._fit(answer.refusal), status, wait_ms)
+            return PermanentFailure(self._fit(answer.refusal), status, wait_ms, hints)
         if answer.text is None:
             problem = f"the answer holds no text (finish reason {answer.finish_reason})"
-            return InvalidResponse(self._fit(problem), status, wait_ms)
-        return Success(answer.text, answer.usage, answer.finish_reason, status, wait_ms)
+            return InvalidResponse(self._fit(problem), status, wait_ms, hints)
+        return Success(answer.text, answer.usage, answer.finish_reason, status, wait_ms, hints)
+
+    def _hints(self, reply: Reply | None) -> Hints | None:
+        """What the headers told of the limits, where there were any."""
+        if reply is None:
+            return None
+        return read_limits(self._limits, _plain(reply.headers), self._clock.now_ms())
 
     def _fit(self, text: str) -> str:
         return bounded(scrubbed(text, self._secrets))
+
+
+def _plain(headers: httpx.Headers) -> dict[str, str]:
+    """The headers by lower-case name: `httpx.Headers` walks all of them whenever one is asked for."""
+    raw = headers.raw
+    plain = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
+    return plain if len(plain) == len(raw) else dict(headers.items())
 
 
 def _is_event_stream(reply: Reply) -> bool:

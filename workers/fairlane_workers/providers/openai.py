@@ -105,3 +105,7 @@ def _count(usage: object, answer: Answer) -> None:
     if isinstance(usage, dict):
         answer.input_tokens = token_count(usage.get("prompt_tokens"))
         answer.output_tokens = token_count(usage.get("completion_tokens"))
+        details = usage.get("prompt_tokens_details")
+        answer.cached_tokens = (
+            token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
+        )

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{0,20})?", re.ASCII)
+_LONGEST = 100
 
 # A bare number tells by its size what it counts: nobody asks for a pause of 31 years, and no date in use
 # lies before 2001 (epoch seconds) or 1973 (epoch milliseconds).
@@ -29,16 +31,23 @@ def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
     fine, coarse = headers.get("retry-after-ms"), headers.get("retry-after")
     if fine is None and coarse is None:
         return None
-    said = headers.get("date")
-    now_ms = _date_ms(said) or now_ms if said else now_ms
+    now_ms = provider_now_ms(headers, now_ms)
     fine_ms = None if fine is None else _number_ms(fine.strip(), now_ms, unit_ms=1)
     if fine_ms or coarse is None:
         return fine_ms
-    coarse_ms = _value_ms(coarse.strip(), now_ms)
+    coarse_ms = wait_ms(coarse.strip(), now_ms)
     return fine_ms if coarse_ms is None else coarse_ms
 
 
-def _value_ms(text: str, now_ms: int) -> int | None:
+def provider_now_ms(headers: Mapping[str, str], now_ms: int) -> int:
+    """The answer's own ``date`` in epoch milliseconds, or ``now_ms`` where it has none."""
+    said = headers.get("date")
+    said_ms = _date_ms(said) if said else None
+    return said_ms if said_ms is not None and 0 < said_ms < _YEAR_5138 else now_ms
+
+
+def wait_ms(text: str, now_ms: int) -> int | None:
+    """Seconds, a date, or an epoch, as milliseconds from ``now_ms`` on; ``None`` if past or unreadable."""
     if _NUMBER.fullmatch(text):
         return _number_ms(text, now_ms, unit_ms=1000)
     date_ms = _date_ms(text)
@@ -60,15 +69,28 @@ def _number_ms(text: str, now_ms: int, *, unit_ms: int) -> int | None:
     return None if delay < 0 else math.ceil(delay)
 
 
+@lru_cache(maxsize=256)  # answers of one second share their dates
 def _date_ms(text: str) -> int | None:
     """Epoch milliseconds of an HTTP date (any of its three forms) or an RFC 3339 date."""
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            return None
+    if len(text) > _LONGEST:
+        return None
+    moment = _rfc3339(text) if text[4:5] == "-" else _http_date(text) or _rfc3339(text)
+    if moment is None:
+        return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def _rfc3339(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

@@ -1,23 +1,27 @@
 -- Ends an attempt without its job: the job waits and is tried again. A deferral by itself costs no attempt.
--- KEYS: leases leased lane limits headroom dirty starved state jobs delayed hot
--- ARGV: now_ms channel attempt worker signal used retry_after_ms reason delay_ms attempts limited
--- USES: time wake bucket lane refund lease teach tried
+-- KEYS: leases leased lane limits headroom_tokens headroom_input headroom_output dirty starved state jobs delayed hot
+-- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason delay_ms attempts limited
+-- USES: time wake bucket rate lane tokens refund shape openings refusal window hints circuit lease teach tried entry
 -- RETURNS: {1, lane in flight, news of the lane} or {0} for a late report, which changes nothing.
--- `attempts` and `limited` (0 or 1) are added to what the job has spent.
+-- `attempts` and `limited` (0 or 1) are added to what the job has spent; tokens that are unknown are -1.
+-- `hints` is what the provider said of its limits (fairlane/hints.py), or ''.
 local lease = held(ARG.attempt, ARG.worker)
 if not lease then
   if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
   return { 0 }
 end
 local now, delay = clock(ARG.now_ms), tonumber(ARG.delay_ms)
-local news = teach(lease, ARG.signal, tonumber(ARG.used), tonumber(ARG.retry_after_ms), ARG.reason, now)
+local used = {
+  input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
+}
+local news = teach(lease, ARG.signal, used, tonumber(ARG.retry_after_ms), ARG.hints, ARG.reason, now)
 release(lease, ARG.attempt)
 redis.call('HINCRBY', KEY.state, 'in_flight', -1)
 redis.call('HINCRBY', KEY.state, 'retries', ARG.attempts)
 redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)
 local _, spent, limited = tried(KEY.jobs, lease.job)
 note(KEY.jobs, lease.job, lease.number, spent + ARG.attempts, limited + ARG.limited)
-local entry = whole(lease.job) .. ':' .. whole(lease.tokens)
+local entry = entry_of(lease)
 if delay > 0 then
   local member = lease.ref .. '|' .. entry .. '|' .. lease.lane
   redis.call('ZADD', KEY.delayed, now + delay, member)

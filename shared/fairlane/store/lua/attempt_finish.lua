@@ -1,16 +1,20 @@
 -- Ends an attempt with its job's terminal record, teaches the lane, and makes the item's judges ready.
--- KEYS: leases leased lane limits headroom dirty starved active state plan results finished done jobs run_lanes spec rows hot*
--- ARGV: now_ms channel attempt worker signal used retry_after_ms reason state payload follow
--- USES: time wake bucket lane refund lease teach run job follow
+-- KEYS: leases leased lane limits headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows hot*
+-- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason state payload follow
+-- USES: time wake bucket rate lane tokens refund shape openings refusal window hints circuit lease teach run job follow
 -- RETURNS: {1, lane in flight, news of the lane, run finished} or {0} for a late report, which changes nothing.
--- `follow` is [[job, "ready", tokens, lane] | [job, state, payload, lane], …]; KEY.hot has one queue per "ready".
+-- `follow` is [[job, "ready", entry, lane] | [job, state, payload, lane], …]; KEY.hot has one queue per "ready".
+-- Tokens that are unknown are -1. `hints` is what the provider said of its limits (fairlane/hints.py), or ''.
 local lease = held(ARG.attempt, ARG.worker)
 if not lease then
   if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
   return { 0 }
 end
 local now = clock(ARG.now_ms)
-local news = teach(lease, ARG.signal, tonumber(ARG.used), tonumber(ARG.retry_after_ms), ARG.reason, now)
+local used = {
+  input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
+}
+local news = teach(lease, ARG.signal, used, tonumber(ARG.retry_after_ms), ARG.hints, ARG.reason, now)
 release(lease, ARG.attempt)
 redis.call('HINCRBY', KEY.state, 'in_flight', -1)
 conclude(lease.job, ARG.state, ARG.payload, lease.lane)

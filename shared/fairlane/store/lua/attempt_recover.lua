@@ -1,7 +1,7 @@
 -- Takes back a lapsed lease, or one whose worker is dead, and puts its job back; past its budget the job fails.
--- KEYS: leader leases leased lane limits headroom dirty starved active state plan results finished done jobs run_lanes spec rows hot
+-- KEYS: leader leases leased lane limits headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows hot
 -- ARGV: now_ms epoch channel attempt dead_worker max_attempts payload follow
--- USES: time leader wake bucket lane refund lease teach tried run job
+-- USES: time leader wake bucket rate lane tokens refund shape openings refusal window hints circuit lease teach tried entry run job
 -- RETURNS: 0 nothing to do, 1 put back, 2 failed.
 -- A claimed attempt costs one: what kills its worker must end. KEY.hot is the job's own queue; `follow` is
 -- [[job, state, payload, lane], …], the item's judges, which will not be called.
@@ -16,7 +16,7 @@ local lease = cjson.decode(record)
 local lapsed = tonumber(redis.call('ZSCORE', KEY.leases, ARG.attempt) or 0) <= now
 if not lapsed and not (lease.worker and lease.worker == ARG.dead_worker) then return 0 end
 
-teach(lease, 'none', lease.worker and -1 or 0, 0, '', now)
+teach(lease, 'none', lease.worker and { input = -1, output = -1, cached = -1 } or nil, 0, '', '', now)
 release(lease, ARG.attempt)
 if redis.call('EXISTS', KEY.state) == 0 then return 0 end
 redis.call('HINCRBY', KEY.state, 'in_flight', -1)
@@ -29,6 +29,6 @@ if spent >= tonumber(ARG.max_attempts) then
   return 2
 end
 note(KEY.jobs, lease.job, lease.number, spent, limited)
-redis.call('LPUSH', KEY.hot, whole(lease.job) .. ':' .. whole(lease.tokens))
+redis.call('LPUSH', KEY.hot, entry_of(lease))
 wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)
 return 1

@@ -1,9 +1,10 @@
 -- Empties a lane's buckets, so that nothing bursts when Redis may have forgotten the last permits it granted.
 -- KEYS: lane limits
 -- ARGV: now_ms
--- USES: time bucket lane
+-- USES: time bucket rate lane
 -- RETURNS: 1.
-local change = {}
-empty(read(KEY.lane), read(KEY.limits), change, clock(ARG.now_ms))
+local now, change = clock(ARG.now_ms), {}
+empty(read(KEY.lane), read(KEY.limits), change, now)
+change.ramp_ms = now
 write(KEY.lane, change)
 return 1

@@ -3,13 +3,13 @@
 -- ARGV: channel control name fields
 -- USES: wake
 -- RETURNS: 1 if the lane is new, else 0.
--- `fields` is an object of numbers; null takes a limit away.
+-- `fields` is an object of texts, as they are stored; null takes a limit away.
 local fresh = redis.call('SADD', KEY.lanes, ARG.name)
 for field, value in pairs(cjson.decode(ARG.fields)) do
   if value == cjson.null then
     redis.call('HDEL', KEY.limits, field)
   else
-    redis.call('HSET', KEY.limits, field, tostring(value))
+    redis.call('HSET', KEY.limits, field, value)
   end
 end
 wake(KEY.dirty, ARG.channel, ARG.name)

@@ -3,7 +3,7 @@
 -- ARGV: now_ms epoch ref from upto lanes entries over
 -- USES: time leader run job
 -- RETURNS: 1 fed, 2 fed and the run is finished, 0 not the leader, not running, or the cursor is elsewhere.
--- `lanes` names KEY.fresh; `entries` is a list of "job:tokens" for each; `over` is [[job, state, payload, lane], …],
+-- `lanes` names KEY.fresh; `entries` is a list of "job:input:output:kind" for each; `over` is [[job, state, payload, lane], …],
 -- an item's task first.
 
 -- Lua's stack takes a few thousand values at once, and a stretch may be longer.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from fairlane.testing.provider.dialect import (
     Call,
+    Exceeded,
     Problem,
     Reply,
     RequestError,
@@ -19,8 +20,22 @@ from fairlane.testing.provider.dialect import (
     read_text,
     write_json,
 )
-from fairlane.testing.provider.limits import Level
+from fairlane.testing.provider.limits import Axis, Level
 
+_AXIS_WORDS: dict[Axis, str] = {
+    "requests": "requests per minute",
+    "tokens": "tokens per minute",
+    "input": "input tokens per minute",
+    "output": "output tokens per minute",
+    "day": "requests per day",
+    "concurrency": "concurrent requests",
+}
+_HEADER_NAMES: dict[Axis, str] = {
+    "requests": "requests",
+    "tokens": "tokens",
+    "input": "input-tokens",
+    "output": "output-tokens",
+}
 _BY_STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -97,15 +112,16 @@ class Anthropic:
     def stream_error(self, problem: Problem) -> bytes:
         return b"event: error\ndata: " + write_json(_error(problem)) + b"\n\n"
 
-    def limit_headers(
-        self, levels: Mapping[Literal["requests", "tokens"], Level], now_ms: int
-    ) -> dict[str, str]:
+    def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
         headers: dict[str, str] = {}
-        for axis, level in levels.items():
+        for axis, name in _HEADER_NAMES.items():
+            level = levels.get(axis)
+            if level is None:
+                continue
             reset = datetime.fromtimestamp(-(-(now_ms + level.reset_ms) // 1000), tz=UTC)
-            headers[f"anthropic-ratelimit-{axis}-limit"] = str(level.limit)
-            headers[f"anthropic-ratelimit-{axis}-remaining"] = str(level.remaining)
-            headers[f"anthropic-ratelimit-{axis}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
+            headers[f"anthropic-ratelimit-{name}-limit"] = str(level.limit)
+            headers[f"anthropic-ratelimit-{name}-remaining"] = str(level.remaining)
+            headers[f"anthropic-ratelimit-{name}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
         return headers
 
 
@@ -128,11 +144,18 @@ def _stop_reason(reply: Reply) -> str:
 def _error(problem: Problem) -> dict[str, Any]:
     error: dict[str, Any] = {
         "type": _BY_STATUS.get(problem.status, "api_error"),
-        "message": problem.message,
+        "message": problem.message if problem.exceeded is None else _exceeded(problem.exceeded),
     }
     if problem.code == "quota":
         error["details"] = {"error_code": "enforced_spend_limit_reached"}
     return {"type": "error", "error": error}
+
+
+def _exceeded(exceeded: Exceeded) -> str:
+    return (
+        "This request would exceed your organization’s rate limit of "
+        f"{exceeded.limit:,} {_AXIS_WORDS[exceeded.axis]} (model: {exceeded.model})."
+    )
 
 
 def _event(kind: str, **fields: Any) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,14 @@ from fairlane.errors import ConfigurationError
 Probability = Annotated[float, Field(ge=0, le=1)]
 Window = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]
 """``(start, duration)`` in seconds."""
+Change = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]
+"""``(at, requests per minute)``, ``at`` in seconds."""
+Stretch = tuple[
+    Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0, le=600_000)]
+]
+"""``(start, duration, requests per minute)``, the first two in seconds."""
+LimitShape = Literal["bucket", "window", "sliding", "second"]
+WindowSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
 
 
 class _Table(BaseModel):
@@ -56,6 +65,24 @@ class SimulatedModel(_Table):
 
     requests_per_minute: float | None = Field(default=None, gt=0, description="Left out: not limited.")
     tokens_per_minute: float | None = Field(default=None, gt=0, description="Left out: not limited.")
+    input_tokens_per_minute: float | None = Field(default=None, gt=0, description="Left out: not limited.")
+    output_tokens_per_minute: float | None = Field(default=None, gt=0, description="Left out: not limited.")
+    requests_per_day: int | None = Field(
+        default=None, ge=1, description="Days are counted from the start. Left out: not limited."
+    )
+    shape: LimitShape = Field(
+        default="bucket",
+        description='How the limits a minute are judged; "bucket": refilled by the millisecond; "window": '
+        'fixed windows from the start, each with its whole count at once; "sliding": the count in any '
+        'window; "second": fixed windows of a second, each a sixtieth of the minute.',
+    )
+    token_shape: LimitShape | None = Field(
+        default=None, description="The same for the token limits. Left out: as shape."
+    )
+    window_seconds: WindowSeconds = Field(default=60.0, description='Length of a "window" or "sliding" one.')
+    token_window_seconds: WindowSeconds | None = Field(
+        default=None, description="The same for the token limits. Left out: as window_seconds."
+    )
     burst_seconds: float = Field(
         default=1.0,
         gt=0,
@@ -67,7 +94,40 @@ class SimulatedModel(_Table):
         description='Tokens a request costs: "actual": prompt and the output it is going to produce; '
         '"reserved": prompt and max_tokens.',
     )
-    max_concurrency: int | None = Field(default=None, ge=1, description="Requests in flight; above it 429.")
+    limit_changes: tuple[Change, ...] = Field(
+        default=(), description="[at, requests_per_minute]: from so many seconds after the start on."
+    )
+    foreign: tuple[Stretch, ...] = Field(
+        default=(),
+        description="[start, duration, requests_per_minute], in seconds from the start: requests of others "
+        "who use the same limits, evenly spaced.",
+    )
+    foreign_tokens: int = Field(default=0, ge=0, description="Tokens each of those costs, all of them input.")
+    acceleration: float | None = Field(
+        default=None,
+        gt=0,
+        description="The requests admitted in a minute are at most this many times those of the minute "
+        "before, or acceleration_floor.",
+    )
+    acceleration_floor: int = Field(
+        default=60, ge=1, description="Requests a minute that are never too fast."
+    )
+    shrink_on_overrun: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Each second in which requests are refused multiplies the limits a minute by this, to a "
+        "twentieth at least; each admitted request gives back half of what it uses, until they are whole.",
+    )
+    max_concurrency: int | None = Field(
+        default=None, ge=1, description="Requests served at a time. Left out: not limited."
+    )
+    queue: int = Field(
+        default=0,
+        ge=0,
+        description="Requests beyond max_concurrency that wait for a place; above it refused.",
+    )
+    concurrency_status: Literal[429, 503] = Field(default=429, description="What those are answered.")
 
     latency_ms: float = Field(default=200.0, ge=0, description="Median latency.")
     latency_sigma: float = Field(default=0.0, ge=0, le=3, description="Lognormal spread; 0 is constant.")
@@ -105,6 +165,12 @@ class SimulatedModel(_Table):
         default="default",
         description='How it is written; "default": openai milliseconds and seconds, anthropic seconds.',
     )
+    header_style: Literal["protocol", "groq", "azure", "together", "ietf"] = Field(
+        default="protocol",
+        description='Whose names the hints have; "protocol": openai or anthropic, as the request was made; '
+        '"groq": requests are those of the day; "azure": whole seconds, and a token 429 says 0; "together": '
+        'limits a second; "ietf": ratelimit-limit and so on, of the axis with the least left.',
+    )
     success_retry_after_ms: int | None = Field(
         default=None, ge=0, description="A Retry-After that every 200 carries, whatever headers says."
     )
@@ -128,6 +194,16 @@ class SimulatedModel(_Table):
     def _answers_have_a_source(self) -> SimulatedModel:
         if (self.output == "answers") != (self.answers_file is not None):
             raise ValueError('output = "answers" and answers_file go together: set both or neither')
+        return self
+
+    @model_validator(mode="after")
+    def _limits_are_complete(self) -> SimulatedModel:
+        if self.limit_changes and self.requests_per_minute is None:
+            raise ValueError("limit_changes needs requests_per_minute: what is allowed before the first")
+        if any(later[0] <= earlier[0] for earlier, later in pairwise(self.limit_changes)):
+            raise ValueError("limit_changes: each must come after the one before it")
+        if self.queue and self.max_concurrency is None:
+            raise ValueError("queue needs max_concurrency: without it nothing waits")
         return self
 
 

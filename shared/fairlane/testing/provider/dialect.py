@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, Literal, Protocol
 
-from fairlane.testing.provider.limits import Level
+from fairlane.testing.provider.limits import Axis, Level
 from fairlane.testing.provider.tokens import count_tokens
 
 RetryAfterForm = Literal["milliseconds", "seconds", "fraction", "date"]
@@ -49,12 +49,27 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
+class Exceeded:
+    """The limit that a request would have exceeded: what ``model`` allows of ``axis``, and what was asked."""
+
+    model: str
+    axis: Axis
+    limit: int
+    used: int
+    requested: int
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """A refusal. ``code`` tells apart what one status may mean: ``requests``, ``tokens``, ``quota`` …"""
+    """A refusal. ``code`` tells apart what one status may mean: an axis, ``quota`` …
+
+    Where ``exceeded`` is stated the protocol has words of its own, and ``message`` is not told.
+    """
 
     status: int
     message: str
     code: str | None = None
+    exceeded: Exceeded | None = None
 
 
 class RequestError(Exception):
@@ -94,10 +109,8 @@ class Dialect(Protocol):
         """The event that tells of a failure in mid-stream."""
         ...
 
-    def limit_headers(
-        self, levels: Mapping[Literal["requests", "tokens"], Level], now_ms: int
-    ) -> dict[str, str]:
-        """Limit, remaining and reset of each limited axis."""
+    def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
+        """Limit, remaining and reset of each limited axis that the protocol has names for."""
         ...
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from fairlane.testing.provider.dialect import (
     Call,
+    Exceeded,
     Problem,
     Reply,
     RequestError,
@@ -17,16 +18,28 @@ from fairlane.testing.provider.dialect import (
     read_positive,
     write_json,
 )
-from fairlane.testing.provider.limits import Level
+from fairlane.testing.provider.limits import Axis, Level
 
 _DONE = b"data: [DONE]\n\n"
 
 _BY_CODE = {
     "requests": ("requests", "rate_limit_exceeded"),
     "tokens": ("tokens", "rate_limit_exceeded"),
+    "input": ("tokens", "rate_limit_exceeded"),
+    "output": ("tokens", "rate_limit_exceeded"),
+    "day": ("requests", "rate_limit_exceeded"),
     "concurrency": ("requests", "rate_limit_exceeded"),
     "quota": ("insufficient_quota", "insufficient_quota"),
 }
+_AXIS_WORDS: dict[Axis, str] = {
+    "requests": "requests per min (RPM)",
+    "tokens": "tokens per min (TPM)",
+    "input": "input tokens per min (ITPM)",
+    "output": "output tokens per min (OTPM)",
+    "day": "requests per day (RPD)",
+    "concurrency": "concurrent requests",
+}
+_HEADER_AXES: tuple[Axis, ...] = ("requests", "tokens")
 _BY_STATUS = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
@@ -93,11 +106,12 @@ class OpenAI:
     def stream_error(self, problem: Problem) -> bytes:
         return _event(_error(problem))
 
-    def limit_headers(
-        self, levels: Mapping[Literal["requests", "tokens"], Level], now_ms: int
-    ) -> dict[str, str]:
+    def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
         headers: dict[str, str] = {}
-        for axis, level in levels.items():
+        for axis in _HEADER_AXES:
+            level = levels.get(axis)
+            if level is None:
+                continue
             headers[f"x-ratelimit-limit-{axis}"] = str(level.limit)
             headers[f"x-ratelimit-remaining-{axis}"] = str(level.remaining)
             headers[f"x-ratelimit-reset-{axis}"] = duration(level.reset_ms)
@@ -140,7 +154,15 @@ def _finish(reply: Reply) -> str:
 
 def _error(problem: Problem) -> dict[str, Any]:
     kind, code = _BY_CODE.get(problem.code or "") or _BY_STATUS.get(problem.status, ("server_error", None))
-    return {"error": {"message": problem.message, "type": kind, "param": None, "code": code}}
+    message = problem.message if problem.exceeded is None else _exceeded(problem.exceeded)
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _exceeded(exceeded: Exceeded) -> str:
+    return (
+        f"Rate limit reached for {exceeded.model} on {_AXIS_WORDS[exceeded.axis]}: "
+        f"Limit {exceeded.limit}, Used {exceeded.used}, Requested {exceeded.requested}."
+    )
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -148,7 +148,7 @@ class SimulatedProvider:
         if model is None:
             self._unknown_model += 1
             return error_response(dialect, Problem(404, f"The model `{call.model}` does not exist."))
-        transmission = Transmission(request, dialect, model, self._sleep, self._clock.now_ms())
+        transmission = Transmission(request, dialect, model, self._sleep, self._clock)
         match model.arrive(call):
             case Outage():
                 return reset(request)

@@ -18,10 +18,13 @@ Rejection = Axis | Literal["burst"]
 
 
 class Rejections(BaseModel):
-    """429s by what refused. ``burst`` are those of configured windows; the others are a client's excess."""
+    """Refusals by what refused. ``burst`` are those of configured windows; the others a client's excess."""
 
     requests: int = 0
     tokens: int = 0
+    input: int = 0
+    output: int = 0
+    day: int = 0
     concurrency: int = 0
     burst: int = 0
 
@@ -42,7 +45,8 @@ class ModelStats(BaseModel):
     """One model since the start or the last reset.
 
     ``requests`` = ``admitted`` + ``rejected`` + errors told at the door (``outage``, ``status_always``), and
-    ``admitted`` = ``completed`` + all other ``errors`` + ``abandoned`` + ``in_flight``. Times in ``_s`` are
+    ``admitted`` = ``completed`` + all other ``errors`` + ``abandoned`` + ``in_flight``, which counts those
+    that wait in the provider's queue too. Times in ``_s`` are
     seconds since then, those in ``_at`` epoch seconds.
     """
 
@@ -105,7 +109,7 @@ class Recorder:
         self._errors[kind] += 1
 
     def rejected(self, by: Rejection) -> None:
-        """A request was answered 429."""
+        """A request was refused by a limit."""
         self._rejected[by] += 1
 
     def admitted(self, now_ms: int) -> None:

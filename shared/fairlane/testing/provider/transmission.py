@@ -11,8 +11,10 @@ from typing import NoReturn
 
 from aiohttp import web
 
+from fairlane.clock import Clock
 from fairlane.testing.provider.behaviour import ERROR_STATUS, Fault
 from fairlane.testing.provider.dialect import Dialect, Problem, retry_after_headers
+from fairlane.testing.provider.headers import limit_headers, refusal_headers, retry_after_forms
 from fairlane.testing.provider.served_model import Refusal, ServedModel, Work
 
 Sleep = Callable[[float], Awaitable[object]]
@@ -32,21 +34,23 @@ class Transmission:
     """Carries out what `ServedModel` decided about one request, and tells it how that ended."""
 
     def __init__(
-        self, request: web.Request, dialect: Dialect, model: ServedModel, sleep: Sleep, now_ms: int
+        self, request: web.Request, dialect: Dialect, model: ServedModel, sleep: Sleep, clock: Clock
     ) -> None:
         self._request, self._dialect, self._model = request, dialect, model
-        self._sleep, self._now_ms = sleep, now_ms
+        self._sleep, self._clock = sleep, clock
 
     def refuse(self, refusal: Refusal) -> web.Response:
         """Answer with an error, and with the hints that are configured."""
         headers = self._limit_headers()
         if refusal.retry_after_ms is not None and self._model.model.headers in ("retry_after", "full"):
             headers |= self._retry_after(refusal.retry_after_ms)
+        headers = refusal_headers(self._model.model.header_style, refusal.problem.code, headers)
         return error_response(self._dialect, refusal.problem, headers)
 
     async def perform(self, work: Work) -> web.StreamResponse:
-        """Answer admitted work in its own time, or as its fault demands."""
+        """Once it has a place, answer admitted work in its own time, or as its fault demands."""
         try:
+            await work.turn.wait()
             return await self._perform(work)
         except ConnectionError:
             return _hang_up(self._request, web.Response())
@@ -165,12 +169,14 @@ class Transmission:
     def _limit_headers(self) -> dict[str, str]:
         if self._model.model.headers not in ("ratelimit", "full"):
             return {}
-        return self._dialect.limit_headers(self._model.levels(), self._now_ms)
+        style, now_ms = self._model.model.header_style, self._clock.now_ms()
+        return limit_headers(style, self._dialect, self._model.levels(), now_ms)
 
     def _retry_after(self, wait_ms: int) -> dict[str, str]:
         form = self._model.model.retry_after_form
-        forms = self._dialect.retry_after_forms if form == "default" else (form,)
-        return retry_after_headers(forms, wait_ms, self._now_ms)
+        style = self._model.model.header_style
+        forms = retry_after_forms(style, self._dialect) if form == "default" else (form,)
+        return retry_after_headers(forms, wait_ms, self._clock.now_ms())
 
 
 def error_response(

@@ -5,7 +5,7 @@ local function follow_up(ref, follow)
     local job, state, value, lane = unpack(step)
     if state == 'ready' then
       queue = queue + 1
-      redis.call('RPUSH', KEY.hot[queue], whole(job) .. ':' .. whole(value))
+      redis.call('RPUSH', KEY.hot[queue], value)
       redis.call('SADD', KEY.run_lanes, lane)
       wake(KEY.dirty, ARG.channel, lane .. '|' .. ref)
     else

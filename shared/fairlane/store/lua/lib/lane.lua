@@ -1,12 +1,28 @@
 -- A lane as a table: its state hash, its limits, and the questions admission asks of both.
 
+-- Axes with a bucket each: `<axis>_level` units at `<axis>_ms`. The axis `day` is a count, `day_used` until
+-- `day_until_ms`; its `day_rate` is what was learned, a day.
+local AXES = { 'requests', 'tokens', 'input', 'output' }
+local STATED = {
+  requests = 'requests_per_minute', tokens = 'tokens_per_minute', input = 'input_tokens_per_minute',
+  output = 'output_tokens_per_minute', day = 'requests_per_day',
+}
+local DAY_MS = 86400000
+
 -- Requests that leave at once reach the provider spread over this long, so that much of the burst is held back.
 local SPREAD_MS = 100
+-- What a lane may save of a rate that it has found out: how deep the provider's bucket is, nobody has said.
+local LEARNED_BURST_MS = 250
 
 local function read(key)
   local flat, row = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do row[flat[i]] = tonumber(flat[i + 1]) or flat[i + 1] end
   return row
+end
+
+-- A lane that is being changed: what is set in it is what `write` stores, all else is read through.
+local function edited(lane)
+  return setmetatable({}, { __index = lane })
 end
 
 local function write(key, row)
@@ -18,34 +34,57 @@ local function write(key, row)
   if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
 end
 
--- The pace of requests: the operator's number, where 0 is no limit, else what 429s have taught; nil is no limit.
-local function request_pace(lane, limits)
-  if limits.requests_per_minute == 0 then return nil end
-  local per_minute = limits.requests_per_minute or lane.rate
-  return per_minute and pace_of(per_minute)
-end
-
-local function token_pace(limits)
-  if (limits.tokens_per_minute or 0) == 0 then return nil end
-  return pace_of(limits.tokens_per_minute)
+-- What an axis allows a minute ('day': a day); nil is no limit. The operator's number, where 0 is never limited, is a
+-- ceiling: what was learned lowers it, unless it is exact. The second result tells whether it is the operator's.
+local function allowed(lane, limits, axis)
+  local stated = limits[STATED[axis]]
+  if stated == 0 then return nil end
+  if stated and limits.exact == 1 then return stated, true end
+  local learned = axis == 'day' and lane.day_rate or axis ~= 'day' and believed(lane, axis, stated)
+  if stated and (not learned or stated <= learned) then return stated, true end
+  return learned or nil, false
 end
 
 local function burst_of(limits)
   return math.max(0, (limits.burst_ms or 1000) - SPREAD_MS)
 end
 
--- Both buckets, brought up to now. A level is nil where its axis is not limited.
-local function levels(lane, limits, now)
-  local burst, requests, tokens = burst_of(limits), request_pace(lane, limits), token_pace(limits)
-  return requests and refill(lane.request_level, lane.request_ms, requests, burst, now),
-    tokens and refill(lane.token_level, lane.token_ms, tokens, burst, now)
+-- The buckets that limit a lane, in the order of AXES and brought up to now: {axis, pace, full, level}, in units.
+local function buckets_of(lane, limits, now)
+  local found, share = {}, ramp(lane, now)
+  for _, axis in ipairs(AXES) do
+    local per_minute, stated = allowed(lane, limits, axis)
+    if per_minute then
+      local earns = pace_of(axis == 'requests' and per_minute * share or per_minute)
+      local burst = share == 1 and stated and burst_of(limits) or math.min(LEARNED_BURST_MS, burst_of(limits))
+      local level = refill(lane[axis .. '_level'], lane[axis .. '_ms'], earns, burst, now)
+      local from_ms = math.max(now, lane[axis .. '_ms'] or now) -- nothing is earned before
+      found[#found + 1] = { axis = axis, pace = earns, full = capacity(earns, burst), level = level, from_ms = from_ms }
+    end
+  end
+  return found
 end
 
--- Empties both buckets in `change`, so that nothing bursts; what is owed stays owed.
+-- Puts a bucket's level into `change`.
+local function keep_level(change, axis, level, now)
+  change[axis .. '_level'], change[axis .. '_ms'] = level, now
+end
+
+-- Empties all buckets in `change`, so that nothing bursts; what is owed stays owed.
 local function empty(lane, limits, change, now)
-  local requests, tokens = levels(lane, limits, now)
-  change.request_level, change.request_ms = math.min(0, requests or 0), now
-  change.token_level, change.token_ms = math.min(0, change.token_level or tokens or 0), now
+  local levels = {}
+  for _, bucket in ipairs(buckets_of(lane, limits, now)) do levels[bucket.axis] = bucket.level end
+  for _, axis in ipairs(AXES) do
+    keep_level(change, axis, math.min(0, change[axis .. '_level'] or levels[axis] or 0), now)
+  end
+end
+
+-- Requests started in the present day, and when it ends: at midnight UTC, or where a hint has moved `day_until_ms`, at
+-- that time of every day.
+local function today(lane, now)
+  local ends = lane.day_until_ms or 0
+  if now < ends then return lane.day_used or 0, ends end
+  return 0, ends + (math.floor((now - ends) / DAY_MS) + 1) * DAY_MS
 end
 
 -- What keeps the whole lane shut: its reason and when to ask again (0: not before something happens).

@@ -18,15 +18,3 @@ local function lease_out(lease, jobs, state, until_ms)
   redis.call('HSET', KEY.leased, id, cjson.encode(lease))
   return lease.number
 end
-
--- Marks where the count of admissions stood: what a lane's first cut is measured by. The mark before it is kept, so
--- that there is always some time to measure over; one from before a quiet spell would make a fast lane look slow.
-local MARK_MS, STALE_MS = 2000, 10000
-
-local function mark(lane, change, now)
-  local age = now - (lane.mark_ms or 0)
-  if age < MARK_MS then return end
-  change.mark, change.mark_ms = lane.granted or 0, now
-  local fresh = age < STALE_MS
-  change.past, change.past_ms = fresh and lane.mark or change.mark, fresh and lane.mark_ms or now
-end

@@ -1,22 +1,38 @@
--- Refunds on the token axis: a charge becomes what was used, as if that had been known when the call started. No more
+-- Refunds on the token axes: a charge becomes what was used, as if that had been known when the call started. No more
 -- comes back than there was headroom before any later charge: the provider's bucket, which charged less, was full
 -- there and lost the rest.
-local SHARE_QUANTILE, SHARE_STEP = 0.97, 0.05
-local AT_ONCE = 1000 -- what Lua's stack takes at once
+local SHARE_QUANTILE, SHARE_STEP, LEAST_SHARE = 0.97, 0.05, 0.01
+local MOST_INPUT_SHARE = 4 -- characters are a poor measure of tokens, and worse ones exist than English text
 
--- Stochastic approximation of that quantile (Robbins, Monro 1951), from the whole estimate downwards.
-local function learn_share(lane, lease, used, change)
-  if used < 0 or lease.tokens == 0 then return end
-  local share = lane.token_share or 1
-  local step = used > share * lease.tokens and SHARE_QUANTILE or SHARE_QUANTILE - 1
-  change.token_share = math.max(0.01, math.min(1, share + SHARE_STEP * step))
+-- Stochastic approximation of that quantile (Robbins, Monro 1951) of what calls use of an estimate.
+local function learnt(share, used, estimate, most)
+  local step = used > share * estimate and SHARE_QUANTILE or SHARE_QUANTILE - 1
+  return math.max(LEAST_SHARE, math.min(most, share + SHARE_STEP * step))
+end
+
+-- Learns from a call both shares that it tells something of. Returns whether one has become smaller.
+local function learn_shares(lane, limits, lease, used, change)
+  local field, fell = 'share:' .. lease.kind, false
+  if used.output >= 0 and lease.output > 0 then
+    local share = tonumber(redis.call('HGET', KEY.state, field) or 1)
+    local now = learnt(share, used.output, lease.output, 1)
+    redis.call('HSET', KEY.state, field, tostring(now))
+    fell = now < share
+  end
+  if used.input >= 0 and lease.input > 0 then
+    local share = lane.input_share or 1
+    local input = charged(limits, used, lease.charged).input
+    change.input_share = learnt(share, input, lease.input, MOST_INPUT_SHARE)
+    fell = fell or change.input_share < share
+  end
+  return fell
 end
 
 -- Units that may come back (or are owed, if negative) of charge `number`; the headroom of later charges follows.
-local function come_back(lane, number, units)
-  local later = (lane.charges or 0) - number
+local function come_back(lane, axis, number, units)
+  local key, later = HEADROOM[axis], (lane[axis .. '_charges'] or 0) - number
   if later <= 0 or units == 0 then return units end
-  local rooms = redis.call('LRANGE', KEY.headroom, -later, -1)
+  local rooms = redis.call('LRANGE', key, -later, -1)
   for i, room in ipairs(rooms) do
     room = tonumber(room)
     if units > 0 then units = math.min(units, room) end
@@ -24,22 +40,36 @@ local function come_back(lane, number, units)
     if units == 0 then break end
   end
   -- Written back at one stroke: with a thousand calls in flight, LSET one by one takes most of this script's time.
-  redis.call('LTRIM', KEY.headroom, 0, -#rooms - 1)
-  for first = 1, #rooms, AT_ONCE do
-    redis.call('RPUSH', KEY.headroom, unpack(rooms, first, math.min(first + AT_ONCE - 1, #rooms)))
-  end
+  redis.call('LTRIM', key, 0, -#rooms - 1)
+  append(key, rooms)
   return units
 end
 
--- Applies an attempt's end to the bucket. `used` is -1 where it is not known: then the charge stands.
+-- What the provider has charged in the end for an attempt: nothing for what was never sent (`used` is nil) and for
+-- what it turned away, unless it tells of tokens all the same.
+local function final_charge(limits, lease, signal, used)
+  local free = signal == 'limited' or signal == 'overloaded' or signal == 'refused'
+    or signal == 'answered' and used and used.input < 0 and used.output < 0
+  if free or not used then return { input = 0, output = 0 } end
+  return charged(limits, used, lease.charged)
+end
+
+-- Applies an attempt's end to the buckets that it was charged to. What is not known stands as it was charged.
 local function true_up(lane, limits, lease, signal, used, change, now)
-  local pace = token_pace(limits)
-  if not pace or not lease.charge then return end
-  if signal == 'ok' then learn_share(lane, lease, used, change) end
-  local free = signal == 'limited' or signal == 'overloaded' or signal == 'refused' or signal == 'answered' and used < 0
-  local units = (free and lease.charged or used >= 0 and lease.charged - used or 0) * UNIT
-  local back = come_back(lane, lease.charge, units)
-  if back > 0 and lane.stop == 'tokens' then wake(KEY.dirty, ARG.channel, lease.lane) end
-  local level = refill(lane.token_level, lane.token_ms, pace, burst_of(limits), now) + back
-  change.token_level, change.token_ms = math.min(level, capacity(pace, burst_of(limits))), now
+  if not lease.charges then return end
+  local roomier = false
+  if signal == 'ok' and used and limits.charge ~= 'reserved' then
+    roomier = learn_shares(lane, limits, lease, used, change)
+  end
+  local final = final_charge(limits, lease, signal, used)
+  for _, bucket in ipairs(buckets_of(lane, limits, now)) do
+    local axis = bucket.axis
+    if lease.charges[axis] then
+      local units = (amount_on(axis, lease.charged) - amount_on(axis, final)) * UNIT
+      local back = come_back(lane, axis, lease.charges[axis], units)
+      keep_level(change, axis, math.min(bucket.level + back, bucket.full), now)
+      roomier = roomier or back > 0 and lane.stop == axis
+    end
+  end
+  if roomier and HEADROOM[lane.stop] then wake(KEY.dirty, ARG.channel, lease.lane) end
 end

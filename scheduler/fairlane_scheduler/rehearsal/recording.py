@@ -1,0 +1,143 @@
+"""Plays a scenario from its start to its end, and keeps what is needed to judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fairlane.job import Attempt, Outcome
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import RunRef
+from fairlane.tokens import CHARS_PER_TOKEN, TOKENS_PER_MESSAGE
+from fairlane_scheduler.rehearsal.cluster import Cluster
+from fairlane_scheduler.rehearsal.provider import Book, PretendedProvider
+from fairlane_scheduler.rehearsal.scenario import CONNECTION, Load, Scenario, lane_of
+from fairlane_scheduler.rehearsal.stand_ins import PretendedWorker
+
+SAMPLE_S = 5.0
+MOST_REPETITIONS = 1000
+
+Progress = Callable[[float, int, int], None]
+"""Hears how many seconds have passed, how many jobs have succeeded, and how many there are."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """What was seen of one lane. ``paces`` and ``foreign`` are samples: when, and what stood there."""
+
+    model: str
+    book: Book
+    paces: list[tuple[int, float | None]] = field(default_factory=list)
+    foreign: list[tuple[int, int]] = field(default_factory=list)
+    news: list[tuple[int, str]] = field(default_factory=list)
+    peak: int = 0
+
+
+@dataclass(slots=True)
+class Recording:
+    """A rehearsal that is over; times are milliseconds of its clock. ``complete``: every job is done."""
+
+    scenario: Scenario
+    began_ms: int
+    ended_ms: int
+    lanes: dict[str, Lane]
+    complete: bool
+
+
+def record(scenario: Scenario, redis: RedisClient, progress: Progress | None = None) -> Recording:
+    """Play ``scenario`` on a Redis that is its own; whatever that holds goes first."""
+    redis.flushall()
+    stage = _Stage(scenario, redis)
+    stage.play(progress)
+    return stage.recording()
+
+
+class _Stage:
+    def __init__(self, scenario: Scenario, redis: RedisClient) -> None:
+        self._scenario = scenario
+        self._cluster = Cluster(
+            redis,
+            provider=self,
+            workers=[PretendedWorker(f"w{n}", scenario.slots) for n in range(scenario.workers)],
+            lanes={lane_of(m): limits.model_dump(exclude_unset=True) for m, limits in scenario.lanes.items()},
+            teams=scenario.teams,
+            seed=scenario.seed,
+            bounds={"max_in_flight": max(1000, scenario.workers * scenario.slots)},
+        )
+        self._began_ms = self._cluster.now_ms
+        self._loads: dict[RunRef, Load] = {}
+        agenda = self._cluster.agenda
+        self._providers = {
+            lane_of(name): PretendedProvider(
+                model, scenario.network, scenario.seed, agenda, self._load_of, scenario.sheds
+            )
+            for name, model in scenario.models.items()
+        }
+        self._lanes = {lane: Lane(lane.partition(":")[2], p.book) for lane, p in self._providers.items()}
+
+    def serve(self, attempt: Attempt, finish: Callable[[Outcome], None]) -> None:
+        self._providers[attempt.lane].serve(attempt, finish)
+
+    def play(self, progress: Progress | None) -> None:
+        """From the submission to the end."""
+        scenario, cluster = self._scenario, self._cluster
+        jobs = sum(self._submit(load) for load in scenario.loads)
+        until_done = scenario.minutes is None
+        length_s = scenario.longest_hours * 3600 if scenario.minutes is None else scenario.minutes * 60
+        self._sample()
+        while (left_s := length_s - self._elapsed_s) > 0:
+            cluster.run_for(min(SAMPLE_S, left_s))
+            self._sample()
+            if progress is not None:
+                progress(self._elapsed_s, sum(p.book.succeeded for p in self._providers.values()), jobs)
+            if until_done and self._is_complete():
+                return
+
+    def recording(self) -> Recording:
+        for at_ms, name, news in self._cluster.crew.news:
+            self._lanes[name].news.append((at_ms, news))
+        for name, lane in self._lanes.items():
+            lane.peak = self._cluster.crew.peak.get(name, 0)
+        complete = self._is_complete()
+        ended_ms = max(p.book.last_ms for p in self._providers.values()) if complete else self._cluster.now_ms
+        return Recording(self._scenario, self._began_ms, ended_ms, self._lanes, complete)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return (self._cluster.now_ms - self._began_ms) / 1000
+
+    def _load_of(self, attempt: Attempt) -> Load:
+        return self._loads[RunRef(attempt.team, attempt.run)]
+
+    def _submit(self, load: Load) -> int:
+        jobs = self._scenario.jobs_of(load)
+        repetitions = min(MOST_REPETITIONS, jobs) if load.jobs is None else _divisor(jobs)
+        rows = -(-jobs // repetitions)
+        prompt = "x" * max(1, (load.input_tokens - 2 * TOKENS_PER_MESSAGE) * CHARS_PER_TOKEN)
+        ref = self._cluster.submit(
+            rows,
+            load.team,
+            f"{CONNECTION}:{load.model}",
+            prompt=prompt,
+            repetitions=repetitions,
+            params={"max_tokens": load.max_tokens},
+        )
+        self._loads[ref] = load
+        return rows * repetitions
+
+    def _is_complete(self) -> bool:
+        return all(self._cluster.status(ref).state.finished for ref in self._loads)
+
+    def _sample(self) -> None:
+        now_ms = self._cluster.now_ms
+        views = self._cluster.lanes.views(list(self._lanes))
+        for view, (name, lane) in zip(views, self._lanes.items(), strict=True):
+            limits = self._providers[name].limits
+            limits.levels(now_ms)  # others' requests until now have been judged
+            lane.paces.append((now_ms, view.learned_per_minute))
+            lane.foreign.append((now_ms, limits.foreign_admitted))
+
+
+def _divisor(jobs: int) -> int:
+    """The largest number of repetitions that makes exactly so many jobs."""
+    return next(count for count in range(min(MOST_REPETITIONS, jobs), 0, -1) if jobs % count == 0)

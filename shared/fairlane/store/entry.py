@@ -1,0 +1,22 @@
+"""A queued job as its lane sees it: which one it is, how large it may be, and what its run calls for it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fairlane.tokens import Estimate
+
+
+class Entry(NamedTuple):
+    """A job in a queue. In Redis it is ``"job:input:output:kind"``.
+
+    ``kind`` tells the calls of a run apart whose answers differ in length: a task's is its model's index, and
+    the judges' follow those.
+    """
+
+    job: int
+    tokens: Estimate
+    kind: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.job}:{self.tokens.input}:{self.tokens.output}:{self.kind}"

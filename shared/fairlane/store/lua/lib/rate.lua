@@ -1,0 +1,72 @@
+-- What an axis is believed to allow a minute, and so how fast its calls may start. Of each axis a lane keeps
+--   <axis>_est, _var   the estimate and its variance (a minute, and squared), learned from refusals; before the first
+--                      one, while `_age_ms` is '', it is slow start's rate
+--   <axis>_age_ms      how long, since the last refusal, this rate was what held jobs back
+--   <axis>_told        what the provider's headers say it allows; `_foreign` is what others take of it
+local START_PER_MINUTE, LEAST_PER_MINUTE, MOST_PER_MINUTE = 600, 0.1, 6e6
+local CUT = 0.03 -- how far below its estimate a lane goes on after a refusal
+local BACK_MS, BACK_CALLS = 20000, 30 -- how long it takes to be back at it, at least so many calls
+local SURE, SOONEST = 0.03, 0.15 -- an estimate less sure than that is tried sooner, at most by that factor
+local UNDER_TOLD, LEAST_OF_TOLD = 0.997, 0.05
+local RAMP_MS, RAMP_FROM = 10000, 0.1
+
+local function known(value)
+  return value and value ~= '' and value or nil
+end
+
+-- How long after a refusal a saturated lane is back at its estimate: CUBIC's K (RFC 9438, section 4.2).
+local function back_ms(row, axis)
+  local est = row[axis .. '_est']
+  local doubt = math.sqrt(row[axis .. '_var'] or 0) / est
+  local ms = BACK_MS * math.max(SOONEST, math.min(1, SURE / math.max(doubt, 1e-9)))
+  return axis == 'requests' and math.max(ms, BACK_CALLS * 60000 / est) or ms
+end
+
+-- What was learned, a minute; nil where nothing limits the axis. After a refusal the rate follows CUBIC's curve: from
+-- just below the estimate fast back to it, a long while near it, then ever faster beyond.
+local function believed(row, axis, stated)
+  local est, told, rate = known(row[axis .. '_est']), known(row[axis .. '_told']), nil
+  local age = known(row[axis .. '_age_ms'])
+  if est and age then
+    local back = back_ms(row, axis)
+    rate = est * (1 + CUT * ((age - back) / back) ^ 3)
+  elseif est then
+    rate = est
+  elseif axis == 'requests' and not told and not stated then
+    rate = START_PER_MINUTE
+  end
+  if told then
+    local left = math.max(told * LEAST_OF_TOLD, told * UNDER_TOLD - (row[axis .. '_foreign'] or 0))
+    rate = math.min(rate or left, left)
+  end
+  return rate and math.max(LEAST_PER_MINUTE, math.min(MOST_PER_MINUTE, rate))
+end
+
+-- The share of its rate that a lane uses just after its circuit closed or its Redis came back.
+local function ramp(row, now)
+  local since = now - (row.ramp_ms or -RAMP_MS)
+  return since >= RAMP_MS and 1 or math.max(RAMP_FROM, since / RAMP_MS)
+end
+
+-- Lets the axis that held jobs back since the last question grow older. Beyond its estimate a rate only grows once a
+-- call started after the last refusal has succeeded; and none grows while a refusal is not got over.
+local function grow_older(row, axis, elapsed_ms)
+  local age = known(row[axis .. '_age_ms'])
+  if not age or known(row.shut) then return end
+  local older = age + elapsed_ms
+  if row.proved ~= 1 then older = math.max(age, math.min(older, back_ms(row, axis))) end
+  row[axis .. '_age_ms'] = older
+end
+
+-- Slow start: one more call in flight for each success (TCP's, RFC 5681), while the rate is what holds jobs back.
+local function start_faster(row, limits, lease, now)
+  if limits.requests_per_minute or known(row.requests_told) or known(row.requests_age_ms) then return end
+  if known(row.shut) or row.stop ~= 'requests' then return end
+  local rate = known(row.requests_est) or START_PER_MINUTE
+  row.requests_est = math.min(MOST_PER_MINUTE, rate + math.min(rate / 2, 60000 / math.max(1, now - lease.granted_ms)))
+end
+
+-- Where places are what is limited, the rate starts anew.
+local function unlearn_rate(row)
+  row.requests_est, row.requests_age_ms, row.shut = row.requests_est, '', ''
+end

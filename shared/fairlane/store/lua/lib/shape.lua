@@ -1,0 +1,64 @@
+-- The shape of a limit, from how long its refusals last. A bucket lets the next call through as soon as it has earned
+-- one; a fixed window stays shut to its end and then takes everything; a sliding one gives back what left it a minute
+-- ago. Where ends of refusals recur every minute, the window's boundary is known:
+--   <axis>_edge_lo, _edge_hi, _edges   bounds of the latest boundary, and how many have agreed
+--   <axis>_edge_ms, _edge              the next boundary, and what had been admitted at the last one
+--   <axis>_minute_ms, _minute, _before where the present minute began, what had been admitted then, and in the minute before
+--   <axis>_long_ms                     when refusals last lasted long
+local WINDOW_MS, AGREE_MS, LONG_AGO_MS = 60000, 200, 300000
+local EDGES_ENOUGH = 2
+
+-- Refusals that lasted long ended between `low` and `high`.
+local function note_boundary(row, axis, low, high, now)
+  row[axis .. '_long_ms'] = now
+  local was_low, was_high = known(row[axis .. '_edge_lo']), known(row[axis .. '_edge_hi'])
+  local seen, lo, hi = 1, low, high
+  if was_low then
+    local turns = math.floor((low - was_low) / WINDOW_MS + 0.5)
+    local later, sooner = math.max(was_low + turns * WINDOW_MS, low), math.min(was_high + turns * WINDOW_MS, high)
+    if turns >= 1 and sooner >= later - AGREE_MS then
+      seen = (row[axis .. '_edges'] or 0) + 1
+      if sooner > later then lo, hi = later, sooner end
+    end
+  end
+  row[axis .. '_edge_lo'], row[axis .. '_edge_hi'], row[axis .. '_edges'] = lo, hi, seen
+  row[axis .. '_edge_ms'], row[axis .. '_edge'] = hi + WINDOW_MS, row.last
+end
+
+local function windowed(row, axis)
+  return (row[axis .. '_edges'] or 0) >= EDGES_ENOUGH
+end
+
+-- Keeps count at the turn of a window and of a minute.
+local function turn(row, axis, count, now)
+  local edge = known(row[axis .. '_edge_ms'])
+  if edge and now >= edge then
+    row[axis .. '_edge'] = count
+    row[axis .. '_edge_ms'] = edge + (math.floor((now - edge) / WINDOW_MS) + 1) * WINDOW_MS
+  end
+  local began = row[axis .. '_minute_ms']
+  if not began then
+    row[axis .. '_minute_ms'], row[axis .. '_minute'], row[axis .. '_before'] = now, count, 0
+  elseif now >= began + 60000 then
+    local one = now < began + 120000
+    row[axis .. '_before'] = one and count - row[axis .. '_minute'] or 0
+    row[axis .. '_minute_ms'], row[axis .. '_minute'] = one and began + 60000 or now, count
+  end
+end
+
+-- What was admitted in the minute before the first of the present refusals, where it may slide: else nil.
+local function over_a_minute(row, axis, now)
+  local long_ago = now - (row[axis .. '_long_ms'] or -LONG_AGO_MS) >= LONG_AGO_MS
+  if long_ago or windowed(row, axis) then return nil end
+  return known(row.last_minute)
+end
+
+-- Notes at the first refusal what its window and its minute had taken.
+local function note_fullness(row, axis, now)
+  row.in_window = windowed(row, axis) and row.first - row[axis .. '_edge'] or ''
+  local began = row[axis .. '_minute_ms'] or now
+  local part = math.max(0, 1 - (now - began) / 60000)
+  local seen_long_enough = now - (row.known_ms or now) > 60000
+  row.last_minute = seen_long_enough and row.first - (row[axis .. '_minute'] or row.first)
+    + (row[axis .. '_before'] or 0) * part or ''
+end

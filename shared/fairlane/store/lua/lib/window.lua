@@ -1,0 +1,91 @@
+-- How many calls a provider takes at once, where that is what it limits. Two things tell it from a rate:
+-- * Refusals. Under a limit of concurrency every call that found as many in flight as a refused one is refused, too.
+--   Under a limit of rate calls go through at more, now and then. `floor` is the fewest in flight at a refusal,
+--   `floors` how many epochs agreed, `under` the calls that went through close below it, `over` those above it.
+-- * Latency, where calls queue instead: it grows with the calls in flight while no more of them come back a second.
+local FLOORS, UNDER, NEAR, OVER = 4, 20, 0.7, 3
+local PROBE_MS = 30000 -- a saturated window is widened this often: by one, two, four … until a refusal
+local SAMPLES, KNEE, ROOM, EASED, LEAST_QUEUE = 16, 2, 1.25, 0.8, 4
+local FIRST_TOKEN = 20 -- the wait for an answer's first token is worth about so many more
+
+local function narrow(row, places)
+  row.window, row.window_age_ms, row.window_step = math.max(1, places), 0, 1
+end
+
+local function forget_floor(row)
+  row.floor, row.floors, row.under, row.over = '', 0, 0, 0
+end
+
+-- A refusal that began an epoch, of a call that made it `lease.inflight` in flight. Returns whether places, not rate,
+-- are what is limited.
+local function refused_at(row, lease)
+  local floor = known(row.floor)
+  row.floor, row.floors = math.min(floor or lease.inflight, lease.inflight), (row.floors or 0) + 1
+  if known(row.window) then
+    if row.floors > 2 * FLOORS then -- it goes on, however few are in flight
+      row.window = ''
+      forget_floor(row)
+      return false
+    end
+    narrow(row, math.min(row.window, lease.inflight - 1))
+    return true
+  end
+  if row.floors < FLOORS or (row.over or 0) > 0 or (row.under or 0) < UNDER then return false end
+  narrow(row, row.floor - 1)
+  row.floors = 0
+  return true
+end
+
+-- A call that went through.
+local function served_at(row, lease)
+  local floor = known(row.floor)
+  if not floor then return end
+  local blur = 1 + (known(row.requests_est) or 0) / 60000 * (row.refusal_ms or 100)
+  if lease.inflight > floor + blur then
+    row.over = (row.over or 0) + 1
+    if row.over >= OVER then forget_floor(row) end
+  elseif lease.inflight >= NEAR * floor then
+    row.under = (row.under or 0) + 1
+  end
+end
+
+-- Widens a window that has held jobs back for a while.
+local function widen(row, elapsed_ms)
+  if not known(row.window) then return end
+  row.window_age_ms = row.window_age_ms + elapsed_ms
+  if row.window_age_ms < PROBE_MS then return end
+  row.window, row.window_age_ms = row.window + row.window_step, 0
+  row.window_step, row.floors = math.min(2 * row.window_step, row.window), 0
+end
+
+-- Watches the mean latency of successes, a token of output, since long answers take long. Where it has doubled, the window becomes what keeps the provider busy by
+-- Little's law and some more; where that does not bring it down, it was not our calls that slowed it.
+local function watch_latency(row, lease, used, now)
+  if lease.granted_ms < (row.knee_ms or 0) then return end
+  local per_token = (now - lease.granted_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
+  local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + per_token
+  local places = (row.lat_places or 0) + lease.inflight
+  if count < SAMPLES or now - (row.lat_from_ms or now) < now - lease.granted_ms then
+    row.lat_n, row.lat_sum, row.lat_places = count, sum, places
+    row.lat_from_ms = row.lat_from_ms or now
+    return
+  end
+  local mean, places_mean = sum / count, places / count
+  row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = 0, 0, 0, now
+  local base = row.lat_base or mean
+  if row.knee == 1 and mean > EASED * row.knee_mean then
+    base, row.knee, row.window = mean, 0, ''
+  elseif mean > KNEE * base and places_mean > LEAST_QUEUE and row.stop ~= '' then
+    row.knee, row.knee_ms, row.knee_mean = 1, now, mean
+    narrow(row, math.ceil(places_mean * base / mean * ROOM))
+  else
+    row.knee = 0
+  end
+  row.lat_base = math.min(base * 1.01, mean)
+end
+
+-- The most calls in flight at once.
+local function places(row, limits)
+  local learned = not (limits.exact == 1 and limits.max_concurrency) and known(row.window) or math.huge
+  return math.min(limits.max_concurrency or math.huge, learned, known(row.places_told) or math.huge)
+end

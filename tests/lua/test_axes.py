@@ -1,0 +1,175 @@
+"""Each axis holds a lane by itself: requests, all tokens, input, output, and the requests of a day."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from fairlane.job import Usage
+from fairlane.store.entry import Entry
+from fairlane.store.keys import RunRef
+from fairlane.tokens import Estimate
+from tests.support.deployment import LEASE_MS, Deployment, entry
+
+UNIT = 60_000_000
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("limits", "granted", "reason", "again_ms"),
+    [
+        # What 0.9 seconds earn goes at once; a job has 30 tokens of input and 10 of output.
+        ({"input_tokens_per_minute": 6000}, 3, "input", 300),
+        ({"output_tokens_per_minute": 6000}, 9, "output", 100),
+        ({"tokens_per_minute": 6000}, 2, "tokens", 400),
+        ({"input_tokens_per_minute": 6000, "output_tokens_per_minute": 6000}, 3, "input", 300),
+        # A job that is larger than the bucket starts while it is full.
+        ({"input_tokens_per_minute": 6000, "output_tokens_per_minute": 600}, 1, "output", 1000),
+        ({"requests_per_minute": 600, "output_tokens_per_minute": 1200}, 1, "output", 500),
+        ({"requests_per_minute": 60, "tokens_per_minute": 60_000}, 1, "requests", 1000),
+    ],
+)
+def test_the_axis_that_takes_longest_holds_the_lane(
+    real_redis: Redis, limits: dict[str, float], granted: int, reason: str, again_ms: int
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, tokens=Estimate(30, 10), **limits)
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason) == (granted, reason)
+    for _ in range(3):
+        d.advance(grant.wait_ms - 1)
+        assert not d.ask(ref).permits
+        d.advance(1)
+        grant = d.ask(ref)
+        assert (len(grant.permits), grant.reason, grant.wait_ms) == (1, reason, again_ms)
+
+
+def test_jobs_of_different_shape_are_held_by_different_axes(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _jobs(
+        d,
+        [Estimate(80, 1), Estimate(1, 80), Estimate(40, 1), Estimate(1, 60)],
+        input_tokens_per_minute=6000,
+        output_tokens_per_minute=6000,
+    )
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason, grant.wait_ms) == (2, "input", 310)
+    d.advance(310)
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason, grant.wait_ms) == (1, "output", 210)
+
+
+def test_what_comes_back_on_one_axis_leaves_the_other_alone(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    limits = {"input_tokens_per_minute": 6000, "output_tokens_per_minute": 6000}
+    ref = d.queued_lane(jobs=5, tokens=Estimate(60, 50), **limits)
+    first = d.start(ref)[0]
+    d.finish(first, used=Usage(70, 20))
+    state = d.lane_state()
+    assert (int(state["input_level"]), int(state["output_level"])) == (20 * UNIT, 70 * UNIT)
+
+
+def test_a_refund_wakes_whoever_waits_for_its_axis(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    limits = {"input_tokens_per_minute": 6000, "output_tokens_per_minute": 6000}
+    ref = d.queued_lane(jobs=5, tokens=Estimate(60, 10), **limits)
+    first = d.start(ref)[0]
+    assert d.ask(ref).reason == "input"
+    d.dirty()
+    d.finish(first, used=Usage(10, 10))
+    assert "sim:fast" in d.dirty()
+    assert len(d.take(ref)) == 1
+
+
+@pytest.mark.parametrize("where", ["requests", "tokens", "input", "output", "day"])
+def test_what_is_learned_lowers_what_was_stated_unless_that_is_exact(real_redis: Redis, where: str) -> None:
+    d = Deployment(real_redis)
+    names = {"requests": "requests_per_minute", "tokens": "tokens_per_minute", "day": "requests_per_day"}
+    name = names.get(where, f"{where}_tokens_per_minute")
+    # 600 a minute are 9 at once; a day's limit counts whole.
+    d.lane("sim:fast", **{name: 600 if where != "day" else 9})
+    d.redis.hset(d.keys.lane("sim:fast"), f"{where}_rate", 300 if where != "day" else 4)
+    ref = d.queued_lane(jobs=50, tokens=Estimate(1, 0) if where != "output" else Estimate(0, 1))
+    d.lanes.limit("sim:fast", {name: 600 if where != "day" else 9})
+    assert len(d.take(ref)) == 4
+    axis = d.lanes.view("sim:fast").axes[where]
+    assert (axis.stated, axis.learned, axis.allowed) == ((9, 4, 4) if where == "day" else (600, 300, 300))
+    _forget_use(d, where)
+    d.lanes.limit("sim:fast", {"exact": True})
+    assert len(d.take(ref)) == 9
+    assert d.lanes.view("sim:fast").axes[where].allowed == axis.stated
+    _forget_use(d, where)
+    d.lanes.limit("sim:fast", {"exact": None, name: None})
+    assert len(d.take(ref)) == 4
+    d.lanes.limit("sim:fast", {name: 0})
+    assert len(d.take(ref)) == 50 - 4 - 9 - 4
+
+
+def test_a_day_is_waited_out_and_then_goes_on(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=10, requests_per_day=4)
+    midnight = (d.now_ms // DAY_MS + 1) * DAY_MS
+    assert len(d.take(ref, 3)) == 3
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason, grant.at_ms) == (1, "day", midnight)
+    d.advance(midnight - 1 - d.now_ms)
+    assert (d.ask(ref).permits, d.ask(ref).reason) == ([], "day")
+    d.advance(1)
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason, grant.at_ms) == (4, "day", midnight + DAY_MS)
+    # A day without a call ends like any other.
+    d.advance(3 * DAY_MS + 5)
+    assert (len(d.take(ref)), d.lane_state()["day_until_ms"]) == (2, str(midnight + 4 * DAY_MS))
+
+
+def test_a_day_ends_when_the_provider_says_so_and_at_that_time_from_then_on(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=10, requests_per_day=2)
+    d.take(ref)
+    ends = d.now_ms + 5000
+    d.redis.hset(d.keys.lane("sim:fast"), "day_until_ms", ends)
+    assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("day", ends)
+    d.advance(5000)
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason, grant.at_ms) == (2, "day", ends + DAY_MS)
+
+
+def test_a_limit_a_day_counts_what_was_started_before_it_was_stated(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=10)
+    d.take(ref, 3)
+    d.lanes.limit("sim:fast", {"requests_per_day": 5})
+    assert len(d.take(ref)) == 2
+    view = d.lanes.view("sim:fast")
+    assert (view.axes["day"].level, view.reason) == (0, "day")
+
+
+def test_a_job_that_comes_back_is_as_large_as_before(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _jobs(d, [Estimate(7, 8)] * 3, kind=5)
+    hot, text = d.keys.hot(ref, "sim:fast"), "{}:7:8:5"
+    first, second, third = d.start(ref, 3)
+    d.defer(first)
+    assert d.list(hot) == [text.format(0)]
+    d.defer(second, delay_ms=10)
+    d.advance(LEASE_MS)
+    d.promote()
+    d.recover(third)
+    assert d.list(hot) == [text.format(2), text.format(0), text.format(1)]
+    assert [permit.entry for permit in d.ask(ref).permits] == [
+        Entry(job, Estimate(7, 8), 5) for job in (2, 0, 1)
+    ]
+
+
+def _jobs(d: Deployment, sizes: list[Estimate], kind: int = 0, **limits: float) -> RunRef:
+    """A run with jobs of these sizes on a lane."""
+    lane = d.lane("sim:fast", **limits)
+    ref = d.submit(rows=len(sizes))
+    entries = {lane: [entry(job, size, kind) for job, size in enumerate(sizes)]}
+    assert d.runs.feed(ref, d.epoch, 0, len(sizes), entries, [], d.now_ms) == 1
+    return ref
+
+
+def _forget_use(d: Deployment, axis: str) -> None:
+    """As if nothing had been taken yet: a bucket is full, a day is new."""
+    d.redis.hdel(d.keys.lane("sim:fast"), f"{axis}_level", f"{axis}_ms", "day_until_ms")

@@ -1,0 +1,76 @@
+"""One limited axis as headers tell it: the names of its three headers, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from fairlane.hints import Axis, AxisHint
+from fairlane_workers.providers.limits.amounts import MOST, number, reset_ms
+
+Axes: TypeAlias = dict[Axis, AxisHint]
+
+
+class Clock(NamedTuple):
+    """Where an axis stands in the headers. ``per_minute`` turns the limit as told into one a minute.
+
+    On the axis ``day`` limits are told a day and kept so. An empty ``reset`` is never told.
+    """
+
+    axis: Axis
+    limit: str
+    remaining: str
+    reset: str = ""
+    per_minute: float = 1.0
+
+
+def clock(axis: Axis, pattern: str, *, reset: bool = True, per_minute: float = 1.0) -> Clock:
+    """The clock whose headers are ``pattern`` with its ``*`` replaced by limit, remaining and reset."""
+    limit, remaining, renewed = (pattern.replace("*", word) for word in ("limit", "remaining", "reset"))
+    return Clock(axis, limit, remaining, renewed if reset else "", per_minute)
+
+
+def read_clocks(clocks: Iterable[Clock], headers: Mapping[str, str], now_ms: int) -> Axes:
+    """The axes that the headers tell of; each stands for itself, whatever another one says."""
+    axes: Axes = {}
+    for axis, limit, remaining, reset, per_minute in clocks:
+        allowed, left, renewed = headers.get(limit), headers.get(remaining), headers.get(reset)
+        if allowed is None and left is None and renewed is None:
+            continue
+        quota = number(allowed)
+        if quota is not None:
+            quota *= per_minute
+        hint = hint_of(quota, number(left), reset_ms(renewed, now_ms))
+        if hint is not None:
+            add(axes, axis, hint)
+    return axes
+
+
+def hint_of(limit: float | None, remaining: float | None, reset: int | None) -> AxisHint | None:
+    """A hint without what contradicts itself; ``None`` where nothing is left to tell.
+
+    Nothing allowed and nothing left is the mark of an axis that is not metered. A reset of 0 is believed
+    only beside something left: nobody is out of a budget that is renewed already.
+    """
+    if limit == 0 and not remaining:
+        return None
+    if limit is not None and not 0 < limit <= MOST:
+        limit = None
+    if reset == 0 and not remaining:
+        reset = None
+    if limit is None and remaining is None and reset is None:
+        return None
+    return AxisHint(limit, remaining, reset)
+
+
+def add(axes: Axes, axis: Axis, hint: AxisHint) -> None:
+    """Note what is told of an axis. Of two statements the one that leaves less stands."""
+    known = axes.get(axis)
+    if known is None or _left(hint) < _left(known):
+        axes[axis] = hint
+
+
+def _left(hint: AxisHint) -> tuple[float, float]:
+    unknown = float("inf")
+    remaining = unknown if hint.remaining is None else hint.remaining
+    return remaining, unknown if hint.limit is None else hint.limit

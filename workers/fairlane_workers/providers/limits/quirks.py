@@ -1,0 +1,86 @@
+"""What a few providers mean by their headers, where it is not what the headers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fairlane.hints import Axis, AxisHint
+from fairlane_workers.providers.limits.amounts import MOST, number
+from fairlane_workers.providers.limits.clocks import Axes, add
+from fairlane_workers.providers.limits.ratelimit_fields import NAMES as NAMES_OF_FIELDS
+from fairlane_workers.providers.limits.ratelimit_fields import read_fields
+
+NAMES = frozenset(
+    {
+        "x-ratelimit-type",
+        "x-ratelimit-renewalperiod-requests",
+        "x-ratelimit-renewalperiod-tokens",
+        "x-ratelimitbysize-remaining-month",
+    }
+)
+
+_SECOND_MS, _HOUR_MS = 1000, 3_600_000
+_LEAST_RPM_OF_XAI = 60
+_PERIOD = "x-ratelimit-renewalperiod-"
+_PERIODS: tuple[Axis, ...] = ("requests", "tokens")
+
+
+def day_of_a_slow_refill(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
+    """Call OpenAI's requests a day's where they are.
+
+    The reset is the time to a full refill, so ``reset × limit ÷ used`` is the limit's whole period: 8.64 s
+    for one of 10,000 is a day, 6 ms for one of 10,000 a minute. Resets below a second are too coarse to tell.
+    """
+    hint = axes.get("requests")
+    if hint is None or not hint.limit or hint.remaining is None or (hint.reset_ms or 0) < _SECOND_MS:
+        return
+    used = hint.limit - hint.remaining
+    if used > 0 and (hint.reset_ms or 0) * hint.limit / used > _HOUR_MS:
+        axes["day"] = axes.pop("requests")
+
+
+def azure_limits(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
+    """Bring limits of another period than a minute to a minute."""
+    for axis in _PERIODS:
+        hint, period_s = axes.get(axis), number(headers.get(_PERIOD + axis))
+        if hint is not None and hint.limit is not None and period_s and period_s != 60:
+            axes[axis] = hint._replace(limit=min(MOST, hint.limit * 60 / period_s))
+
+
+def azure_window_ms(exhausted: Axis | None, headers: Mapping[str, str]) -> int | None:
+    """The window of the tokens, ``renewalperiod`` long.
+
+    Azure refuses tokens with ``retry-after: 1``, ``retry-after-ms: 0`` and ``reset-tokens: 0`` under a window
+    of 60 s, or with resets of 0 alone: then the window is the one figure that holds. Requests are judged
+    over 1 to 10 s, so theirs is not.
+    """
+    period_s = number(headers.get(_PERIOD + "tokens")) if exhausted == "tokens" else None
+    return round(period_s * 1000) if period_s and period_s <= _HOUR_MS / 1000 else None
+
+
+def mistral_month(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
+    """Note a month's tokens only where they are spent: they say nothing of the pace before.
+
+    A spent month is told as the axis ``day`` with nothing left, of unknown limit and reset: an allowance
+    longer than the minute's, whose end the pace of a minute is not to blame for.
+    """
+    if number(headers.get("x-ratelimitbysize-remaining-month")) == 0:
+        axes["day"] = AxisHint(remaining=0)
+
+
+def xai_seconds(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
+    """Bring requests a second to a minute.
+
+    xAI allows whole requests a second, its requests a minute being 60 times that: what is below 60 can only
+    be a second's.
+    """
+    hint = axes.get("requests")
+    if hint is not None and hint.limit is not None and hint.limit < _LEAST_RPM_OF_XAI:
+        axes["requests"] = hint._replace(limit=hint.limit * 60)
+
+
+def fields_of_the_ietf(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
+    """Add what the ``RateLimit`` fields tell."""
+    if not NAMES_OF_FIELDS.isdisjoint(headers):
+        for axis, hint in read_fields(headers, now_ms).items():
+            add(axes, axis, hint)

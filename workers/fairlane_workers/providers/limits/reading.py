@@ -1,0 +1,117 @@
+"""From an answer's headers, and a refusal's body, to hints and the wait that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fairlane.hints import Axis, AxisHint, Hints
+from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.limits import bodies
+from fairlane_workers.providers.limits.clocks import Axes, read_clocks
+from fairlane_workers.providers.limits.table import LimitDialect, dialect_in, tells_limits
+from fairlane_workers.providers.retry_after import provider_now_ms
+
+_HOUR_MS = 3_600_000
+_LONGEST_DAY_MS = 25 * _HOUR_MS
+_AT_ONCE_MS = 1000
+_ORDER: tuple[Axis, ...] = ("input", "output", "tokens", "requests", "day", "concurrency")
+
+
+class Refusal(NamedTuple):
+    """What a rate limit tells: hints, and how long to wait; ``None`` where it is not said."""
+
+    hints: Hints | None
+    wait_ms: int | None
+
+
+def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) -> Hints | None:
+    """What any answer's headers tell of the limits; ``None`` where they tell nothing.
+
+    ``dialect`` is a name of `dialect_of`; headers that prove another one overrule it. ``headers`` are looked
+    up in lower case; ``now_ms`` (epoch milliseconds) gives way to the answer's own ``date``. Never raises.
+    """
+    if not tells_limits(headers):
+        return None
+    axes = _axes(dialect_in(headers, dialect), headers, now_ms)
+    return Hints(axes) if axes else None
+
+
+def read_refusal(
+    dialect: str | None, headers: Mapping[str, str], body: ErrorBody, wait_ms: int | None, now_ms: int
+) -> Refusal:
+    """The same of an answer that *is* a rate limit by its status or type, with the axis it was refused for.
+
+    ``wait_ms`` is what Retry-After said. The wait is at least that; where it is missing or 0, the reset of
+    the exhausted axis, and of no other one, stands for it.
+    """
+    row = dialect_in(headers, dialect)
+    axes = _axes(row, headers, now_ms) if tells_limits(headers) else {}
+    told = bodies.violations(body.error, provider_now_ms(headers, now_ms))
+    axes.update(told.axes)
+    exhausted = told.exhausted or _exhausted(axes, headers, body)
+    if wait_ms is None:
+        wait_ms = bodies.retry_info_ms(body.error)
+    hints = Hints(axes, exhausted)
+    renewed_ms = _renewed_ms(exhausted, axes, row)
+    if renewed_ms is not None and (not wait_ms or row.reset == "window" or told.exhausted):
+        wait_ms = max(wait_ms or 0, renewed_ms)
+    elif renewed_ms is None and row.window is not None and (wait_ms or 0) <= _AT_ONCE_MS:
+        wait_ms = row.window(exhausted, headers) or wait_ms
+    return Refusal(hints or None, wait_ms)
+
+
+def _axes(row: LimitDialect, headers: Mapping[str, str], now_ms: int) -> Axes:
+    now_ms = provider_now_ms(headers, now_ms)
+    axes = read_clocks(row.clocks, headers, now_ms)
+    if row.amend is not None:
+        row.amend(axes, headers, now_ms)
+    return axes
+
+
+def _exhausted(axes: Axes, headers: Mapping[str, str], body: ErrorBody) -> Axis | None:
+    """The axis that the refusal names, else the one with nothing left that takes longest to renew.
+
+    Prose is asked last. It alone tells a day's tokens from a minute's where the type says just ``tokens``,
+    and its limit is taken where no header gives one.
+    """
+    prose = bodies.said_in_prose(body.message)
+    axis = bodies.axis_of_type(headers.get("x-ratelimit-type")) or bodies.axis_of_kinds(body.kinds)
+    axis = axis or _slowest_spent(axes)
+    if prose is None:
+        daily = axis == "requests" and axis not in axes and _spent(axes.get("day"))
+        return "day" if daily else axis
+    if axis is None or prose.axis == "day":
+        axis = prose.axis
+    known = axes.get(axis, AxisHint())
+    if prose.axis == axis and known.limit is None and prose.limit is not None:
+        axes[axis] = known._replace(limit=prose.limit)
+    return axis
+
+
+def _slowest_spent(axes: Axes) -> Axis | None:
+    found: Axis | None = None
+    longest_ms = -1
+    for axis in _ORDER:
+        hint = axes.get(axis)
+        if hint is not None and _spent(hint) and (hint.reset_ms or 0) > longest_ms:
+            found, longest_ms = axis, hint.reset_ms or 0
+    return found
+
+
+def _spent(hint: AxisHint | None) -> bool:
+    return hint is not None and hint.remaining == 0
+
+
+def _renewed_ms(exhausted: Axis | None, axes: Axes, row: LimitDialect) -> int | None:
+    """How long until the exhausted axis allows a call, where its reset is a time to believe in."""
+    hint = axes.get(exhausted) if exhausted else None
+    if hint is None or not hint.reset_ms:
+        return None
+    if exhausted != "day":
+        return hint.reset_ms if hint.reset_ms <= _HOUR_MS else None
+    if hint.remaining or hint.reset_ms > _LONGEST_DAY_MS:
+        return None  # not what ran out: a day's tokens beside a day's requests
+    # A day's bucket that refills steadily has room for a call long before it is full.
+    share = hint.limit if row.reset == "full" and hint.limit else 1
+    return max(1, round(hint.reset_ms / share))

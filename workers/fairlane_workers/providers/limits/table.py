@@ -1,0 +1,176 @@
+"""One row for each provider: the headers it tells its limits in, and what its resets are good for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from fairlane.hints import Axis
+from fairlane_workers.providers.limits import quirks, ratelimit_fields
+from fairlane_workers.providers.limits.clocks import Axes, Clock, clock
+
+Amend: TypeAlias = Callable[[Axes, Mapping[str, str], int], None]
+Window: TypeAlias = Callable[[Axis | None, Mapping[str, str]], int | None]
+
+
+class LimitDialect(NamedTuple):
+    """How one provider tells its limits.
+
+    ``reset`` says what its resets mean. ``"window"``: the budget is renewed then and not before, so a refused
+    call waits for it even where Retry-After asks for less. ``"full"``: the time to a *full* refill, far more
+    than one call needs; it is a wait only where nothing else is told. ``amend`` corrects what the clocks say
+    of a provider with habits of its own. ``window`` gives the window of a refused axis, to be waited out
+    where neither a reset nor a Retry-After of more than a second is told.
+    """
+
+    name: str
+    clocks: tuple[Clock, ...] = ()
+    reset: Literal["full", "window"] = "full"
+    amend: Amend | None = None
+    window: Window | None = None
+
+
+_OPENAI = (clock("requests", "x-ratelimit-*-requests"), clock("tokens", "x-ratelimit-*-tokens"))
+
+DIALECTS = {
+    row.name: row
+    for row in (
+        # Token buckets. On some tiers the requests are those of a day: the pace of the refill shows it.
+        LimitDialect("openai", _OPENAI, "full", quirks.day_of_a_slow_refill),
+        # RFC 3339 times of a full refill. ``tokens`` is the tightest token limit in force.
+        LimitDialect(
+            "anthropic",
+            (
+                clock("requests", "anthropic-ratelimit-requests-*"),
+                clock("tokens", "anthropic-ratelimit-tokens-*"),
+                clock("input", "anthropic-ratelimit-input-tokens-*"),
+                clock("output", "anthropic-ratelimit-output-tokens-*"),
+            ),
+        ),
+        # Windows of renewalperiod seconds; the zeros beside an exhausted axis are not to be believed.
+        LimitDialect("azure", _OPENAI, "window", quirks.azure_limits, quirks.azure_window_ms),
+        # Nothing in headers: what a refusal's body says is in `bodies`.
+        LimitDialect("gemini", reset="window"),
+        LimitDialect("bedrock"),
+        LimitDialect("deepseek"),
+        # Token buckets; the requests are those of a day.
+        LimitDialect(
+            "groq", (clock("day", "x-ratelimit-*-requests"), clock("tokens", "x-ratelimit-*-tokens"))
+        ),
+        LimitDialect(
+            "mistral",
+            (
+                Clock(
+                    "tokens",
+                    "x-ratelimitbysize-limit-minute",
+                    "x-ratelimitbysize-remaining-minute",
+                    "ratelimitbysize-reset",
+                ),
+                clock("requests", "x-ratelimit-*-req-minute", reset=False),
+                clock("tokens", "x-ratelimit-*-tokens-minute", reset=False),
+            ),
+            "window",
+            quirks.mistral_month,
+        ),
+        # Everything is counted per second.
+        LimitDialect(
+            "together",
+            (
+                clock("requests", "x-ratelimit-*", per_minute=60.0),
+                clock("tokens", "x-tokenlimit-*", per_minute=60.0),
+            ),
+            "window",
+        ),
+        # Two counts of the input: the tighter one stands.
+        LimitDialect(
+            "fireworks",
+            (
+                clock("requests", "x-ratelimit-*-requests"),
+                clock("input", "x-ratelimit-*-tokens-prompt"),
+                clock("input", "x-ratelimit-*-tokens-cache-adjusted-prompt"),
+                clock("output", "x-ratelimit-*-tokens-generated"),
+            ),
+        ),
+        LimitDialect(
+            "cerebras",
+            (
+                clock("requests", "x-ratelimit-*-requests-minute"),
+                clock("day", "x-ratelimit-*-requests-day"),
+                clock("tokens", "x-ratelimit-*-tokens-minute"),
+            ),
+            "window",
+        ),
+        LimitDialect("xai", _OPENAI, "window", quirks.xai_seconds),
+        # OpenAI's names as any compatible server uses them, and the IETF's.
+        LimitDialect("generic", _OPENAI, "full", quirks.fields_of_the_ietf),
+    )
+}
+GENERIC = DIALECTS["generic"]
+
+_HOSTS = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "azure",
+    "cognitiveservices.azure.com": "azure",
+    "services.ai.azure.com": "azure",
+    "models.inference.ai.azure.com": "azure",
+    "models.github.ai": "azure",
+    "api.anthropic.com": "anthropic",
+    "generativelanguage.googleapis.com": "gemini",
+    "aiplatform.googleapis.com": "gemini",
+    "api.groq.com": "groq",
+    "api.mistral.ai": "mistral",
+    "api.together.xyz": "together",
+    "api.together.ai": "together",
+    "api.fireworks.ai": "fireworks",
+    "api.cerebras.ai": "cerebras",
+    "api.x.ai": "xai",
+    "api.deepseek.com": "deepseek",
+    "amazonaws.com": "bedrock",
+}
+
+# Names that one provider alone uses, so that it is known behind a proxy too.
+_EVIDENCE = {
+    **{f"anthropic-ratelimit-{axis}-limit": "anthropic" for axis in ("requests", "tokens", "input-tokens")},
+    **{f"anthropic-ratelimit-{axis}-remaining": "anthropic" for axis in ("requests", "tokens")},
+    **{f"x-ratelimit-renewalperiod-{axis}": "azure" for axis in ("requests", "tokens")},
+    "apim-request-id": "azure",
+    "x-ms-region": "azure",
+    **{f"x-ratelimitbysize-{word}-minute": "mistral" for word in ("limit", "remaining")},
+    **{f"x-ratelimit-{word}-req-minute": "mistral" for word in ("limit", "remaining")},
+    **{f"x-ratelimit-{word}-tokens-prompt": "fireworks" for word in ("limit", "remaining")},
+    **{f"x-ratelimit-{word}-tokens-generated": "fireworks" for word in ("limit", "remaining")},
+    **{f"x-ratelimit-{word}-requests-day": "cerebras" for word in ("limit", "remaining")},
+}
+
+NAMES = frozenset(
+    name
+    for row in DIALECTS.values()
+    for told in row.clocks
+    for name in (told.limit, told.remaining, told.reset)
+    if name
+) | {*ratelimit_fields.NAMES, *quirks.NAMES}
+
+
+def dialect_of(host: str) -> str:
+    """The dialect of a well-known host, and ``"generic"`` of any other."""
+    name = host.lower().rstrip(".")
+    while name:
+        if name in _HOSTS:
+            return _HOSTS[name]
+        # A region stands before the name with a dot, or (Vertex AI) with a hyphen.
+        if name.endswith("-aiplatform.googleapis.com"):
+            return "gemini"
+        _, _, name = name.partition(".")
+    return "generic"
+
+
+def dialect_in(headers: Mapping[str, str], named: str | None) -> LimitDialect:
+    """The dialect that the headers prove, else the one that is named, else the generic one."""
+    if not _EVIDENCE.keys().isdisjoint(headers):
+        return DIALECTS[next(_EVIDENCE[name] for name in headers if name in _EVIDENCE)]
+    return DIALECTS.get(named, GENERIC) if named else GENERIC
+
+
+def tells_limits(headers: Mapping[str, str]) -> bool:
+    """Whether any header is one of those that this table knows."""
+    return not NAMES.isdisjoint(headers)
