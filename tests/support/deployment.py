@@ -75,7 +75,7 @@ class Deployment:
         self.redis.expire(self.keys.rows(ref), UPLOAD_TTL_S)
         return ref
 
-    def lane(self, lane: str = "sim:fast", **limits: float | str) -> str:
+    def lane(self, lane: str = "sim:fast", **limits: float | str | None) -> str:
         """Make a lane known, with these `LaneLimits`."""
         self.lanes.configure(lane, LaneLimits.model_validate(limits))
         return lane
@@ -92,13 +92,17 @@ class Deployment:
         lane: str = "sim:fast",
         tokens: int | Estimate = 10,
         run: str = "r1",
-        **limits: float | str,
+        **limits: float | str | None,
     ) -> RunRef:
-        """A lane with ``jobs`` jobs of one run queued on it."""
-        self.lane(lane, **limits)
+        """A lane with ``jobs`` jobs of one run queued on it; requests are not limited unless that is stated."""
+        self.lane(lane, **{"requests_per_minute": 0, **limits})
         ref = self.submit(run=run, rows=jobs)
         self.feed(ref, jobs, lane, tokens)
         return ref
+
+    def unknown_lane(self, jobs: int = 1000, **limits: float | str | None) -> RunRef:
+        """A lane with jobs queued of whose rate of requests nobody has said anything."""
+        return self.queued_lane(jobs=jobs, requests_per_minute=None, **limits)
 
     def ask(
         self,

@@ -7,6 +7,7 @@
 --   <axis>_long_ms                     when refusals last lasted long
 local WINDOW_MS, AGREE_MS, LONG_AGO_MS = 60000, 200, 300000
 local EDGES_ENOUGH = 2
+local LEAST_FULL = 0.4 -- a window that is shut with less in it than that share of the estimate is none
 
 -- Refusals that lasted long ended between `low` and `high`.
 local function note_boundary(row, axis, low, high, now)
@@ -55,7 +56,11 @@ end
 
 -- Notes at the first refusal what its window and its minute had taken.
 local function note_fullness(row, axis, now)
-  row.in_window = windowed(row, axis) and row.first - row[axis .. '_edge'] or ''
+  local taken = windowed(row, axis) and row.first - row[axis .. '_edge']
+  if taken and taken < LEAST_FULL * (known(row[axis .. '_est']) or 0) * WINDOW_MS / 60000 then
+    taken, row[axis .. '_edges'] = nil, 0
+  end
+  row.in_window = taken or ''
   local began = row[axis .. '_minute_ms'] or now
   local part = math.max(0, 1 - (now - began) / 60000)
   local seen_long_enough = now - (row.known_ms or now) > 60000

@@ -5,7 +5,9 @@
 -- * Latency, where calls queue instead: it grows with the calls in flight while no more of them come back a second.
 local FLOORS, UNDER, NEAR, OVER = 4, 20, 0.7, 3
 local PROBE_MS = 30000 -- a saturated window is widened this often: by one, two, four … until a refusal
-local SAMPLES, KNEE, ROOM, EASED, LEAST_QUEUE = 16, 2, 1.25, 0.8, 4
+local SAMPLES, MANY_SAMPLES = 16, 64
+local KNEE, SHARP_KNEE, ROOM, EASED, LEAST_QUEUE = 2, 4, 1.25, 0.8, 4
+local BASE_FALLS, BASE_RISES = 0.5, 0.02
 local FIRST_TOKEN = 20 -- the wait for an answer's first token is worth about so many more
 
 local function narrow(row, places)
@@ -65,23 +67,23 @@ local function watch_latency(row, lease, used, now)
   local per_token = (now - lease.granted_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
   local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + per_token
   local places = (row.lat_places or 0) + lease.inflight
-  if count < SAMPLES or now - (row.lat_from_ms or now) < now - lease.granted_ms then
-    row.lat_n, row.lat_sum, row.lat_places = count, sum, places
-    row.lat_from_ms = row.lat_from_ms or now
+  local mean, base, from_ms = sum / count, row.lat_base or sum / count, row.lat_from_ms or now
+  local slow = mean > (count < MANY_SAMPLES and SHARP_KNEE or KNEE) * base
+  local early = row.lat_base and row.knee ~= 1 and not slow and count < MANY_SAMPLES
+  if early or count < SAMPLES or from_ms > lease.granted_ms then
+    row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = count, sum, places, from_ms
     return
   end
-  local mean, places_mean = sum / count, places / count
-  row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = 0, 0, 0, now
-  local base = row.lat_base or mean
   if row.knee == 1 and mean > EASED * row.knee_mean then
     base, row.knee, row.window = mean, 0, ''
-  elseif mean > KNEE * base and places_mean > LEAST_QUEUE and row.stop ~= '' then
+  elseif slow and places / count > LEAST_QUEUE and row.stop ~= '' then
     row.knee, row.knee_ms, row.knee_mean = 1, now, mean
-    narrow(row, math.ceil(places_mean * base / mean * ROOM))
+    narrow(row, math.ceil(places / count * base / mean * ROOM))
   else
     row.knee = 0
   end
-  row.lat_base = math.min(base * 1.01, mean)
+  row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = 0, 0, 0, now
+  row.lat_base = base + (mean < base and BASE_FALLS or BASE_RISES) * (mean - base)
 end
 
 -- The most calls in flight at once.
