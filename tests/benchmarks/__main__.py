@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.benchmarks.hidden import hidden_headers, hidden_retry_after, hidden_silent
 from tests.benchmarks.overhead import overhead
 from tests.benchmarks.report import Finding, Report
 from tests.benchmarks.waiting_run import waiting_run
@@ -18,6 +19,9 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "lanes": two_lanes,
     "tokens": token_bound,
     "flaky": flaky,
+    "hidden-headers": hidden_headers,
+    "hidden-retry-after": hidden_retry_after,
+    "hidden-silent": hidden_silent,
     "overhead": overhead,
     "million": waiting_run,
 }

@@ -20,10 +20,10 @@ LATE_MS = 250  # a call that waits at a worker for anything is later than this
 def known_limit() -> Iterator[Finding]:
     """3,000 requests a minute, one second of burst, 1,500 jobs."""
     jobs, rate = 1500, 3000 / 60
-    config = _config('[lanes."sim:known"]\nrequests_per_minute = 3000')
-    with bench_stack(config, _simulated("known", 3000)) as bench:
+    config = config('[lanes."sim:known"]\nrequests_per_minute = 3000')
+    with bench_stack(config, simulated("known", 3000)) as bench:
         bench.warm_up("known")
-        wall, cpu, _ = _run(bench, jobs, model="sim:known")
+        wall, cpu, _ = run(bench, jobs, model="sim:known")
         ideal = (jobs - rate) / rate + LATENCY_S
         stats = bench.stats("known")
         yield Finding("known limit", "wall ÷ ideal", wall / ideal, bar=1.03)
@@ -37,14 +37,14 @@ def known_limit() -> Iterator[Finding]:
 
 def two_lanes() -> Iterator[Finding]:
     """3,000 jobs at 6,000 a minute and 300 at 300 a minute in one run, slow ones mixed 1:2 at its head."""
-    config = _config(
+    config = config(
         '[lanes."sim:fast"]\nrequests_per_minute = 6000\n[lanes."sim:slow"]\nrequests_per_minute = 300'
     )
-    simulator = _simulated("fast", 6000) + _simulated("slow", 300)
+    simulator = simulated("fast", 6000) + simulated("slow", 300)
     with bench_stack(config, simulator) as bench:
         bench.warm_up("fast")
         bench.warm_up("slow", 2)
-        wall, _, counted = _run(bench, 3300, model="sim:{{ lane }}", rows=_mixed())
+        wall, _, counted = run(bench, 3300, model="sim:{{ lane }}", rows=_mixed())
         fast, slow = bench.stats("fast"), bench.stats("slow")
         fast_ideal = (3000 - 100) / 100 + LATENCY_S
         slow_ideal = (300 - 5) / 5 + LATENCY_S
@@ -59,13 +59,13 @@ def two_lanes() -> Iterator[Finding]:
 def token_bound() -> Iterator[Finding]:
     """6,000 requests and 60,000 tokens a minute; about 200 tokens in, 150±100 out."""
     jobs = 300
-    config = _config('[lanes."sim:tokens"]\nrequests_per_minute = 6000\ntokens_per_minute = 60000')
-    simulator = _simulated("tokens", 6000, output_tokens=150) + (
+    config = config('[lanes."sim:tokens"]\nrequests_per_minute = 6000\ntokens_per_minute = 60000')
+    simulator = simulated("tokens", 6000, output_tokens=150) + (
         "tokens_per_minute = 60000\noutput_tokens_stddev = 100\nmax_output_tokens = 400\n"
     )
     with bench_stack(config, simulator) as bench:
         rows = ({"text": f"row {n} " + "word " * 158} for n in range(jobs))
-        wall, _, _ = _run(bench, jobs, model="sim:tokens", rows=rows, prompt="{{ text }}", max_tokens=400)
+        wall, _, _ = run(bench, jobs, model="sim:tokens", rows=rows, prompt="{{ text }}", max_tokens=400)
         stats = bench.stats("tokens")
         tokens = stats["prompt_tokens"] + stats["completion_tokens"]
         ideal = (tokens - 1000) / 1000 + LATENCY_S
@@ -82,11 +82,11 @@ def flaky() -> Iterator[Finding]:
         "[models.flaky.faults]\nerror_500 = 0.02\nerror_529 = 0.02\nreset = 0.01\n"
         "reset_after_work = 0.01\nmalformed = 0.01\n"
     )
-    config = _config('[lanes."sim:flaky"]\nrequests_per_minute = 3000')
-    with bench_stack(config, _simulated("flaky", 3000) + faults) as bench:
+    config = config('[lanes."sim:flaky"]\nrequests_per_minute = 3000')
+    with bench_stack(config, simulated("flaky", 3000) + faults) as bench:
         bench.warm_up("flaky")
         retry = RetryPolicy(max_attempts=6, initial_delay=0.5, max_delay=5.0)
-        wall, _, counted = _run(bench, jobs, model="sim:flaky", retry=retry)
+        wall, _, counted = run(bench, jobs, model="sim:flaky", retry=retry)
         ideal = (jobs - rate) / rate + LATENCY_S
         stats = bench.stats("flaky")
         yield Finding("flaky provider", "wall ÷ ideal", wall / ideal, bar=1.20)
@@ -96,7 +96,7 @@ def flaky() -> Iterator[Finding]:
         yield Finding("flaky provider", "paid twice without need", needless, "calls", bar=0, note=str(after))
 
 
-def _run(
+def run(
     bench: BenchStack,
     jobs: int,
     *,
@@ -144,11 +144,11 @@ def _permit_to_wire(bench: BenchStack) -> Iterator[Finding]:
         yield Finding("known limit", f"permits used later than {LATE_MS} ms", late, "calls", bar=0)
 
 
-def _config(lanes: str) -> str:
+def config(lanes: str) -> str:
     return f'[connections.sim]\nprotocol = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n{lanes}\n'
 
 
-def _simulated(model: str, per_minute: int, output_tokens: int = 24) -> str:
+def simulated(model: str, per_minute: int, output_tokens: int = 24) -> str:
     return (
         f"[models.{model}]\nrequests_per_minute = {per_minute}\nburst_seconds = 1.0\n"
         f"latency_ms = {LATENCY_S * 1000:g}\nlatency_sigma = {SIGMA}\noutput_tokens = {output_tokens}\n"

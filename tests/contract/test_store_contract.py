@@ -168,23 +168,24 @@ def test_a_lane_keeps_to_its_limits(redis: Redis) -> None:
     assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("gap", 7)
     d.advance(7)
     d.lanes.drain("sim:fast", d.now_ms)
-    assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("requests", 100)
+    assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("requests", 1000)
     with pytest.raises(LaneNotFound):
         d.lanes.view("sim:none")
 
 
 def test_a_lane_learns_blocks_parks_and_probes(redis: Redis) -> None:
     d = Deployment(redis)
-    ref = d.queued_lane(jobs=50)
-    limited, refused, *_ = d.start(ref, 10)
+    ref = d.unknown_lane(jobs=50)
+    limited, refused = d.start(ref, 2)
+    d.advance(100)
     reported = d.defer(limited, signal="limited", retry_after_ms=2500)
     assert reported is not None
     assert reported.news == "cut"
     assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("blocked", 2500)
-    assert d.lanes.view("sim:fast").learned_per_minute == 300
+    assert float(d.lane_state()["requests_est"]) == 300
     d.defer(refused, signal="refused", reason="quota")
     assert d.lanes.view("sim:fast").parked == "quota"
-    d.advance(2500)
+    d.advance(2700)
     d.lanes.resume("sim:fast", d.now_ms)
     probe = d.start(ref)[0]
     assert d.ask(ref).reason == "probing"

@@ -86,23 +86,24 @@ def test_what_is_learned_lowers_what_was_stated_unless_that_is_exact(real_redis:
     d = Deployment(real_redis)
     names = {"requests": "requests_per_minute", "tokens": "tokens_per_minute", "day": "requests_per_day"}
     name = names.get(where, f"{where}_tokens_per_minute")
-    # 600 a minute are 9 at once; a day's limit counts whole.
-    d.lane("sim:fast", **{name: 600 if where != "day" else 9})
-    d.redis.hset(d.keys.lane("sim:fast"), f"{where}_rate", 300 if where != "day" else 4)
+    # 600 a minute are 9 at once, and a quarter of a second of what is learned; a day's limit counts whole.
+    stated, learned = (9, 4) if where == "day" else (600, 480)
+    few = 4 if where == "day" else 2
     ref = d.queued_lane(jobs=50, tokens=Estimate(1, 0) if where != "output" else Estimate(0, 1))
-    d.lanes.limit("sim:fast", {name: 600 if where != "day" else 9})
-    assert len(d.take(ref)) == 4
+    d.redis.hset(d.keys.lane("sim:fast"), "day_rate" if where == "day" else f"{where}_est", learned)
+    d.lanes.limit("sim:fast", {name: stated})
+    assert len(d.take(ref)) == few
     axis = d.lanes.view("sim:fast").axes[where]
-    assert (axis.stated, axis.learned, axis.allowed) == ((9, 4, 4) if where == "day" else (600, 300, 300))
+    assert (axis.stated, axis.learned, axis.allowed) == (stated, learned, learned)
     _forget_use(d, where)
     d.lanes.limit("sim:fast", {"exact": True})
     assert len(d.take(ref)) == 9
     assert d.lanes.view("sim:fast").axes[where].allowed == axis.stated
     _forget_use(d, where)
     d.lanes.limit("sim:fast", {"exact": None, name: None})
-    assert len(d.take(ref)) == 4
+    assert len(d.take(ref)) == few
     d.lanes.limit("sim:fast", {name: 0})
-    assert len(d.take(ref)) == 50 - 4 - 9 - 4
+    assert len(d.take(ref)) == 50 - few - 9 - few
 
 
 def test_a_day_is_waited_out_and_then_goes_on(real_redis: Redis) -> None:

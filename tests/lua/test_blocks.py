@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.store.attempts import Signal
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
 
@@ -28,7 +26,7 @@ from tests.support.redis import emptied
 )
 def test_retry_after_is_a_lower_bound_whoever_says_it(real_redis: Redis, told: list[Any]) -> None:
     d = Deployment(emptied(real_redis))
-    ref = d.queued_lane(requests_per_minute=0, jobs=10)
+    ref = d.queued_lane(jobs=10)
     latest = 0
     for attempt, (wait_ms, signal, retry_after_ms) in zip(d.start(ref, len(told)), told, strict=True):
         d.advance(wait_ms)
@@ -45,7 +43,7 @@ def test_retry_after_is_a_lower_bound_whoever_says_it(real_redis: Redis, told: l
 
 def test_retry_after_opens_the_lane_to_the_millisecond(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.queued_lane(requests_per_minute=0)
+    ref = d.queued_lane()
     d.defer(d.start(ref)[0], signal="limited", retry_after_ms=2000)
     assert d.ask(ref).wait_ms == 2000
     d.advance(1999)
@@ -56,25 +54,22 @@ def test_retry_after_opens_the_lane_to_the_millisecond(real_redis: Redis) -> Non
 
 def test_a_shorter_retry_after_does_not_shorten_a_longer_one(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.queued_lane(requests_per_minute=0)
+    ref = d.queued_lane()
     first, second = d.start(ref, 2)
     d.defer(first, signal="limited", retry_after_ms=9000)
     d.defer(second, signal="ok", retry_after_ms=10)
     assert d.ask(ref).wait_ms == 9000
 
 
-@pytest.mark.parametrize("signal", ["limited", "overloaded"])
-def test_back_off_doubles_from_one_sign_to_the_next_and_not_within_a_burst(
-    real_redis: Redis, signal: Signal
-) -> None:
+def test_back_off_doubles_from_one_overload_to_the_next_and_not_within_a_burst(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.queued_lane(requests_per_minute=0, jobs=100)
+    ref = d.queued_lane(jobs=100)
     waits = []
     for _ in range(8):
         burst = d.start(ref, 5)
         d.advance(10)
         for attempt in burst:
-            d.defer(attempt, signal=signal)
+            d.defer(attempt, signal="overloaded")
         waits.append(d.ask(ref).wait_ms)
         d.advance(waits[-1])
     assert waits == [100, 200, 400, 800, 1600, 3200, 5000, 5000]
@@ -82,7 +77,7 @@ def test_back_off_doubles_from_one_sign_to_the_next_and_not_within_a_burst(
 
 def test_a_success_started_after_the_last_sign_ends_the_streak(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.queued_lane(requests_per_minute=0, jobs=100)
+    ref = d.queued_lane(jobs=100)
     old, *burst = d.start(ref, 4)
     d.advance(10)
     d.defer(burst[0], signal="overloaded")
@@ -99,7 +94,7 @@ def test_a_success_started_after_the_last_sign_ends_the_streak(real_redis: Redis
 
 def test_a_block_outlasts_a_pause(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.queued_lane(requests_per_minute=0)
+    ref = d.queued_lane()
     d.defer(d.start(ref)[0], signal="limited", retry_after_ms=5000)
     d.lanes.pause("sim:fast")
     assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("paused", 0)
@@ -109,8 +104,8 @@ def test_a_block_outlasts_a_pause(real_redis: Redis) -> None:
 
 def test_one_lane_that_is_blocked_slows_no_other(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    slow = d.queued_lane(requests_per_minute=0)
-    fast = d.queued_lane(requests_per_minute=0, lane="sim:other", run="r2")
+    slow = d.queued_lane()
+    fast = d.queued_lane(lane="sim:other", run="r2")
     d.defer(d.start(slow)[0], signal="limited", retry_after_ms=60_000)
     assert not d.ask(slow).permits
     assert len(d.ask(fast, lane="sim:other").permits) == 10

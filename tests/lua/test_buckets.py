@@ -69,7 +69,7 @@ def test_a_lane_that_is_asked_without_pause_grants_all_that_its_rate_earns(
     d = Deployment(real_redis)
     # A bucket that holds a single permit loses what it earns between its being full and the next question.
     ref = d.queued_lane(jobs=3000, requests_per_minute=rate, burst_seconds=max(1, 180 / rate))
-    d.lanes.drain("sim:fast", d.now_ms)
+    d.redis.hset(d.keys.lane("sim:fast"), mapping={"requests_level": 0, "requests_ms": d.now_ms})
     span_ms = max(1000, math.ceil(4 * MINUTE_MS / rate))
     pause_ms = max(1, span_ms // 1000)
     start_ms, taken = d.now_ms, 0
@@ -131,7 +131,7 @@ def test_a_new_limit_holds_from_the_next_permit(real_redis: Redis) -> None:
     d.lanes.limit("sim:fast", {"requests_per_minute": 600})
     d.advance(1000)
     assert len(d.take(ref)) == 10
-    d.lanes.limit("sim:fast", {"requests_per_minute": None, "burst_seconds": None})
+    d.lanes.limit("sim:fast", {"requests_per_minute": 0, "burst_seconds": None})
     assert len(d.take(ref)) == 78
 
 

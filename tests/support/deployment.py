@@ -76,8 +76,10 @@ class Deployment:
         return ref
 
     def lane(self, lane: str = "sim:fast", **limits: float | str | None) -> str:
-        """Make a lane known, with these `LaneLimits`."""
-        self.lanes.configure(lane, LaneLimits.model_validate(limits))
+        """Make a lane known, with these `LaneLimits`; ``requests_per_minute=None``: nobody knows its rate."""
+        stated = {"requests_per_minute": 0, **limits}
+        known = {name: value for name, value in stated.items() if value is not None}
+        self.lanes.configure(lane, LaneLimits.model_validate(known))
         return lane
 
     def feed(self, ref: RunRef, count: int, lane: str = "sim:fast", tokens: int | Estimate = 10) -> int:
@@ -94,8 +96,8 @@ class Deployment:
         run: str = "r1",
         **limits: float | str | None,
     ) -> RunRef:
-        """A lane with ``jobs`` jobs of one run queued on it; requests are not limited unless that is stated."""
-        self.lane(lane, **{"requests_per_minute": 0, **limits})
+        """A lane with ``jobs`` jobs of one run queued on it."""
+        self.lane(lane, **limits)
         ref = self.submit(run=run, rows=jobs)
         self.feed(ref, jobs, lane, tokens)
         return ref

@@ -48,7 +48,7 @@ class Model:
         self.asleep: dict[str, Sleep] = {}
         self.old_epochs: list[int] = []
         for lane in lanes:
-            self.d.lane(lane)
+            self.d.lane(lane, requests_per_minute=None)
 
     def check(self) -> None:
         books = Books(self.redis, self.d.keys)

@@ -38,10 +38,12 @@ CONNECTIONS = {
     "sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"},
     "shared": {"protocol": "anthropic", "base_url": "http://shared.invalid/v1"},
 }
+UNLIMITED = {"requests_per_minute": 0}
+LANES = dict.fromkeys(("sim:fast", "sim:slow", "sim:judge"), UNLIMITED)
 
 
 class Parts:
-    """One scheduler, the leader."""
+    """One scheduler, the leader. Its lanes are unlimited until a test says otherwise."""
 
     def __init__(self, redis: Redis, *, teams: Mapping[str, float] | None = None, **bounds: float) -> None:
         self.redis, self.clock, self.keys = redis, ManualClock(), Keys("test")
@@ -49,6 +51,7 @@ class Parts:
             {
                 "redis": {"deployment": "test"},
                 "connections": CONNECTIONS,
+                "lanes": LANES,
                 "teams": {team: {"weight": weight} for team, weight in (teams or {}).items()},
                 "scheduler": bounds,
             }

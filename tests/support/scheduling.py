@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redis import Redis
@@ -17,8 +17,15 @@ from fairlane_scheduler.rehearsal.workforce import ref_of
 from tests.support.stand_ins import FakeWorker, Provider, Start, answers
 
 
+LANES = ("sim:fast", "sim:slow", "sim:judge")
+
+
 class Cluster(cluster.Cluster):
-    """Everything that happens, in order, at the milliseconds at which it would."""
+    """Everything that happens, in order, at the milliseconds at which it would.
+
+    Requests are not limited on a lane of which nothing is said; ``{"requests_per_minute": None}`` is a lane
+    whose rate nobody knows.
+    """
 
     def __init__(
         self,
@@ -26,10 +33,14 @@ class Cluster(cluster.Cluster):
         *,
         workers: Iterable[FakeWorker] | None = None,
         provider: Provider = answers,
+        lanes: Mapping[str, Mapping[str, float | None]] | None = None,
         **options: Any,
     ) -> None:
         crew = [FakeWorker("w1", 100)] if workers is None else workers
-        super().__init__(redis, workers=crew, provider=provider, **options)
+        said: dict[str, Any] = {
+            lane: {"requests_per_minute": 0} | dict((lanes or {}).get(lane, {})) for lane in LANES
+        }
+        super().__init__(redis, workers=crew, provider=provider, lanes={**(lanes or {}), **said}, **options)
 
     @property
     def provider(self) -> Any:

@@ -27,8 +27,8 @@ class Stage:
     def __init__(self, redis: Redis, team: str = "search") -> None:
         self.deployment = Deployment(redis)
         self.redis, self.keys, self.clock = redis, self.deployment.keys, self.deployment.clock
-        self.deployment.lane(TASKS, requests_per_minute=0)
-        self.deployment.lane(JUDGES, requests_per_minute=0)
+        self.deployment.lane(TASKS)
+        self.deployment.lane(JUDGES)
         self.waits: list[float] = []
         self._scenes: Iterator[Callable[[], object]] = iter(())
         self.client = self.client_of(team)

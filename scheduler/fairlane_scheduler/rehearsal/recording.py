@@ -130,7 +130,7 @@ class _Stage:
 
     def _sample(self) -> None:
         now_ms = self._cluster.now_ms
-        views = self._cluster.lanes.views(list(self._lanes))
+        views = self._cluster.lanes.views(list(self._lanes), now_ms)
         for view, (name, lane) in zip(views, self._lanes.items(), strict=True):
             limits = self._providers[name].limits
             limits.levels(now_ms)  # others' requests until now have been judged

@@ -1,97 +1,149 @@
-"""How a lane stands, for people: read from its two hashes."""
+"""How a lane stands, for people: what it allows and who says so, what is in flight, what holds it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fairlane.lane import LaneLimits
 
-_STATED = {
+STATED = {
     "requests": "requests_per_minute",
     "tokens": "tokens_per_minute",
     "input": "input_tokens_per_minute",
     "output": "output_tokens_per_minute",
     "day": "requests_per_day",
 }
-AXES = tuple(_STATED)
+AXES = tuple(STATED)
 
-UNITS = 60_000_000
-"""Parts of a request or token that a bucket's level counts (``lua/lib/bucket.lua``)."""
+WAITS = frozenset((*AXES, "window", "slots", "gap"))
+"""What a lane may have been last told that holds its jobs, besides what shuts it."""
+
+Source = Literal["configured", "headers", "probed", "starting"]
+"""The operator, the provider's headers or bodies, refusals, or slow start, which nothing has stopped yet."""
 
 
 class AxisView(NamedTuple):
     """One axis of a lane. Rates are a minute's, on the axis ``day`` a day's; ``None``: there is none.
 
-    ``level`` is what was left when the lane was last looked at, in requests or tokens; below 0 it is owed.
-    ``None`` where nothing was ever counted or nothing is limited.
+    ``allowed`` is what the lane keeps to now, by ``source``; ``learned`` what it would without the operator's
+    word. ``told`` is what headers say, ``probed`` what refusals have taught, with its standard deviation
+    ``uncertainty``; each with its time. ``foreign`` is what others take of the same key. ``level`` is what may
+    start at ``from_ms``, in requests or tokens; below 0 it is owed. A ``window`` renews at ``renews_ms``.
     """
 
     stated: float | None = None
+    allowed: float | None = None
     learned: float | None = None
+    source: Source | None = None
+    told: float | None = None
+    told_ms: int | None = None
+    probed: float | None = None
+    probed_ms: int | None = None
+    uncertainty: float | None = None
+    foreign: float = 0.0
     level: float | None = None
-    exact: bool = False
+    from_ms: int | None = None
+    shape: Literal["bucket", "window", "unknown"] = "unknown"
+    renews_ms: int | None = None
 
-    @property
-    def allowed(self) -> float | None:
-        """What the lane keeps to; ``None``: no limit. The operator's number, if not exact, is a ceiling."""
-        if self.stated == 0:
-            return None
-        if self.stated is None or self.learned is None:
-            return self.learned if self.stated is None else self.stated
-        return self.stated if self.exact else min(self.stated, self.learned)
+
+class Places(NamedTuple):
+    """The most calls in flight at once (``None``: no limit but slots), and who says so."""
+
+    most: int | None = None
+    source: Literal["configured", "headers", "refusals", "latency"] | None = None
+
+
+class Hold(NamedTuple):
+    """Why nothing starts now, in the words of the granting script; when that ends, if time alone ends it."""
+
+    reason: str
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LaneView:
-    """How a lane stands. Times are server milliseconds; ``axes`` has every axis, by its name."""
+    """How a lane stands at ``now_ms``. Times are server milliseconds; ``axes`` has every axis, by its name.
+
+    ``reason`` is what held its jobs when permits were last asked for; ``shut`` what keeps the whole lane shut
+    now. Until ``refused_until_ms`` one call finds out whether the provider takes calls again. ``ramp`` is the
+    share of its rate that the lane uses after an outage, ``latency_ms`` how long a call takes lately.
+    """
 
     lane: str
     limits: LaneLimits
     axes: Mapping[str, AxisView]
+    places: Places
     in_flight: int
     granted: int
     succeeded: int
     limited: int
     failed: int
     reason: str
+    shut: Hold | None
+    refused_until_ms: int | None
     blocked_until_ms: int | None
-    day_until_ms: int | None
+    asked_to_wait: bool
     circuit: str
-    open_until_ms: int | None
     parked: str | None
     paused: bool
+    ramp: float
+    latency_ms: float | None
+    now_ms: int
 
     @property
     def learned_per_minute(self) -> float | None:
-        """The rate of requests that 429s have taught."""
+        """The rate of requests by learning alone, slow start's too; ``None`` where nothing is learned."""
         return self.axes["requests"].learned
 
+    @property
+    def shared(self) -> bool:
+        """Whether somebody else was found to use the same key."""
+        return any(axis.foreign > 0 for axis in self.axes.values())
 
-def read_view(lane: str, state: Mapping[str, str], stored: Mapping[str, str]) -> LaneView:
-    """A lane from its hashes ``lane:<lane>:state`` and ``:limits``."""
+    def hold(self, queued: int) -> Hold | None:
+        """What keeps jobs from starting; ``None`` where nothing does, or nothing waits."""
+        if self.shut is not None or not queued:
+            return self.shut
+        if self.refused_until_ms is not None:
+            return Hold("refused", self.refused_until_ms)
+        if self.reason not in WAITS:
+            return None
+        return Hold(self.reason, self.axes["day"].renews_ms if self.reason == "day" else None)
+
+
+def read_view(
+    lane: str, state: Mapping[str, str], stored: Mapping[str, str], told: Mapping[str, Any], now_ms: int
+) -> LaneView:
+    """A lane from its hashes ``lane:<lane>:state`` and ``:limits``, and what ``lane_view.lua`` makes of them."""
 
     def count(name: str) -> int:
         return int(float(state.get(name, 0)))
 
-    limits = read_limits(stored)
+    limits, until_ms = read_limits(stored), _future(told.get("until_ms"), now_ms)
     return LaneView(
         lane=lane,
         limits=limits,
-        axes={axis: _axis(axis, state, limits) for axis in AXES},
+        axes={axis: _axis(axis, state, limits, told["axes"][axis], now_ms) for axis in AXES},
+        places=_places(state, limits, told.get("places")),
         in_flight=count("inflight"),
         granted=count("granted"),
         succeeded=count("seen_ok"),
         limited=count("seen_limited"),
         failed=sum(count(f"seen_{signal}") for signal in ("answered", "overloaded", "broken", "refused")),
         reason=state.get("stop", ""),
-        blocked_until_ms=count("blocked_ms") or None,
-        day_until_ms=count("day_until_ms") or None,
+        shut=Hold(told["reason"], until_ms) if "reason" in told else None,
+        refused_until_ms=_future(told.get("refused_ms"), now_ms),
+        blocked_until_ms=_future(_number(state, "blocked_ms"), now_ms),
+        asked_to_wait=bool(state.get("again_ms")) and state.get("again_ms") == state.get("blocked_ms"),
         circuit=state.get("circuit", "closed"),
-        open_until_ms=count("open_ms") if state.get("circuit") == "open" else None,
         parked=state.get("parked"),
         paused=state.get("paused") == "1",
+        ramp=float(told["ramp"]),
+        latency_ms=told.get("latency_ms"),
+        now_ms=now_ms,
     )
 
 
@@ -112,16 +164,49 @@ def stored_limit(name: str, value: float | bool | str) -> tuple[str, str]:
     return name, str(int(value) if isinstance(value, bool) else value)
 
 
-def _axis(axis: str, state: Mapping[str, str], limits: LaneLimits) -> AxisView:
-    learned = state.get(f"{axis}_rate")
-    view = AxisView(
-        stated=getattr(limits, _STATED[axis]),
-        learned=None if learned is None else float(learned),
-        exact=limits.exact,
+def _axis(
+    axis: str, state: Mapping[str, str], limits: LaneLimits, told: Mapping[str, Any], now_ms: int
+) -> AxisView:
+    probed = _number(state, f"{axis}_est") if state.get(f"{axis}_age_ms") else None
+    variance = _number(state, f"{axis}_var")
+    return AxisView(
+        stated=getattr(limits, STATED[axis]),
+        allowed=told.get("allowed"),
+        learned=told.get("learned"),
+        source=told.get("source"),
+        told=_number(state, "day_rate" if axis == "day" else f"{axis}_told"),
+        told_ms=_whole(_number(state, f"{axis}_told_ms")),
+        probed=probed,
+        probed_ms=None if probed is None else _whole(_number(state, f"{axis}_est_ms")),
+        uncertainty=None if probed is None or variance is None else variance**0.5,
+        foreign=_number(state, f"{axis}_foreign") or 0.0,
+        level=told.get("level"),
+        from_ms=_future(told.get("from_ms"), now_ms),
+        shape=told.get("shape", "unknown"),
+        renews_ms=_whole(told.get("renews_ms")),
     )
-    if view.allowed is None:
-        return view
-    if axis == "day":
-        return view._replace(level=view.allowed - float(state.get("day_used", 0)))
-    level = state.get(f"{axis}_level")
-    return view if level is None else view._replace(level=float(level) / UNITS)
+
+
+def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) -> Places:
+    if most is None:
+        return Places()
+    if limits.max_concurrency == most:
+        return Places(int(most), "configured")
+    if _number(state, "places_told") == most:
+        return Places(int(most), "headers")
+    return Places(int(most), "latency" if state.get("knee") == "1" else "refusals")
+
+
+def _number(state: Mapping[str, str], name: str) -> float | None:
+    """A field that is absent or empty where nothing is known."""
+    text = state.get(name)
+    return float(text) if text else None
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _future(at_ms: float | None, now_ms: int) -> int | None:
+    """A time that is still to come."""
+    return int(at_ms) if at_ms is not None and at_ms > now_ms else None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+from fairlane.durations import span
 
 
 def iso(at_ms: int | None) -> str | None:
@@ -13,15 +13,6 @@ def iso(at_ms: int | None) -> str | None:
         return None
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def span(milliseconds: float) -> str:
-    """A duration in its largest unit, rounded down: ``"850 ms"``, ``"12 s"``, ``"3 min"``, ``"2 d"``."""
-    whole = max(0, int(milliseconds))
-    for unit_ms, unit in _UNITS:
-        if whole >= unit_ms:
-            return f"{whole // unit_ms} {unit}"
-    return f"{whole} ms"
 
 
 def took(milliseconds: float) -> str:
@@ -38,3 +29,9 @@ def ago(at_ms: int | None, now_ms: int) -> str:
     if at_ms is None:
         return "–"
     return "just now" if now_ms - at_ms < 1000 else f"{span(now_ms - at_ms)} ago"
+
+
+def at_local_time(at_ms: int, now_ms: int, zone: tzinfo | None = None) -> str:
+    """``"14:05:09"`` by this machine's clock (or in ``zone``), with its date where that is not today's."""
+    at, now = (datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone) for ms in (at_ms, now_ms))
+    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"

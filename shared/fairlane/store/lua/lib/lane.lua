@@ -11,7 +11,6 @@ local DAY_MS = 86400000
 
 -- Requests that leave at once reach the provider spread over this long, so that much of the burst is held back.
 local SPREAD_MS = 100
--- What a lane may save of a rate that it has found out: how deep the provider's bucket is, nobody has said.
 local LEARNED_BURST_MS = 250
 
 local function read(key)
@@ -49,6 +48,13 @@ local function burst_of(limits)
   return math.max(0, (limits.burst_ms or 1000) - SPREAD_MS)
 end
 
+-- What an axis may save of a rate that nobody has stated: next to nothing, since how deep the provider's bucket is
+-- cannot be known, unless its headers have shown how much is left in it.
+local function learned_burst(lane, limits, axis, per_minute)
+  local shown_ms = (lane[axis .. '_fullest'] or 0) / per_minute * 60000 - SPREAD_MS
+  return math.min(burst_of(limits), math.max(LEARNED_BURST_MS, shown_ms))
+end
+
 -- The buckets that limit a lane, in the order of AXES and brought up to now: {axis, pace, full, level}, in units.
 local function buckets_of(lane, limits, now)
   local found, share = {}, ramp(lane, now)
@@ -56,7 +62,7 @@ local function buckets_of(lane, limits, now)
     local per_minute, stated = allowed(lane, limits, axis)
     if per_minute then
       local earns = pace_of(axis == 'requests' and per_minute * share or per_minute)
-      local burst = share == 1 and stated and burst_of(limits) or math.min(LEARNED_BURST_MS, burst_of(limits))
+      local burst = share == 1 and stated and burst_of(limits) or learned_burst(lane, limits, axis, per_minute)
       local level = refill(lane[axis .. '_level'], lane[axis .. '_ms'], earns, burst, now)
       local from_ms = math.max(now, lane[axis .. '_ms'] or now) -- nothing is earned before
       found[#found + 1] = { axis = axis, pace = earns, full = capacity(earns, burst), level = level, from_ms = from_ms }

@@ -1,0 +1,98 @@
+"""Why something waits: what the question is answered with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+Constraint: TypeAlias = Literal[
+    # What shuts a lane, and what of it is used up (docs/concepts.md has each).
+    "paused",
+    "parked",
+    "circuit",
+    "probing",
+    "blocked",
+    "refused",
+    "requests",
+    "tokens",
+    "input",
+    "output",
+    "day",
+    "window",
+    "slots",
+    "gap",
+    # The lane is used to the full, and other teams wait for it, too.
+    "fairness",
+    # Before the lane: nobody leads; the run is not admitted; the item is not handed out; a judge has no output yet;
+    # a retry is not due.
+    "scheduler",
+    "admission",
+    "feeding",
+    "task",
+    "delayed",
+    # Nothing holds it: it is being called, it starts in a moment, or it is over.
+    "running",
+    "nothing",
+    "done",
+    "cancelled",
+    "run_refused",
+]
+
+
+class Eta(NamedTuple):
+    """When a job starts, at about; ``None`` where nothing tells. ``at_least``: it may be much later."""
+
+    at_ms: int | None = None
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWait:
+    """What waits on one lane: of a run where a run or a job was asked for, of all runs where the lane was.
+
+    ``not_ready`` are judges without an output yet; ``unfed`` items that are not handed out, at about. ``share``
+    is the team's part of a lane that several teams want, 1 where none does. ``ahead`` jobs go before the last
+    of these, or before the job asked for, at about; that starts at ``eta``. Times are server milliseconds.
+    """
+
+    lane: str
+    constraint: Constraint
+    sentence: str
+    until_ms: int | None
+    queued: int
+    in_flight: int
+    delayed: int = 0
+    next_due_ms: int | None = None
+    not_ready: int = 0
+    unfed: int = 0
+    share: float = 1.0
+    ahead: int | None = None
+    eta: Eta = Eta()
+
+    @property
+    def waits(self) -> int:
+        """Jobs that have not started."""
+        return self.queued + self.delayed + self.not_ready + self.unfed
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The answer to "why is this waiting?" at ``now_ms``. Times are server milliseconds.
+
+    ``constraint`` is what limits it now, ``sentence`` says so in words, ``until_ms`` is when that ends if time
+    alone ends it. ``position`` is a job's place in its run's queue (1 is next) and ``ahead`` about how many
+    jobs start before it, those of other runs and teams included. ``eta`` is when the job starts, or the last
+    job of the run or of the lane's queue.
+    """
+
+    target: str
+    kind: Literal["lane", "run", "job"]
+    state: str
+    constraint: Constraint
+    sentence: str
+    until_ms: int | None
+    position: int | None
+    ahead: int | None
+    eta: Eta
+    lanes: tuple[LaneWait, ...]
+    now_ms: int

@@ -1,0 +1,62 @@
+-- How lanes stand: what each allows, who says so, and what shuts it, by the rules that grant permits. Changes nothing.
+-- KEYS: lanes*
+-- ARGV: now_ms
+-- USES: time bucket rate lane shape refusal window
+-- RETURNS: {now_ms, [state, limits, view], …}; KEY.lanes has state and limits of each lane in turn. A view is JSON for
+--          fairlane/admission/views.py.
+local now = clock(ARG.now_ms)
+
+-- Who says what an axis allows: the operator, the provider's headers, refusals ('probed'), or slow start.
+local function source_of(row, limits, axis, stated, learned)
+  if stated or limits[STATED[axis]] == 0 then return 'configured' end
+  if not learned then return nil end
+  if axis == 'day' then return 'headers' end
+  if known(row[axis .. '_told']) then
+    local untold = setmetatable({ [axis .. '_told'] = '' }, { __index = row })
+    local found = known(row[axis .. '_est']) and believed(untold, axis, limits[STATED[axis]])
+    if not found or learned < found then return 'headers' end
+  end
+  return known(row[axis .. '_age_ms']) and 'probed' or 'starting'
+end
+
+local function axis_view(row, limits, axis)
+  local said = limits[STATED[axis]]
+  local per_minute, stated = allowed(row, limits, axis)
+  local learned = axis == 'day' and row.day_rate or axis ~= 'day' and believed(row, axis, said)
+  if said == 0 then learned = nil end
+  local view = { allowed = per_minute, learned = learned or nil, source = source_of(row, limits, axis, stated, learned) }
+  if axis == 'day' then
+    local used, ends = today(row, now)
+    view.level, view.renews_ms = per_minute and per_minute - used, ends
+  elseif windowed(row, axis) then
+    turn(row, axis, 0, now)
+    view.shape, view.renews_ms = 'window', row[axis .. '_edge_ms']
+  elseif known(row[axis .. '_age_ms']) and not known(row[axis .. '_long_ms']) then
+    view.shape = 'bucket'
+  end
+  return view
+end
+
+-- How long a call with an answer of the usual length takes, by the latest that succeeded.
+local function latency(row, limits)
+  local per_token = (row.lat_n or 0) > 0 and row.lat_sum / row.lat_n or row.lat_base
+  if not per_token then return nil end
+  local output = (row.spent_output or 0) / math.max(1, row.granted or 1) / (limits.output_factor or 1)
+  return per_token * (FIRST_TOKEN + math.max(0, output))
+end
+
+local reply = { now }
+for i = 1, #KEY.lanes, 2 do
+  local lane, limits = read(KEY.lanes[i]), read(KEY.lanes[i + 1])
+  local row, most, axes = edited(lane), places(lane, limits), {}
+  for _, axis in ipairs({ 'requests', 'tokens', 'input', 'output', 'day' }) do axes[axis] = axis_view(row, limits, axis) end
+  for _, bucket in ipairs(buckets_of(lane, limits, now)) do
+    axes[bucket.axis].level, axes[bucket.axis].from_ms = bucket.level / UNIT, bucket.from_ms
+  end
+  local reason, at = shut(lane, now)
+  reply[#reply + 1] = { redis.call('HGETALL', KEY.lanes[i]), redis.call('HGETALL', KEY.lanes[i + 1]), cjson.encode({
+    axes = axes, places = most < math.huge and most or nil, reason = reason, until_ms = at, ramp = ramp(lane, now),
+    refused_ms = holding(lane), latency_ms = latency(lane, limits),
+  }) }
+end
+return reply
