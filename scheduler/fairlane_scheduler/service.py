@@ -8,6 +8,7 @@ from collections.abc import Collection
 from redis.exceptions import ResponseError
 
 from fairlane.admission.lanes import Lanes
+from fairlane.admission.memory import LaneMemory
 from fairlane.clock import Clock
 from fairlane.events import Event
 from fairlane.logs import get_logger
@@ -36,6 +37,7 @@ from fairlane_scheduler.wakeups import Marks, Wakeups
 
 HOUSEKEEPING_MS = 1000  # what a lost wake-up can cost at most
 PROMOTED_AT_ONCE = 500
+REMEMBER_MS = 5000  # how old what the leader remembers of lanes may be
 
 log = get_logger("scheduler")
 
@@ -62,7 +64,7 @@ class Scheduler:
         bounds = settings.scheduler
         lease_ms = round(bounds.leader_lease_seconds * 1000)
         self._worker_timeout_ms = round(bounds.worker_timeout_seconds * 1000)
-        self._lanes = Lanes(redis, keys)
+        self._lanes, self._memory = Lanes(redis, keys), LaneMemory(redis, keys)
         self._runs = runs = Runs(redis, keys, round(bounds.finished_ttl_seconds * 1000))
         self._workers, self._inbox = Workers(keys), Inbox(redis, keys)
         self._lease = LeaderLease(redis, keys, identity, lease_ms)
@@ -81,7 +83,7 @@ class Scheduler:
         )
         self._janitor = Janitor(redis, keys, self._inbox)
         self._publisher = publisher
-        self._housekeeping_ms = 0
+        self._housekeeping_ms = self._remember_ms = 0
         self._server_id: str | None = None
         self._heard_since_ms = 0
 
@@ -121,6 +123,8 @@ class Scheduler:
     def _begin_term(self) -> None:
         """Forget what was known: another may have led."""
         load_all(self._redis)
+        for lane in self._memory.restore(self._time.argument()):
+            log.warning(Event.LANE_RESTORED, lane=lane)
         self._registry.reload()
         self._drain_after_restart()
         self._publisher.close()
@@ -155,6 +159,9 @@ class Scheduler:
     def _housekeep(self, moment: Moment) -> bool:
         """Look at what may have changed unannounced; true where there is more to look at."""
         more = self._loader.refresh()
+        if moment.monotonic_ms >= self._remember_ms:
+            self._memory.refresh(self._registry.names())
+            self._remember_ms = moment.monotonic_ms + REMEMBER_MS
         self._look_at_workers(moment)
         return more
 

@@ -1,5 +1,6 @@
 """Fairlane runs large batches of LLM calls, and their evaluations, within what each provider allows."""
 
+from fairlane.admission.waiting import Eta, LaneWait, Waiting
 from fairlane.client import Client
 from fairlane.errors import (
     ConfigurationError,
@@ -11,6 +12,7 @@ from fairlane.errors import (
     ScriptError,
     StoreUnavailable,
     SubmissionError,
+    TargetNotFound,
     TemplateError,
 )
 from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
@@ -24,10 +26,12 @@ from fairlane.version import __version__
 __all__ = [
     "Client",
     "ConfigurationError",
+    "Eta",
     "FairlaneError",
     "JobState",
     "LaneNotFound",
     "LaneProgress",
+    "LaneWait",
     "LocalStackError",
     "Record",
     "RetryPolicy",
@@ -40,8 +44,10 @@ __all__ = [
     "Settings",
     "StoreUnavailable",
     "SubmissionError",
+    "TargetNotFound",
     "TemplateError",
     "Usage",
+    "Waiting",
     "__version__",
     "contains",
     "exact_match",

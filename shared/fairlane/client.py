@@ -13,6 +13,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from fairlane.admission.waiting import Waiting
 from fairlane.arguments import Messages
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_settings
@@ -64,6 +65,7 @@ class Client:
             url=shown,
             clock=clock or SystemClock(),
             waiter=waiter or SystemWaiter(),
+            weights={name: team.weight for name, team in chosen.teams.items()},
         )
 
     def submit(
@@ -136,6 +138,16 @@ class Client:
             return []
         with self._link.answering():
             return self._link.runs.recent(self.team, limit)
+
+    def why(self, target: str) -> Waiting:
+        """Why a lane, one of the team's runs, or a job of it waits, and when it starts, at about.
+
+        ``target`` is a lane's name, a run's id, or a job: ``"RUN/ITEM"`` (its first step that is not over) or
+        ``"RUN/ITEM/STEP"``, where step 0 is the task and step k the k-th judge, or its name. One look, which
+        costs as much as there are active runs. Raises `TargetNotFound` with names that look like it.
+        """
+        with self._link.answering():
+            return self._link.asker(self.team).why(target)
 
     def close(self) -> None:
         """Close the connections to Redis. Runs go on."""

@@ -6,6 +6,7 @@ FairlaneError
 ├── TemplateError           a template does not compile or render     template_field, variable
 ├── RunNotFound             no such run, or it has expired            run_id
 ├── LaneNotFound            no such lane                              lane
+├── TargetNotFound          ``why`` was asked of what there is not     target, near
 ├── RunTimeout              ``wait`` gave up before the run ended      run_id, timeout
 ├── StoreUnavailable        Redis cannot be reached                   url
 ├── ScriptError             a script refused what it was given        script, code
@@ -15,6 +16,7 @@ FairlaneError
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Sequence
 
 
 class FairlaneError(Exception):
@@ -77,6 +79,17 @@ class LaneNotFound(FairlaneError, LookupError):
         listed = f"; known lanes: {', '.join(known)}" if known else ""
         super().__init__(f"no lane {lane!r}{listed}")
         self.lane = lane
+
+
+class TargetNotFound(FairlaneError, LookupError):
+    """``why`` was asked of something that is no lane, run or job. ``near`` are names that look like it."""
+
+    def __init__(self, target: str, near: Sequence[str] = (), detail: str = "") -> None:
+        meant = f"; did you mean {' or '.join(near)}?" if near else ""
+        listed = "`fairlane lanes` and `fairlane runs` list what is there; a job is RUN/ITEM or RUN/ITEM/STEP"
+        what = detail or listed
+        super().__init__(f"no lane, run or job {target!r}{meant} ({what})")
+        self.target, self.near = target, tuple(near)
 
 
 class RunTimeout(FairlaneError, TimeoutError):

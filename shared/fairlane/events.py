@@ -23,6 +23,8 @@ class Event(StrEnum):
     LANE_BLOCKED = "lane_blocked"
     LANE_RATE_CUT = "lane_rate_cut"
     LANE_PARKED = "lane_parked"
+    LANE_SHARED = "lane_shared"
+    LANE_RESTORED = "lane_restored"
     CIRCUIT_OPENED = "circuit_opened"
     CIRCUIT_CLOSED = "circuit_closed"
 

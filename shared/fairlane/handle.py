@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
+from fairlane.admission.waiting import Waiting
 from fairlane.chunks import listen
 from fairlane.errors import FairlaneError, RunTimeout
 from fairlane.link import Link
@@ -61,6 +62,16 @@ class Run:
         """
         with self._link.answering():
             self._link.outbox.cancel(self._ref)
+
+    def why(self, item: int | None = None, step: int | str | None = None) -> Waiting:
+        """Why the run waits, or one of its items, or a step of that: what limits it, and when it starts.
+
+        Step 0 is the item's task, step k its k-th judge, which may be named; left out, the first that is not
+        over. Raises `TargetNotFound`, also once the run has expired.
+        """
+        asked = [str(part) for part in (item, step) if part is not None]
+        with self._link.answering():
+            return self._link.asker(self.team).why("/".join([self.id, *asked]))
 
     def results(self) -> Iterator[Record]:
         """Every item's record, in item order. Waits for the run to be over first.

@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple
 Axis = Literal["requests", "tokens", "input", "output", "day", "concurrency"]
 """What may be limited: requests, total, input and output tokens a minute, requests a day, calls in flight."""
 
+AXES: tuple[Axis, ...] = ("requests", "tokens", "input", "output")
+"""Those with a rate a minute."""
+
 
 class AxisHint(NamedTuple):
     """One axis as an answer tells it; ``None`` where it does not.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
+from fairlane.admission.targets import Asker
 from fairlane.clock import Clock
 from fairlane.errors import StoreUnavailable
 from fairlane.polling import Patience, Waiter
@@ -20,13 +21,14 @@ from fairlane.store.reading import RecordReader, RunReader
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way to one deployment. ``url`` is as it may be shown."""
+    """The way to one deployment. ``url`` is as it may be shown, ``weights`` are the teams' where stated."""
 
     redis: RedisClient
     keys: Keys
     url: str
     clock: Clock
     waiter: Waiter
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def runs(self) -> RunReader:
@@ -35,6 +37,9 @@ class Link:
     @property
     def outbox(self) -> Outbox:
         return Outbox(self.redis, self.keys)
+
+    def asker(self, team: str) -> Asker:
+        return Asker(self.redis, self.keys, team, self.weights)
 
     def records(self, spec: RunSpec) -> RecordReader:
         return RecordReader(self.redis, self.keys, spec)

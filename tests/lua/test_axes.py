@@ -141,7 +141,7 @@ def test_a_limit_a_day_counts_what_was_started_before_it_was_stated(real_redis: 
     d.take(ref, 3)
     d.lanes.limit("sim:fast", {"requests_per_day": 5})
     assert len(d.take(ref)) == 2
-    view = d.lanes.view("sim:fast")
+    view = d.lanes.view("sim:fast", d.now_ms)
     assert (view.axes["day"].level, view.reason) == (0, "day")
 
 

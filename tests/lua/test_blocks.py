@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.store.attempts import Signal
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
 
@@ -61,7 +63,10 @@ def test_a_shorter_retry_after_does_not_shorten_a_longer_one(real_redis: Redis) 
     assert d.ask(ref).wait_ms == 9000
 
 
-def test_back_off_doubles_from_one_overload_to_the_next_and_not_within_a_burst(real_redis: Redis) -> None:
+@pytest.mark.parametrize("signal", ["limited", "overloaded"])
+def test_back_off_doubles_from_one_sign_to_the_next_and_not_within_a_burst(
+    real_redis: Redis, signal: Signal
+) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100)
     waits = []
@@ -69,7 +74,7 @@ def test_back_off_doubles_from_one_overload_to_the_next_and_not_within_a_burst(r
         burst = d.start(ref, 5)
         d.advance(10)
         for attempt in burst:
-            d.defer(attempt, signal="overloaded")
+            d.defer(attempt, signal=signal)
         waits.append(d.ask(ref).wait_ms)
         d.advance(waits[-1])
     assert waits == [100, 200, 400, 800, 1600, 3200, 5000, 5000]

@@ -40,6 +40,16 @@ def _opened(d: Deployment, jobs: int = 200, **limits: Any) -> RunRef:
     return ref
 
 
+def _granted_by_the_second(d: Deployment, ref: RunRef, seconds: int) -> list[int]:
+    granted = []
+    for _ in range(seconds):
+        granted.append(0)
+        for _ in range(50):
+            d.advance(20)
+            granted[-1] += len(d.take(ref))
+    return granted
+
+
 def _probe(d: Deployment, ref: RunRef) -> Attempt:
     """The one attempt that goes out, claimed."""
     grant = d.ask(ref)
@@ -143,6 +153,35 @@ def test_an_answer_closes_it_with_empty_buckets(real_redis: Redis, signal: Signa
     assert not d.ask(ref).permits
     d.advance(801)
     assert len(d.ask(ref).permits) <= 1
+
+
+@pytest.mark.parametrize("stated", [600, None])
+def test_a_circuit_that_closes_lets_a_ramp_of_calls_go_and_then_all(
+    real_redis: Redis, stated: float | None
+) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d, requests_per_minute=stated)
+    d.advance(OPEN_MS)
+    d.finish(_probe(d, ref))
+    # 600 a minute: a tenth of that at first, all of it after ten seconds.
+    assert _granted_by_the_second(d, ref, 11) == pytest.approx([1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], abs=1)
+
+
+def test_a_lane_that_is_drained_starts_with_a_ramp(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=200, requests_per_minute=600)
+    d.lanes.drain("sim:fast", d.now_ms)
+    assert _granted_by_the_second(d, ref, 11) == pytest.approx([1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], abs=1)
+
+
+def test_a_ramp_that_nobody_used_ends_without_a_burst_beyond_the_operators(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=200, requests_per_minute=600)
+    d.lanes.drain("sim:fast", d.now_ms)
+    d.advance(9_900)
+    assert len(d.take(ref)) <= 2
+    d.advance(60_000)
+    assert len(d.take(ref)) == 9
 
 
 def test_a_failed_probe_opens_it_again_for_the_whole_time(real_redis: Redis) -> None:

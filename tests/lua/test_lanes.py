@@ -96,7 +96,7 @@ def test_a_view_counts_what_has_happened(real_redis: Redis) -> None:
         d.start(ref, 5), ["ok", "limited", "broken", "overloaded", "answered"], strict=True
     ):
         d.defer(attempt, signal=signal, retry_after_ms=500)  # type: ignore[arg-type]
-    view = d.lanes.view("sim:fast")
+    view = d.lanes.view("sim:fast", d.now_ms)
     assert (view.granted, view.in_flight, view.succeeded, view.limited, view.failed) == (5, 0, 1, 1, 3)
     assert view.blocked_until_ms == d.now_ms + 500
     assert (view.circuit, view.parked, view.paused, view.learned_per_minute) == ("closed", None, False, None)

@@ -37,7 +37,7 @@ def test_two_models_of_a_run_on_one_lane_do_not_disturb_each_other(real_redis: R
     for job in range(JOBS - 2):
         d.finish(d.start(ref)[0], used=Usage(100, 20 if job % 2 == 0 else 90))
         d.advance(20)
-    assert _share(d, ref, 0) == pytest.approx(1 - 0.0015 * (JOBS / 2 - 1))
+    assert _share(d, ref, 0) == pytest.approx(0.2, abs=0.06)
     assert _share(d, ref, 1) == pytest.approx(0.9, abs=0.06)
     charged = [(d.lease(attempt) or {})["charged"] for attempt in d.take(ref)]
     first, second = ([each["input"], each["output"]] for each in charged)  # type: ignore[index]
@@ -52,11 +52,11 @@ def test_two_runs_on_one_lane_do_not_disturb_each_other(real_redis: Redis) -> No
         d.finish(d.start(brief)[0], used=Usage(100, 1))
         d.finish(d.start(long)[0], used=Usage(100, 100))
         d.advance(20)
-    assert _share(d, brief, 0) == pytest.approx(0.85)
+    assert _share(d, brief, 0) < 0.4
     assert _share(d, long, 0) > 0.99
 
 
-@pytest.mark.parametrize(("used", "share"), [(40, 0.7), (200, 2.0), (380, 3.8), (900, 4.0)])
+@pytest.mark.parametrize(("used", "share"), [(40, 0.4), (200, 2.0), (380, 3.8), (900, 4.0)])
 def test_the_input_is_learned_by_lane_and_may_exceed_its_estimate(
     real_redis: Redis, used: int, share: float
 ) -> None:

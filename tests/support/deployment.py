@@ -189,6 +189,15 @@ class Deployment:
         )
         return Reported.of(call.run(self.redis))
 
+    def report(self, attempt: Attempt, lesson: Lesson, *, done: bool, worker: str = "w1") -> Reported | None:
+        """An attempt's end that teaches ``lesson``; a job that is not done comes back at once."""
+        if done:
+            state = JobState.SUCCEEDED
+            call = self.attempts.finish(attempt, worker, lesson, state, payload(state), (), self.now_ms)
+        else:
+            call = self.attempts.defer(attempt, worker, lesson, now_ms=self.now_ms)
+        return Reported.of(call.run(self.redis))
+
     def recover(
         self, attempt: Attempt, dead_worker: str = "", max_attempts: int = 3, follow: Sequence[Over] = ()
     ) -> int:

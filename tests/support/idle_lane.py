@@ -15,7 +15,6 @@ IDLE = LaneView(
     failed=0,
     reason="",
     shut=None,
-    refused_until_ms=None,
     blocked_until_ms=None,
     asked_to_wait=False,
     circuit="closed",

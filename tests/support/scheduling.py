@@ -16,7 +16,6 @@ from fairlane_scheduler.rehearsal import cluster
 from fairlane_scheduler.rehearsal.workforce import ref_of
 from tests.support.stand_ins import FakeWorker, Provider, Start, answers
 
-
 LANES = ("sim:fast", "sim:slow", "sim:judge")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlane.admission.views import Hold
 from fairlane.cli.checks import (
     Clocks,
     Finding,
@@ -52,7 +53,7 @@ def worker(name: str = "w1", beat_ms: int = NOW, **changes: Any) -> Beat:
 
 
 def lane(queued: int = 0, **changes: Any) -> LaneReport:
-    return LaneReport(replace(IDLE, **changes), queued, NOW)
+    return LaneReport(replace(IDLE, **changes), queued)
 
 
 WELL = Seen(
@@ -186,10 +187,10 @@ def test_a_key_that_is_not_here_is_a_warning_since_only_workers_need_it() -> Non
 @pytest.mark.parametrize(
     ("changes", "grade"),
     [
-        ({"parked": "no quota"}, Grade.FAIL),
-        ({"paused": True}, Grade.WARN),
-        ({"circuit": "half_open"}, Grade.WARN),
-        ({"circuit": "open", "open_until_ms": NOW + 1000}, Grade.WARN),
+        ({"shut": Hold("parked"), "parked": "no quota"}, Grade.FAIL),
+        ({"shut": Hold("paused")}, Grade.WARN),
+        ({"shut": Hold("probing")}, Grade.WARN),
+        ({"shut": Hold("circuit", NOW + 1000)}, Grade.WARN),
     ],
 )
 def test_a_lane_that_is_shut_is_told(changes: dict[str, Any], grade: Grade) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
-from fairlane.admission.views import AxisView
-from fairlane.cli.lane_views import Allowed, Hold, LaneReport, limits_in_words, short_count
+from fairlane.admission.views import AxisView, Hold, Places
+from fairlane.cli.lane_views import Allowed, LaneReport
+from fairlane.cli.lane_words import axis_in_words, limits_in_words, short_count
 from fairlane.lane import LaneLimits
 from fairlane.tokens import Estimate
 from tests.support.command_line import CommandLine
@@ -19,57 +22,59 @@ NOW = 1_700_000_000_000
 
 
 def report(queued: int = 0, **changes: object) -> LaneReport:
-    return LaneReport(replace(IDLE, **changes), queued, NOW)  # type: ignore[arg-type]
+    return LaneReport(replace(IDLE, **changes), queued)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("axis", "allowed"),
     [
-        (AxisView(stated=60, learned=90), Allowed(60, "stated")),
-        (AxisView(stated=60, learned=30), Allowed(30, "learned")),
-        (AxisView(stated=60, learned=30, exact=True), Allowed(60, "stated")),
-        (AxisView(stated=60), Allowed(60, "stated")),
-        (AxisView(learned=30), Allowed(30, "learned")),
-        (AxisView(learned=30, exact=True), Allowed(30, "learned")),
+        (AxisView(stated=60, learned=90, allowed=60, source="configured"), Allowed(60, "configured")),
+        (AxisView(stated=60, learned=30, allowed=30, source="probed"), Allowed(30, "probed")),
+        (AxisView(learned=600, allowed=600, source="starting"), Allowed(600, "starting")),
+        (AxisView(stated=0, source="configured"), Allowed(None, "unlimited")),
         (AxisView(), Allowed(None, "unlimited")),
-        (AxisView(stated=0, learned=30), Allowed(None, "unlimited")),
     ],
 )
-def test_a_stated_rate_is_a_ceiling_for_a_learned_one(axis: AxisView, allowed: Allowed) -> None:
+def test_the_rate_in_force_is_told_with_whose_word_it_is(axis: AxisView, allowed: Allowed) -> None:
     assert report(axes={**IDLE.axes, "requests": axis}).allowed == allowed
 
 
 @pytest.mark.parametrize(
-    ("changes", "hold", "words"),
+    ("shut", "words"),
     [
-        ({"paused": True, "parked": "no quota"}, Hold("paused"), "paused"),
-        ({"parked": "no quota"}, Hold("parked"), "parked: no quota"),
-        ({"circuit": "half_open"}, Hold("probing"), "circuit: probing"),
-        (
-            {"circuit": "open", "open_until_ms": NOW + 12_500},
-            Hold("circuit", NOW + 12_500),
-            "circuit open, 12 s",
-        ),
-        ({"blocked_until_ms": NOW + 61_000}, Hold("blocked", NOW + 61_000), "blocked, 1 min"),
+        (Hold("paused"), "paused"),
+        (Hold("probing"), "circuit: probing"),
+        (Hold("circuit", NOW + 12_500), "circuit open, until 22:13:32, in 12 s"),
+        (Hold("blocked", NOW + 59 * 60_000), "blocked, until 23:12:20, in 59 min"),
     ],
 )
-def test_what_shuts_a_lane_is_told_with_its_end(changes: dict[str, object], hold: Hold, words: str) -> None:
-    found = report(**changes)  # type: ignore[arg-type]
-    assert (found.hold, found.hold_in_words) == (hold, words)
+def test_what_shuts_a_lane_is_told_with_its_end(utc: None, shut: Hold, words: str) -> None:
+    found = report(shut=shut)
+    assert (found.hold, found.hold_in_words) == (shut, words)
+
+
+def test_a_parked_lane_is_told_with_the_providers_reason() -> None:
+    assert report(shut=Hold("parked"), parked="no quota").hold_in_words == "parked: no quota"
+
+
+def test_a_pause_that_the_provider_asked_for_is_told_so(utc: None) -> None:
+    found = report(shut=Hold("blocked", NOW + 1000), asked_to_wait=True)
+    assert found.hold_in_words == "blocked, as the provider asked, until 22:13:21, in 1 s"
 
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"blocked_until_ms": NOW},
-        {"circuit": "open", "open_until_ms": NOW - 1},
-        {"reason": "requests"},
-        {"reason": "blocked", "queued": 5},
-    ],
+    [{"reason": "requests"}, {"reason": "blocked", "queued": 5}],
 )
 def test_what_is_past_or_waits_for_nothing_is_no_hold(changes: dict[str, object]) -> None:
     found = report(**changes)  # type: ignore[arg-type]
     assert (found.hold, found.hold_in_words) == (None, "")
+
+
+def test_a_lane_that_finds_out_whether_it_opens_is_refused() -> None:
+    found = report(queued=1, reason="refused")
+    assert found.hold == Hold("refused")
+    assert found.hold_in_words == "refused: one call finds out whether it opens"
 
 
 @pytest.mark.parametrize("reason", ["requests", "tokens", "input", "output", "window", "slots", "gap"])
@@ -78,14 +83,44 @@ def test_queued_jobs_are_held_by_what_the_lane_was_last_told(reason: str) -> Non
     assert report(queued=1, reason=reason).hold_in_words
 
 
-def test_a_day_that_is_used_up_is_told_with_its_end() -> None:
-    found = report(queued=1, reason="day", day_until_ms=NOW + 7_200_000)
-    assert found.hold == Hold("day", NOW + 7_200_000)
-    assert found.hold_in_words == "requests of the day, 2 h"
+def test_a_day_that_is_used_up_is_told_with_its_end(utc: None) -> None:
+    axes = {**IDLE.axes, "day": AxisView(renews_ms=NOW + 3_600_000)}
+    found = report(queued=1, reason="day", axes=axes)
+    assert found.hold == Hold("day", NOW + 3_600_000)
+    assert found.hold_in_words == "requests of the day, until 23:13:20, in 1 h"
+
+
+def test_an_axis_is_told_with_all_that_its_sources_say() -> None:
+    axis = AxisView(
+        stated=1000,
+        allowed=590.4,
+        learned=590.4,
+        source="probed",
+        told=900,
+        told_ms=NOW - 3000,
+        probed=598.2,
+        probed_ms=NOW - 60_000,
+        uncertainty=4.1,
+        level=0.25,
+        shape="window",
+        renews_ms=NOW + 30_000,
+    )
+    assert axis_in_words("requests", axis, NOW) == (
+        "about 590 requests/min, learned from refusals; 1,000 configured; headers say 900, 3 s ago; "
+        "refusals say 598 ± 4.1, 1 min ago; 0.25 left; a window that renews in 30 s"
+    )
+    assert axis_in_words("tokens", AxisView(), NOW) == "no limit of tokens/min"
+
+
+def test_what_others_take_of_a_lane_is_told() -> None:
+    axes = {**IDLE.axes, "requests": AxisView(allowed=60, source="headers", foreign=31.4)}
+    assert report(axes=axes).shared_in_words == "about 31.4 requests/min"
+    assert report(axes=axes).document()["shared"]
+    assert not report().document()["shared"]
 
 
 def test_a_document_has_the_end_of_a_hold_in_iso_time() -> None:
-    document = report(blocked_until_ms=NOW + 1000).document()
+    document = report(shut=Hold("blocked", NOW + 1000), blocked_until_ms=NOW + 1000).document()
     assert (document["held_by"], document["held_until"]) == ("blocked", "2023-11-14T22:13:21.000Z")
 
 
@@ -117,6 +152,16 @@ def test_limits_are_told_in_words() -> None:
 
 
 @pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine's clock is in UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.fixture
 def cli(real_redis: Redis) -> CommandLine:
     return CommandLine(real_redis)
 
@@ -137,7 +182,7 @@ def test_every_lane_is_listed_with_what_it_does(cli: CommandLine) -> None:
         "held",
         "by",
     ]
-    assert fast.split() == ["sim:fast", "600", "stated", "0/3", "8", "2", "0"]
+    assert fast.split() == ["sim:fast", "600", "configured", "0/3", "8", "2", "0"]
     assert judge.split() == ["sim:judge", "unlimited", "0", "0", "0", "0"]
 
 
@@ -163,7 +208,7 @@ def test_lanes_as_json_are_one_list(cli: CommandLine) -> None:
 def test_one_lane_is_told_in_full(cli: CommandLine) -> None:
     cli.stage.deployment.lane("sim:fast", requests_per_minute=600)
     told = cli.out("lanes", "show", "sim:fast")
-    assert "600 requests/min, stated" in told
+    assert "600 requests/min, configured" in told
     assert told.splitlines()[-1].split() == ["held", "by", "nothing"]
 
 
@@ -185,9 +230,9 @@ def test_how_a_provider_charges_is_set_and_taken_away(cli: CommandLine) -> None:
     given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in (limits | charges).items()]
     cli.out("lanes", "set", "sim:fast", *(word for option in given for word in option))
     view = cli.stage.deployment.lanes.view("sim:fast")
-    assert view.limits == LaneLimits.model_validate(limits | charges)
+    assert view.limits == LaneLimits.model_validate({"requests_per_minute": 0} | limits | charges)
     cli.out("lanes", "set", "sim:fast", "--exact", "none", "--charge", "used", "--output-factor", "none")
-    kept = {"charge": "used", "cache_reads": "counted"}
+    kept = {"requests_per_minute": 0, "charge": "used", "cache_reads": "counted"}
     assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits.model_validate(limits | kept)
 
 
@@ -195,13 +240,34 @@ def test_every_limited_axis_is_told_of_one_lane(cli: CommandLine) -> None:
     d = cli.stage.deployment
     ref = d.queued_lane(jobs=5, tokens=Estimate(30, 10), input_tokens_per_minute=6000, requests_per_day=9)
     d.take(ref, 2)
-    d.redis.hset(d.keys.lane("sim:fast"), "input_rate", "5000.5")
+    d.redis.hset(d.keys.lane("sim:fast"), mapping={"input_told": "5000", "input_foreign": "500"})
     told = cli.out("lanes", "show", "sim:fast")
-    assert "5,000.5 allowed, 5,000.5 learned, 30 left" in told
-    assert "9 allowed, 7 left" in told
+    assert "about 4,485 input tokens/min, by its headers; 6,000 configured; headers say 5,000" in told
+    assert "with others, who take about 500 input tokens/min" in told
+    assert "9 requests/day, configured; 9 left" in told
     axes = cli.json("lanes", "show", "sim:fast")["axes"]
-    assert axes["day"] == {"allowed": 9, "stated": 9, "learned": None, "level": 7, "exact": False}
+    assert (axes["day"]["allowed"], axes["day"]["level"], axes["day"]["source"]) == (9, 9, "configured")
+    assert (axes["input"]["told"], axes["input"]["foreign"], axes["input"]["source"]) == (
+        5000,
+        500,
+        "headers",
+    )
     assert axes["output"]["allowed"] is None
+
+
+def test_the_places_of_a_lane_are_told_with_whose_word_they_are(cli: CommandLine) -> None:
+    d = cli.stage.deployment
+    assert d.lanes.view("sim:fast").places == Places()
+    for fields, places in (
+        ({"places_told": "8"}, Places(8, "headers")),
+        ({"window": "7.5"}, Places(7, "refusals")),
+        ({"window": "6", "knee": "1"}, Places(6, "latency")),
+    ):
+        d.redis.hset(d.keys.lane("sim:fast"), mapping=fields)
+        assert d.lanes.view("sim:fast").places == places
+    d.lanes.limit("sim:fast", {"max_concurrency": 5})
+    assert d.lanes.view("sim:fast").places == Places(5, "configured")
+    assert "0 of at most 5, configured" in cli.out("lanes", "show", "sim:fast")
 
 
 def test_setting_limits_tells_what_now_holds(cli: CommandLine) -> None:
@@ -238,7 +304,7 @@ def test_a_lane_that_the_settings_state_is_told_to_be_stated_there_too(
 )
 def test_a_limit_that_makes_no_sense_is_refused(cli: CommandLine, options: list[str], complaint: str) -> None:
     assert complaint in cli.refused("lanes", "set", "sim:fast", *options, code=2)
-    assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits()
+    assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits(requests_per_minute=0)
 
 
 @pytest.mark.parametrize("command", [["show"], ["pause"], ["resume"], ["set", "--min-gap-ms", "5"]])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta, timezone
+
 import pytest
 
-from fairlane.cli.moments import ago, iso, span, took
+from fairlane.cli.moments import ago, at_local_time, iso, took
+from fairlane.durations import span, until
 
 NOW = 1_700_000_000_000
 
@@ -45,3 +48,17 @@ def test_how_long_something_took_is_told_to_the_second(milliseconds: int, words:
 )
 def test_a_moment_is_told_from_now(before_ms: int, words: str) -> None:
     assert ago(NOW - before_ms, NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [(-60_000, "now"), (999, "now"), (1000, "in 1 s"), (59 * 60_000, "in 59 min")],
+)
+def test_what_is_to_come_is_told_by_how_long_it_takes(milliseconds: int, words: str) -> None:
+    assert until(NOW + milliseconds, NOW) == words
+
+
+def test_a_moment_of_another_day_is_told_with_its_date() -> None:
+    assert at_local_time(NOW + 1000, NOW, UTC) == "22:13:21"
+    assert at_local_time(NOW + 7_200_000, NOW, UTC) == "2023-11-15 00:13:20"
+    assert at_local_time(NOW, NOW, timezone(timedelta(hours=3))) == "01:13:20"

@@ -86,7 +86,7 @@ def test_every_outcome_is_described() -> None:
 
 
 def test_every_reason_that_shuts_a_lane_is_described() -> None:
-    scripts = [LUA / "permit_grant.lua", LUA / "lib" / "lane.lua"]
+    scripts = [LUA / "lib" / "gate.lua", LUA / "lib" / "lane.lua"]
     told = {
         reason
         for script in scripts
@@ -125,7 +125,7 @@ def _keys() -> list[str]:
 def _constant(path: Path, name: str) -> float:
     """The value that a module or script gives to a name, alone or in a row of names."""
     for line in path.read_text(encoding="utf-8").splitlines():
-        names, equals, values = line.removeprefix("local ").partition("#")[0].partition(" = ")
+        names, equals, values = re.split("#|--", line.removeprefix("local "))[0].partition(" = ")
         listed = [each.strip() for each in names.split(",")]
         if equals and name in listed:
             found = values.split(",")[listed.index(name)] if len(listed) > 1 else values

@@ -39,9 +39,9 @@ def test_a_lane_without_limits_is_emptied_into_the_free_slots(fake_redis: Redis)
 
 def test_a_lane_waits_for_its_rate_and_says_when_to_ask(fake_redis: Redis) -> None:
     parts = staffed(fake_redis, 50)
-    parts.lanes.limit("sim:fast", {"requests_per_minute": 60})
     parts.admit(10)
     parts.feed_all()
+    parts.lanes.limit("sim:fast", {"requests_per_minute": 60})
 
     assert tick(parts) == 1000
     assert len(parts.mailbox.collect()) == 1
@@ -55,9 +55,9 @@ def test_a_lane_waits_for_its_rate_and_says_when_to_ask(fake_redis: Redis) -> No
 
 def test_a_fast_lane_is_not_asked_for_every_single_permit(fake_redis: Redis) -> None:
     parts = staffed(fake_redis, 1000)
-    parts.lanes.limit("sim:fast", {"requests_per_minute": 60_000, "burst_seconds": 0.11})
     parts.admit(5000)
     parts.feed_all()
+    parts.lanes.limit("sim:fast", {"requests_per_minute": 60_000, "burst_seconds": 0.11})
     tick(parts)
 
     assert tick(parts) == AGAIN_MS

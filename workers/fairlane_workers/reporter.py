@@ -28,6 +28,7 @@ class Reporter:
 
     def __init__(self, worker: str, attempts: Attempts, batcher: Batcher) -> None:
         self._worker, self._attempts, self._batcher = worker, attempts, batcher
+        self._shared: set[str] = set()  # lanes that were told to be
 
     async def finish(
         self,
@@ -79,11 +80,19 @@ class Reporter:
             log.warning(Event.LATE_REPORT, **fields)
             return None
         log.info(Event.RELEASED, **fields, active_slots=reported.in_flight, wire_ms=wire_ms)
+        if reported.news == "shared":
+            self._tell_shared(attempt)
         news = _NEWS.get(reported.news)
         if news is not None:
             told = {"reason": getattr(outcome, "message", None), "delay_s": _seconds(outcome)}
             log.warning(news, **attempt_fields(attempt), **told)
         return reported
+
+    def _tell_shared(self, attempt: Attempt) -> None:
+        """Others come and go: that there are some is said once."""
+        if attempt.lane not in self._shared:
+            self._shared.add(attempt.lane)
+            log.warning(Event.LANE_SHARED, **attempt_fields(attempt))
 
 
 def _seconds(outcome: Outcome | None) -> float:

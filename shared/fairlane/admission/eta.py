@@ -33,7 +33,7 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     hold = view.hold(jobs)
     if slots == 0 or view.paused or view.parked is not None or (hold and hold.reason == "probing"):
         return Eta(None, True)
-    shut_until_ms = (view.shut.until_ms if view.shut else view.refused_until_ms) or view.now_ms
+    shut_until_ms = (view.shut.until_ms if view.shut else None) or view.now_ms
     times = [float(shut_until_ms), shut_until_ms + (jobs - 1) * view.limits.min_gap_ms]
     times += [_by_axis(name, axis, jobs, cost, shut_until_ms) for name, axis in view.axes.items()]
     in_flight_ms = _by_places(view, jobs, min(slots, view.places.most or slots))

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from fairlane.admission.eta import Cost
 from fairlane.run import Plan
+from fairlane.store.attempts import headroom_keys
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
@@ -71,6 +72,7 @@ class Queues:
             "state": keys.state(ref),
             "hot": keys.hot(ref, lane),
             "fresh": keys.fresh(ref, lane),
+            **headroom_keys(keys, lane),
         }
         call = script("queue_view").bind(owned, {"job": job, "looked": LOOKED_AT})
         queued, count, tokens_in, tokens_out, place = call.run(self._redis)

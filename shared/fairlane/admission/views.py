@@ -17,7 +17,7 @@ STATED = {
 }
 AXES = tuple(STATED)
 
-WAITS = frozenset((*AXES, "window", "slots", "gap"))
+WAITS = frozenset((*AXES, "window", "slots", "gap", "refused"))
 """What a lane may have been last told that holds its jobs, besides what shuts it."""
 
 Source = Literal["configured", "headers", "probed", "starting"]
@@ -27,10 +27,11 @@ Source = Literal["configured", "headers", "probed", "starting"]
 class AxisView(NamedTuple):
     """One axis of a lane. Rates are a minute's, on the axis ``day`` a day's; ``None``: there is none.
 
-    ``allowed`` is what the lane keeps to now, by ``source``; ``learned`` what it would without the operator's
-    word. ``told`` is what headers say, ``probed`` what refusals have taught, with its standard deviation
-    ``uncertainty``; each with its time. ``foreign`` is what others take of the same key. ``level`` is what may
-    start at ``from_ms``, in requests or tokens; below 0 it is owed. A ``window`` renews at ``renews_ms``.
+    ``allowed`` is what the lane keeps to now, by ``source``; ``learned`` what it would keep to without the
+    operator's word. ``told`` is what headers say, ``probed`` what refusals have taught, with its standard
+    deviation ``uncertainty``; each with its time. ``foreign`` is what others take of the same key.
+    ``level`` is what may start now (``from_ms``: then), in requests or tokens; below 0 it is owed. A
+    ``window`` or a day renews at ``renews_ms``.
     """
 
     stated: float | None = None
@@ -67,9 +68,9 @@ class Hold(NamedTuple):
 class LaneView:
     """How a lane stands at ``now_ms``. Times are server milliseconds; ``axes`` has every axis, by its name.
 
-    ``reason`` is what held its jobs when permits were last asked for; ``shut`` what keeps the whole lane shut
-    now. Until ``refused_until_ms`` one call finds out whether the provider takes calls again. ``ramp`` is the
-    share of its rate that the lane uses after an outage, ``latency_ms`` how long a call takes lately.
+    ``reason`` is what held its jobs when permits were last asked for; ``shut`` what keeps the whole lane
+    shut now. ``asked_to_wait``: the provider named the end of its block. ``ramp`` is the share of its rate
+    that the lane uses after an outage, ``latency_ms`` how long a call takes lately.
     """
 
     lane: str
@@ -83,7 +84,6 @@ class LaneView:
     failed: int
     reason: str
     shut: Hold | None
-    refused_until_ms: int | None
     blocked_until_ms: int | None
     asked_to_wait: bool
     circuit: str
@@ -107,8 +107,6 @@ class LaneView:
         """What keeps jobs from starting; ``None`` where nothing does, or nothing waits."""
         if self.shut is not None or not queued:
             return self.shut
-        if self.refused_until_ms is not None:
-            return Hold("refused", self.refused_until_ms)
         if self.reason not in WAITS:
             return None
         return Hold(self.reason, self.axes["day"].renews_ms if self.reason == "day" else None)
@@ -117,7 +115,7 @@ class LaneView:
 def read_view(
     lane: str, state: Mapping[str, str], stored: Mapping[str, str], told: Mapping[str, Any], now_ms: int
 ) -> LaneView:
-    """A lane from its hashes ``lane:<lane>:state`` and ``:limits``, and what ``lane_view.lua`` makes of them."""
+    """A lane from its hashes ``lane:<lane>:state`` and ``:limits``, and what ``lane_view.lua`` tells."""
 
     def count(name: str) -> int:
         return int(float(state.get(name, 0)))
@@ -135,7 +133,6 @@ def read_view(
         failed=sum(count(f"seen_{signal}") for signal in ("answered", "overloaded", "broken", "refused")),
         reason=state.get("stop", ""),
         shut=Hold(told["reason"], until_ms) if "reason" in told else None,
-        refused_until_ms=_future(told.get("refused_ms"), now_ms),
         blocked_until_ms=_future(_number(state, "blocked_ms"), now_ms),
         asked_to_wait=bool(state.get("again_ms")) and state.get("again_ms") == state.get("blocked_ms"),
         circuit=state.get("circuit", "closed"),
@@ -182,7 +179,7 @@ def _axis(
         foreign=_number(state, f"{axis}_foreign") or 0.0,
         level=told.get("level"),
         from_ms=_future(told.get("from_ms"), now_ms),
-        shape=told.get("shape", "unknown"),
+        shape=told["shape"],
         renews_ms=_whole(told.get("renews_ms")),
     )
 

@@ -23,8 +23,8 @@ Constraint: TypeAlias = Literal[
     "gap",
     # The lane is used to the full, and other teams wait for it, too.
     "fairness",
-    # Before the lane: nobody leads; the run is not admitted; the item is not handed out; a judge has no output yet;
-    # a retry is not due.
+    # Before the lane: nobody leads; the run is not admitted; the item is not handed out; a judge has no
+    # output yet; a retry is not due.
     "scheduler",
     "admission",
     "feeding",
@@ -46,13 +46,17 @@ class Eta(NamedTuple):
     at_least: bool = False
 
 
+UNKNOWN = Eta()
+
+
 @dataclass(frozen=True, slots=True)
 class LaneWait:
     """What waits on one lane: of a run where a run or a job was asked for, of all runs where the lane was.
 
-    ``not_ready`` are judges without an output yet; ``unfed`` items that are not handed out, at about. ``share``
-    is the team's part of a lane that several teams want, 1 where none does. ``ahead`` jobs go before the last
-    of these, or before the job asked for, at about; that starts at ``eta``. Times are server milliseconds.
+    ``not_ready`` are judges without an output yet; ``unfed`` items that are not handed out, at about.
+    ``share`` is the team's part of a lane that several teams want, 1 where none does. About ``ahead`` jobs go
+    before the last of these, or before the job asked for, and that one starts at ``eta``. Times are server
+    milliseconds.
     """
 
     lane: str
@@ -67,7 +71,7 @@ class LaneWait:
     unfed: int = 0
     share: float = 1.0
     ahead: int | None = None
-    eta: Eta = Eta()
+    eta: Eta = UNKNOWN
 
     @property
     def waits(self) -> int:
@@ -79,10 +83,10 @@ class LaneWait:
 class Waiting:
     """The answer to "why is this waiting?" at ``now_ms``. Times are server milliseconds.
 
-    ``constraint`` is what limits it now, ``sentence`` says so in words, ``until_ms`` is when that ends if time
-    alone ends it. ``position`` is a job's place in its run's queue (1 is next) and ``ahead`` about how many
-    jobs start before it, those of other runs and teams included. ``eta`` is when the job starts, or the last
-    job of the run or of the lane's queue.
+    ``constraint`` is what limits it now, ``sentence`` says so in words, ``until_ms`` is when that ends if
+    time alone ends it. ``position`` is a job's place in its run's queue (1 is next) and ``ahead`` about how
+    many jobs start before it, those of other runs and teams included. ``eta`` is when the job starts, or the
+    last job of the run or of the lane's queue. ``state`` is the run's or the job's; a lane is open or shut.
     """
 
     target: str

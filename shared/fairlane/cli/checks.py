@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fairlane.cli.lane_views import LaneReport
-from fairlane.cli.moments import span
 from fairlane.cli.workers import worker_state
+from fairlane.durations import span
 from fairlane.settings import Settings, WorkerSecrets
 from fairlane.store.overview import LeaderView, ServerView
 from fairlane.store.workers import Beat

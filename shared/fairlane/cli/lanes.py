@@ -16,7 +16,8 @@ from fairlane.cli.invocation import (
     remember,
     with_settings,
 )
-from fairlane.cli.lane_views import LaneReport, limits_in_words, print_lane, print_lanes
+from fairlane.cli.lane_views import LaneReport, print_lane, print_lanes
+from fairlane.cli.lane_words import limits_in_words
 from fairlane.cli.output import print_json, say
 from fairlane.cli.panels import OPERATIONS
 from fairlane.errors import ConfigurationError, LaneNotFound
@@ -36,7 +37,8 @@ def lanes(
 ) -> None:
     """List the lanes and what holds each; set limits, pause, resume.
 
-    A rate is stated by you, or learned from the provider's 429s, or there is none.
+    A rate is configured by you, told by the provider's headers, learned from its 429s ("probed"), or still
+    being found out ("starting"); or there is none.
     """
     before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
     invocation = Invocation(config, redis, team).or_else(before)
@@ -155,9 +157,8 @@ def resume(invocation: Invocation, lane: LaneArgument) -> None:
 
 def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
     """How these lanes stand now."""
-    queued, now_ms = deployment.reader.queued(), deployment.now_ms()
-    views = deployment.lanes.views(names)
-    return [LaneReport(view, queued.get(view.lane, 0), now_ms) for view in views]
+    queued = deployment.reader.queued()
+    return [LaneReport(view, queued.get(view.lane, 0)) for view in deployment.lanes.views(names)]
 
 
 def _limit(name: str, text: str) -> float | int | str | None:

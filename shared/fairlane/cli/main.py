@@ -19,6 +19,7 @@ from fairlane.cli import (
     runs,
     stack,
     submit,
+    why,
     workers,
 )
 from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly, terminable
@@ -55,7 +56,7 @@ def fairlane(
     remember(ctx, Invocation(config, redis, team))
 
 
-for commands in (stack, demonstration, submit, rehearse, runs, results, lanes, workers, doctor, roles):
+for commands in (stack, demonstration, submit, rehearse, runs, why, results, lanes, workers, doctor, roles):
     commands.add_to(app)
 
 

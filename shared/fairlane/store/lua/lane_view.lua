@@ -1,9 +1,8 @@
--- How lanes stand: what each allows, who says so, and what shuts it, by the rules that grant permits. Changes nothing.
+-- How lanes stand: what each allows, who says so, and what shuts it, by the rules that grant. Changes nothing.
 -- KEYS: lanes*
 -- ARGV: now_ms
--- USES: time bucket rate lane shape refusal window
--- RETURNS: {now_ms, [state, limits, view], …}; KEY.lanes has state and limits of each lane in turn. A view is JSON for
---          fairlane/admission/views.py.
+-- USES: time bucket rate lane shape window
+-- RETURNS: {now_ms, {state, limits, view}, …}; KEY.lanes has state and limits of each lane in turn; a view is JSON.
 local now = clock(ARG.now_ms)
 
 -- Who says what an axis allows: the operator, the provider's headers, refusals ('probed'), or slow start.
@@ -12,7 +11,8 @@ local function source_of(row, limits, axis, stated, learned)
   if not learned then return nil end
   if axis == 'day' then return 'headers' end
   if known(row[axis .. '_told']) then
-    local untold = setmetatable({ [axis .. '_told'] = '' }, { __index = row })
+    local untold = edited(row)
+    untold[axis .. '_told'] = ''
     local found = known(row[axis .. '_est']) and believed(untold, axis, limits[STATED[axis]])
     if not found or learned < found then return 'headers' end
   end
@@ -24,7 +24,8 @@ local function axis_view(row, limits, axis)
   local per_minute, stated = allowed(row, limits, axis)
   local learned = axis == 'day' and row.day_rate or axis ~= 'day' and believed(row, axis, said)
   if said == 0 then learned = nil end
-  local view = { allowed = per_minute, learned = learned or nil, source = source_of(row, limits, axis, stated, learned) }
+  local source = source_of(row, limits, axis, stated, learned)
+  local view = { allowed = per_minute, learned = learned or nil, source = source, shape = 'unknown' }
   if axis == 'day' then
     local used, ends = today(row, now)
     view.level, view.renews_ms = per_minute and per_minute - used, ends
@@ -49,14 +50,15 @@ local reply = { now }
 for i = 1, #KEY.lanes, 2 do
   local lane, limits = read(KEY.lanes[i]), read(KEY.lanes[i + 1])
   local row, most, axes = edited(lane), places(lane, limits), {}
-  for _, axis in ipairs({ 'requests', 'tokens', 'input', 'output', 'day' }) do axes[axis] = axis_view(row, limits, axis) end
+  for axis in pairs(STATED) do axes[axis] = axis_view(row, limits, axis) end
   for _, bucket in ipairs(buckets_of(lane, limits, now)) do
     axes[bucket.axis].level, axes[bucket.axis].from_ms = bucket.level / UNIT, bucket.from_ms
   end
   local reason, at = shut(lane, now)
-  reply[#reply + 1] = { redis.call('HGETALL', KEY.lanes[i]), redis.call('HGETALL', KEY.lanes[i + 1]), cjson.encode({
+  local view = cjson.encode({
     axes = axes, places = most < math.huge and most or nil, reason = reason, until_ms = at, ramp = ramp(lane, now),
-    refused_ms = holding(lane), latency_ms = latency(lane, limits),
-  }) }
+    latency_ms = latency(lane, limits),
+  })
+  reply[#reply + 1] = { redis.call('HGETALL', KEY.lanes[i]), redis.call('HGETALL', KEY.lanes[i + 1]), view }
 end
 return reply

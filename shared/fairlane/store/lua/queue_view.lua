@@ -1,5 +1,5 @@
 -- A run's queue on a lane: its length, what its next jobs will be charged, and where one job stands. Changes nothing.
--- KEYS: lane limits state hot fresh
+-- KEYS: lane limits state hot fresh headroom_tokens headroom_input headroom_output
 -- ARGV: job looked
 -- USES: time bucket rate lane entry tokens
 -- RETURNS: {queued, jobs looked at, input and output that is charged for them, place}; place 1 is next, 0: not found

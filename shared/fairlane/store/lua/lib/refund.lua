@@ -1,13 +1,14 @@
 -- Refunds on the token axes: a charge becomes what was used, as if that had been known when the call started. No more
 -- comes back than there was headroom before any later charge: the provider's bucket, which charged less, was full
 -- there and lost the rest.
-local SHARE_QUANTILE, SHARE_STEP, LEAST_SHARE = 0.97, 0.05, 0.01
+local SHARE_QUANTILE, LEAST_STEP, STEADY, LEAST_SHARE = 0.97, 0.05, 10, 0.01
 local MOST_INPUT_SHARE = 4 -- characters are a poor measure of tokens, and worse ones exist than English text
 
--- Stochastic approximation of that quantile (Robbins, Monro 1951) of what calls use of an estimate.
-local function learnt(share, used, estimate, most)
+-- Stochastic approximation of that quantile (Robbins, Monro 1951) of what calls use of an estimate, after `count` of
+-- them: in large steps at first.
+local function learnt(share, count, used, estimate, most)
   local step = used > share * estimate and SHARE_QUANTILE or SHARE_QUANTILE - 1
-  return math.max(LEAST_SHARE, math.min(most, share + SHARE_STEP * step))
+  return math.max(LEAST_SHARE, math.min(most, share + math.max(LEAST_STEP, STEADY / (STEADY + count)) * step))
 end
 
 -- Learns from a call both shares that it tells something of. Returns whether one has become smaller.
@@ -15,14 +16,16 @@ local function learn_shares(lane, limits, lease, used, change)
   local field, fell = 'share:' .. lease.kind, false
   if used.output >= 0 and lease.output > 0 then
     local share = tonumber(redis.call('HGET', KEY.state, field) or 1)
-    local now = learnt(share, used.output, lease.output, 1)
+    local count = redis.call('HINCRBY', KEY.state, 'share_n:' .. lease.kind, 1)
+    local now = learnt(share, count, used.output, lease.output, 1)
     redis.call('HSET', KEY.state, field, tostring(now))
     fell = now < share
   end
   if used.input >= 0 and lease.input > 0 then
     local share = lane.input_share or 1
     local input = charged(limits, used, lease.charged).input
-    change.input_share = learnt(share, input, lease.input, MOST_INPUT_SHARE)
+    change.input_share_n = (lane.input_share_n or 0) + 1
+    change.input_share = learnt(share, change.input_share_n, input, lease.input, MOST_INPUT_SHARE)
     fell = fell or change.input_share < share
   end
   return fell

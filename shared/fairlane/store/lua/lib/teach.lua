@@ -23,11 +23,16 @@ local function served(row, limits, lease, signal, used, now)
   watch_latency(row, lease, used, now)
 end
 
--- A 429. One that is for the day, or for calls in flight, leaves the rate alone.
+-- A 429. One that is for the day leaves the rate alone, and an axis that the operator never limits is not cut.
 local function limited(row, limits, lease, hints, retry_after_ms, now)
   if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
   if hints.exhausted == 'day' then return '' end
+  if hints.exhausted == 'concurrency' then return refused_place(row, lease) and 'cut' or '' end
   local axis = refused_axis(buckets_of(row, limits, now), hints.exhausted)
+  if limits[STATED[axis]] == 0 then
+    if retry_after_ms <= 0 then back_off(row, lease, now) end
+    return ''
+  end
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   if not refused(row, axis, rate, lease, retry_after_ms, now) then return '' end
   if axis == 'requests' and refused_at(row, lease) then unlearn_rate(row) end

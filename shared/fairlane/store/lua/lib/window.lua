@@ -1,9 +1,10 @@
 -- How many calls a provider takes at once, where that is what it limits. Two things tell it from a rate:
 -- * Refusals. Under a limit of concurrency every call that found as many in flight as a refused one is refused, too.
 --   Under a limit of rate calls go through at more, now and then. `floor` is the fewest in flight at a refusal,
---   `floors` how many epochs agreed, `under` the calls that went through close below it, `over` those above it.
+--   `floors` how many epochs agreed in a row, `under` the calls that went through at clearly fewer, `over` at more. Where the
+--   number in flight never varies, both would look alike, and the rate is believed.
 -- * Latency, where calls queue instead: it grows with the calls in flight while no more of them come back a second.
-local FLOORS, UNDER, NEAR, OVER = 4, 20, 0.7, 3
+local FLOORS, UNDER, NEAR, OVER = 4, 20, 0.4, 3
 local PROBE_MS = 30000 -- a saturated window is widened this often: by one, two, four … until a refusal
 local SAMPLES, MANY_SAMPLES = 16, 64
 local KNEE, SHARP_KNEE, ROOM, EASED, LEAST_QUEUE = 2, 4, 1.25, 0.8, 4
@@ -18,10 +19,19 @@ local function forget_floor(row)
   row.floor, row.floors, row.under, row.over = '', 0, 0, 0
 end
 
+-- How far the number in flight here may be from what the provider counts: calls are on their way, and answers.
+local function blur(row)
+  return 1 + (known(row.requests_est) or 0) / 60000 * (row.refusal_ms or 100)
+end
+
 -- A refusal that began an epoch, of a call that made it `lease.inflight` in flight. Returns whether places, not rate,
 -- are what is limited.
 local function refused_at(row, lease)
   local floor = known(row.floor)
+  if floor and not known(row.window) and math.abs(lease.inflight - floor) > blur(row) then
+    forget_floor(row)
+    floor = nil
+  end
   row.floor, row.floors = math.min(floor or lease.inflight, lease.inflight), (row.floors or 0) + 1
   if known(row.window) then
     if row.floors > 2 * FLOORS then -- it goes on, however few are in flight
@@ -38,15 +48,22 @@ local function refused_at(row, lease)
   return true
 end
 
+-- A refusal that the provider itself says is for want of a place. Returns whether it began an epoch.
+local function refused_place(row, lease)
+  if lease.n <= (row.sign or 0) then return false end
+  row.sign = row.granted
+  narrow(row, math.min(known(row.window) or lease.inflight, lease.inflight - 1))
+  return true
+end
+
 -- A call that went through.
 local function served_at(row, lease)
   local floor = known(row.floor)
   if not floor then return end
-  local blur = 1 + (known(row.requests_est) or 0) / 60000 * (row.refusal_ms or 100)
-  if lease.inflight > floor + blur then
+  if lease.inflight > floor + blur(row) then
     row.over = (row.over or 0) + 1
     if row.over >= OVER then forget_floor(row) end
-  elseif lease.inflight >= NEAR * floor then
+  elseif lease.inflight >= NEAR * floor and lease.inflight < floor - blur(row) then
     row.under = (row.under or 0) + 1
   end
 end

@@ -1,0 +1,208 @@
+"""Why does it wait? Puts together what lanes, queues, leases and delays tell of a lane or a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fairlane.admission.eta import Cost, start_of
+from fairlane.admission.lanes import Lanes
+from fairlane.admission.queues import Queues, ahead_of, share_of
+from fairlane.admission.reasons import Reason, reason_of
+from fairlane.admission.waiting import Constraint, Eta, LaneWait, Waiting
+from fairlane.durations import until
+from fairlane.errors import LaneNotFound
+from fairlane.run import Plan, RunState, RunStatus
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.overview import DeploymentReader
+from fairlane.store.reading import RunReader
+from fairlane.store.waits import Delay, RunTraces
+from fairlane.store.workers import Workers
+
+_ENDS: Mapping[RunState, Constraint] = {
+    RunState.COMPLETED: "done",
+    RunState.CANCELLED: "cancelled",
+    RunState.REFUSED: "run_refused",
+}
+
+
+class Surroundings:
+    """All that is read once for a question: who leads, who works, how lanes and their queues stand.
+
+    ``weights`` are the teams' as the settings of whoever asks have them; a team that they do not name has 1.
+    """
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        keys: Keys,
+        lanes: Sequence[str],
+        weights: Mapping[str, float],
+        now_ms: str | int,
+    ) -> None:
+        self._weights, self._queues = weights, Queues(redis, keys)
+        self.views = dict(zip(lanes, Lanes(redis, keys).views(lanes, now_ms), strict=True))
+        self.queues = self._queues.on(lanes)
+        beats = [beat.info for beat in Workers(keys).beats(redis) if not beat.info.stopping]
+        self._slots = {lane: sum(info.slots for info in beats if lane in info.lanes) for lane in lanes}
+        self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
+        leader = DeploymentReader(redis, keys).leader()
+        self.led = leader is not None and leader.until_ms > self._now_ms
+
+    @property
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def depth(self, lane: str) -> int:
+        """Jobs queued on a lane, over all runs."""
+        return sum(queue.queued for queue in self.queues[lane])
+
+    def share(self, team: str, lane: str) -> float:
+        return share_of(team, self.queues[lane], self._weights)
+
+    def reason(self, lane: str, queued: int, team: str | None = None) -> Reason | None:
+        """What holds ``queued`` jobs there, those of ``team`` if one is named."""
+        share = 1.0 if team is None else self.share(team, lane)
+        return reason_of(self.views[lane], queued, self._slots[lane], led=self.led, share=share)
+
+    def ahead(self, ref: RunRef, lane: str, before: int) -> int:
+        """About how many jobs go before one that ``before`` others of its run precede."""
+        queues = self.queues[lane]
+        rivals = [queue.ref for queue in queues if queue.ref.team == ref.team and queue.ref != ref]
+        priorities = self._queues.priorities([ref, *rivals]) if rivals else {}
+        return ahead_of(ref, before, queues, self._weights, priorities)
+
+    def eta(self, lane: str, jobs: int, cost: Cost) -> Eta:
+        return start_of(jobs, self.views[lane], cost, self._slots[lane]) if self.led else Eta(None, True)
+
+    def cost(self, lane: str, ref: RunRef) -> Cost:
+        return self._queues.of(ref, lane).cost
+
+
+def explain_lane(redis: RedisClient, keys: Keys, lane: str, now_ms: str | int = "") -> Waiting:
+    """Why the jobs of a lane wait, whoever's they are. Raises `LaneNotFound`."""
+    known = Lanes(redis, keys).names()
+    if lane not in known:
+        raise LaneNotFound(lane, known)
+    here = Surroundings(redis, keys, [lane], {}, now_ms)
+    view, queued = here.views[lane], here.depth(lane)
+    reason = here.reason(lane, queued) or _unheld(queued, view.in_flight)
+    largest = max(here.queues[lane], key=lambda queue: queue.queued, default=None)
+    eta = here.eta(lane, queued, here.cost(lane, largest.ref)) if largest else Eta(here.now_ms)
+    wait = LaneWait(lane, *reason, queued=queued, in_flight=view.in_flight, eta=eta)
+    state = "shut" if view.shut else "open"
+    return Waiting(lane, "lane", state, *reason, None, None, eta, (wait,), here.now_ms)
+
+
+def explain_run(
+    redis: RedisClient, keys: Keys, status: RunStatus, weights: Mapping[str, float], now_ms: str | int = ""
+) -> Waiting:
+    """Why the jobs of a run wait, lane by lane."""
+    ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
+    here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms)
+    flying = Counter(flight.lane for flight in traces.flights())
+    delays = list(traces.delays())
+    unfed, plan = status.items - traces.cursor(), traces.plan()
+    parts = (
+        ()
+        if status.state.finished
+        else tuple(
+            _lane_of_run(here, ref, part.lane, part.known - part.done, flying[part.lane], delays, stretch)
+            for part, stretch in zip(status.lanes, _spread(status, plan, unfed), strict=True)
+        )
+    )
+    parts = tuple(_after_tasks(part, parts) for part in parts)
+    reason, eta = _whole(status, here, parts, unfed)
+    ahead = max((part.ahead for part in parts if part.ahead is not None), default=None)
+    return Waiting(status.run, "run", status.state, *reason, None, ahead, eta, parts, here.now_ms)
+
+
+def _lane_of_run(
+    here: Surroundings, ref: RunRef, lane: str, known: int, flying: int, delays: Sequence[Delay], unfed: int
+) -> LaneWait:
+    """``known``: jobs of the run on the lane that are not over, ``unfed`` not among them."""
+    queued = next((queue.queued for queue in here.queues[lane] if queue.ref == ref), 0)
+    due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
+    not_ready = max(0, known - queued - flying - len(due))
+    waits = queued + len(due) + not_ready + unfed
+    reason, ahead, eta = here.reason(lane, queued or len(due), ref.team), None, Eta(here.now_ms)
+    if waits:
+        ahead = here.ahead(ref, lane, waits - 1)
+        eta = here.eta(lane, ahead + 1, here.cost(lane, ref))
+        if eta.at_ms is not None and due:
+            eta = Eta(max(eta.at_ms, due[-1]), eta.at_least)
+        eta = eta._replace(at_least=eta.at_least or not_ready > 0)
+    if reason is None and not queued:
+        reason = _before_the_lane(here.now_ms, due, unfed, not_ready, flying)
+    return LaneWait(
+        lane,
+        *(reason or _unheld(queued, flying)),
+        queued=queued,
+        in_flight=flying,
+        delayed=len(due),
+        next_due_ms=due[0] if due else None,
+        not_ready=not_ready,
+        unfed=unfed,
+        share=here.share(ref.team, lane) if waits else 1.0,
+        ahead=ahead,
+        eta=eta,
+    )
+
+
+def _after_tasks(part: LaneWait, parts: Sequence[LaneWait]) -> LaneWait:
+    """Judges without an output start after the last task, wherever that is."""
+    if not part.not_ready:
+        return part
+    ends = [each.eta.at_ms for each in parts if each.waits]
+    known = [at_ms for at_ms in ends if at_ms is not None]
+    return replace(part, eta=Eta(max(known) if len(known) == len(ends) else None, at_least=True))
+
+
+def _before_the_lane(
+    now_ms: int, due: Sequence[int], unfed: int, not_ready: int, flying: int
+) -> Reason | None:
+    if due:
+        when = until(due[0], now_ms)
+        return Reason("delayed", f"{len(due):,} to be tried again, the first {when}", due[0])
+    if unfed:
+        return Reason("feeding", "its next items are about to be handed out")
+    if not_ready and not flying:
+        return Reason("task", "its judges wait for the outputs that they are to judge")
+    return None
+
+
+def _unheld(queued: int, flying: int) -> Reason:
+    if queued:
+        return Reason("nothing", "nothing holds it: the next job starts in a moment")
+    if flying:
+        return Reason("running", f"nothing waits: {flying:,} calls are in flight")
+    return Reason("nothing", "nothing waits")
+
+
+def _whole(
+    status: RunStatus, here: Surroundings, parts: Sequence[LaneWait], unfed: int
+) -> tuple[Reason, Eta]:
+    """What limits the run as a whole: the lane whose last job starts last."""
+    if status.state.finished:
+        words = f"the run was refused: {status.reason}" if status.reason else f"the run is {status.state}"
+        return Reason(_ENDS[status.state], words), Eta()
+    if not here.led:
+        return Reason("scheduler", "no scheduler leads: nothing starts until one does"), Eta(None, True)
+    if status.state is RunState.SUBMITTED:
+        return Reason("admission", "the run waits to be admitted, as a rule for less than a second"), Eta()
+    waiting = [part for part in parts if part.waits] or [part for part in parts if part.in_flight]
+    if not waiting:
+        words = "its items are about to be handed out" if unfed else "its last jobs are being recorded"
+        return Reason("feeding" if unfed else "nothing", words), Eta()
+    last = max(waiting, key=lambda part: float("inf") if part.eta.at_ms is None else part.eta.at_ms)
+    at_least = last.eta.at_least or any(part.eta.at_least for part in waiting)
+    return Reason(last.constraint, last.sentence, last.until_ms), Eta(last.eta.at_ms, at_least)
+
+
+def _spread(status: RunStatus, plan: Plan | None, unfed: int) -> list[int]:
+    """Items not handed out, over the lanes as those that are: the rows yet unread may name other models."""
+    judged = Counter(plan.judge_lanes) if plan else Counter[str]()
+    tasks = [max(0, part.known - judged[part.lane] * status.items) for part in status.lanes]
+    return [round(unfed * count / sum(tasks)) if count else 0 for count in tasks]

@@ -1,0 +1,170 @@
+"""Why does a job wait? It is in one place at a time: not handed out, queued, delayed, in flight, or over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fairlane.admission.explaining import Surroundings
+from fairlane.admission.queues import Queues
+from fairlane.admission.reasons import Reason
+from fairlane.admission.waiting import UNKNOWN, Eta, LaneWait, Waiting
+from fairlane.durations import span, until
+from fairlane.run import Plan, RunState, RunStatus
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.waits import Flight, RunTraces
+
+LOOKS = 3
+"""A job may change its place while it is looked for; then it is looked for again."""
+
+
+class JobExplainer:
+    """Explains jobs of one admitted run."""
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        keys: Keys,
+        status: RunStatus,
+        plan: Plan,
+        weights: Mapping[str, float],
+        now_ms: str | int = "",
+    ) -> None:
+        self._ref, self._plan, self._status = RunRef(status.team, status.run), plan, status
+        self._traces, self._queues = RunTraces(redis, keys, self._ref), Queues(redis, keys)
+        lanes = sorted({*self._traces.lanes(), *plan.judge_lanes})
+        self._here = Surroundings(redis, keys, lanes, weights, now_ms)
+
+    def explain(self, item: int, step: int | None) -> Waiting:
+        """Step 0 is the item's task, step k its k-th judge; ``None`` is the first that is not over."""
+        steps = self._plan.spec.steps
+        if step is not None:
+            return self._explain(item, step)
+        for each in range(steps):
+            found = self._explain(item, each)
+            if found.constraint != "done":
+                return found
+        return self._explain(item, 0)
+
+    def _explain(self, item: int, step: int) -> Waiting:
+        job = item * self._plan.spec.steps + step
+        for _ in range(LOOKS):
+            found = (
+                self._over(item, step, job) or self._flying(item, step, job) or self._delayed(item, step, job)
+            )
+            found = found or self._queued(item, step, job) or self._unready(item, step)
+            if found is not None:
+                return found
+        return self._answer(item, step, "waiting", Reason("nothing", "it is on the move now: ask again"))
+
+    def _answer(
+        self,
+        item: int,
+        step: int,
+        state: str,
+        reason: Reason,
+        eta: Eta = UNKNOWN,
+        *,
+        position: int | None = None,
+        ahead: int | None = None,
+        lane: str | None = None,
+    ) -> Waiting:
+        here, target = self._here, f"{self._ref.run}/{item}/{step}"
+        parts: tuple[LaneWait, ...] = ()
+        if lane is not None and lane in here.views:
+            queued = next((queue.queued for queue in here.queues[lane] if queue.ref == self._ref), 0)
+            part = LaneWait(
+                lane,
+                *reason,
+                queued=queued,
+                in_flight=here.views[lane].in_flight,
+                share=here.share(self._ref.team, lane),
+                ahead=ahead,
+                eta=eta,
+            )
+            parts = (part,)
+        return Waiting(target, "job", state, *reason, position, ahead, eta, parts, here.now_ms)
+
+    def _over(self, item: int, step: int, job: int) -> Waiting | None:
+        traces = self._traces.job(job)
+        if traces.done:
+            state = traces.result_state or "over"
+            return self._answer(item, step, state, Reason("done", f"it is over: {state}"))
+        if self._status.state is RunState.CANCELLED or traces.run_state == RunState.CANCELLED:
+            return self._answer(item, step, "cancelled", Reason("cancelled", "its run was cancelled"))
+        return None
+
+    def _flying(self, item: int, step: int, job: int) -> Waiting | None:
+        flight = self._traces.job(job).flight
+        if flight is None:
+            return None
+        reason = Reason("running", _in_flight_in_words(flight, self._here.now_ms))
+        return self._answer(item, step, "leased", reason, lane=flight.lane)
+
+    def _delayed(self, item: int, step: int, job: int) -> Waiting | None:
+        delay = next(self._traces.delays(job), None)
+        if delay is None:
+            return None
+        here, lane = self._here, delay.lane
+        ahead = here.ahead(self._ref, lane, 0)
+        eta = here.eta(lane, ahead + 1, here.cost(lane, self._ref))
+        if eta.at_ms is not None:
+            eta = Eta(max(eta.at_ms, delay.due_ms), at_least=True)
+        held = here.reason(lane, 1, self._ref.team)
+        further = f"; and {held.sentence}" if held else ""
+        words = f"its last call failed: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
+        reason = Reason("delayed", words, delay.due_ms)
+        return self._answer(item, step, "waiting", reason, eta, lane=lane)
+
+    def _queued(self, item: int, step: int, job: int) -> Waiting | None:
+        here = self._here
+        lanes = [self._plan.judge_lanes[step - 1]] if step else self._traces.lanes()
+        for lane in lanes:
+            queue = self._queues.of(self._ref, lane, job)
+            if queue.place is None or lane not in here.views:
+                continue
+            ahead = here.ahead(self._ref, lane, queue.place - 1)
+            eta = here.eta(lane, ahead + 1, queue.cost)
+            held = here.reason(lane, queue.queued, self._ref.team)
+            reason = held or Reason("nothing", f"nothing holds {lane}: it starts in a moment")
+            place = queue.place
+            return self._answer(item, step, "waiting", reason, eta, position=place, ahead=ahead, lane=lane)
+        return None
+
+    def _unready(self, item: int, step: int) -> Waiting | None:
+        """It is not queued yet."""
+        first = item - self._traces.cursor()
+        if step and first < 0:
+            task = self._explain(item, 0)
+            if task.constraint == "done":
+                return None
+            words = f"it judges an output that does not exist yet: {task.sentence}"
+            return self._answer(item, step, "waiting", Reason("task", words, task.until_ms), _later(task.eta))
+        if first < 0:
+            return None
+        words = f"item {item:,} is not handed out yet: {first:,} items go before it"
+        reason = Reason("feeding", words)
+        lanes = set(self._traces.lanes()) - set(self._plan.judge_lanes)
+        if len(lanes) != 1 or len(self._plan.spec.models) != 1 or "{" in self._plan.spec.models[0]:
+            return self._answer(item, step, "waiting", reason)
+        here, lane = self._here, lanes.pop()
+        queue = self._queues.of(self._ref, lane)
+        ahead = here.ahead(self._ref, lane, queue.queued + first)
+        eta = here.eta(lane, ahead + 1, queue.cost)
+        held = here.reason(lane, queue.queued, self._ref.team)
+        if held is not None:
+            reason = Reason("feeding", f"{words}; {held.sentence}", held.until_ms)
+        return self._answer(
+            item, step, "waiting", reason, _later(eta) if step else eta, ahead=ahead, lane=lane
+        )
+
+
+def _later(eta: Eta) -> Eta:
+    return eta._replace(at_least=True)
+
+
+def _in_flight_in_words(flight: Flight, now_ms: int) -> str:
+    since = span(now_ms - flight.granted_ms)
+    if flight.worker is None:
+        return f"it was handed to the workers of {flight.lane} {since} ago; none has taken it yet"
+    return f"it is being called by worker {flight.worker}, for {since} (dispatch {flight.number})"

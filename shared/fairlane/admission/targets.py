@@ -1,0 +1,105 @@
+"""What a question is about: a lane's name, a run's id, or a job as ``RUN/ITEM`` or ``RUN/ITEM/STEP``."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+
+from fairlane.admission.explaining import explain_lane, explain_run
+from fairlane.admission.job_waits import JobExplainer
+from fairlane.admission.waiting import Waiting
+from fairlane.errors import RunNotFound, TargetNotFound
+from fairlane.run import Plan, RunSpec, RunStatus
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.overview import DeploymentReader
+from fairlane.store.reading import RunReader
+from fairlane.store.waits import RunTraces
+
+_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
+NEAR = 3
+
+
+class Asker:
+    """Answers "why is this waiting?" for one team. ``weights`` are the teams' shares of a lane."""
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        keys: Keys,
+        team: str,
+        weights: Mapping[str, float],
+        now_ms: str | int = "",
+    ) -> None:
+        self._redis, self._keys, self._team = redis, keys, team
+        self._weights, self._now_ms = weights, now_ms
+
+    def why(self, target: str) -> Waiting:
+        """A lane wins over a run of that name. Raises `TargetNotFound`."""
+        if self._redis.sismember(self._keys.lanes, target):
+            return explain_lane(self._redis, self._keys, target, self._now_ms)
+        run, *rest = target.split("/")
+        status, spec = self._run(run, target)
+        if not rest:
+            return explain_run(self._redis, self._keys, status, self._weights, self._now_ms)
+        if len(rest) > 2:
+            raise TargetNotFound(target, detail="a job is RUN/ITEM or RUN/ITEM/STEP")
+        plan = RunTraces(self._redis, self._keys, RunRef(self._team, run)).plan()
+        item = _item(target, rest[0], status)
+        step = _step(target, rest[1], spec) if len(rest) == 2 else None
+        return self._job(status, plan, item, step)
+
+    def _job(self, status: RunStatus, plan: Plan | None, item: int, step: int | None) -> Waiting:
+        if plan is None:
+            # Not admitted, refused, or of another version: what holds the run holds its jobs.
+            whole = explain_run(self._redis, self._keys, status, self._weights, self._now_ms)
+            target = f"{status.run}/{item}" + ("" if step is None else f"/{step}")
+            return Waiting(
+                target,
+                "job",
+                whole.state,
+                whole.constraint,
+                whole.sentence,
+                whole.until_ms,
+                None,
+                None,
+                whole.eta,
+                (),
+                whole.now_ms,
+            )
+        explainer = JobExplainer(self._redis, self._keys, status, plan, self._weights, self._now_ms)
+        return explainer.explain(item, step)
+
+    def _run(self, run: str, target: str) -> tuple[RunStatus, RunSpec | None]:
+        if _RUN.fullmatch(run):
+            with suppress(RunNotFound):
+                return RunReader(self._redis, self._keys).overview(RunRef(self._team, run))
+        known = [lane.decode() for lane in self._redis.smembers(self._keys.lanes)]
+        known += DeploymentReader(self._redis, self._keys).run_ids(self._team)
+        near = {*difflib.get_close_matches(target, known, NEAR), *difflib.get_close_matches(run, known, NEAR)}
+        raise TargetNotFound(target, sorted(near))
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _item(target: str, text: str, status: RunStatus) -> int:
+    number = _number(text)
+    if number is not None and number < status.items:
+        return number
+    raise TargetNotFound(target, detail=f"run {status.run} has the items 0 to {status.items - 1}")
+
+
+def _step(target: str, text: str, spec: RunSpec | None) -> int:
+    names = ["task", *(judge.name for judge in spec.judges)] if spec else ["task"]
+    if text in names:
+        return names.index(text)
+    number = _number(text)
+    if number is not None and number < len(names):
+        return number
+    known = ", ".join(f"{number} ({name})" for number, name in enumerate(names))
+    raise TargetNotFound(target, detail=f"the run's steps are {known}")

@@ -1,0 +1,22 @@
+-- Brings back what was learned of a lane that Redis has lost, to be used carefully: empty buckets, and a ramp.
+-- KEYS: lanes lane limits
+-- ARGV: now_ms name fields
+-- USES: time bucket rate lane
+-- RETURNS: 1 restored, 0 the lane is known.
+-- `fields` is an object of the lane's fields. Estimates come back just below what they were, and less sure.
+local CAREFUL, UNSURE = 0.9, 0.1
+if redis.call('HEXISTS', KEY.lane, 'known_ms') == 1 then return 0 end
+local now, row = clock(ARG.now_ms), edited(read(KEY.lane))
+for name, value in pairs(cjson.decode(ARG.fields)) do row[name] = tonumber(value) or value end
+for _, axis in ipairs(AXES) do
+  local est = known(row[axis .. '_est'])
+  if est then
+    row[axis .. '_est'], row[axis .. '_var'] = est * CAREFUL, (UNSURE * est) ^ 2
+    if known(row[axis .. '_age_ms']) then row[axis .. '_age_ms'] = 0 end
+  end
+end
+empty(row, read(KEY.limits), row, now)
+row.known_ms, row.ramp_ms = now, now
+write(KEY.lane, row)
+redis.call('SADD', KEY.lanes, ARG.name)
+return 1

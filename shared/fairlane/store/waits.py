@@ -1,0 +1,109 @@
+"""A run's jobs that have not ended: their leases, their delays, and how far the run is handed out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from fairlane.run import Plan
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+
+SCANNED_AT_ONCE = 1000
+
+
+class Delay(NamedTuple):
+    """A job that is tried again at ``due_ms``."""
+
+    job: int
+    lane: str
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A permit that a job holds. ``worker`` is ``None`` until one has taken it."""
+
+    lane: str
+    worker: str | None
+    granted_ms: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobTraces:
+    """What a run's keys hold of one job, apart from queues and delays."""
+
+    done: bool
+    result_state: str | None
+    run_state: str
+    flight: Flight | None
+
+
+class RunTraces:
+    """Reads one run's jobs. What scans all leases or all delays costs their number."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, ref: RunRef) -> None:
+        self._redis, self._keys, self._ref = redis, keys, ref
+
+    def plan(self) -> Plan | None:
+        """The run as admitted; ``None`` where it is not, or where another version wrote it."""
+        text = self._redis.get(self._keys.plan(self._ref))
+        try:
+            return Plan.model_validate_json(text) if text else None
+        except ValidationError:
+            return None
+
+    def cursor(self) -> int:
+        """Items handed out so far."""
+        return int(self._redis.hget(self._keys.state(self._ref), "cursor") or 0)
+
+    def lanes(self) -> list[str]:
+        """Lanes on which the run has had jobs."""
+        return sorted(lane.decode() for lane in self._redis.smembers(self._keys.run_lanes(self._ref)))
+
+    def delays(self, job: int | None = None) -> Iterator[Delay]:
+        """Jobs that wait out a back-off, or one of them."""
+        match = f"{self._ref}|*" if job is None else f"{self._ref}|{job}:*"
+        for member, due_ms in self._redis.zscan_iter(self._keys.delayed, match=match, count=SCANNED_AT_ONCE):
+            _, entry, lane = member.decode().split("|", 2)
+            yield Delay(int(entry.partition(":")[0]), lane, int(due_ms))
+
+    def flights(self) -> Iterator[Flight]:
+        """Permits that jobs of the run hold."""
+        match = f"{self._ref}/*"
+        for _, record in self._redis.hscan_iter(self._keys.leased, match=match, count=SCANNED_AT_ONCE):
+            yield _flight(json.loads(record))
+
+    def job(self, job: int) -> JobTraces:
+        """How one job stands, apart from queues and delays."""
+        keys, ref = self._keys, self._ref
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.getbit(keys.done(ref), job)
+        pipeline.hget(keys.results(ref), str(job))
+        pipeline.hget(keys.jobs(ref), str(job))
+        pipeline.hget(keys.state(ref), "state")
+        done, result, tried, state = pipeline.execute()
+        record = None
+        if tried is not None:
+            number = tried.decode().partition(":")[0]
+            record = self._redis.hget(keys.leased, f"{ref}/{job}/{number}")
+        return JobTraces(
+            done=bool(done),
+            result_state=json.loads(result).get("s") if result else None,
+            run_state=state.decode() if state else "",
+            flight=_flight(json.loads(record)) if record else None,
+        )
+
+
+def _flight(record: dict[str, Any]) -> Flight:
+    return Flight(
+        lane=record["lane"],
+        worker=record.get("worker"),
+        granted_ms=int(record["granted_ms"]),
+        number=int(record["number"]),
+    )

@@ -1,0 +1,142 @@
+"""What refusals teach: a bucket's rate within a call, a window's count exactly, and when to try again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from tests.support.deployment import Deployment
+from tests.support.hidden_limit import Bucket, HiddenLimit, Limit, Window
+from tests.support.redis import emptied
+
+MINUTE_MS = 60_000
+some = settings(max_examples=6, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _world(redis: Redis, limit: Limit, mean_ms: int = 700, seed: int = 1, jobs: int = 12_000) -> HiddenLimit:
+    d = Deployment(emptied(redis))
+    rng = random.Random(seed)
+    return HiddenLimit(
+        d, d.unknown_lane(jobs=jobs), limit, latency_ms=lambda n: int(mean_ms * rng.uniform(0.3, 2.5))
+    )
+
+
+@pytest.mark.parametrize("mean_ms", [300, 1000, 4000])
+@pytest.mark.parametrize(("rate", "depth", "minutes"), [(60, 5, 6), (300, 5, 4), (1000, 10, 3)])
+def test_the_estimate_becomes_the_rate_of_a_bucket_within_one_call(
+    real_redis: Redis, rate: float, depth: int, minutes: int, mean_ms: int
+) -> None:
+    world = _world(real_redis, Bucket(rate, depth), mean_ms)
+    world.run(minutes * MINUTE_MS)
+    # Between two openings, at least twenty seconds apart, one call more or less is three a minute.
+    assert world.state("requests_est") == pytest.approx(rate, abs=3)
+    last = world.d.now_ms
+    world.run(2 * MINUTE_MS)
+    assert world.admitted(last) >= 2 * rate * 0.95
+    assert world.refused(last) <= 0.02 * world.admitted(last) + 4
+
+
+@pytest.mark.parametrize("rate", [12, 60])
+def test_a_bucket_that_saves_nothing_is_used_to_nine_tenths(real_redis: Redis, rate: float) -> None:
+    world = _world(real_redis, Bucket(rate, 1), 1000)
+    world.run(5 * MINUTE_MS)
+    last = world.d.now_ms
+    world.run(10 * MINUTE_MS)
+    assert world.admitted(last) >= 0.9 * rate * 10
+
+
+@pytest.mark.parametrize("mean_ms", [300, 1000, 4000])
+@pytest.mark.parametrize(("count", "offset_ms"), [(20, 5000), (120, 17_000), (600, 30_000)])
+def test_once_two_boundaries_agree_the_estimate_is_what_a_window_holds(
+    real_redis: Redis, count: int, offset_ms: int, mean_ms: int
+) -> None:
+    world = _world(real_redis, Window(count, offset_ms), mean_ms)
+    world.run(8 * MINUTE_MS)
+    last = world.d.now_ms
+    world.run(4 * MINUTE_MS)
+    assert world.state("requests_edges") >= 2
+    assert world.state("requests_est") == pytest.approx(count, abs=1)
+    assert world.admitted(last) >= 0.93 * 4 * count
+
+
+def test_the_boundary_of_a_window_is_waited_for_and_not_probed(real_redis: Redis) -> None:
+    world = _world(real_redis, Window(120, 17_000), 1000)
+    world.run(
+        10 * MINUTE_MS,
+        until=lambda: world.state("requests_edges") >= 2 and world.state("requests_age_ms") > 0,
+    )
+    refused = world.refused()
+    world.run(5 * MINUTE_MS)
+    # A refusal a window at most: what follows it waits for the next one.
+    assert world.refused() - refused <= 5
+    shut = [call for call in world.calls[-600:] if not call.admitted]
+    for call in shut:
+        boundary = call.at_ms + MINUTE_MS - (call.at_ms - 17_000) % MINUTE_MS
+        between = [c for c in world.calls if call.at_ms + 100 < c.at_ms < boundary]
+        assert between == []
+
+
+@some
+@given(
+    rate=st.integers(40, 900),
+    depth=st.integers(3, 20),
+    mean_ms=st.integers(100, 5000),
+    seed=st.integers(0, 1000),
+)
+def test_whatever_the_pace_a_bucket_is_neither_starved_nor_hammered(
+    real_redis: Redis, rate: int, depth: int, mean_ms: int, seed: int
+) -> None:
+    world = _world(real_redis, Bucket(rate, depth), mean_ms, seed)
+    world.run(4 * MINUTE_MS)
+    last = world.d.now_ms
+    world.run(2 * MINUTE_MS)
+    assert world.admitted(last) >= 2 * rate * 0.9
+    assert world.refused(last) <= 0.05 * world.admitted(last) + 4
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1])
+@pytest.mark.parametrize("stated", [None, 1200])
+def test_refusals_at_random_do_not_bring_a_lane_to_a_stand(
+    real_redis: Redis, share: float, stated: float | None
+) -> None:
+    class AtRandom:
+        rng = random.Random(5)
+
+        def admit(self, now_ms: int, in_flight: int) -> bool:
+            return self.rng.random() >= share
+
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=5000, requests_per_minute=stated)
+    rng = random.Random(1)
+    world = HiddenLimit(d, ref, AtRandom(), latency_ms=lambda n: rng.randrange(10, 2000))
+    world.run(10 * MINUTE_MS)
+    last = d.now_ms
+    world.run(5 * MINUTE_MS)
+    assert world.admitted(last) >= 5 * 10
+
+
+def test_a_limit_that_doubles_is_found_within_minutes(real_redis: Redis) -> None:
+    limit = Bucket(200, 5)
+    world = _world(real_redis, limit, 1000)
+    world.run(4 * MINUTE_MS)
+    limit.per_minute = 400
+    world.run(5 * MINUTE_MS)
+    last = world.d.now_ms
+    world.run(MINUTE_MS)
+    assert world.admitted(last) >= 0.9 * 400
+
+
+def test_a_limit_that_halves_is_found_within_a_minute(real_redis: Redis) -> None:
+    limit = Bucket(600, 5)
+    world = _world(real_redis, limit, 1000)
+    world.run(4 * MINUTE_MS)
+    limit.per_minute = 300
+    world.run(MINUTE_MS)
+    last = world.d.now_ms
+    world.run(MINUTE_MS)
+    assert world.admitted(last) >= 0.9 * 300
+    assert world.refused(last) <= 15

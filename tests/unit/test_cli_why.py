@@ -1,0 +1,95 @@
+"""``fairlane why``: which target is meant, and how the answer is told."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from fairlane.admission.waiting import Eta
+from fairlane.cli.why import eta_in_words
+from fairlane.store.workers import WorkerInfo
+from tests.support.command_line import CommandLine
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def cli(real_redis: Redis) -> CommandLine:
+    made = CommandLine(real_redis)
+    d = made.stage.deployment
+    info = WorkerInfo("w1", 100, ("sim:fast", "sim:judge"), "1", 1, "box", 0)
+    d.workers.beat("w1", info, [], 1000, changed=True, now_ms=d.now_ms).run(d.redis)
+    return made
+
+
+def test_a_lane_is_told_with_its_constraint(cli: CommandLine) -> None:
+    cli.stage.deployment.lanes.pause("sim:fast")
+    told = cli.out("why", "sim:fast")
+    assert told.splitlines()[0].split() == ["lane", "sim:fast"]
+    assert "sim:fast is paused by an operator; `fairlane lanes resume sim:fast` opens it" in told
+    assert cli.json("why", "sim:fast")["constraint"] == "paused"
+
+
+def test_a_run_is_told_lane_by_lane(cli: CommandLine) -> None:
+    d = cli.stage.deployment
+    d.lane("sim:fast", requests_per_minute=60)
+    run = cli.submitted(rows=61)
+    d.ask(d.runs.active()[0])
+    told = cli.out("why", run)
+    assert "60 requests/min, configured" in told
+    assert "last starts  about " in told
+    header, row = told.splitlines()[-2:]
+    assert header.split()[0] == "lane"
+    assert row.split()[:6] == ["sim:fast", "1", "60", "0", "0", "0"]
+    document = cli.json("why", run)
+    assert (document["kind"], document["lanes"][0]["queued"]) == ("run", 60)
+    assert document["eta"].endswith("Z")
+
+
+def test_a_job_is_told_with_its_place(cli: CommandLine) -> None:
+    run = cli.submitted(rows=5)
+    told = cli.out("why", f"{run}/3")
+    assert "4 in its run's queue" in told
+    assert "about 3 jobs start before it" in told
+    assert cli.json("why", f"{run}/3/task")["position"] == 4
+
+
+def test_a_job_that_is_over_needs_no_eta(cli: CommandLine) -> None:
+    told = cli.out("why", f"{cli.completed()}/0")
+    assert "it is over: succeeded" in told
+    assert "starts" not in told
+
+
+@pytest.mark.parametrize("asked", [(), ("latest",), ("-1",)])
+def test_the_latest_run_needs_no_id(cli: CommandLine, asked: tuple[str, ...]) -> None:
+    run = cli.submitted()
+    assert cli.json("why", *asked)["target"] == run
+
+
+def test_the_beginning_of_an_id_is_enough_also_of_a_job(cli: CommandLine) -> None:
+    run = cli.submitted()
+    assert cli.json("why", run[:-2])["target"] == run
+    assert cli.json("why", f"{run[:-2]}/1")["target"] == f"{run}/1/0"
+    assert cli.json("why", "latest/1")["target"] == f"{run}/1/0"
+
+
+def test_what_there_is_not_is_told_with_what_looks_like_it(cli: CommandLine) -> None:
+    assert "did you mean sim:fast?" in cli.refused("why", "sim:fats")
+    run = cli.submitted(rows=5)
+    assert "has the items 0 to 4" in cli.refused("why", f"{run}/5")
+    assert "no lane, run or job" in CommandLine(cli.stage.redis, team="other").refused("why", run)
+
+
+def test_a_client_and_its_run_answer_alike(cli: CommandLine) -> None:
+    run = cli.stage.client.run(cli.submitted())
+    assert run.why().ahead == cli.stage.client.why(run.id).ahead == 4
+    assert run.why(2).position == cli.stage.client.why(f"{run.id}/2/0").position == 3
+    assert run.why(2, "task").target == f"{run.id}/2/0"
+    assert cli.stage.client.why("sim:fast").kind == "lane"
+
+
+def test_an_eta_says_how_sure_it_is() -> None:
+    assert eta_in_words(Eta(), NOW) == "not known"
+    assert eta_in_words(Eta(NOW + 61_000), NOW).startswith("about ")
+    assert eta_in_words(Eta(NOW + 61_000, at_least=True), NOW).endswith(", in 1 min")
+    assert eta_in_words(Eta(NOW + 61_000, at_least=True), NOW).startswith("at least ")

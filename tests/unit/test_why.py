@@ -1,0 +1,393 @@
+"""Why something waits: lanes, runs and jobs in every state, under a manual clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.admission.targets import Asker
+from fairlane.admission.waiting import Eta, Waiting
+from fairlane.errors import TargetNotFound
+from fairlane.job import JobState
+from fairlane.store.attempts import Ready
+from fairlane.store.workers import WorkerInfo
+from fairlane.tokens import Estimate
+from tests.support.deployment import Deployment, entry
+
+LANE = "sim:fast"
+MINUTE_MS = 60_000
+
+
+class Asked:
+    """A deployment with a worker of a hundred slots, and somebody who asks."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.d = Deployment(redis)
+        self.weights: dict[str, float] = {}
+        self.worker()
+
+    def worker(self, slots: int = 100, lanes: tuple[str, ...] = (LANE, "sim:judge")) -> None:
+        info = WorkerInfo("w1", slots, lanes, "1", 1, "box", 0)
+        self.d.workers.beat("w1", info, [], 1000, changed=True, now_ms=self.d.now_ms).run(self.d.redis)
+
+    def why(self, target: str, team: str = "search") -> Waiting:
+        return Asker(self.d.redis, self.d.keys, team, self.weights, self.d.now_ms).why(target)
+
+    def eta_s(self, target: str, **options: Any) -> float | None:
+        found = self.why(target, **options)
+        return None if found.eta.at_ms is None else (found.eta.at_ms - found.now_ms) / 1000
+
+
+@pytest.fixture
+def asked(real_redis: Redis) -> Asked:
+    return Asked(real_redis)
+
+
+def test_a_lane_on_which_nothing_waits_says_so(asked: Asked) -> None:
+    asked.d.lane(requests_per_minute=60)
+    found = asked.why(LANE)
+    assert (found.kind, found.state, found.constraint) == ("lane", "open", "nothing")
+    assert found.sentence == "nothing waits"
+    assert found.eta == Eta(asked.d.now_ms)
+
+
+def test_a_lane_at_its_rate_starts_its_last_job_when_the_rate_allows(asked: Asked) -> None:
+    ref = asked.d.queued_lane(jobs=61, requests_per_minute=60)
+    assert len(asked.d.take(ref)) == 1
+    found = asked.why(LANE)
+    assert (found.constraint, found.lanes[0].queued, found.lanes[0].in_flight) == ("requests", 60, 1)
+    assert found.sentence == "sim:fast is used to the full: 60 requests/min, configured"
+    assert asked.eta_s(LANE) == pytest.approx(60, abs=1)
+
+
+def test_tokens_that_are_slower_than_requests_decide(asked: Asked) -> None:
+    ref = asked.d.queued_lane(
+        jobs=50, tokens=Estimate(60, 40), requests_per_minute=6000, tokens_per_minute=1000
+    )
+    asked.d.take(ref)
+    found = asked.why(LANE)
+    assert found.constraint == "tokens"
+    left = found.lanes[0].queued * 100 / 1000 * 60
+    assert asked.eta_s(LANE) == pytest.approx(left, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("act", "constraint", "words"),
+    [
+        (lambda d: d.lanes.pause(LANE), "paused", "`fairlane lanes resume sim:fast` opens it"),
+        (lambda d: d.redis.hset(d.keys.lane(LANE), "parked", "no quota"), "parked", "parked: no quota;"),
+        (lambda d: d.redis.hset(d.keys.lane(LANE), "circuit", "half_open"), "probing", "one call finds out"),
+    ],
+)
+def test_a_shut_lane_that_no_time_opens_has_no_eta(
+    asked: Asked, act: Any, constraint: str, words: str
+) -> None:
+    asked.d.queued_lane(jobs=3)
+    act(asked.d)
+    found = asked.why(LANE)
+    assert (found.state, found.constraint, found.until_ms) == ("shut", constraint, None)
+    assert words in found.sentence
+    assert found.eta == Eta(None, True)
+
+
+def test_an_open_circuit_starts_nothing_before_its_probe(asked: Asked) -> None:
+    asked.d.queued_lane(jobs=3)
+    asked.d.redis.hset(
+        asked.d.keys.lane(LANE), mapping={"circuit": "open", "open_ms": asked.d.now_ms + 30_000}
+    )
+    found = asked.why(LANE)
+    assert (found.constraint, found.until_ms) == ("circuit", asked.d.now_ms + 30_000)
+    assert found.eta == Eta(asked.d.now_ms + 30_000, at_least=True)
+
+
+def test_a_retry_after_is_told_with_its_end_and_what_comes_then(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=61, requests_per_minute=60)
+    (attempt,) = d.start(ref)
+    d.defer(attempt, signal="limited", retry_after_ms=59 * MINUTE_MS)
+    found = asked.why(LANE)
+    assert (found.constraint, found.until_ms) == ("blocked", d.now_ms + 59 * MINUTE_MS)
+    assert found.sentence == "sim:fast is blocked: the provider asked to come back, in 59 min"
+    eta_s = asked.eta_s(LANE)
+    assert eta_s is not None
+    assert eta_s >= 60 * 60
+
+
+def test_a_lane_that_no_worker_serves_waits_for_one(asked: Asked) -> None:
+    asked.worker(lanes=("sim:other",))
+    asked.d.queued_lane(jobs=3)
+    found = asked.why(LANE)
+    assert (found.constraint, found.eta.at_ms) == ("slots", None)
+    assert "no worker serves sim:fast" in found.sentence
+
+
+def test_without_a_leader_nothing_starts(asked: Asked) -> None:
+    ref = asked.d.queued_lane(jobs=3)
+    asked.d.redis.hset(asked.d.keys.leader, "until_ms", asked.d.now_ms)
+    for target in (LANE, ref.run, f"{ref.run}/0"):
+        found = asked.why(target)
+        assert (found.constraint, found.eta.at_ms) == ("scheduler", None), target
+
+
+def test_a_full_window_goes_on_as_calls_end(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=30, max_concurrency=5)
+    for attempt in d.start(ref, 5):
+        d.advance(400)
+        d.finish(attempt)
+    assert len(d.take(ref)) == 5
+    found = asked.why(LANE)
+    assert found.constraint == "window"
+    assert "5 calls in flight of 5, configured" in found.sentence
+    latency_ms = d.lanes.view(LANE, d.now_ms).latency_ms
+    assert latency_ms is not None
+    assert found.eta.at_ms == d.now_ms + round(20 * latency_ms / 5)
+
+
+def test_a_full_window_of_unknown_latency_has_no_eta(asked: Asked) -> None:
+    ref = asked.d.queued_lane(jobs=30, max_concurrency=5)
+    asked.d.take(ref)
+    assert asked.why(LANE).eta == Eta(None, True)
+
+
+def test_a_days_limit_reaches_over_the_days_that_it_takes(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=10, requests_per_day=3)
+    d.take(ref)
+    found, midnight = asked.why(LANE), (d.now_ms // (1440 * MINUTE_MS) + 1) * 1440 * MINUTE_MS
+    assert (found.constraint, found.until_ms) == ("day", midnight)
+    assert found.eta.at_ms == midnight + 2 * 1440 * MINUTE_MS
+
+
+def test_a_run_is_told_lane_by_lane(asked: Asked) -> None:
+    d = asked.d
+    d.lane(requests_per_minute=60)
+    d.lane("sim:judge")
+    ref = d.submit(rows=10, judges=["sim:judge"])
+    d.feed(ref, 6)
+    (attempt,) = d.start(ref)
+    found = asked.why(ref.run)
+    task, judge = found.lanes
+    assert (task.queued, task.in_flight, task.unfed, task.not_ready) == (5, 1, 4, 0)
+    assert (judge.queued, judge.not_ready, judge.constraint) == (0, 10, "task")
+    assert (found.kind, found.state) == ("run", "running")
+    assert judge.eta == Eta(task.eta.at_ms, at_least=True)
+    assert task.ahead == 8
+    d.ask(ref)
+    assert asked.why(ref.run).lanes[0].constraint == "requests"
+    follow = [Ready(entry(attempt.job + 1, 10, 1), "sim:judge")]
+    d.finish(attempt, follow=follow)
+    assert asked.why(ref.run).lanes[1].queued == 1
+
+
+def test_retries_of_a_run_are_told_with_the_next_one(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=2)
+    for attempt, delay_ms in zip(d.start(ref, 2), (9000, 4000), strict=True):
+        d.defer(attempt, delay_ms=delay_ms)
+    found = asked.why(ref.run)
+    (part,) = found.lanes
+    assert (part.delayed, part.next_due_ms, found.constraint) == (2, d.now_ms + 4000, "delayed")
+    assert found.sentence == "2 to be tried again, the first in 4 s"
+    assert found.eta.at_ms == d.now_ms + 9000
+
+
+def test_a_run_whose_items_are_all_in_flight_waits_for_nothing(asked: Asked) -> None:
+    ref = asked.d.queued_lane(jobs=2)
+    asked.d.start(ref, 2)
+    found = asked.why(ref.run)
+    assert (found.constraint, found.sentence) == ("running", "nothing waits: 2 calls are in flight")
+
+
+def test_a_run_that_is_not_admitted_waits_for_that(asked: Asked) -> None:
+    from tests.support.deployment import make_spec
+
+    d = asked.d
+    ref = d.upload(make_spec("search", "r1", 3, 0, d.now_ms))
+    assert asked.why(ref.run).constraint == "admission"
+    assert asked.why(f"{ref.run}/2").constraint == "admission"
+
+
+def test_a_run_that_is_over_says_how(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=2)
+    first, second = d.start(ref, 2)
+    d.finish(first)
+    d.finish(second, state=JobState.FAILED, signal="answered")
+    assert (asked.why(ref.run).constraint, asked.why(ref.run).sentence) == ("done", "the run is completed")
+    assert (asked.why("r1/0").state, asked.why("r1/1").state) == ("succeeded", "failed")
+    other = d.queued_lane(jobs=2, run="r2")
+    d.cancel(other)
+    assert asked.why("r2").constraint == "cancelled"
+    assert asked.why("r2/1").constraint == "cancelled"
+
+
+def test_a_job_is_told_its_place_among_its_runs_jobs(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=61, requests_per_minute=60)
+    d.take(ref)
+    for item, place in ((1, 1), (2, 2), (31, 31), (60, 60)):
+        found = asked.why(f"r1/{item}")
+        assert (found.position, found.ahead, found.constraint) == (place, place - 1, "requests"), item
+    assert asked.eta_s("r1/30") == pytest.approx(30, abs=1)
+
+
+def test_a_retry_that_is_due_goes_before_fresh_items(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=5)
+    first, second = d.start(ref, 2)
+    d.defer(second)
+    d.defer(first)
+    assert [asked.why(f"r1/{item}").position for item in range(5)] == [1, 2, 3, 4, 5]
+
+
+def test_a_job_of_another_team_is_beside_by_weight(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=100, requests_per_minute=60)
+    other = d.submit(team="other", run="r9", rows=100)
+    d.feed(other, 100)
+    d.take(ref)
+    found = asked.why("r1/10")
+    assert (found.constraint, found.position, found.ahead) == ("fairness", 10, 18)
+    assert found.lanes[0].share == 0.5
+    assert "this team has 50% of it beside others" in found.sentence
+    asked.weights = {"search": 1, "other": 3}
+    assert asked.why("r1/10").ahead == 36
+    assert asked.why("r9/9", team="other").ahead == 9 + 3
+
+
+def test_equal_runs_of_a_team_take_turns(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=100, requests_per_minute=60)
+    second = d.submit(run="r2", rows=100)
+    d.feed(second, 100)
+    d.take(ref)
+    found = asked.why("r1/10")
+    assert (found.constraint, found.ahead, found.lanes[0].share) == ("requests", 18, 1.0)
+
+
+def test_a_job_that_waits_out_a_failure_is_due_then(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=1)
+    (attempt,) = d.start(ref)
+    d.defer(attempt, delay_ms=4000)
+    found = asked.why("r1/0/task")
+    assert (found.constraint, found.until_ms) == ("delayed", d.now_ms + 4000)
+    assert found.sentence == "its last call failed: it is tried again in 4 s"
+    assert found.eta == Eta(d.now_ms + 4000, at_least=True)
+
+
+def test_a_job_in_flight_is_told_with_its_worker(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=2)
+    d.start(ref)
+    d.take(ref, 1)
+    d.advance(3000)
+    assert asked.why("r1/0").sentence == "it is being called by worker w1, for 3 s (dispatch 1)"
+    assert "none has taken it yet" in asked.why("r1/1").sentence
+    assert {asked.why(f"r1/{item}").state for item in (0, 1)} == {"leased"}
+
+
+def test_an_item_that_is_not_handed_out_is_told_what_goes_before(asked: Asked) -> None:
+    d = asked.d
+    d.lane(requests_per_minute=60)
+    ref = d.submit(rows=100)
+    assert asked.why("r1/7").constraint == "feeding"
+    d.feed(ref, 10)
+    d.take(ref)
+    found = asked.why("r1/59")
+    assert (found.constraint, found.position, found.ahead) == ("feeding", None, 9 + 49)
+    assert found.sentence.startswith("item 59 is not handed out yet: 49 items go before it; ")
+    assert asked.eta_s("r1/59") == pytest.approx(59, abs=1)
+
+
+def test_a_judge_waits_for_the_output_that_it_judges(asked: Asked) -> None:
+    d = asked.d
+    d.lane()
+    d.lane("sim:judge")
+    ref = d.submit(rows=2, judges=["sim:judge"])
+    d.feed(ref, 2)
+    assert asked.why("r1/0/1").constraint == "task"
+    assert asked.why("r1/0/judge0").constraint == "task"
+    (attempt,) = d.start(ref)
+    d.finish(attempt, follow=[Ready(entry(attempt.job + 1, 10, 1), "sim:judge")])
+    found = asked.why("r1/0")
+    assert (found.target, found.position, found.lanes[0].lane) == ("r1/0/1", 1, "sim:judge")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("sim:fats", "did you mean sim:fast?"),
+        ("r11", "did you mean r1?"),
+        ("", "list what is there"),
+        ("a b*", "list what is there"),
+        ("r1/9", "run r1 has the items 0 to 1"),
+        ("r1/x", "run r1 has the items 0 to 1"),
+        ("r1/-1", "run r1 has the items 0 to 1"),
+        (f"r1/{'9' * 5000}", "run r1 has the items 0 to 1"),
+        ("r1/²", "run r1 has the items 0 to 1"),
+        ("r1/0/1", "the run's steps are 0 (task)"),
+        ("r1/0/0/0", "RUN/ITEM/STEP"),
+    ],
+)
+def test_what_there_is_not_is_told_with_what_looks_like_it(asked: Asked, target: str, words: str) -> None:
+    asked.d.queued_lane(jobs=2)
+    with pytest.raises(TargetNotFound) as caught:
+        asked.why(target)
+    assert words in str(caught.value)
+
+
+def test_a_run_of_another_team_is_not_found(asked: Asked) -> None:
+    ref = asked.d.queued_lane(jobs=2)
+    with pytest.raises(TargetNotFound):
+        asked.why(ref.run, team="other")
+
+
+def test_asking_changes_nothing(asked: Asked, real_redis: Redis) -> None:
+    from tests.support.contents import read_contents
+
+    d = asked.d
+    ref = d.queued_lane(jobs=5, requests_per_minute=None, tokens_per_minute=1000)
+    d.defer(d.start(ref)[0], signal="limited")
+    before = read_contents(real_redis)
+    for target in (LANE, ref.run, f"{ref.run}/0", f"{ref.run}/4"):
+        asked.why(target)
+    assert read_contents(real_redis) == before
+
+
+def test_who_may_ask_needs_no_leader_and_no_workers(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    d.queued_lane(jobs=1)
+    d.redis.delete(d.keys.leader, d.keys.workers)
+    assert Asker(d.redis, d.keys, "search", {}, d.now_ms).why("r1").constraint == "scheduler"
+
+
+def test_a_refused_lane_finds_out_whether_it_opens(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=9)
+    d.redis.hset(d.keys.lane(LANE), "stop", "refused")
+    found = asked.why(ref.run)
+    assert (found.constraint, found.eta.at_least) == ("refused", True)
+    assert "one call finds out" in found.sentence
+
+
+def test_a_learned_rate_is_said_to_be_about(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=100, requests_per_minute=None)
+    d.take(ref)
+    assert asked.why(LANE).sentence.endswith("about 600 requests/min, still finding out")
+    for fields, words in (
+        ({"requests_est": "300", "requests_age_ms": "0", "requests_var": "9"}, "learned from refusals"),
+        ({"requests_told": "120"}, "about 120 requests/min, by its headers"),
+    ):
+        d.redis.hset(d.keys.lane(LANE), mapping=fields)
+        assert asked.why(LANE).sentence.endswith(words)
+    assert d.lanes.view(LANE, d.now_ms).axes["requests"].uncertainty == 3
+
+
+def test_a_lane_whose_name_looks_like_a_job_is_a_lane(asked: Asked) -> None:
+    asked.d.lane("router:meta/llama")
+    assert asked.why("router:meta/llama").kind == "lane"
