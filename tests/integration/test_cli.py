@@ -109,7 +109,8 @@ def test_an_operator_pauses_changes_and_opens_a_lane_while_it_runs(shell: Shell)
     done = shell.json("status", run)["jobs_done"]
     assert done < 30
     paused = shell.json("lanes", "show", "sim:slow")
-    assert (paused["held_by"], paused["source"]) == ("paused", "stated")
+    assert (paused["held_by"], paused["axes"]["requests"]["stated"]) == ("paused", 600)
+    assert shell.json("why", run)["constraint"] == "paused"
     shell("lanes", "set", "sim:slow", "--max-concurrency", "7")
     assert shell.json("lanes", "show", "sim:slow")["limits"]["max_concurrency"] == 7
     shell("lanes", "resume", "sim:slow")

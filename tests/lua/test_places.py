@@ -159,3 +159,15 @@ def test_a_window_that_holds_jobs_back_is_widened_again_and_an_idle_one_is_not(r
     d.lanes.resume("sim:fast", d.now_ms)
     d.ask(ref)
     assert int(d.lane_state()["window"]) <= 6
+
+
+def test_places_are_learned_where_the_rate_is_never_limited(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    rng = random.Random(1)
+    ref = d.queued_lane(jobs=5000, requests_per_minute=0, max_concurrency=40)
+    world = HiddenLimit(d, ref, Places(10), latency_ms=lambda n: rng.randrange(500, 1500))
+    world.run(15_000)
+    last = d.now_ms
+    world.run(15_000)
+    assert world.refused(last) <= 0.1 * world.admitted(last)
+    assert world.admitted(last) >= 0.8 * 15 * 10

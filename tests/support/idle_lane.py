@@ -22,5 +22,6 @@ IDLE = LaneView(
     paused=False,
     ramp=1.0,
     latency_ms=None,
+    started_ms=None,
     now_ms=1_700_000_000_000,
 )

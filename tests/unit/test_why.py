@@ -391,3 +391,25 @@ def test_a_learned_rate_is_said_to_be_about(asked: Asked) -> None:
 def test_a_lane_whose_name_looks_like_a_job_is_a_lane(asked: Asked) -> None:
     asked.d.lane("router:meta/llama")
     assert asked.why("router:meta/llama").kind == "lane"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"requests_per_minute": 60},
+        {"requests_per_minute": 600, "tokens_per_minute": 700},
+        {"input_tokens_per_minute": 60, "output_tokens_per_minute": 90},
+        {"requests_per_day": 3},
+        {"min_gap_ms": 250},
+        {"requests_per_minute": None},
+    ],
+)
+def test_the_next_job_starts_when_the_lane_would_grant_it(
+    asked: Asked, limits: dict[str, float | None]
+) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=50, tokens=Estimate(3, 4), **limits)  # type: ignore[arg-type]
+    grant = d.ask(ref)
+    eta = asked.why(f"r1/{len(grant.permits)}").eta
+    assert grant.at_ms
+    assert eta.at_ms == pytest.approx(grant.at_ms, abs=2), grant.reason

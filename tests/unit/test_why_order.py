@@ -57,7 +57,7 @@ def _place(
     weights: Mapping[str, float],
     before: int,
 ) -> int:
-    """Permits that an idle lane's scheduler grants before the one that has ``before`` of its run before it."""
+    """How many permits an idle lane grants before the one that has ``before`` of its own run before it."""
     shares = LaneShares(weights.__getitem__)
     offers = shares.order(waiting, lambda ref: priorities.get(ref, 0), sum(waiting.values()))
     ahead = own = 0

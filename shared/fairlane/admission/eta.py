@@ -34,7 +34,8 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     if slots == 0 or view.paused or view.parked is not None or (hold and hold.reason == "probing"):
         return Eta(None, True)
     shut_until_ms = (view.shut.until_ms if view.shut else None) or view.now_ms
-    times = [float(shut_until_ms), shut_until_ms + (jobs - 1) * view.limits.min_gap_ms]
+    gap_ms = view.limits.min_gap_ms
+    times = [float(max(shut_until_ms, (view.started_ms or 0) + gap_ms) + (jobs - 1) * gap_ms)]
     times += [_by_axis(name, axis, jobs, cost, shut_until_ms) for name, axis in view.axes.items()]
     in_flight_ms = _by_places(view, jobs, min(slots, view.places.most or slots))
     if in_flight_ms is not None:
@@ -48,7 +49,9 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
 def _by_axis(name: str, axis: AxisView, jobs: int, cost: Cost, from_ms: int) -> float:
     if not axis.allowed:
         return from_ms
-    missing = jobs * cost.on(name) - (axis.level or 0.0)
+    # What is larger than the whole bucket starts when that is full, and leaves a debt.
+    last = cost.on(name) if axis.full is None else min(cost.on(name), axis.full)
+    missing = (jobs - 1) * cost.on(name) + last - (axis.level or 0.0)
     if missing <= 0:
         return from_ms
     if name == "day":

@@ -30,8 +30,8 @@ class AxisView(NamedTuple):
     ``allowed`` is what the lane keeps to now, by ``source``; ``learned`` what it would keep to without the
     operator's word. ``told`` is what headers say, ``probed`` what refusals have taught, with its standard
     deviation ``uncertainty``; each with its time. ``foreign`` is what others take of the same key.
-    ``level`` is what may start now (``from_ms``: then), in requests or tokens; below 0 it is owed. A
-    ``window`` or a day renews at ``renews_ms``.
+    ``level`` is what may start now (``from_ms``: then), in requests or tokens; below 0 it is owed, and
+    ``full`` is the most. A ``window`` or a day renews at ``renews_ms``.
     """
 
     stated: float | None = None
@@ -45,6 +45,7 @@ class AxisView(NamedTuple):
     uncertainty: float | None = None
     foreign: float = 0.0
     level: float | None = None
+    full: float | None = None
     from_ms: int | None = None
     shape: Literal["bucket", "window", "unknown"] = "unknown"
     renews_ms: int | None = None
@@ -70,7 +71,8 @@ class LaneView:
 
     ``reason`` is what held its jobs when permits were last asked for; ``shut`` what keeps the whole lane
     shut now. ``asked_to_wait``: the provider named the end of its block. ``ramp`` is the share of its rate
-    that the lane uses after an outage, ``latency_ms`` how long a call takes lately.
+    that the lane uses after an outage, ``latency_ms`` how long a call takes lately. At ``started_ms`` a call
+    was last granted.
     """
 
     lane: str
@@ -91,6 +93,7 @@ class LaneView:
     paused: bool
     ramp: float
     latency_ms: float | None
+    started_ms: int | None
     now_ms: int
 
     @property
@@ -140,6 +143,7 @@ def read_view(
         paused=state.get("paused") == "1",
         ramp=float(told["ramp"]),
         latency_ms=told.get("latency_ms"),
+        started_ms=_whole(_number(state, "started_ms")),
         now_ms=now_ms,
     )
 
@@ -178,6 +182,7 @@ def _axis(
         uncertainty=None if probed is None or variance is None else variance**0.5,
         foreign=_number(state, f"{axis}_foreign") or 0.0,
         level=told.get("level"),
+        full=told.get("full"),
         from_ms=_future(told.get("from_ms"), now_ms),
         shape=told["shape"],
         renews_ms=_whole(told.get("renews_ms")),

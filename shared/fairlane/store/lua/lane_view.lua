@@ -1,23 +1,9 @@
 -- How lanes stand: what each allows, who says so, and what shuts it, by the rules that grant. Changes nothing.
 -- KEYS: lanes*
 -- ARGV: now_ms
--- USES: time bucket rate lane shape window
+-- USES: time bucket rate lane source shape window
 -- RETURNS: {now_ms, {state, limits, view}, …}; KEY.lanes has state and limits of each lane in turn; a view is JSON.
 local now = clock(ARG.now_ms)
-
--- Who says what an axis allows: the operator, the provider's headers, refusals ('probed'), or slow start.
-local function source_of(row, limits, axis, stated, learned)
-  if stated or limits[STATED[axis]] == 0 then return 'configured' end
-  if not learned then return nil end
-  if axis == 'day' then return 'headers' end
-  if known(row[axis .. '_told']) then
-    local untold = edited(row)
-    untold[axis .. '_told'] = ''
-    local found = known(row[axis .. '_est']) and believed(untold, axis, limits[STATED[axis]])
-    if not found or learned < found then return 'headers' end
-  end
-  return known(row[axis .. '_age_ms']) and 'probed' or 'starting'
-end
 
 local function axis_view(row, limits, axis)
   local said = limits[STATED[axis]]
@@ -52,7 +38,8 @@ for i = 1, #KEY.lanes, 2 do
   local row, most, axes = edited(lane), places(lane, limits), {}
   for axis in pairs(STATED) do axes[axis] = axis_view(row, limits, axis) end
   for _, bucket in ipairs(buckets_of(lane, limits, now)) do
-    axes[bucket.axis].level, axes[bucket.axis].from_ms = bucket.level / UNIT, bucket.from_ms
+    local view = axes[bucket.axis]
+    view.level, view.full, view.from_ms = bucket.level / UNIT, bucket.full / UNIT, bucket.from_ms
   end
   local reason, at = shut(lane, now)
   local view = cjson.encode({

@@ -2,6 +2,8 @@
 --   <axis>_est, _var   the estimate and its variance (a minute, and squared), learned from refusals; before the first
 --                      one, while `_age_ms` is '', it is slow start's rate
 --   <axis>_age_ms      how long, since the last refusal, this rate was what held jobs back
+--   <axis>_slope       the steepest it may climb beyond, e-fold a minute, where a provider is found to mind; `_top` is
+--                      kept below until `_top_until_ms`
 --   <axis>_told        what the provider's headers say it allows; `_foreign` is what others take of it
 local START_PER_MINUTE, LEAST_PER_MINUTE, MOST_PER_MINUTE = 600, 0.1, 6e6
 local CUT = 0.03 -- how far below its estimate a lane goes on after a refusal
@@ -29,7 +31,10 @@ local function believed(row, axis, stated)
   local age = known(row[axis .. '_age_ms'])
   if est and age then
     local back = back_ms(row, axis)
+    local slope = known(row[axis .. '_slope'])
     rate = est * (1 + CUT * ((age - back) / back) ^ 3)
+    if slope then rate = math.min(rate, est * math.exp(slope * age / 60000)) end
+    if (row[axis .. '_top_until_ms'] or 0) > row.asked_ms then rate = math.min(rate, row[axis .. '_top']) end
   elseif est then
     rate = est
   elseif axis == 'requests' and not told and not stated then

@@ -54,6 +54,7 @@ local function begin_epoch(row, axis, rate, lease, now)
     settle(row, axis, start, start * start, now)
     row.novice = 1
   end
+  row.age_then = known(row[axis .. '_age_ms']) or 0
   row[axis .. '_age_ms'], row.proved = 0, 0
 end
 
