@@ -185,7 +185,7 @@ def test_a_lane_learns_blocks_parks_and_probes(redis: Redis) -> None:
     assert float(d.lane_state()["requests_est"]) == 300
     d.defer(refused, signal="refused", reason="quota")
     assert d.lanes.view("sim:fast").parked == "quota"
-    d.advance(2700)
+    d.advance(5000)
     d.lanes.resume("sim:fast", d.now_ms)
     probe = d.start(ref)[0]
     assert d.ask(ref).reason == "probing"

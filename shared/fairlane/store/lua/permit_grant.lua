@@ -1,7 +1,7 @@
 -- Grants permits of one lane to runs in the order offered, as many as its buckets, window and circuit allow now.
 -- KEYS: leader lane limits leases leased starved headroom_tokens headroom_input headroom_output queues*
 -- ARGV: now_ms epoch name room max_in_flight lease_ms offers
--- USES: time leader bucket rate lane entry tokens shape openings refusal window present gate tried permit
+-- USES: time leader bucket rate lane entry tokens shape climb openings refusal window present gate tried permit
 -- RETURNS: {granted, at_ms, reason, lane in flight, left, now_ms}; granted is flat: offer, job, number, input, output,
 --          kind, …; at_ms: ask again then (0: when woken); left: jobs still queued, per offer; nil when not the leader.
 -- `offers` is [["<run ref>", count], …]; KEY.queues has its hot, fresh, jobs and state, offer by offer.
@@ -10,7 +10,7 @@ if not leads(KEY.leader, ARG.epoch, now) then return false end
 
 local lane, limits, offers, granted = read(KEY.lane), read(KEY.limits), cjson.decode(ARG.offers), {}
 local row = edited(lane)
-come_to_now(row, now)
+come_to_now(row, limits, now)
 local gate = gate_of(row, limits, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
 local reason, at = shut(row, now)
 for i, offer in ipairs(offers) do

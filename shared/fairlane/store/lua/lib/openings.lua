@@ -43,35 +43,6 @@ local function settle(row, axis, est, var, now)
   row[axis .. '_est_ms'] = now
 end
 
--- Some providers allow less after they were overrun, or refuse a growth that they find too fast, well below their
--- limit. Where a lane was refused on new ground and then found far less, it has climbed too steeply: half as steep
--- from now on. Where that happens to one that climbs gently already, the limit is there: it is kept clear of for a
--- while, each time for longer. Where the lane found the limit at the refusal, it may be steeper again.
-local TOO_STEEP, FAIR, STEEPER = 0.75, 0.9, 1.5
-local CLEAR, CLEAR_MS = 0.95, 600000
-
-local function climbed(row, axis)
-  local minutes = math.max(0.05, row.age_then / 60000)
-  row.ground, row.ground_growth = row.pace_then, math.log(row.pace_then / row[axis .. '_est']) / minutes
-end
-
-local function judge_climb(row, axis, now)
-  local ground, slope = known(row.ground), known(row[axis .. '_slope'])
-  if not ground then return end
-  local found = row[axis .. '_est'] / ground
-  if found >= TOO_STEEP and found <= FAIR then return end
-  row.ground = ''
-  if found > FAIR then
-    if slope then row[axis .. '_slope'] = slope * STEEPER end
-  elseif not slope then
-    row[axis .. '_slope'] = row.ground_growth / 2
-  elseif now >= (row[axis .. '_top_until_ms'] or 0) then
-    row[axis .. '_top'] = ground * CLEAR
-    row[axis .. '_top_for_ms'] = 2 * (row[axis .. '_top_for_ms'] or CLEAR_MS / 2)
-    row[axis .. '_top_until_ms'] = now + row[axis .. '_top_for_ms']
-  end
-end
-
 -- Takes the refusals that began at `first_ms` as over: what do they say of the limit?
 local function learn_opening(row, now)
   local axis = row.shut

@@ -11,7 +11,7 @@ local function keep_slack(row, axis, count, elapsed_ms, now)
 end
 
 -- Brings a lane up to now: rates grow older, windows turn, refusals are got over.
-local function come_to_now(row, now)
+local function come_to_now(row, limits, now)
   local elapsed = math.min(60000, now - (row.asked_ms or now))
   row.asked_ms, row.known_ms = now, row.known_ms or now
   if row.stop == 'window' then widen(row, elapsed) end
@@ -20,7 +20,7 @@ local function come_to_now(row, now)
       local count = admitted(row, axis)
       turn(row, axis, count, now)
       if row.stop == axis then
-        grow_older(row, axis, elapsed)
+        grow_older(row, axis, allowed(row, limits, axis), elapsed)
         row[axis .. '_slack_ms'] = 0
       else
         keep_slack(row, axis, count, elapsed, now)

@@ -10,6 +10,7 @@ local CUT = 0.03 -- how far below its estimate a lane goes on after a refusal
 local BACK_MS, BACK_CALLS = 20000, 30 -- how long it takes to be back at it, at least so many calls
 local SURE, SOONEST = 0.03, 0.15 -- an estimate less sure than that is tried sooner, at most by that factor
 local UNDER_TOLD, LEAST_OF_TOLD = 0.997, 0.05
+local BOUNDED = 1.05
 local RAMP_MS, RAMP_FROM = 10000, 0.1
 
 local function known(value)
@@ -24,21 +25,22 @@ local function back_ms(row, axis)
   return axis == 'requests' and math.max(ms, BACK_CALLS * 60000 / est) or ms
 end
 
--- What was learned, a minute; nil where nothing limits the axis. After a refusal the rate follows CUBIC's curve: from
+-- The rate that an estimate leads to, `age` after its last refusal; nil without one. It follows CUBIC's curve: from
 -- just below the estimate fast back to it, a long while near it, then ever faster beyond.
+local function curve(row, axis)
+  local est, age, slope = known(row[axis .. '_est']), known(row[axis .. '_age_ms']), known(row[axis .. '_slope'])
+  if not est or not age then return est end
+  local back = back_ms(row, axis)
+  local rate = est * (1 + CUT * ((age - back) / back) ^ 3)
+  return slope and math.min(rate, est * math.exp(slope * age / 60000)) or rate
+end
+
+-- What was learned, a minute; nil where nothing limits the axis.
 local function believed(row, axis, stated)
-  local est, told, rate = known(row[axis .. '_est']), known(row[axis .. '_told']), nil
-  local age = known(row[axis .. '_age_ms'])
-  if est and age then
-    local back = back_ms(row, axis)
-    local slope = known(row[axis .. '_slope'])
-    rate = est * (1 + CUT * ((age - back) / back) ^ 3)
-    if slope then rate = math.min(rate, est * math.exp(slope * age / 60000)) end
-    if (row[axis .. '_top_until_ms'] or 0) > row.asked_ms then rate = math.min(rate, row[axis .. '_top']) end
-  elseif est then
-    rate = est
-  elseif axis == 'requests' and not told and not stated then
-    rate = START_PER_MINUTE
+  local told, rate = known(row[axis .. '_told']), curve(row, axis)
+  if not rate and axis == 'requests' and not told and not stated then rate = START_PER_MINUTE end
+  if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
+    rate = math.min(rate, row[axis .. '_top'])
   end
   if told then
     local left = math.max(told * LEAST_OF_TOLD, told * UNDER_TOLD - (row[axis .. '_foreign'] or 0))
@@ -53,11 +55,12 @@ local function ramp(row, now)
   return since >= RAMP_MS and 1 or math.max(RAMP_FROM, since / RAMP_MS)
 end
 
--- Lets the axis that held jobs back since the last question grow older. Beyond its estimate a rate only grows once a
--- call started after the last refusal has succeeded; and none grows while a refusal is not got over.
-local function grow_older(row, axis, elapsed_ms)
+-- Lets the axis that held jobs back since the last question grow older, unless something else than its estimate is
+-- what bounds it to `allowed`. Beyond its estimate a rate only grows once a call started after the last refusal has
+-- succeeded; and none grows while a refusal is not got over.
+local function grow_older(row, axis, allowed, elapsed_ms)
   local age = known(row[axis .. '_age_ms'])
-  if not age or known(row.shut) then return end
+  if not age or known(row.shut) or curve(row, axis) > BOUNDED * allowed then return end
   local older = age + elapsed_ms
   if row.proved ~= 1 then older = math.max(age, math.min(older, back_ms(row, axis))) end
   row[axis .. '_age_ms'] = older
