@@ -196,7 +196,7 @@ def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) ->
         return Places(int(most), "configured")
     if _number(state, "places_told") == most:
         return Places(int(most), "headers")
-    return Places(int(most), "latency" if state.get("knee") == "1" else "refusals")
+    return Places(int(most), "latency" if state.get("window_by") == "latency" else "refusals")
 
 
 def _number(state: Mapping[str, str], name: str) -> float | None:

@@ -10,6 +10,7 @@ local function note_told(row, axis, limit, now)
   local was = known(row[axis .. '_told'])
   if was and math.abs(limit - was) > MOVED * was then
     row[axis .. '_est'], row[axis .. '_age_ms'], row[axis .. '_foreign'] = '', '', 0
+    if row.shut == axis then row.shut = '' end
   end
   if was ~= limit then row[axis .. '_told'] = limit end
   row[axis .. '_told_ms'] = now

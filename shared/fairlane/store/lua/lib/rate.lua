@@ -2,7 +2,7 @@
 --   <axis>_est, _var   the estimate and its variance (a minute, and squared), learned from refusals; before the first
 --                      one, while `_age_ms` is '', it is slow start's rate
 --   <axis>_age_ms      how long, since the last refusal, this rate was what held jobs back
---   <axis>_slope       the steepest it may climb beyond, e-fold a minute, where a provider is found to mind; `_top` is
+--   <axis>_slope       the steepest it may climb, e-fold a minute, where a provider is found to mind; `_top` is
 --                      kept below until `_top_until_ms`
 --   <axis>_told        what the provider's headers say it allows; `_foreign` is what others take of it
 local START_PER_MINUTE, LEAST_PER_MINUTE, MOST_PER_MINUTE = 600, 0.1, 6e6
@@ -10,6 +10,7 @@ local CUT = 0.03 -- how far below its estimate a lane goes on after a refusal
 local BACK_MS, BACK_CALLS = 20000, 30 -- how long it takes to be back at it, at least so many calls
 local SURE, SOONEST = 0.03, 0.15 -- an estimate less sure than that is tried sooner, at most by that factor
 local UNDER_TOLD, LEAST_OF_TOLD = 0.997, 0.05
+local STEEPEST = 2.5 -- e-fold a minute: twice as fast in 17 s
 local BOUNDED = 1.05
 local RAMP_MS, RAMP_FROM = 10000, 0.1
 
@@ -32,7 +33,7 @@ local function curve(row, axis)
   if not est or not age then return est end
   local back = back_ms(row, axis)
   local rate = est * (1 + CUT * ((age - back) / back) ^ 3)
-  return slope and math.min(rate, est * math.exp(slope * age / 60000)) or rate
+  return math.min(rate, est * math.exp((slope or STEEPEST) * age / 60000))
 end
 
 -- What was learned, a minute; nil where nothing limits the axis.
@@ -75,6 +76,7 @@ local function start_faster(row, limits, lease, now)
 end
 
 -- Where places are what is limited, the rate starts anew.
-local function unlearn_rate(row)
-  row.requests_est, row.requests_age_ms, row.shut = row.requests_est, '', ''
+local function unlearn_rate(row, limits)
+  row.requests_age_ms, row.shut = '', ''
+  if limits.requests_per_minute or known(row.requests_told) then row.requests_est = '' end
 end

@@ -6,7 +6,7 @@ local EDGE_MARGIN_MS = 20
 
 -- How long the silence after a call must be for it to count as let through: refusals come back at once.
 local function silence_ms(row)
-  return 4 * (row.refusal_ms or 100) + 100
+  return math.ceil(4 * (row.refusal_ms or 100)) + 100
 end
 
 -- Where the lane is shut for longer than a moment, one call at a time finds out whether it still is.
@@ -21,17 +21,19 @@ local function got_over(row, now)
   return after and now - after >= silence_ms(row)
 end
 
--- The axis that a refusal is for: as the provider names it, else the emptiest bucket of those that it could be.
+-- The axis that a refusal is for, and its bucket's level: as the provider names it, else the emptiest bucket of those
+-- that it could be.
 local function refused_axis(buckets, exhausted)
-  for _, axis in ipairs(AXES) do
-    if axis == exhausted then return axis end
-  end
-  local worst, least = 'requests', 0.5
+  local worst, least, levels = 'requests', 0.5, {}
   for _, bucket in ipairs(buckets) do
     local share = bucket.level / bucket.full
+    levels[bucket.axis] = bucket.level
     if share < least then worst, least = bucket.axis, share end
   end
-  return worst
+  for _, axis in ipairs(AXES) do
+    if axis == exhausted then worst = axis end
+  end
+  return worst, levels[worst] or 0
 end
 
 -- When a lane that was refused tries again: the provider's word, a known boundary, or a pause that doubles.
@@ -58,8 +60,9 @@ local function begin_epoch(row, axis, rate, lease, now)
   row[axis .. '_age_ms'], row.proved = 0, 0
 end
 
--- Learns from a refusal on `axis`, whose rate was `rate` a minute. Returns whether it began an epoch.
-local function refused(row, axis, rate, lease, retry_after_ms, now)
+-- Learns from a refusal on `axis`, whose rate was `rate` a minute and whose bucket held `level`. Returns whether it
+-- began an epoch.
+local function refused(row, axis, rate, level, lease, retry_after_ms, now)
   row.refusal_ms = 0.8 * (row.refusal_ms or 100) + 0.2 * (now - lease.granted_ms)
   if lease.n <= (row.sign or 0) then return false end
   local still = known(row.shut) and lease.n == row.sign + 1
@@ -69,6 +72,6 @@ local function refused(row, axis, rate, lease, retry_after_ms, now)
   row.sign, row.after_ms = row.granted, ''
   local again = try_again_ms(row, axis, retry_after_ms, now)
   row.blocked_ms = math.max(row.blocked_ms or 0, again)
-  keep_level(row, axis, 0, row.blocked_ms)
+  keep_level(row, axis, math.min(0, level), row.blocked_ms)
   return not still
 end

@@ -23,20 +23,29 @@ local function served(row, limits, lease, signal, used, now)
   watch_latency(row, lease, used, now)
 end
 
--- A 429. One that is for the day leaves the rate alone, and an axis that the operator never limits is not cut.
+-- A 429. One that is for the day or for a place leaves the rate alone, and so does one on an axis that the operator
+-- knows exactly: that lane only pauses. Where the rate is never limited, it is for a place.
 local function limited(row, limits, lease, hints, retry_after_ms, now)
   if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
   if hints.exhausted == 'day' then return '' end
+  local buckets = buckets_of(row, limits, now)
+  local axis, level = refused_axis(buckets, hints.exhausted)
   if hints.exhausted == 'concurrency' then return refused_place(row, lease) and 'cut' or '' end
-  local axis = refused_axis(buckets_of(row, limits, now), hints.exhausted)
-  if limits[STATED[axis]] == 0 then
+  local new = lease.n > (row.sign or 0)
+  if new and axis == 'requests' and places_limited(row) and not refutes_places(row, lease, now) then
+    return refused_place(row, lease) and 'cut' or ''
+  end
+  local stated = limits[STATED[axis]]
+  if stated == 0 or stated and limits.exact == 1 then
     if retry_after_ms <= 0 then back_off(row, lease, now) end
-    return ''
+    if stated == 0 then return refused_place(row, lease) and 'cut' or '' end
+    if new then row.sign = row.granted end
+    return refused_at(row, lease, new) and 'cut' or ''
   end
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
-  if not refused(row, axis, rate, lease, retry_after_ms, now) then return '' end
-  if axis == 'requests' and refused_at(row, lease) then unlearn_rate(row) end
-  return 'cut'
+  local cut = refused(row, axis, rate, level, lease, retry_after_ms, now)
+  if axis == 'requests' and refused_at(row, lease, cut) then unlearn_rate(row, limits) end
+  return cut and 'cut' or ''
 end
 
 -- Makes what was spent what the provider has charged.
