@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -13,6 +13,23 @@ _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 TeamName = Annotated[str, Field(pattern=_NAME)]
+
+LimitHeaders: TypeAlias = Literal[
+    "openai",
+    "anthropic",
+    "azure",
+    "gemini",
+    "bedrock",
+    "deepseek",
+    "groq",
+    "mistral",
+    "together",
+    "fireworks",
+    "cerebras",
+    "xai",
+    "generic",
+]
+"""The ways to tell limits that the workers can read: `fairlane_workers.providers.limits.DIALECTS`."""
 
 
 class _Section(BaseModel):
@@ -54,6 +71,11 @@ class Connection(_Section):
         default=None,
         description='"model": each model has its own limit; "connection": all share one. '
         "Left out: openai by model, anthropic by connection.",
+    )
+    limit_headers: LimitHeaders | None = Field(
+        default=None,
+        description="How the provider tells its limits. Left out: the host shows it. "
+        "Headers that one provider alone uses show it in any case.",
     )
     stream: bool = Field(default=True, description="Stream task calls, so that listeners see chunks.")
     connect_timeout: float = Field(default=10.0, gt=0, description="Seconds to reach the server.")

@@ -20,8 +20,8 @@ LATE_MS = 250  # a call that waits at a worker for anything is later than this
 def known_limit() -> Iterator[Finding]:
     """3,000 requests a minute, one second of burst, 1,500 jobs."""
     jobs, rate = 1500, 3000 / 60
-    config = config('[lanes."sim:known"]\nrequests_per_minute = 3000')
-    with bench_stack(config, simulated("known", 3000)) as bench:
+    stated = config('[lanes."sim:known"]\nrequests_per_minute = 3000')
+    with bench_stack(stated, simulated("known", 3000)) as bench:
         bench.warm_up("known")
         wall, cpu, _ = run(bench, jobs, model="sim:known")
         ideal = (jobs - rate) / rate + LATENCY_S
@@ -37,11 +37,11 @@ def known_limit() -> Iterator[Finding]:
 
 def two_lanes() -> Iterator[Finding]:
     """3,000 jobs at 6,000 a minute and 300 at 300 a minute in one run, slow ones mixed 1:2 at its head."""
-    config = config(
+    stated = config(
         '[lanes."sim:fast"]\nrequests_per_minute = 6000\n[lanes."sim:slow"]\nrequests_per_minute = 300'
     )
     simulator = simulated("fast", 6000) + simulated("slow", 300)
-    with bench_stack(config, simulator) as bench:
+    with bench_stack(stated, simulator) as bench:
         bench.warm_up("fast")
         bench.warm_up("slow", 2)
         wall, _, counted = run(bench, 3300, model="sim:{{ lane }}", rows=_mixed())
@@ -59,11 +59,11 @@ def two_lanes() -> Iterator[Finding]:
 def token_bound() -> Iterator[Finding]:
     """6,000 requests and 60,000 tokens a minute; about 200 tokens in, 150±100 out."""
     jobs = 300
-    config = config('[lanes."sim:tokens"]\nrequests_per_minute = 6000\ntokens_per_minute = 60000')
+    stated = config('[lanes."sim:tokens"]\nrequests_per_minute = 6000\ntokens_per_minute = 60000')
     simulator = simulated("tokens", 6000, output_tokens=150) + (
         "tokens_per_minute = 60000\noutput_tokens_stddev = 100\nmax_output_tokens = 400\n"
     )
-    with bench_stack(config, simulator) as bench:
+    with bench_stack(stated, simulator) as bench:
         rows = ({"text": f"row {n} " + "word " * 158} for n in range(jobs))
         wall, _, _ = run(bench, jobs, model="sim:tokens", rows=rows, prompt="{{ text }}", max_tokens=400)
         stats = bench.stats("tokens")
@@ -82,8 +82,8 @@ def flaky() -> Iterator[Finding]:
         "[models.flaky.faults]\nerror_500 = 0.02\nerror_529 = 0.02\nreset = 0.01\n"
         "reset_after_work = 0.01\nmalformed = 0.01\n"
     )
-    config = config('[lanes."sim:flaky"]\nrequests_per_minute = 3000')
-    with bench_stack(config, simulated("flaky", 3000) + faults) as bench:
+    stated = config('[lanes."sim:flaky"]\nrequests_per_minute = 3000')
+    with bench_stack(stated, simulated("flaky", 3000) + faults) as bench:
         bench.warm_up("flaky")
         retry = RetryPolicy(max_attempts=6, initial_delay=0.5, max_delay=5.0)
         wall, _, counted = run(bench, jobs, model="sim:flaky", retry=retry)

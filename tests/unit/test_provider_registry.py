@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import get_args
 
 import pytest
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from fairlane.errors import ConfigurationError
-from fairlane.settings import Connection
+from fairlane.hints import Axis
+from fairlane.job import Success
+from fairlane.settings import Connection, LimitHeaders
+from fairlane_workers.providers import limits
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import DIALECTS, build_provider
 from tests.support.provider_wire import OpenAIWire
@@ -17,8 +21,9 @@ from tests.support.scripted_server import http, scripted_server
 REQUEST = Request("m", [{"role": "user", "content": "hi"}], {}, False, 5.0, 1024)
 
 
-def connection(base_url: str = "https://api.example/v1", protocol: str = "openai") -> Connection:
-    return Connection.model_validate({"protocol": protocol, "base_url": base_url})
+def connection(base_url: str = "https://api.example/v1", limit_headers: str | None = None) -> Connection:
+    said = {"protocol": "openai", "base_url": base_url, "limit_headers": limit_headers}
+    return Connection.model_validate(said)
 
 
 def test_every_protocol_of_the_settings_has_a_dialect() -> None:
@@ -90,3 +95,28 @@ def test_the_path_follows_the_base_url_and_keeps_its_query(suffix: str, path: st
             return server.received[0].path
 
     assert asyncio.run(scenario()) == path
+
+
+def test_the_settings_name_the_limit_dialects_that_workers_read() -> None:
+    assert set(get_args(LimitHeaders)) == set(limits.DIALECTS)
+
+
+def test_limit_headers_that_nobody_reads_are_refused() -> None:
+    with pytest.raises(ValidationError, match="limit_headers"):
+        connection(limit_headers="gopher")
+
+
+@pytest.mark.parametrize(("limit_headers", "axis"), [(None, "requests"), ("groq", "day")])
+def test_limits_are_read_as_the_connection_says(limit_headers: LimitHeaders | None, axis: Axis) -> None:
+    told = {"x-ratelimit-limit-requests": "1000", "x-ratelimit-remaining-requests": "990"}
+
+    async def scenario() -> None:
+        async with scripted_server([[http(200, OpenAIWire().whole("x"), told)]]) as server:
+            provider = build_provider("c", connection(server.url, limit_headers=limit_headers), None)
+            outcome = await provider.call(REQUEST)
+            await provider.aclose()
+            assert isinstance(outcome, Success)
+            assert outcome.hints is not None
+            assert list(outcome.hints.axes) == [axis]
+
+    asyncio.run(scenario())

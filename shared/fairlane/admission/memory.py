@@ -16,7 +16,7 @@ REMEMBERED = (*(f"{axis}_{part}" for axis in AXES for part in _OF_AXIS), *_OF_LA
 
 
 class LaneMemory:
-    """A copy of what was learned, in the leader's own memory: the one thing it keeps that Redis may not have."""
+    """A copy of what was learned, in the leader's memory: all that it keeps that Redis may not have."""
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys

@@ -50,6 +50,7 @@ def build_provider(
         api_key=_usable_key(f"{field}.api_key_env", api_key),
         transport=transport or Transport(connect_timeout_s=connection.connect_timeout),
         clock=clock or SystemClock(),
+        limits=connection.limit_headers,
     )
 
 

@@ -33,7 +33,7 @@ local function curve(row, axis)
   if not est or not age then return est end
   local back = back_ms(row, axis)
   local rate = est * (1 + CUT * ((age - back) / back) ^ 3)
-  return math.min(rate, est * math.exp((slope or STEEPEST) * age / 60000))
+  return math.min(rate, est * math.exp(math.min(slope or STEEPEST, STEEPEST) * age / 60000))
 end
 
 -- What was learned, a minute; nil where nothing limits the axis.

@@ -68,7 +68,12 @@ local function refused(row, axis, rate, level, lease, retry_after_ms, now)
   local still = known(row.shut) and lease.n == row.sign + 1
   if still then axis = row.shut elseif known(row.shut) then learn_opening(row, now) end
   row.last_ms, row.last = lease.granted_ms, admitted_by(row, axis, lease)
-  if still then row.refusals = row.refusals + 1 else begin_epoch(row, axis, rate, lease, now) end
+  if still then
+    row.refusals = row.refusals + 1
+    miss_boundary(row, axis, lease.granted_ms)
+  else
+    begin_epoch(row, axis, rate, lease, now)
+  end
   row.sign, row.after_ms = row.granted, ''
   local again = try_again_ms(row, axis, retry_after_ms, now)
   row.blocked_ms = math.max(row.blocked_ms or 0, again)

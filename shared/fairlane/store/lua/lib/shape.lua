@@ -5,7 +5,7 @@
 --   <axis>_edge_ms, _edge              the next boundary, and what had been admitted at the last one
 --   <axis>_minute_ms, _minute, _before where the present minute began, what had been admitted then, and in the minute before
 --   <axis>_long_ms                     when refusals last lasted long
-local WINDOW_MS, AGREE_MS, LONG_AGO_MS = 60000, 200, 300000
+local WINDOW_MS, AGREE_MS, MISSED_MS, LONG_AGO_MS = 60000, 200, 500, 300000
 local EDGES_ENOUGH = 2
 local LEAST_FULL = 0.4 -- a window that is shut with less in it than that share of the estimate is none
 
@@ -28,6 +28,14 @@ end
 
 local function windowed(row, axis)
   return (row[axis .. '_edges'] or 0) >= EDGES_ENOUGH
+end
+
+-- A call that is refused well after the boundary that was waited for: it is not where it was thought to be.
+local function miss_boundary(row, axis, at_ms)
+  local edge = (known(row[axis .. '_edge_ms']) or 0) - WINDOW_MS
+  if known(row.in_window) and row.first_ms < edge and at_ms > edge + MISSED_MS then
+    row[axis .. '_edges'], row.in_window = 0, ''
+  end
 end
 
 -- Keeps count at the turn of a window and of a minute.

@@ -44,7 +44,8 @@ local function limited(row, limits, lease, hints, retry_after_ms, now)
   end
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local cut = refused(row, axis, rate, level, lease, retry_after_ms, now)
-  if axis == 'requests' and refused_at(row, lease, cut) then unlearn_rate(row, limits) end
+  local by_places = axis == 'requests' and not windowed(row, axis) and refused_at(row, lease, cut)
+  if by_places then unlearn_rate(row, limits) end
   return cut and 'cut' or ''
 end
 
