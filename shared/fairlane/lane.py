@@ -15,7 +15,7 @@ CacheReads = Literal["free", "counted"]
 
 
 class LaneLimits(BaseModel):
-    """What an operator knows of a lane. What is left out is not limited until the provider says otherwise.
+    """What an operator knows of a lane. What is left out is found out.
 
     A number is a ceiling: the lane may learn that less is allowed, unless ``exact``.
     """
@@ -23,7 +23,7 @@ class LaneLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     requests_per_minute: float | None = Field(
-        default=None, ge=0, description="Requests a minute. 0: never limited. Left out: learned from 429s."
+        default=None, ge=0, description="Requests a minute. 0: never limited. Left out: found out."
     )
     tokens_per_minute: float | None = Field(
         default=None, ge=0, description="Input plus output tokens a minute. 0: never limited."

@@ -261,7 +261,7 @@ def test_the_places_of_a_lane_are_told_with_whose_word_they_are(cli: CommandLine
     for fields, places in (
         ({"places_told": "8"}, Places(8, "headers")),
         ({"window": "7.5"}, Places(7, "refusals")),
-        ({"window": "6", "knee": "1"}, Places(6, "latency")),
+        ({"window": "6", "window_by": "latency"}, Places(6, "latency")),
     ):
         d.redis.hset(d.keys.lane("sim:fast"), mapping=fields)
         assert d.lanes.view("sim:fast").places == places

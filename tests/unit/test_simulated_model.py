@@ -104,9 +104,17 @@ def test_input_and_output_are_charged_apart() -> None:
     ],
 )
 def test_a_refusal_says_what_was_used_and_asked(model: SimulatedModel, exceeded: Exceeded) -> None:
-    judge = served(model)
+    judge = served(model.model_copy(update={"headers": "ratelimit"}))
     admitted(judge)
     assert refused(judge).problem.exceeded == exceeded
+
+
+def test_a_model_without_hints_refuses_without_numbers() -> None:
+    judge = served(SimulatedModel(requests_per_minute=60, headers="retry_after"))
+    admitted(judge)
+    problem = refused(judge).problem
+    assert (problem.code, problem.exceeded) == ("requests", None)
+    assert "60" not in problem.message
 
 
 def test_too_fast_a_growth_has_no_numbers() -> None:

@@ -55,7 +55,7 @@ def axis_in_words(name: str, axis: AxisView, now_ms: int) -> str:
         when = f", {ago(axis.told_ms, now_ms)}" if axis.told_ms is not None else ""
         said.append(f"headers say {per_minute(axis.told)}{when}")
     if axis.probed is not None:
-        doubt = f" ± {axis.uncertainty:,.2g}" if axis.uncertainty and axis.uncertainty < axis.probed else ""
+        doubt = f" ± {axis.uncertainty:,.0f}" if axis.uncertainty and axis.uncertainty < axis.probed else ""
         when = f", {ago(axis.probed_ms, now_ms)}" if axis.probed_ms is not None else ""
         said.append(f"refusals say {per_minute(axis.probed)}{doubt}{when}")
     if axis.level is not None and axis.allowed is not None:

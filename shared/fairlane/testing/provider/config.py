@@ -159,7 +159,7 @@ class SimulatedModel(_Table):
     headers: Literal["none", "retry_after", "ratelimit", "full"] = Field(
         default="none",
         description='Hints: "retry_after" on a 429; "ratelimit": limit, remaining and reset on every answer, '
-        'as the protocol names them; "full": both.',
+        'as the protocol names them, and the numbers in a refusal; "full": both.',
     )
     retry_after_form: Literal["default", "milliseconds", "seconds", "fraction", "date"] = Field(
         default="default",

@@ -189,7 +189,9 @@ class ServedModel:
         return Problem(429, f"Rate limit reached for {self.name} on {axis}.", axis)
 
     def _exceeded(self, axis: Axis, charge: int, output: int, now_ms: int) -> Problem:
-        """The refusal with its numbers, where the axis has any: acceleration has none."""
+        """The refusal, with its numbers where the model tells its limits and the axis has any."""
+        if self.model.headers not in ("ratelimit", "full") and axis != "concurrency":
+            return self._too_fast(axis)
         if axis == "concurrency":
             status, most = self.model.concurrency_status, self._limits.in_flight
             if status != 429:
