@@ -235,7 +235,7 @@ def _after_a_history(redis: Redis) -> dict[str, Content]:
     for lease in d.leases.lapsed(d.now_ms):
         d.recover(lease.attempt)
     d.promote()
-    d.start(ref, 3)
+    d.start(ref, 2)
     d.cancel(d.queued_lane(run="r2", jobs=3))
     return {key: _readable(key, content) for key, content in read_contents(redis).items()}
 

@@ -107,7 +107,7 @@ def test_an_axis_is_told_with_all_that_its_sources_say() -> None:
     )
     assert axis_in_words("requests", axis, NOW) == (
         "about 590 requests/min, learned from refusals; 1,000 configured; headers say 900, 3 s ago; "
-        "refusals say 598 ± 4.1, 1 min ago; 0.25 left; a window that renews in 30 s"
+        "refusals say 598 ± 4, 1 min ago; 0.25 left; a window that renews in 30 s"
     )
     assert axis_in_words("tokens", AxisView(), NOW) == "no limit of tokens/min"
 

@@ -43,47 +43,58 @@ local function settle(row, axis, est, var, now)
   row[axis .. '_est_ms'] = now
 end
 
+-- The filter: a measurement meets the estimate, whose variance is `var` by now. Returns whether it told enough to begin anew from.
+local function filter(row, axis, seen, noise, var, lasted, now)
+  local est = row[axis .. '_est']
+  row[axis .. '_var'] = var
+  if row.novice == 1 and lasted < 1000 then
+    settle(row, axis, math.max(seen, est), (0.5 * est) ^ 2, now)
+  elseif row.pace_then > NEW_GROUND * est and lasted < 1000 then
+    climbed(row, axis)
+    local found = math.max(seen, KEPT_OF_NEW * row.pace_then)
+    settle(row, axis, found, (0.1 * found) ^ 2, now)
+  else
+    local off = seen - est
+    if math.abs(off) > SURPRISE * math.sqrt(var + noise) then var = off * off end
+    row[axis .. '_var'] = var
+    if noise > 4 * var then return false end
+    local gain = var / (var + noise)
+    settle(row, axis, est + gain * off, var * (1 - gain), now)
+    judge_climb(row, axis, now)
+  end
+  return true
+end
+
+-- What was admitted from the last opening to this one, `count` in `span_ms`. Returns whether that told enough.
+local function learn_count(row, axis, count, span_ms, unsure_ms, lasted, now)
+  if span_ms < 50 then return false end
+  local est = row[axis .. '_est']
+  local var = (row[axis .. '_var'] or 0) + (DRIFT * est) ^ 2 * span_ms / 1000
+  local seen, noise = measure(row, axis, count, span_ms, unsure_ms)
+  -- Next to nothing went through: they were not over.
+  local hardly = count < 3 and seen < est / 3 and span_ms < 9 * 60000 / est and var < 0.2 * est * est
+  if hardly then return false end
+  local sliding = over_a_minute(row, axis, now)
+  if sliding and sliding > seen then seen, noise = sliding, 1 end
+  return filter(row, axis, seen, noise, var, lasted, now)
+end
+
 -- Takes the refusals that began at `first_ms` as over: what do they say of the limit?
 local function learn_opening(row, now)
-  local axis = row.shut
+  local axis, again = row.shut, known(row.again_ms)
   row.shut = ''
-  local passed_ms = known(row.after_ms) or now
-  local again = known(row.again_ms)
-  local low, high = again or row.last_ms, math.max(again or passed_ms, again or row.last_ms)
-  local lasted, whole_ms = low - row.first_ms, high - row.first_ms
-  local est = row[axis .. '_est']
-  if whole_ms > math.max(SHAPE_MS, 10 * 60000 / est) then note_boundary(row, axis, low, high, now) end
+  local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
+  local lasted, est = low - row.first_ms, row[axis .. '_est']
+  if high - row.first_ms > math.max(SHAPE_MS, 10 * 60000 / est) then note_boundary(row, axis, low, high, now) end
 
-  local opened_ms = lasted < 1000 and low or (low + high) / 2
-  local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)
-  local in_window = known(row.in_window)
+  local opened_ms, in_window = lasted < 1000 and low or (low + high) / 2, known(row.in_window)
   if in_window then
     settle(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)
     opened_ms = high
-  elseif span_ms < 50 then
-    return
   else
-    local var = (row[axis .. '_var'] or 0) + (DRIFT * est) ^ 2 * span_ms / 1000
-    row[axis .. '_var'] = var
-    local seen, noise = measure(row, axis, count, span_ms, lasted > 1000 and (high - low) / 2 or 0)
-    if count < 3 and seen < est / 3 and span_ms < 9 * 60000 / est and var < 0.2 * est * est then return end
-    local sliding = over_a_minute(row, axis, now)
-    if sliding and sliding > seen then seen, noise = sliding, 1 end
-    if row.novice == 1 and lasted < 1000 then
-      settle(row, axis, math.max(seen, est), (0.5 * est) ^ 2, now)
-    elseif row.pace_then > NEW_GROUND * est and lasted < 1000 then
-      climbed(row, axis)
-      est = math.max(seen, KEPT_OF_NEW * row.pace_then)
-      settle(row, axis, est, (0.1 * est) ^ 2, now)
-    else
-      local off = seen - est
-      if math.abs(off) > SURPRISE * math.sqrt(var + noise) then var = off * off end
-      row[axis .. '_var'] = var
-      if noise > 4 * var then return end
-      local gain = var / (var + noise)
-      settle(row, axis, est + gain * off, var * (1 - gain), now)
-      judge_climb(row, axis, now)
-    end
+    local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)
+    local unsure_ms = lasted > 1000 and (high - low) / 2 or 0
+    if not learn_count(row, axis, count, span_ms, unsure_ms, lasted, now) then return end
   end
   row.novice = 0
   reopen(row, axis, opened_ms, row.last)
