@@ -5,6 +5,7 @@
 --   at clearly fewer, `over` at more. Where the number in flight never varies, both look alike: the rate is believed.
 -- * Latency, on a lane that is not refused: it grows with the calls in flight while no more of them come back a second.
 local FLOORS, UNDER, NEAR, OVER = 4, 20, 0.4, 3
+local RARE = 50 -- one call over for so many under is a miscount
 local SAMPLES, MANY_SAMPLES = 16, 64
 local KNEE, SHARP_KNEE, ROOM, EASED, LEAST_QUEUE = 2, 4, 1.25, 0.8, 4
 local BASE_FALLS, BASE_RISES = 0.5, 0.02
@@ -32,7 +33,8 @@ local function refused_at(row, lease, new)
   if low < 2 or fewest and math.abs(low - fewest) > blur(row) then forget_floor(row) end
   if low < 2 then return false end
   row.floor, row.floors = math.min(known(row.floor) or low, low), (row.floors or 0) + 1
-  if row.floors < (row.floors_wanted or FLOORS) or (row.over or 0) > 0 or (row.under or 0) < UNDER then return false end
+  local against = RARE * (row.over or 0) > (row.under or 0)
+  if row.floors < (row.floors_wanted or FLOORS) or against or (row.under or 0) < UNDER then return false end
   narrow(row, row.floor - 1, 'refusals')
   row.given_up = known(row.requests_est) or ''
   return true
@@ -54,7 +56,7 @@ end
 -- Whether a refusal shows that it was not places that were limited: well within the window. Then what had been learned
 -- of the rate counts again, and the next such trial wants twice the evidence.
 local function refutes_places(row, lease, now)
-  if lease.inflight >= row.window - blur(row) then return false end
+  if lease.inflight >= math.min(row.window, known(row.floor) or row.window) - blur(row) then return false end
   row.window, row.floors_wanted = '', 2 * (row.floors_wanted or FLOORS)
   forget_floor(row)
   local est = known(row.given_up)
@@ -71,7 +73,7 @@ local function served_at(row, lease)
   if not floor then return end
   if lease.inflight > floor + blur(row) then
     row.over = (row.over or 0) + 1
-    if row.over >= OVER then forget_floor(row) end
+    if row.over >= OVER and RARE * row.over > (row.under or 0) then forget_floor(row) end
   elseif lease.inflight >= NEAR * floor and lease.inflight < floor - blur(row) then
     row.under = (row.under or 0) + 1
   end
