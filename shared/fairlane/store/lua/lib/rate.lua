@@ -7,9 +7,10 @@
 --   <axis>_told        what the provider's headers say it allows; `_foreign` is what others take of it
 local START_PER_MINUTE, LEAST_PER_MINUTE, MOST_PER_MINUTE = 600, 0.1, 6e6
 local CUT = 0.03 -- how far below its estimate a lane goes on after a refusal
-local BACK_MS, BACK_CALLS = 20000, 30 -- how long it takes to be back at it, at least so many calls
+local BACK_MS, BACK_CALLS, BACK_MOST_MS = 20000, 30, 360000 -- how long until it is back at it, at least so many calls
 local SURE, SOONEST = 0.03, 0.15 -- an estimate less sure than that is tried sooner, at most by that factor
 local UNDER_TOLD, LEAST_OF_TOLD = 0.997, 0.05
+local LEAST_OF_STATED = 0.01 -- an operator's number is not that wrong, so refusals beyond have another cause
 local STEEPEST = 2.5 -- e-fold a minute: twice as fast in 17 s
 local BOUNDED = 1.05
 local RAMP_MS, RAMP_FROM = 10000, 0.1
@@ -23,7 +24,7 @@ local function back_ms(row, axis)
   local est = row[axis .. '_est']
   local doubt = math.sqrt(row[axis .. '_var'] or 0) / est
   local ms = BACK_MS * math.max(SOONEST, math.min(1, SURE / math.max(doubt, 1e-9)))
-  return axis == 'requests' and math.max(ms, BACK_CALLS * 60000 / est) or ms
+  return axis == 'requests' and math.max(ms, math.min(BACK_MOST_MS, BACK_CALLS * 60000 / est)) or ms
 end
 
 -- The rate that an estimate leads to, `age` after its last refusal; nil without one. It follows CUBIC's curve: from
@@ -47,7 +48,7 @@ local function believed(row, axis, stated)
     local left = math.max(told * LEAST_OF_TOLD, told * UNDER_TOLD - (row[axis .. '_foreign'] or 0))
     rate = math.min(rate or left, left)
   end
-  return rate and math.max(LEAST_PER_MINUTE, math.min(MOST_PER_MINUTE, rate))
+  return rate and math.max(LEAST_PER_MINUTE, LEAST_OF_STATED * (stated or 0), math.min(MOST_PER_MINUTE, rate))
 end
 
 -- The share of its rate that a lane uses just after its circuit closed or its Redis came back.

@@ -1,7 +1,7 @@
 -- A refusal (429). Those of calls granted before the last one was heard of tell nothing new: one cut an epoch, and
 -- `sign` is the number of the last call granted in the epoch before. The first call after it that is refused too
 -- says that the lane is still shut; a later one, that it had opened in between.
-local BACK_OFF_MS, BACK_OFF_MOST_MS = 100, 2000
+local BACK_OFF_MS, BACK_OFF_MOST_MS, RARELY_MS = 100, 2000, 30000
 local EDGE_MARGIN_MS = 20
 
 -- How long the silence after a call must be for it to count as let through: refusals come back at once.
@@ -40,7 +40,7 @@ end
 local function try_again_ms(row, axis, retry_after_ms, now)
   row.again_ms = retry_after_ms > 0 and now + retry_after_ms or ''
   if retry_after_ms > 0 then return now + retry_after_ms end
-  local most = math.max(BACK_OFF_MOST_MS, 30000 / row[axis .. '_est'])
+  local most = math.min(RARELY_MS, math.max(BACK_OFF_MOST_MS, 30000 / row[axis .. '_est']))
   local again = now + math.min(most, BACK_OFF_MS * 2 ^ math.min(row.refusals - 1, 16))
   if windowed(row, axis) and row.refusals == 1 then again = math.max(again, row[axis .. '_edge_ms'] + EDGE_MARGIN_MS) end
   return again
