@@ -46,13 +46,14 @@ local function try_again_ms(row, axis, retry_after_ms, now)
   return again
 end
 
--- What the first refusal of an epoch leaves behind: the axis, and how fast it went.
-local function begin_epoch(row, axis, rate, lease, now)
+-- What the first refusal of an epoch leaves behind: the axis, and how fast it went. Slow start overshoots by up to
+-- twice; a number that somebody has stated does not.
+local function begin_epoch(row, axis, rate, starting, lease, now)
   row.shut, row.first_ms, row.refusals = axis, lease.granted_ms, 1
   row.first, row.pace_then, row.epoch = row.last, rate, (row.epoch or 0) + 1
   note_fullness(row, axis, now)
   if not known(row[axis .. '_age_ms']) then
-    local start = rate * (axis == 'requests' and STARTED_WITH or KEPT_OF_NEW)
+    local start = rate * (starting and STARTED_WITH or KEPT_OF_NEW)
     settle(row, axis, start, start * start, now)
     row.novice = 1
   end
@@ -60,9 +61,9 @@ local function begin_epoch(row, axis, rate, lease, now)
   row[axis .. '_age_ms'], row.proved = 0, 0
 end
 
--- Learns from a refusal on `axis`, whose rate was `rate` a minute and whose bucket held `level`. Returns whether it
--- began an epoch.
-local function refused(row, axis, rate, level, lease, retry_after_ms, now)
+-- Learns from a refusal on `axis`, whose rate was `rate` a minute, in slow start if `starting`, and whose bucket held
+-- `level`. Returns whether it began an epoch.
+local function refused(row, axis, rate, starting, level, lease, retry_after_ms, now)
   row.refusal_ms = 0.8 * (row.refusal_ms or 100) + 0.2 * (now - lease.granted_ms)
   if lease.n <= (row.sign or 0) then return false end
   local still = known(row.shut) and lease.n == row.sign + 1
@@ -72,7 +73,7 @@ local function refused(row, axis, rate, level, lease, retry_after_ms, now)
     row.refusals = row.refusals + 1
     miss_boundary(row, axis, lease.granted_ms)
   else
-    begin_epoch(row, axis, rate, lease, now)
+    begin_epoch(row, axis, rate, starting, lease, now)
   end
   row.sign, row.after_ms = row.granted, ''
   local again = try_again_ms(row, axis, retry_after_ms, now)

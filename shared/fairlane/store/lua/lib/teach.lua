@@ -43,7 +43,8 @@ local function limited(row, limits, lease, hints, retry_after_ms, now)
     return refused_at(row, lease, new) and 'cut' or ''
   end
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
-  local cut = refused(row, axis, rate, level, lease, retry_after_ms, now)
+  local starting = axis == 'requests' and not stated and not known(row.requests_told)
+  local cut = refused(row, axis, rate, starting, level, lease, retry_after_ms, now)
   local by_places = axis == 'requests' and not windowed(row, axis) and refused_at(row, lease, cut)
   if by_places then unlearn_rate(row, limits) end
   return cut and 'cut' or ''
