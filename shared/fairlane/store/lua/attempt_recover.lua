@@ -1,7 +1,7 @@
 -- Takes back a lapsed lease, or one whose worker is dead, and puts its job back; past its budget the job fails.
 -- KEYS: leader leases leased lane limits headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows hot
 -- ARGV: now_ms epoch channel attempt dead_worker max_attempts payload follow
--- USES: time leader wake bucket rate lane tokens refund shape climb openings refusal window places hints circuit lease teach tried entry run job
+-- USES: time leader wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit lease teach tried entry run job
 -- RETURNS: 0 nothing to do, 1 put back, 2 failed.
 -- A claimed attempt costs one: what kills its worker must end. KEY.hot is the job's own queue; `follow` is
 -- [[job, state, payload, lane], …], the item's judges, which will not be called.

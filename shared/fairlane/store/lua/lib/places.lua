@@ -1,15 +1,10 @@
--- How many calls a provider takes at once, where that is what it limits. Two things tell it from a rate:
--- * Refusals. Under a limit of concurrency every call that found as many in flight as a refused one is refused, too.
---   Under a limit of rate calls go through at more, now and then. `floor` is the fewest in flight at a refusal,
---   `low` the same in the present epoch, `floors` how many epochs agreed in a row, `under` the calls that went through
---   at clearly fewer, `over` at more. Where the number in flight never varies, both look alike: the rate is believed.
--- * Latency, on a lane that is not refused: it grows with the calls in flight while no more of them come back a second.
+-- How many calls a provider takes at once, told from a rate by its refusals. Under a limit of concurrency every call
+-- that found as many in flight as a refused one is refused, too; under a limit of rate calls go through at more, now
+-- and then. `floor` is the fewest in flight at a refusal, `low` the same in the present epoch, `floors` how many epochs
+-- agreed in a row, `under` the calls that went through at clearly fewer, `over` at more. Where the number in flight
+-- never varies, both look alike: the rate is believed.
 local FLOORS, UNDER, NEAR, OVER = 4, 20, 0.4, 3
 local RARE = 50 -- one call over for so many under is a miscount
-local SAMPLES, MANY_SAMPLES = 16, 64
-local KNEE, SHARP_KNEE, ROOM, EASED, LEAST_QUEUE = 2, 4, 1.25, 0.8, 4
-local BASE_FALLS, BASE_RISES = 0.5, 0.02
-local REFUSED_MS = 600000 -- a lane that was refused so lately is judged by its refusals alone
 
 local function forget_floor(row)
   row.floor, row.floors, row.under, row.over = '', 0, 0, 0
@@ -77,30 +72,4 @@ local function served_at(row, lease)
   elseif lease.inflight >= NEAR * floor and lease.inflight < floor - blur(row) then
     row.under = (row.under or 0) + 1
   end
-end
-
--- Watches the mean latency of successes, a token of output, since long answers take long. Where it has doubled, the window becomes what keeps the provider busy by
--- Little's law and some more; where that does not bring it down, it was not our calls that slowed it.
-local function watch_latency(row, lease, used, now)
-  if lease.granted_ms < (row.knee_ms or 0) or now < (row.last_ms or -REFUSED_MS) + REFUSED_MS then return end
-  local per_token = (now - lease.granted_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
-  local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + per_token
-  local places = (row.lat_places or 0) + lease.inflight
-  local mean, base, from_ms = sum / count, row.lat_base or sum / count, row.lat_from_ms or now
-  local slow = mean > (count < MANY_SAMPLES and SHARP_KNEE or KNEE) * base
-  local early = row.lat_base and row.knee ~= 1 and not slow and count < MANY_SAMPLES
-  if early or count < SAMPLES or from_ms > lease.granted_ms then
-    row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = count, sum, places, from_ms
-    return
-  end
-  if row.knee == 1 and mean > EASED * row.knee_mean then
-    base, row.knee, row.window = mean, 0, ''
-  elseif slow and places / count > LEAST_QUEUE and row.stop ~= '' then
-    row.knee, row.knee_ms, row.knee_mean = 1, now, mean
-    narrow(row, math.ceil(places / count * base / mean * ROOM), 'latency')
-  else
-    row.knee = 0
-  end
-  row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = 0, 0, 0, now
-  row.lat_base = base + (mean < base and BASE_FALLS or BASE_RISES) * (mean - base)
 end
