@@ -1,4 +1,5 @@
--- The window of a lane: how many of its calls may be in flight at once, where that was learned (lib/places.lua, lib/latency.lua).
+-- The window of a lane: how many of its calls may be in flight at once, where that was learned (lib/places.lua and
+-- lib/latency.lua).
 -- Latencies are told apart by length: the wait for an answer's first token is worth about so many more of them.
 local FIRST_TOKEN = 20
 local PROBE_MS = 30000 -- a saturated window is widened this often: by one, two, four … until a refusal
