@@ -15,7 +15,7 @@ from fairlane.store.keys import RunRef
 from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
 
-FAILURES, APART_MS, OPEN_MS = 5, 200, 30_000
+FAILURES, APART_MS, OPEN_MS = 5, 50, 30_000
 
 
 def _circuit(d: Deployment) -> str:

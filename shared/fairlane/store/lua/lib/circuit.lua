@@ -1,5 +1,5 @@
 -- The circuit breaker of a lane, shared by all workers: consecutive network failures open it, one probe closes it.
-local CIRCUIT_FAILURES, CIRCUIT_APART_MS, CIRCUIT_OPEN_MS = 5, 200, 30000
+local CIRCUIT_FAILURES, CIRCUIT_APART_MS, CIRCUIT_OPEN_MS = 5, 50, 30000
 
 local function open_circuit(row, now)
   row.circuit, row.open_ms, row.failures = 'open', now + CIRCUIT_OPEN_MS, 0

@@ -1,0 +1,18 @@
+"""An outage of two minutes: how many calls are made into it, and what follows."""
+
+from __future__ import annotations
+
+from redis import Redis
+
+from fairlane_scheduler.rehearsal.catalogue import CATALOGUE
+from fairlane_scheduler.rehearsal.measure import measure
+from fairlane_scheduler.rehearsal.recording import record
+
+FAILURES_THAT_OPEN, PROBES = 5, 120 // 30
+
+
+def test_an_outage_meets_no_more_calls_than_open_the_circuit_and_probe_it(real_redis: Redis) -> None:
+    scenario = CATALOGUE["outage"](6.0)
+    lane = measure(record(scenario, real_redis)).lanes[0]
+    assert 0 < lane.calls_in_outages <= FAILURES_THAT_OPEN + PROBES
+    assert lane.rejected_share < 0.02, "no burst afterwards"
