@@ -86,8 +86,8 @@ def test_few_calls_are_made_into_an_outage_however_many_may_start(deployment: Cl
     deployment.lanes.limit(lane, {"requests_per_minute": 600, "burst_seconds": 0.2})
     run = deployment.client.submit(numbered(200), "question {{ n }}", model=lane, retry=ALWAYS_AGAIN)
     wait_until(lambda: deployment.lanes.view(lane).circuit == "open")
-    # Ten a second, and failures count that started 50 ms apart.
-    assert deployment.served(model).requests <= 2 * FAILURES_THAT_OPEN
+    # Ten a second, failures count that started 50 ms apart, and over HTTP it takes a while to hear of one.
+    assert deployment.served(model).requests <= 4 * FAILURES_THAT_OPEN
     status = run.status()
     assert JobState.FAILED not in status.by_state
     run.cancel()
