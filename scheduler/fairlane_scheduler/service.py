@@ -43,7 +43,8 @@ log = get_logger("scheduler")
 
 
 class Scheduler:
-    """Ticks of one scheduler; `runner` waits between them. Keeps nothing that it cannot reload from Redis.
+    """Ticks of one scheduler; `runner` waits between them. Keeps nothing that it cannot reload from Redis,
+    but for a copy of what its lanes have learned.
 
     ``clock`` measures intervals; ``server_time`` is what decisions are made by, the Redis server's unless a
     simulation gives another.
