@@ -15,6 +15,7 @@ from fairlane.configuration import load_settings
 from fairlane.errors import FairlaneError
 from fairlane.logs import configure_logging
 from fairlane.store.connect import open_redis
+from fairlane_scheduler.archiver import start_archiver
 from fairlane_scheduler.publisher import Publisher
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
@@ -34,10 +35,17 @@ def main(argv: list[str] | None = None) -> int:
     # A lost reply leaves open what has taken effect: then everything is read anew, nothing asked twice.
     redis = open_redis(settings.redis.url, retries=0)
     scheduler = Scheduler(redis, settings, clock, identity=name, publisher=Publisher(settings))
+    try:
+        archiver = start_archiver(settings, clock, lambda: scheduler.leader.leads)
+    except FairlaneError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - what is wrong is the configuration
+        return 2
     runner = Runner(scheduler, redis, clock)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: runner.stop())
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name))
+    if archiver is not None:
+        archiver.stop()
     redis.close()
     return 0
 

@@ -20,6 +20,7 @@ from fairlane_scheduler.server_time import Moment
 ASK_AT_MOST = 200  # permits asked for at once
 ASK_AT_LEAST = 8
 BROKER_AWAY_MS = 500  # nothing is granted while it could not be handed over
+AHEAD_WINDOWS = 2  # windows of the evaluations that tasks may be ahead of, where a run says nothing
 AGAIN_MS = 10  # a lane that waits for its rate is asked at most this often; its bucket keeps what it gathers
 
 log = get_logger("dispatcher")
@@ -63,6 +64,8 @@ class Dispatcher:
         self._lanes, self._backlog, self._capacity = lanes, backlog, capacity
         self._handover, self._settings = handover, settings
         self._turns: dict[str, _LaneTurn] = {}
+        self.spent: list[RunRef] = []  # runs whose budget is used up: `service` ends them
+        self._windows: dict[str, int] = {}  # as each lane said last
         self._in_flight: dict[str, int] = {}  # what ended since is still in it, so it never says too little
 
     def begin_term(self, lanes: list[str]) -> None:
@@ -72,9 +75,11 @@ class Dispatcher:
 
     def wake(self, lane: str) -> None:
         """Something about a lane has changed: ask it at the next tick."""
+        self._backlog.release(lane)
         self._turn(lane).ask_ms = 0
 
     def wake_all(self) -> None:
+        self._backlog.release_all()
         for turn in self._turns.values():
             turn.ask_ms = 0
 
@@ -85,6 +90,7 @@ class Dispatcher:
         replaced.
         """
         now = moment.monotonic_ms
+        self._backlog.release_due(moment.server_ms)
         waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
         due = [lane for lane, turn in waiting.items() if turn.ask_ms is not None and turn.ask_ms <= now]
         if waiting and not self._handover.connect():
@@ -97,7 +103,9 @@ class Dispatcher:
             sent = self._handover.flush()
         if not sent:
             return BROKER_AWAY_MS
-        return min((max(0, t.ask_ms - now) for t in waiting.values() if t.ask_ms is not None), default=None)
+        asks = [max(0, turn.ask_ms - now) for turn in waiting.values() if turn.ask_ms is not None]
+        due_ms = self._backlog.release_due(moment.server_ms)
+        return min([*asks, *([] if due_ms is None else [due_ms - moment.server_ms])], default=None)
 
     def _turn(self, lane: str) -> _LaneTurn:
         turn = self._turns.get(lane)
@@ -114,7 +122,10 @@ class Dispatcher:
         while queued := self._backlog.queued(lane):
             room = self._room(lane)
             wanted = max(1, min(ASK_AT_MOST, room, 2 * turn.last + ASK_AT_LEAST))
-            offers = turn.shares.order(queued, self._priority, wanted)
+            offers = [
+                offer._replace(ahead=self._ahead(offer.ref))
+                for offer in turn.shares.order(queued, self._priority, wanted)
+            ]
             grant = self._lanes.grant(
                 lane,
                 moment.epoch,
@@ -142,23 +153,47 @@ class Dispatcher:
         self._in_flight = self._lanes.in_flight(list({*self._in_flight, *self._turns}))
         return self._capacity.room(lane, self._in_flight)
 
+    def _ahead(self, ref: RunRef) -> int:
+        """How far a run's tasks may be ahead of their evaluations; 0: any number of items."""
+        run = self._backlog.get(ref)
+        if run is None or not run.plan.eval_lanes or not run.plan.spec.calls_tasks:
+            return 0
+        if (stated := run.plan.spec.bounds.ahead) is not None:
+            return stated
+        return AHEAD_WINDOWS * max(self._window(lane) for lane in set(run.plan.eval_lanes))
+
+    def _window(self, lane: str) -> int:
+        """Calls that a lane may have in flight: what it said last, else what is configured."""
+        most = self._settings.scheduler.max_in_flight
+        limits = self._settings.lanes.get(lane)
+        stated = (limits.max_concurrency if limits else None) or most
+        return max(1, min(most, self._windows.get(lane, stated)))
+
     def _priority(self, ref: RunRef) -> int:
         run = self._backlog.get(ref)
         return run.priority if run else 0
 
     def _hand_over(self, lane: str, turn: _LaneTurn, offers: list[Offer], grant: Grant) -> None:
         self._in_flight[lane], turn.last = grant.in_flight, len(grant.permits)
+        self._windows[lane] = grant.window
         for offer, left in zip(offers, grant.left, strict=True):
             self._backlog.settle(lane, offer.ref, left)
+        for kept in grant.kept:
+            ref = offers[kept.offer].ref
+            self._backlog.keep(lane, ref, kept.until_ms or None)
+            if kept.bound == "budget" and kept.in_flight == 0:
+                self.spent.append(ref)
         depth = self._backlog.depth(lane)
         for permit in grant.permits:
             ref = offers[permit.offer].ref
             turn.shares.charge(ref)
             attempt = Attempt(run=ref.run, team=ref.team, job=permit.job, number=permit.number, lane=lane)
             self._handover.publish(attempt)
+            run = self._backlog.get(ref)
             log.info(
                 Event.ACQUIRED,
                 **attempt_fields(attempt),
+                **(run.plan.spec.labels(permit.job) if run else {}),
                 active_slots=grant.in_flight,
                 queue_depth=depth,
             )

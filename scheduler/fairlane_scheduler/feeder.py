@@ -20,6 +20,7 @@ TICK_ITEMS, TICK_MS = (
     1024,
     40,
 )  # then the runs that are left wait for the next tick: lanes are to be asked, too
+SCAN = 4096  # items looked at for the next one that goes alone
 DEEP = 5_000  # a run with this many queued jobs is read ahead of at leisure
 LEISURE_MS = 50
 AHEAD = 50_000  # how far to look for lanes of a run that nobody has seen yet
@@ -70,6 +71,10 @@ class Feeder:
     def _wait_of(self, run: ActiveRun, monotonic_ms: int) -> int | None:
         if (aside_ms := self._aside_ms.get(run.ref, 0) - monotonic_ms) > 0:
             return aside_ms
+        if run.supplied:
+            return None
+        if run.serial:
+            return 0 if run.its_turn else None
         queued = [self._backlog.count(lane, run.ref) for lane in run.task_lanes]
         supplied = bool(queued) and min(queued) >= STRETCH
         if supplied and not (run.open_ended and sum(queued) < AHEAD):
@@ -90,12 +95,22 @@ class Feeder:
 
     def _feed(self, run: ActiveRun, moment: Moment) -> int:
         """Hand out the next items of a run; how many."""
-        start, stretch = run.cursor, Stretch()
-        upto = self._render(run, stretch)
+        if run.serial and not self._is_turn(run):
+            return 0
+        start = run.cursor
+        stretch, upto = self._render(run)
         for lane in stretch.entries:
             self._lanes.ensure(lane)
         fed = self._runs.feed(
-            run.ref, moment.epoch, start, upto, stretch.entries, stretch.over, moment.argument
+            run.ref,
+            moment.epoch,
+            start,
+            upto,
+            stretch.entries,
+            stretch.over,
+            moment.argument,
+            handed=stretch.handed,
+            joined=stretch.joined,
         )
         if fed == 0:
             run.cursor = self._runs.cursor(run.ref)
@@ -108,20 +123,29 @@ class Feeder:
             self.forget(run.ref)
         return upto - start
 
-    def _render(self, run: ActiveRun, stretch: Stretch) -> int:
-        """Place items from the cursor on; returns where it stopped."""
-        started_ms, item = self._clock.monotonic_ms(), run.cursor
-        for item in range(run.cursor, min(run.cursor + STRETCH, run.plan.spec.items)):
-            self._placement.place(run, item, stretch)
-            if self._clock.monotonic_ms() - started_ms >= STRETCH_MS:
-                break
-        return item + 1
+    def _is_turn(self, run: ActiveRun) -> bool:
+        """Whether all that a serial run has handed out is over; else it is looked at again when it is woken."""
+        handed, done = self._runs.turn(run.ref)
+        run.its_turn = handed == done
+        return run.its_turn
+
+    def _render(self, run: ActiveRun) -> tuple[Stretch, int]:
+        """Place items from the cursor on; returns where it stopped. The first turn ends where the second begins."""
+        started_ms = self._clock.monotonic_ms()
+        end = run.items if run.cursor < run.items else run.items * run.passes
+        upto = min(run.cursor + (SCAN if run.serial else STRETCH), end)
+        return self._placement.place(run, upto, lambda: self._clock.monotonic_ms() - started_ms >= STRETCH_MS)
 
     def _queue(self, run: ActiveRun, stretch: Stretch) -> None:
         for lane, entries in stretch.entries.items():
-            run.task_lanes.add(lane)
+            if (
+                any(entry.job % run.plan.spec.steps == 0 for entry in entries)
+                or not run.plan.spec.calls_tasks
+            ):
+                run.task_lanes.add(lane)
             self._backlog.add(lane, run.ref, len(entries))
             depth = self._backlog.depth(lane)
             fields = {"run": run.ref.run, "lane": lane, "team": run.ref.team, "queue_depth": depth}
             for entry in entries:
-                log.info(Event.QUEUEING, job=entry.job, attempt=1, **fields)
+                labels = run.plan.spec.labels(entry.job)
+                log.info(Event.QUEUEING, job=entry.job, attempt=1, **labels, **fields)

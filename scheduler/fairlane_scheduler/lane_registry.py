@@ -7,7 +7,7 @@ import difflib
 from fairlane.admission.lanes import Lanes
 from fairlane.errors import FairlaneError
 from fairlane.events import Event
-from fairlane.lane import lane_key, split_model
+from fairlane.lane import FUNCTIONS, lane_key, split_model
 from fairlane.logs import get_logger
 from fairlane.settings import Settings
 
@@ -49,19 +49,23 @@ class LaneRegistry:
     def names(self) -> list[str]:
         return self._lanes.names()
 
-    def lane_of(self, model: str) -> str:
-        """``"<connection>:<model>"`` → lane. Raises `UnknownModel`."""
+    def lane_of(self, model: str, stated: str | None = None) -> str:
+        """``"<connection>:<model>"`` → lane; a function's may be ``stated``. Raises `UnknownModel`."""
         try:
             connection, name = split_model(model)
         except ValueError as error:
             raise UnknownModel(str(error)[:MOST_CHARS]) from None
+        if connection == FUNCTIONS:
+            return self._opened(f"{FUNCTIONS}:{stated or name}", model)
         known = self._settings.connections.get(connection)
         if known is None:
             raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {self._hint(connection)}")
         if len(name) > MOST_CHARS or not name.isprintable():
             problem = f"a name has at most {MOST_CHARS} characters, all printable"
             raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
-        lane = lane_key(connection, name, known.scope)
+        return self._opened(lane_key(connection, name, known.scope), model)
+
+    def _opened(self, lane: str, model: str) -> str:
         if lane not in self._known and len(self._known) >= MOST_LANES:
             raise UnknownModel(f"model {model!r}: there are {MOST_LANES} lanes already, no more are opened")
         return lane

@@ -1,80 +1,162 @@
-"""Where items go: rendered, each is queued on its lane, or recorded at once because it can never run."""
+"""Where items go: rendered, each is queued on its lane, or recorded at once because nobody need be called."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fairlane.errors import TemplateError
-from fairlane.job import JobState
-from fairlane.prompts import Prompt, Template
-from fairlane.results import SKIPPED_JUDGE, TaskResult
-from fairlane.run import Plan, cell_of
-from fairlane.store.attempts import Over
+from fairlane.job import Success
+from fairlane.joining import joined
+from fairlane.memory import recalled
+from fairlane.rendering import Call, Rendering
+from fairlane.store.attempts import Over, Ready
 from fairlane.store.entry import Entry
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
-from fairlane.tokens import estimate_call
+from fairlane.store.sessions import Joined
+from fairlane.verdict import Ended, Place, follow, following, invalid, task_over
 from fairlane_scheduler.backlog import ActiveRun
 from fairlane_scheduler.lane_registry import LaneRegistry, UnknownModel
+from fairlane_scheduler.precedents import Precedents
 from fairlane_scheduler.row_pages import RowPages, UnreadableRow
+from fairlane_scheduler.seats import Seats
 
 RUNS_KEPT = 256
 
 
 @dataclass(slots=True)
 class Stretch:
-    """What a stretch of items came to: entries by lane, and jobs that are over."""
+    """What a stretch of items came to: entries by lane, jobs that are over, how many items were handed out.
+
+    ``joined``: what items that are over with it tell their sessions.
+    """
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     over: list[Over] = field(default_factory=list)
+    handed: int = 0
+    joined: dict[int, Joined] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An item as far as it is known before anybody is called: its ``call``, or the ``output`` that is given."""
+
+    place: Place
+    lane: str = ""
+    call: Call | None = None
+    output: str | None = None
 
 
 class Placement:
     """Renders items just far enough to know their lane and their size."""
 
     def __init__(self, runs: Runs, lanes: LaneRegistry) -> None:
-        self._lanes = lanes
+        self._runs, self._lanes = runs, lanes
         self._pages = RowPages(runs)
-        self._templates: OrderedDict[RunRef, tuple[list[Prompt], list[Template]]] = OrderedDict()
+        self._seats = Seats(runs)
+        self._precedents = Precedents(runs)
+        self._renderings: OrderedDict[RunRef, Rendering] = OrderedDict()
 
-    def place(self, run: ActiveRun, item: int, stretch: Stretch) -> None:
-        """Add one item to ``stretch``."""
-        spec, model = run.plan.spec, None
-        cell = cell_of(spec, item)
-        prompts, models = self._compiled(run)
-        try:
-            row = self._pages.row(run.ref, spec, cell.row)
-            model = models[cell.model].render(row).strip()
-            lane = self._lanes.lane_of(model)
-            tokens = estimate_call(prompts[cell.prompt].render(row), spec.params)
-        except (TemplateError, UnknownModel, UnreadableRow) as error:
-            self._record_invalid(run.plan, item, str(error), model, stretch)
-        else:
-            stretch.entries.setdefault(lane, []).append(Entry(item * spec.steps, tokens, cell.model))
+    def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[Stretch, int]:
+        """Place items from the cursor on until ``upto`` or ``enough``; returns where it stopped."""
+        stretch, drafts, position = Stretch(), list[Draft](), run.cursor
+        memory = self._runs.memory(run.ref) if run.plan.spec.order.remembers else {}
+        while position < upto and not (position > run.cursor and enough()):
+            turn, item = divmod(position, max(1, run.items))
+            position += 1
+            draft = self._draft(run, item, turn, memory, stretch)
+            if draft is not None:
+                drafts.append(draft)
+                if run.serial:
+                    break
+        self._settle(run, drafts, stretch)
+        return stretch, position
 
     def forget(self, ref: RunRef) -> None:
         """A run has ended."""
-        self._templates.pop(ref, None)
+        self._renderings.pop(ref, None)
         self._pages.forget(ref)
+        self._seats.forget(ref)
+        self._precedents.forget(ref)
 
-    @staticmethod
-    def _record_invalid(plan: Plan, item: int, error: str, model: str | None, stretch: Stretch) -> None:
-        first = item * plan.spec.steps
-        invalid = TaskResult(JobState.INVALID, error=error, model=model)
-        stretch.over.append(Over(first, JobState.INVALID, invalid.to_json(), ""))
-        for step, lane in enumerate(plan.judge_lanes, start=1):
-            stretch.over.append(Over(first + step, JobState.SKIPPED, SKIPPED_JUDGE, lane))
+    def _draft(
+        self, run: ActiveRun, item: int, turn: int, memory: Mapping[bytes, bytes], stretch: Stretch
+    ) -> Draft | None:
+        """An item to be handed out; ``None`` where it is invalid, or goes with another turn."""
+        spec, model = run.plan.spec, None
+        rendering = self._rendering(run)
+        place = Place.of(rendering, item, {})
+        try:
+            row = self._pages.row(run.ref, spec, place.cell.row)
+            if spec.order.serial_field is not None and bool(row.get(spec.order.serial_field)) != (turn == 0):
+                return None
+            place = Place(rendering, item, place.cell, row)
+            if spec.output_field is not None:
+                return Draft(place, output=_given(row.get(spec.output_field), spec.output_field))
+            model = rendering.model(place.cell, row)
+            lane = self._lanes.lane_of(model, spec.lane)
+            names = recalled(rendering, place.cell, row, memory) if memory or spec.order.remembers else None
+            return Draft(place, lane, rendering.task(place.cell, row, names))
+        except (TemplateError, UnknownModel, UnreadableRow) as error:
+            stretch.over.extend(invalid(place, str(error), model))
+            self._join(run, place, None, stretch)
+            stretch.handed += 1
+            return None
 
-    def _compiled(self, run: ActiveRun) -> tuple[list[Prompt], list[Template]]:
-        found = self._templates.get(run.ref)
+    def _settle(self, run: ActiveRun, drafts: list[Draft], stretch: Stretch) -> None:
+        """Queue what is to be called; record what is given, cached or was done by an earlier run."""
+        known = self._precedents.tasks(run, drafts)
+        for draft in drafts:
+            stretch.handed += 1
+            spec, item = run.plan.spec, draft.place.item
+            ended = known.get(item)
+            if draft.output is not None:
+                ended = Ended(Success(draft.output))
+            if ended is not None and ended.answer is not None:
+                self._record(run, draft, ended, stretch)
+            elif draft.call is not None:
+                entry = Entry(item * spec.steps, draft.call.tokens, draft.place.cell.model)
+                stretch.entries.setdefault(draft.lane, []).append(entry)
+        stretch.over.sort(key=lambda over: over.job)
+
+    def _record(self, run: ActiveRun, draft: Draft, ended: Ended, stretch: Stretch) -> None:
+        """An item whose output exists: its task is over, and its evaluations are queued behind fresh items."""
+        assert ended.answer is not None
+        place, output = draft.place, ended.answer.output
+        after = following(place, output)
+        steps = follow(place, after, output, self._precedents.evaluations(run, place, after))
+        verdict = task_over(place, ended)
+        if draft.output is not None:
+            stretch.over.append(Over(place.job(0), "given", verdict.payload, ""))
+        else:
+            stretch.over.append(Over(place.job(0), verdict.state, verdict.payload, ""))
+        for step in steps:
+            if isinstance(step, Ready):
+                stretch.entries.setdefault(step.lane, []).append(step.entry)
+            else:
+                stretch.over.append(step)
+        if not any(isinstance(step, Ready) for step in steps):
+            self._join(run, place, output, stretch)
+
+    def _join(self, run: ActiveRun, place: Place, output: str | None, stretch: Stretch) -> None:
+        """An item is over: its session is told."""
+        told = joined(place, self._seats.of(run.ref, run.plan.spec, place.cell.row), output)
+        if told is not None:
+            stretch.joined[place.item] = told
+
+    def _rendering(self, run: ActiveRun) -> Rendering:
+        found = self._renderings.get(run.ref)
         if found is None:
-            spec = run.plan.spec
-            found = self._templates[run.ref] = (
-                [Prompt(messages, f"prompts[{i}]") for i, messages in enumerate(spec.prompts)],
-                [Template(f"models[{i}]", text) for i, text in enumerate(spec.models)],
-            )
-            while len(self._templates) > RUNS_KEPT:
-                self._templates.popitem(last=False)
-        self._templates.move_to_end(run.ref)
+            found = self._renderings[run.ref] = Rendering(run.plan)
+            while len(self._renderings) > RUNS_KEPT:
+                self._renderings.popitem(last=False)
+        self._renderings.move_to_end(run.ref)
         return found
+
+
+def _given(value: object, field: str) -> str:
+    if value is None:
+        raise UnreadableRow(f"the row has no output in its field {field!r}")
+    return value if isinstance(value, str) else str(value)

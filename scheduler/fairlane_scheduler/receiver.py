@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.exceptions import RedisError
@@ -13,12 +13,15 @@ from fairlane.errors import FairlaneError
 from fairlane.evaluators import check_names
 from fairlane.events import Event
 from fairlane.logs import get_logger
-from fairlane.prompts import Prompt, Template
+from fairlane.prompts import Template
+from fairlane.rendering import Rendering
 from fairlane.run import SPEC_VERSION, Plan, RunSpec
+from fairlane.settings import Settings
 from fairlane.store.inbox import Inbox, Request
 from fairlane.store.keys import RunRef
-from fairlane.store.runs import Runs
+from fairlane.store.runs import CANCELLED, Runs
 from fairlane_scheduler.backlog import ActiveRun, Backlog
+from fairlane_scheduler.bounds import bounds_of
 from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.leader import Leader
@@ -45,7 +48,9 @@ class Receiver:
         lanes: LaneRegistry,
         leader: Leader,
         clock: Clock,
+        settings: Settings,
     ) -> None:
+        self._settings = settings
         self._inbox, self._runs, self._backlog = inbox, runs, backlog
         self._feeder, self._lanes, self._leader, self._clock = feeder, lanes, leader, clock
         self._waiting: dict[str, None] = {}
@@ -86,7 +91,7 @@ class Receiver:
         if request.op == "submit":
             self._submit(ref, moment)
         elif request.op == "cancel":
-            cancelled = self._runs.cancel(ref, self._lanes.names(), moment.epoch, moment.argument)
+            cancelled = self._runs.end(ref, self._lanes.names(), CANCELLED, moment.epoch, moment.argument)
             if cancelled >= 0:
                 self._backlog.drop_run(ref)
                 self._feeder.forget(ref)
@@ -105,14 +110,22 @@ class Receiver:
                 log.exception("spec_unreadable", run=ref.run, team=ref.team)
             self._refuse(ref, _readable(error), moment)
             return
-        for lane in plan.judge_lanes:
+        for lane in (*plan.eval_lanes, *plan.session_lanes):
             self._lanes.ensure(lane)
-        admitted = self._runs.admit(plan.spec, plan, moment.epoch, moment.argument)
+        bounds = bounds_of(plan, self._settings)
+        admitted = self._runs.admit(plan, moment.epoch, moment.argument, bounds=bounds)
         if admitted:
-            spec = plan.spec
-            log.info(Event.RUN_ADMITTED, run=ref.run, team=ref.team, items=spec.items, jobs=spec.jobs)
+            self._tell(plan, bounds)
         if admitted == 1:
-            self._backlog.add_run(ActiveRun(ref, plan))
+            self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
+
+    @staticmethod
+    def _tell(plan: Plan, bounds: Mapping[str, int | float | str]) -> None:
+        spec, told = plan.spec, {"run": plan.spec.run, "team": plan.spec.team}
+        most = {"max_concurrent": bounds.get("max_concurrent"), "cap": bounds.get("cap")}
+        log.info(
+            Event.RUN_ADMITTED, **told, items=spec.items, jobs=spec.jobs, serial=spec.order.serial, **most
+        )
 
     def _refuse(self, ref: RunRef, reason: str, moment: Moment) -> None:
         if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
@@ -127,20 +140,26 @@ class Receiver:
         spec = RunSpec.model_validate_json(text)
         if (spec.team, spec.run) != (ref.team, ref.run):
             raise ValueError(f"the spec names run {spec.team}/{spec.run}, it was submitted as {ref}")
-        if spec.jobs > MOST_JOBS:
-            raise ValueError(
-                f"rows: the run has {spec.jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it"
-            )
+        jobs = spec.items * spec.steps + spec.session_jobs
+        if jobs > MOST_JOBS:
+            raise ValueError(f"rows: the run has {jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it")
         check_names(spec.evaluators)
-        for number, messages in enumerate(spec.prompts):
-            Prompt(messages, f"prompts[{number}]")
+        if spec.session_evals and (spec.session_field is None or spec.open or spec.source is not None):
+            raise ValueError("evaluators: sessions are told apart while a client uploads whole rows")
         for number, model in enumerate(spec.models):
             template = Template(f"models[{number}]", model)
             if template.constant:
-                self._lanes.lane_of(template.render({}).strip())
-        for judge in spec.judges:
-            Template(f"evaluators[{judge.name}].template", judge.template)
-        return Plan(spec=spec, judge_lanes=tuple(self._lanes.lane_of(judge.model) for judge in spec.judges))
+                self._lanes.lane_of(template.render({}).strip(), spec.lane)
+        plan = Plan(
+            spec=spec,
+            eval_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.evals),
+            session_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.session_evals),
+            unstructured=tuple(
+                name for name, each in self._settings.connections.items() if not each.structured
+            ),
+        )
+        Rendering(plan)
+        return plan
 
 
 class _Versioned(BaseModel):

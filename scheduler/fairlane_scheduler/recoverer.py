@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from fairlane.events import Event
 from fairlane.job import JobState
+from fairlane.joining import given_up
 from fairlane.logs import attempt_fields, get_logger
-from fairlane.results import SKIPPED_JUDGE, JudgeResult, TaskResult
-from fairlane.store.attempts import Attempts, Over
+from fairlane.results import JudgeResult, TaskResult
+from fairlane.run import Plan
+from fairlane.store.attempts import Attempts, Over, Ready
 from fairlane.store.connect import RedisClient
+from fairlane.store.entry import Entry
 from fairlane.store.leases import Lease, Leases
+from fairlane.store.sessions import Joined
 from fairlane.store.workers import Beat, Workers
+from fairlane.verdict import skipped_evals
 from fairlane_scheduler.run_loader import RunLoader
 from fairlane_scheduler.server_time import Moment
 
@@ -66,22 +71,54 @@ class Recoverer:
     def _take_back(self, lease: Lease, dead_worker: str, moment: Moment) -> None:
         plan = self._loader.plan(lease.ref)
         attempts = plan.spec.retry.max_attempts if plan else NEVER
-        is_task = plan is None or lease.attempt.job % plan.spec.steps == 0
+        is_task = plan is None or _step(lease, plan) == 0
         kind = TaskResult if is_task else JudgeResult
-        judge_lanes = plan.judge_lanes if plan and is_task else ()
         taken = self._attempts.recover(
             lease.attempt,
             moment.epoch,
             dead_worker=dead_worker,
             max_attempts=attempts,
             payload=kind(JobState.FAILED, error=KILLED, attempts=attempts).to_json(),
-            follow=[
-                Over(lease.attempt.job + step, JobState.SKIPPED, SKIPPED_JUDGE, lane)
-                for step, lane in enumerate(judge_lanes, start=1)
-            ],
+            follow=_follow(lease, plan),
+            joined=self._joined(lease, plan),
             now_ms=moment.argument,
         ).run(self._redis)
-        if taken:
-            log.warning(
-                Event.LEASE_RECOVERED, **attempt_fields(lease.attempt), worker=lease.worker, failed=taken == 2
-            )
+        if not taken:
+            return
+        fields = attempt_fields(lease.attempt) | (plan.spec.labels(lease.attempt.job) if plan else {})
+        log.warning(Event.LEASE_RECOVERED, **fields, worker=lease.worker, failed=taken == 2)
+        if taken == 2 and "dimension" in fields:
+            told = {"status_code": None, "elapsed_s": None, "attempts": attempts, "reason": KILLED}
+            log.error(Event.EVALUATION_FAILED, **fields, **told)
+
+    def _joined(self, lease: Lease, plan: Plan | None) -> Joined | None:
+        """What the job's item tells its session, if it is over with it."""
+        step = _step(lease, plan) if plan else None
+        if plan is None or step is None:
+            return None
+        item = lease.attempt.job // plan.spec.steps
+        return given_up(plan, item, self._loader.seat(lease.ref, plan, item), answered=step > 0)
+
+
+def _step(lease: Lease, plan: Plan) -> int | None:
+    """Which step of its item the job is; ``None`` for a session's."""
+    job, spec = lease.attempt.job, plan.spec
+    if spec.session_evals and job >= spec.items * spec.steps:
+        return None
+    return job % spec.steps
+
+
+def _follow(lease: Lease, plan: Plan | None) -> list[Over | Ready]:
+    """What becomes of the evaluations of a job that is given up: none without an output, criteria one by one."""
+    step = _step(lease, plan) if plan else None
+    if plan is None or step is None:
+        return []
+    spec, job = plan.spec, lease.attempt.job
+    if step == 0:
+        return list(skipped_evals(job // spec.steps, plan.eval_lanes))
+    kinds = max(1, len(spec.models)) - 1
+    return [
+        Ready(Entry(job - step + number, lease.tokens, kinds + number), plan.eval_lanes[number - 1])
+        for number, each in enumerate(spec.evals, start=1)
+        if each.after == step
+    ]

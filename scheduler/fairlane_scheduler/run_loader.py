@@ -7,12 +7,14 @@ from pydantic import ValidationError
 from fairlane.errors import RunNotFound
 from fairlane.logs import get_logger
 from fairlane.run import Plan
+from fairlane.sessions import Seat
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.reading import RunReader
-from fairlane.store.runs import Runs
+from fairlane.store.runs import Runs, known_jobs
 from fairlane_scheduler.backlog import ActiveRun, Backlog
 from fairlane_scheduler.feeder import Feeder
+from fairlane_scheduler.seats import Seats
 
 LOADED_AT_ONCE = 200  # a few hundred milliseconds: a leader must bid again in time
 
@@ -25,6 +27,7 @@ class RunLoader:
     def __init__(self, redis: RedisClient, keys: Keys, runs: Runs, backlog: Backlog, feeder: Feeder) -> None:
         self._runs, self._backlog, self._feeder = runs, backlog, feeder
         self._reader = RunReader(redis, keys)
+        self._seats = Seats(runs)
 
     def refresh(self) -> bool:
         """Forget runs that have ended and load new ones; true where some are still to be loaded."""
@@ -40,6 +43,7 @@ class RunLoader:
         """A run has ended."""
         self._backlog.drop_run(ref)
         self._feeder.forget(ref)
+        self._seats.forget(ref)
 
     def forget_all(self) -> None:
         """What is known may be out of date: `refresh` reads it again."""
@@ -57,6 +61,10 @@ class RunLoader:
             log.exception("plan_unreadable", run=ref.run, team=ref.team, errors=error.error_count())
             return None
 
+    def seat(self, ref: RunRef, plan: Plan, item: int) -> Seat | None:
+        """Which session an item's row belongs to; ``None`` where nothing is evaluated by session."""
+        return self._seats.of(ref, plan.spec, item // plan.spec.cells_per_row)
+
     def _load(self, ref: RunRef) -> bool:
         plan = self.plan(ref)
         if plan is None:
@@ -65,16 +73,19 @@ class RunLoader:
             task_lanes = self._task_lanes(ref, plan)
         except RunNotFound:  # it has ended since
             return False
-        self._backlog.add_run(ActiveRun(ref, plan, self._runs.cursor(ref), task_lanes))
+        extent = self._runs.extent(ref)
+        self._backlog.add_run(
+            ActiveRun(ref, plan, extent.cursor, task_lanes, extent.rows, extent.open, extent.started_ms)
+        )
         for lane, count in self._runs.queued(ref, sorted(self._runs.lanes(ref))).items():
             self._backlog.settle(lane, ref, count)
         return True
 
     def _task_lanes(self, ref: RunRef, plan: Plan) -> set[str]:
         """Lanes that items have gone to: those with more jobs than the judges alone will have there."""
-        judges = {lane: plan.judge_lanes.count(lane) for lane in plan.judge_lanes}
+        judges = known_jobs(plan, plan.spec.items)
         return {
             lane.lane
             for lane in self._reader.status(ref, plan.spec).lanes
-            if lane.known > judges.get(lane.lane, 0) * plan.spec.items
+            if lane.known > judges.get(f"known:{lane.lane}", 0)
         }

@@ -19,7 +19,7 @@ from fairlane.store.inbox import Inbox
 from fairlane.store.keys import Keys
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
-from fairlane.store.runs import Runs
+from fairlane.store.runs import OUT_OF_BUDGET, TIMED_OUT, Runs
 from fairlane.store.script import load_all
 from fairlane.store.workers import Workers
 from fairlane_scheduler.backlog import Backlog
@@ -76,7 +76,7 @@ class Scheduler:
         self._feeder = Feeder(runs, self._backlog, self._registry, clock)
         self._loader = RunLoader(redis, keys, runs, self._backlog, self._feeder)
         self._receiver = Receiver(
-            self._inbox, runs, self._backlog, self._feeder, self._registry, self.leader, clock
+            self._inbox, runs, self._backlog, self._feeder, self._registry, self.leader, clock, settings
         )
         self._dispatcher = Dispatcher(self._lanes, self._backlog, self._capacity, publisher, settings)
         self._recoverer = Recoverer(
@@ -146,6 +146,7 @@ class Scheduler:
         due_wait = self._promote(marks.due_ms, moment)
         self._feeder.tick(moment)
         ask_wait = self._dispatcher.tick(moment)
+        end_wait = self._end_early(moment)
         self._janitor.tick(now)
         return [
             self._housekeeping_ms - now,
@@ -155,6 +156,7 @@ class Scheduler:
             0 if marks.more else None,
             self._feeder.wait_ms(now),
             ask_wait,
+            end_wait,
         ]
 
     def _housekeep(self, moment: Moment) -> bool:
@@ -178,17 +180,38 @@ class Scheduler:
         due = self._runs.delayed(moment.server_ms, PROMOTED_AT_ONCE)
         for job in due:
             if self._runs.promote(job, moment.argument):
-                fields = {"run": job.ref.run, "job": int(job.entry.partition(":")[0]), "team": job.ref.team}
+                number, run = int(job.entry.partition(":")[0]), self._backlog.get(job.ref)
+                fields = {"run": job.ref.run, "job": number, "team": job.ref.team}
+                labels = run.plan.spec.labels(number) if run else {}
                 depth = self._backlog.depth(job.lane) + 1
-                log.info(Event.QUEUEING, **fields, lane=job.lane, queue_depth=depth)
+                log.info(Event.QUEUEING, **fields, **labels, lane=job.lane, queue_depth=depth)
         return 0
+
+    def _end_early(self, moment: Moment) -> int | None:
+        """End runs whose time is over, or whose budget is; milliseconds until the next one's time is."""
+        waits: list[int] = []
+        spent, self._dispatcher.spent = set(self._dispatcher.spent), []
+        for run in self._backlog.runs():
+            left_ms = run.left_ms(moment.server_ms)
+            if run.ref in spent or (left_ms is not None and left_ms <= 0):
+                ending = OUT_OF_BUDGET if run.ref in spent else TIMED_OUT
+                left = self._runs.end(run.ref, self._registry.names(), ending, moment.epoch, moment.argument)
+                self._loader.forget(run.ref)
+                told = {"run": run.ref.run, "team": run.ref.team, "jobs": left, "reason": ending.reason}
+                log.warning(Event.RUN_ENDED_EARLY, **told)
+            elif left_ms is not None:
+                waits.append(left_ms)
+        return min(waits, default=None)
 
     def _look_at_marks(self, moment: Moment) -> Marks:
         marks = self._wakeups.take(moment.epoch)
         if marks.workers:
             self._look_at_workers(moment)
         for lane, ref in marks.work:
-            self._backlog.add(lane, ref)
+            if lane:
+                self._backlog.add(lane, ref)
+            elif (run := self._backlog.get(ref)) is not None:
+                run.its_turn = True
         for lane in marks.lanes:
             self._dispatcher.wake(lane)
         return marks

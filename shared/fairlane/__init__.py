@@ -15,11 +15,21 @@ from fairlane.errors import (
     TargetNotFound,
     TemplateError,
 )
-from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
+from fairlane.evaluators import (
+    agent,
+    contains,
+    criterion,
+    exact_match,
+    json_valid,
+    llm_judge,
+    numeric_match,
+    regex,
+)
 from fairlane.handle import Run
 from fairlane.job import JobState, Usage
 from fairlane.retry import RetryPolicy
 from fairlane.run import LaneProgress, Record, RunState, RunStatus
+from fairlane.sessions import SessionRecord
 from fairlane.settings import Settings
 from fairlane.version import __version__
 
@@ -41,6 +51,7 @@ __all__ = [
     "RunStatus",
     "RunTimeout",
     "ScriptError",
+    "SessionRecord",
     "Settings",
     "StoreUnavailable",
     "SubmissionError",
@@ -49,7 +60,9 @@ __all__ = [
     "Usage",
     "Waiting",
     "__version__",
+    "agent",
     "contains",
+    "criterion",
     "exact_match",
     "json_valid",
     "llm_judge",

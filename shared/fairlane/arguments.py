@@ -10,9 +10,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.errors import SubmissionError, TemplateError
 from fairlane.evaluators import check_names
-from fairlane.evaluators.spec import EvaluatorSpec, Judge
-from fairlane.lane import split_model
-from fairlane.prompts import compile_template
+from fairlane.evaluators.spec import Agent, EvaluatorSpec, Judge
+from fairlane.lane import FUNCTIONS, split_model
+from fairlane.memory import CONVERSATION
+from fairlane.prompts import compile_template, referenced_variables
 from fairlane.run import Message
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]
@@ -28,7 +29,7 @@ _OWN_PARAMS = {
 _MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
 
 
-def _the_one(given: Mapping[str, object]) -> str:
+def the_one(given: Mapping[str, object]) -> str:
     """The name of the one argument that was given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
@@ -45,13 +46,26 @@ def take_prompts(
     prompt: str | None, messages: Messages | None, prompts: Sequence[str | Messages] | None
 ) -> tuple[tuple[Message, ...], ...]:
     """The messages of each prompt, from the one argument of the three that was given."""
-    field = _the_one({"prompt": prompt, "messages": messages, "prompts": prompts})
+    field = the_one({"prompt": prompt, "messages": messages, "prompts": prompts})
     if prompt is not None:
         return (_prompt(field, _text(field, prompt)),)
     if messages is not None:
         return (_prompt(field, _list(field, messages, "messages")),)
     listed = _list(field, prompts, "prompts")
     return tuple(_prompt(f"{field}[{number}]", each) for number, each in enumerate(listed))
+
+
+def take_task_prompts(
+    models: Sequence[str],
+    prompt: str | None,
+    messages: Messages | None,
+    prompts: Sequence[str | Messages] | None,
+) -> tuple[tuple[Message, ...], ...]:
+    """The prompts of a run, of which one that only calls functions needs none."""
+    functions = bool(models) and all(model.startswith(f"{FUNCTIONS}:") for model in models)
+    if functions and prompt is None and messages is None and prompts is None:
+        return ()
+    return take_prompts(prompt, messages, prompts)
 
 
 def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
@@ -80,7 +94,7 @@ def _message(field: str, message: object) -> Message:
 
 def take_models(model: str | None, models: Sequence[str] | None) -> tuple[str, ...]:
     """References to models, or templates for them."""
-    field = _the_one({"model": model, "models": models})
+    field = the_one({"model": model, "models": models})
     listed = (model,) if model is not None else tuple(_list(field, models, "models"))
     for number, each in enumerate(listed):
         _check_model(model_field(listed, number) if model is None else field, each, template=True)
@@ -115,16 +129,35 @@ def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
         except ValidationError:
             remedy = "Use exact_match(…), llm_judge(…) and the like."
             raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
-        if isinstance(each, Judge):
-            listed[number] = _judge(f"evaluators[{each.name!r}]", each)
+        if isinstance(each, Judge | Agent):
+            listed[number] = _caller(f"evaluators[{each.name!r}]", each)
     check_names(listed)
     return tuple(listed)
 
 
-def _judge(field: str, judge: Judge) -> Judge:
+def _caller(field: str, judge: Judge | Agent) -> Judge | Agent:
     _check_model(f"{field}.model", judge.model, template=False)
     _check_template(f"{field}.template", judge.template)
     return judge.model_copy(update={"params": take_params(f"{field}.params", judge.params)})
+
+
+def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -> dict[str, Any]:
+    """How the items of a run follow each other. A prompt that reads ``_conversation`` makes the run serial, and so does
+    ``store_output_as``.
+    """
+    serially, store = given.get("run_serially", False), given.get("store_output_as")
+    if store is not None:
+        _check_template("store_output_as", _text("store_output_as", store))
+    conversation = any(
+        CONVERSATION in referenced_variables(message.content) for prompt in prompts for message in prompt
+    )
+    return {
+        "serial": serially is True or conversation or store is not None,
+        "serial_field": serially if isinstance(serially, str) else None,
+        "store_output_as": store,
+        "conversation": conversation,
+        "conversation_field": given.get("conversation"),
+    }
 
 
 def take_params(field: str, params: object) -> dict[str, Any]:
@@ -186,6 +219,9 @@ def in_our_words(
 ) -> SubmissionError:
     """A model's first error, as one of the argument it is about; ``remedy_of`` takes that argument's name."""
     detail = error.errors(include_url=False, include_context=False)[0]
+    if not detail["loc"]:  # of the whole: "<field>: <problem>"
+        field, _, told = detail["msg"].removeprefix("Value error, ").partition(": ")
+        return SubmissionError(field, (), told, remedy_of(field))
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
     problem = detail["msg"].replace("Input should be", "must be").replace("Extra inputs are", "is")
     value = None if detail["type"] == "missing" else detail["input"]

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, Unpack
 
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from fairlane.admission.waiting import Waiting
-from fairlane.arguments import Messages
+from fairlane.archive.opening import open_archive
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_settings
-from fairlane.datasets import pages, read_rows
+from fairlane.datasets import Numbering, pages, read_rows
 from fairlane.errors import ConfigurationError, RunNotFound
-from fairlane.evaluators.spec import EvaluatorSpec
 from fairlane.handle import Run
 from fairlane.link import Link
 from fairlane.polling import SystemWaiter, Waiter
-from fairlane.retry import RetryPolicy
 from fairlane.run import RunSpec, RunStatus
 from fairlane.settings import Settings
 from fairlane.store.connect import RedisClient, open_redis, require, without_password
 from fairlane.store.keys import Keys, RunRef
-from fairlane.submission import bounded_pages, build_spec, check_connections
+from fairlane.submission import SubmitOptions, bounded_pages, build_spec, check_connections
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+Dataset: TypeAlias = str | PathLike[str] | Iterable[Mapping[str, Any]]
 
 
 class Client:
@@ -66,62 +66,23 @@ class Client:
             clock=clock or SystemClock(),
             waiter=waiter or SystemWaiter(),
             weights={name: team.weight for name, team in chosen.teams.items()},
+            archive=open_archive(chosen),
+            prices=chosen.prices,
+            connections=chosen.connections,
         )
 
-    def submit(
-        self,
-        dataset: str | PathLike[str] | Iterable[Mapping[str, Any]],
-        prompt: str | None = None,
-        *,
-        messages: Messages | None = None,
-        prompts: Sequence[str | Messages] | None = None,
-        model: str | None = None,
-        models: Sequence[str] | None = None,
-        params: Mapping[str, Any] | None = None,
-        repetitions: int = 1,
-        evaluators: Sequence[EvaluatorSpec] = (),
-        name: str | None = None,
-        priority: int = 0,
-        timeout: float = 120.0,
-        retry: RetryPolicy | None = None,
-    ) -> Run:
+    def submit(self, dataset: Dataset, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> Run:
         """Submit a run and return as soon as its rows are written; the scheduler takes it from there.
 
-        The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order.
-
-        - ``dataset``: a ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts; read by the page.
-        - one of ``prompt`` (a user message), ``messages`` (a chat) and ``prompts`` (several of either):
-          Jinja2 templates over a row.
-        - one of ``model`` and ``models``: ``"<connection>:<model>"``, or a template for it.
-        - ``params``: what the provider takes, such as ``max_tokens``.
-        - ``evaluators``: what scores each output, made by `exact_match`, `llm_judge` and the like.
-        - ``priority``: -100 to 100, among the team's own runs; ``timeout``: seconds a call may take in all.
+        The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is a
+        ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts; read by the page. `SubmitOptions`
+        lists the options.
 
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
         `StoreUnavailable`. Nothing of the run is left behind then, nor after an interrupt.
         """
         with self._link.answering():
-            submitted_ms = self._link.runs.now_ms()
-            spec = build_spec(
-                run=_new_id(submitted_ms),
-                team=self.team,
-                submitted_ms=submitted_ms,
-                prompt=prompt,
-                messages=messages,
-                prompts=prompts,
-                model=model,
-                models=models,
-                params=params,
-                repetitions=repetitions,
-                evaluators=evaluators,
-                name=name,
-                priority=priority,
-                timeout=timeout,
-                retry=retry,
-            )
-            connections = self._link.runs.connections()
-            if connections is not None:
-                check_connections(spec, connections)
+            spec = self._spec(prompt, **options)
             return self._hand_over(spec, pages(read_rows(dataset), spec.page_rows))
 
     def run(self, run_id: str) -> Run:
@@ -150,7 +111,9 @@ class Client:
             return self._link.asker(self.team).why(target)
 
     def close(self) -> None:
-        """Close the connections to Redis. Runs go on."""
+        """Close the connections to Redis and to the archive. Runs go on."""
+        if self._link.archive is not None:
+            self._link.archive.close()
         if self._owns_redis:
             self._link.redis.close()
 
@@ -162,10 +125,23 @@ class Client:
     ) -> None:
         self.close()
 
+    def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
+        """The spec of a run that is submitted now."""
+        submitted_ms = self._link.runs.now_ms()
+        spec = build_spec(
+            run=_new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **options
+        )
+        connections = self._link.runs.connections()
+        if connections is not None:
+            check_connections(spec, connections)
+        return spec
+
     def _hand_over(self, spec: RunSpec, rows: Iterable[list[dict[str, Any]]]) -> Run:
         outbox, ref = self._link.outbox, RunRef(spec.team, spec.run)
-        count = outbox.upload(ref, bounded_pages(rows, spec))
-        whole = spec.model_copy(update={"rows": count})
+        numbering, taken = Numbering(spec.session_field), bounded_pages(rows, spec)
+        count = outbox.upload(ref, numbering.watch(taken))
+        outbox.note(ref, numbering.fields(spec.page_rows))
+        whole = spec.model_copy(update={"rows": count, "sessions": numbering.sessions})
         try:
             outbox.submit(whole)
         except BaseException:

@@ -5,18 +5,24 @@ FairlaneError
 ├── SubmissionError         an argument of ``submit`` is wrong        field, value, row, remedy
 ├── TemplateError           a template does not compile or render     template_field, variable
 ├── RunNotFound             no such run, or it has expired            run_id
+│   └── RunArchived         only a stub of it is left in Redis        run_id
 ├── LaneNotFound            no such lane                              lane
 ├── TargetNotFound          ``why`` was asked of what there is not     target, near
 ├── RunTimeout              ``wait`` gave up before the run ended      run_id, timeout
 ├── StoreUnavailable        Redis cannot be reached                   url
+├── ArchiveUnavailable      the archive's database cannot be used     cause
+├── RateLimited             a function of yours was told to slow down  retry_after
+├── CallFailed              a call of a function ended without a result call, error, attempts
 ├── ScriptError             a script refused what it was given        script, code
 └── LocalStackError         a local process did not come up           process, log
 """
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Sequence
+from datetime import timedelta
 
 
 class FairlaneError(Exception):
@@ -27,6 +33,8 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 120
 _SHORT.maxdict = _SHORT.maxlist = 8
 _SHORT.maxlevel = 3
+
+_LONGEST_WAIT_S = 366 * 86_400
 
 
 def _tell(field: str, value: object, problem: str, remedy: str) -> str:
@@ -72,6 +80,16 @@ class RunNotFound(FairlaneError, LookupError):
         self.run_id = run_id
 
 
+class RunArchived(RunNotFound):
+    """The run is in the archive, and Redis keeps no more than how it ended."""
+
+    def __init__(self, run_id: str) -> None:
+        FairlaneError.__init__(
+            self, f"run {run_id!r} has been moved to the archive; set archive.url to the database to read it"
+        )
+        self.run_id = run_id
+
+
 class LaneNotFound(FairlaneError, LookupError):
     """No lane of that name has been configured or used."""
 
@@ -107,6 +125,46 @@ class StoreUnavailable(FairlaneError, ConnectionError):
         remedy = "Start one with `fairlane up`, or set redis.url"
         super().__init__(f"cannot reach Redis at {url}: {cause}. {remedy}")
         self.url = url
+
+
+class RateLimited(FairlaneError):
+    """For functions that run on workers to raise: whoever they asked said "too fast".
+
+    The call is made again and costs no attempt; nothing starts on its lane for ``retry_after``, which is
+    seconds or a `timedelta`, where that is known.
+    """
+
+    def __init__(self, message: str = "too fast", *, retry_after: float | timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    @property
+    def retry_after_ms(self) -> int | None:
+        """``retry_after`` in milliseconds, rounded up; ``None`` where it is no time to wait."""
+        given = self.retry_after
+        seconds = given.total_seconds() if isinstance(given, timedelta) else given
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= _LONGEST_WAIT_S:
+            return None
+        return math.ceil(seconds * 1000)
+
+
+class CallFailed(FairlaneError):
+    """A call of a function has no result. ``error`` says why; ``attempts`` is what it has spent."""
+
+    def __init__(self, call: str, error: str, attempts: int = 0) -> None:
+        super().__init__(f"call {call}: {error}")
+        self.call, self.error, self.attempts = call, error, attempts
+
+    def __reduce__(self) -> tuple[type[CallFailed], tuple[str, str, int]]:
+        return CallFailed, (self.call, self.error, self.attempts)
+
+
+class ArchiveUnavailable(FairlaneError, ConnectionError):
+    """The archive's database cannot be reached, read or written. ``cause`` never tells its URL."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"cannot use the archive: {cause}")
+        self.cause = cause
 
 
 class ScriptError(FairlaneError):

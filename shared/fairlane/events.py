@@ -18,6 +18,11 @@ class Event(StrEnum):
     RUN_REFUSED = "run_refused"
     RUN_FINISHED = "run_finished"
     RUN_CANCELLED = "run_cancelled"
+    RUN_ENDED_EARLY = "run_ended_early"
+    RUN_ARCHIVED = "run_archived"
+    ARCHIVE_FAILED = "archive_failed"
+    EVALUATION_MALFORMED = "evaluation_malformed"
+    EVALUATION_FAILED = "evaluation_failed"
 
     LANE_CREATED = "lane_created"
     LANE_BLOCKED = "lane_blocked"

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from typing import Any
 
 from fairlane.admission.waiting import Waiting
 from fairlane.chunks import listen
 from fairlane.errors import FairlaneError, RunTimeout
+from fairlane.export import Format, export_records, to_frame
 from fairlane.link import Link
 from fairlane.polling import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
 from fairlane.progress import NoProgress, ProgressView, open_progress
 from fairlane.records import Records, refusal
 from fairlane.run import Record, RunSpec, RunState, RunStatus
+from fairlane.sessions import SessionRecord
 from fairlane.store.keys import RunRef
+from fairlane.summary import Summary, summarise
 
 
 class Run:
@@ -82,6 +87,14 @@ class Run:
         status = self._wait(NoProgress(), None)
         yield from self._records(status).in_item_order()
 
+    def sessions(self) -> Iterator[SessionRecord]:
+        """Every session's record, in the order in which sessions first appear. Waits for the run to be over.
+
+        None where the run was not told what its sessions are. Raises what `results` does.
+        """
+        status = self._wait(NoProgress(), None)
+        yield from self._records(status).of_sessions()
+
     def stream(self) -> Iterator[Record]:
         """Every item's record once, in the order in which they end; waits for the next one.
 
@@ -89,6 +102,31 @@ class Run:
         with the reason if the run was refused.
         """
         yield from self._records(self.status()).as_they_finish()
+
+    def export(self, path: str | PathLike[str], format: Format | None = None) -> int:
+        """Write every record to a file, in item order, once the run is over; returns how many there are.
+
+        ``format`` is "jsonl", "csv" or "parquet"; left out, the path's suffix says. The file is there whole
+        or not at all. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
+        """
+        return export_records(self.results(), path, format)
+
+    def to_pandas(self) -> Any:
+        """Every record as a row of a ``pandas.DataFrame``, once the run is over; all in memory.
+
+        Raises `MissingExtra` where pandas is not installed.
+        """
+        return to_frame(self.results())
+
+    def summary(self) -> Summary:
+        """Scores, failures, tokens and cost over all records, once the run is over.
+
+        Prices are those of the client's settings. Raises what `results` does.
+        """
+        status = self._wait(NoProgress(), None)
+        spec, records = self._readable(status), self._records(status)
+        sessions = records.of_sessions() if spec.session_evals else ()
+        return summarise(spec, status.state, records.in_item_order(), self._link.prices, sessions)
 
     def chunks(self) -> Iterator[tuple[int, str]]:
         """Pieces of streamed output as ``(item, text)``, from this call on, until the run is over.
@@ -124,13 +162,16 @@ class Run:
             self._link.waiter.wait(pause)
 
     def _records(self, status: RunStatus) -> Records:
+        return Records(self._link, self._readable(status))
+
+    def _readable(self, status: RunStatus) -> RunSpec:
         if status.state is RunState.REFUSED:
             raise refusal(status)
         if self._spec is None:
             raise FairlaneError(
                 f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
             )
-        return Records(self._link, self._spec)
+        return self._spec
 
     def _view(self, progress: bool) -> AbstractContextManager[ProgressView]:
         return open_progress(self._link.clock) if progress else nullcontext(NoProgress())

@@ -12,7 +12,7 @@ MESSAGE_VERSION = 1
 
 
 class JobState(StrEnum):
-    """Where a job is. The last five are terminal; `TRANSITIONS` is the whole graph."""
+    """Where a job is. The last six are terminal; `TRANSITIONS` is the whole graph."""
 
     WAITING = "waiting"
     LEASED = "leased"
@@ -21,15 +21,23 @@ class JobState(StrEnum):
     INVALID = "invalid"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
 
 
 TERMINAL = frozenset(
-    {JobState.SUCCEEDED, JobState.FAILED, JobState.INVALID, JobState.SKIPPED, JobState.CANCELLED}
+    {
+        JobState.SUCCEEDED,
+        JobState.FAILED,
+        JobState.INVALID,
+        JobState.SKIPPED,
+        JobState.CANCELLED,
+        JobState.TIMED_OUT,
+    }
 )
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.WAITING: frozenset({JobState.LEASED, JobState.INVALID, JobState.SKIPPED, JobState.CANCELLED}),
-    JobState.LEASED: frozenset({JobState.WAITING, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}),
+    JobState.WAITING: TERMINAL - {JobState.FAILED} | {JobState.LEASED},
+    JobState.LEASED: TERMINAL - {JobState.INVALID, JobState.SKIPPED} | {JobState.WAITING},
     **{state: frozenset[JobState]() for state in TERMINAL},
 }
 
@@ -38,7 +46,8 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 class Attempt:
     """One dispatch of a job. ``number`` counts dispatches of the job and fences out every earlier one.
 
-    A job number is ``item × (1 + judges) + step``: step 0 is the item's task, step k its k-th judge.
+    A job number is ``item × steps + step``: step 0 is the item's task, the others its evaluations. Those of
+    sessions follow all items'.
     """
 
     run: str

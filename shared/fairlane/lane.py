@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 QUEUE_PREFIX = "fairlane.lane."
 
+FUNCTIONS = "python"
+"""The connection whose models are Python functions: ``python:package.module:function``."""
+
 LaneScope = Literal["model", "connection"]
 Charge = Literal["used", "reserved"]
 CacheReads = Literal["free", "counted"]

@@ -9,19 +9,27 @@ from dataclasses import dataclass, field
 from redis.exceptions import RedisError
 
 from fairlane.admission.targets import Asker
+from fairlane.archive.either import EitherRecords, EitherRuns, EitherSessions
+from fairlane.archive.opening import Archive
 from fairlane.clock import Clock
 from fairlane.errors import StoreUnavailable
 from fairlane.polling import Patience, Waiter
 from fairlane.run import RunSpec
+from fairlane.settings import Connection, Price
 from fairlane.store.connect import RedisClient
 from fairlane.store.inbox import Outbox
 from fairlane.store.keys import Keys
 from fairlane.store.reading import RecordReader, RunReader
+from fairlane.store.session_reading import SessionReader
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way to one deployment. ``url`` is as it may be shown, ``weights`` are the teams' where stated."""
+    """The way to one deployment. ``url`` is as it may be shown, ``weights`` are the teams' where stated.
+
+    ``prices`` and ``connections`` are as the client's own settings have them, which may have none.
+    With an ``archive``, ``runs``, ``records`` and ``sessions`` find what has been moved there as if it were still in Redis.
+    """
 
     redis: RedisClient
     keys: Keys
@@ -29,9 +37,14 @@ class Link:
     clock: Clock
     waiter: Waiter
     weights: Mapping[str, float] = field(default_factory=dict)
+    archive: Archive | None = None
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    connections: Mapping[str, Connection] = field(default_factory=dict)
 
     @property
     def runs(self) -> RunReader:
+        if self.archive is not None:
+            return EitherRuns(self.redis, self.keys, self.archive)
         return RunReader(self.redis, self.keys)
 
     @property
@@ -42,7 +55,14 @@ class Link:
         return Asker(self.redis, self.keys, team, self.weights)
 
     def records(self, spec: RunSpec) -> RecordReader:
+        if self.archive is not None:
+            return EitherRecords(self.redis, self.keys, spec, self.archive)
         return RecordReader(self.redis, self.keys, spec)
+
+    def sessions(self, spec: RunSpec) -> SessionReader:
+        if self.archive is not None:
+            return EitherSessions(self.redis, self.keys, spec, self.archive)
+        return SessionReader(self.redis, self.keys, spec)
 
     def patience(self) -> Patience:
         return Patience(self.url, self.clock, self.waiter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 import structlog
@@ -30,7 +31,7 @@ def configure_logging(settings: LogSettings, process: str, stream: TextIO | None
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.MaybeTimeStamper(fmt="iso", utc=True),
         _ProcessName(process),
     ]
     finish = _rendering(settings, colors=out.isatty())
@@ -43,13 +44,42 @@ def configure_logging(settings: LogSettings, process: str, stream: TextIO | None
     _route_standard_logging(shared, finish, level, out)
 
 
+def log_through_the_application(settings: LogSettings) -> None:
+    """Send our log lines to standard `logging` in a process that is not ours.
+
+    Where it uses structlog itself, they go the way that it has set up.
+    """
+    if structlog.is_configured():
+        return
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.format_exc_info,
+            _mask_secrets,
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
 def get_logger(name: str) -> FilteringBoundLogger:
     """A logger whose lines carry ``source=name``; may be made before logging is configured."""
     return cast(FilteringBoundLogger, structlog.get_logger(source=name))
 
 
+def moment() -> str:
+    """Now, as a line's ``timestamp`` has it: for a line that is written later than what it tells happened."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
 def attempt_fields(attempt: Attempt) -> dict[str, Any]:
-    """What every line about an attempt carries; bind it, or pass it along."""
+    """What every line about an attempt carries; bind it, or pass it along.
+
+    An agent's evaluation is named, too, by `RunSpec.labels` or `Step.labels`.
+    """
     return {
         "run": attempt.run,
         "job": attempt.job,

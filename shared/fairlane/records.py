@@ -9,6 +9,7 @@ from fairlane.errors import SubmissionError
 from fairlane.link import Link
 from fairlane.polling import Pace
 from fairlane.run import Record, RunSpec, RunState, RunStatus
+from fairlane.sessions import BLOCK, SessionRecord
 from fairlane.store.keys import RunRef
 
 RESULTS_AT_ONCE = 256
@@ -25,14 +26,15 @@ class Records:
         self._ref = RunRef(spec.team, spec.run)
         self._patience = link.patience()
         self._reader = link.records(spec)
+        self._session_reader = link.sessions(spec)
 
     def in_item_order(self) -> Iterator[Record]:
         """All records of a run that is over."""
-        return self._of(range(self._spec.items))
+        return self._of(range(self._items()))
 
     def as_they_finish(self) -> Iterator[Record]:
         """Each item's record once, when it is over; items that a cancelled run never finished come last."""
-        told, listed, pace = _Told(self._spec.items), 0, Pace()
+        told, listed, pace = _Told(), 0, Pace()
         while True:
             state, items = self._finished(listed)
             listed += len(items)
@@ -47,7 +49,25 @@ class Records:
                 pace.restart()
             self._link.waiter.wait(pace.next_s())
         # Also what a Redis that lost its last second has listed at a place already read.
-        yield from self._of(item for item in range(self._spec.items) if told.add(item))
+        yield from self._of(item for item in range(self._items()) if told.add(item))
+
+    def _items(self) -> int:
+        """How many there are; of rows that came after the submission the spec says nothing."""
+        if not (self._spec.open or self._spec.source):
+            return self._spec.items
+        return self._patience.insist(lambda: self._link.runs.status(self._ref, self._spec)).items
+
+    def of_sessions(self) -> Iterator[SessionRecord]:
+        """All records of sessions of a run that is over, in the order in which sessions first appear."""
+        spec = self._spec
+        size = max(1, min(BLOCK, RESULTS_AT_ONCE // (spec.cells_per_row * max(1, len(spec.session_evals)))))
+        for block in range(0, spec.sessions, BLOCK):
+            end = min(block + BLOCK, spec.sessions)
+            for first in range(block, end, size):
+                yield from self._fetch_sessions(range(first, min(first + size, end)))
+
+    def _fetch_sessions(self, sessions: Sequence[int]) -> list[SessionRecord]:
+        return self._patience.insist(lambda: self._session_reader.records(sessions))
 
     def _finished(self, start: int) -> tuple[RunState, list[int]]:
         return self._patience.insist(lambda: self._link.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE))
@@ -72,12 +92,14 @@ def refusal(status: RunStatus) -> SubmissionError:
 class _Told:
     """Which items have been told of: one bit each."""
 
-    def __init__(self, items: int) -> None:
-        self._bits = bytearray(-(-items // 8))
+    def __init__(self) -> None:
+        self._bits = bytearray()
 
     def add(self, item: int) -> bool:
         """Whether ``item`` is new."""
         byte, bit = item >> 3, 1 << (item & 7)
+        if byte >= len(self._bits):
+            self._bits.extend(bytes(max(byte + 1 - len(self._bits), len(self._bits))))
         if self._bits[byte] & bit:
             return False
         self._bits[byte] |= bit

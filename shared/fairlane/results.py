@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.job import JobState, Usage
 from fairlane.run import Record, RunSpec, cell_of
+
+PACK_CHARS = 400
+"""Shorter results are stored as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class TaskResult:
     model: str | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)
     score_errors: Mapping[str, str] = field(default_factory=dict)
+    cached: bool = False
+    finish_reason: str | None = None
 
     def to_json(self) -> str:
         return _compact(
@@ -37,12 +44,14 @@ class TaskResult:
                 "m": self.model,
                 "sc": dict(self.scores) or None,
                 "se": dict(self.score_errors) or None,
+                "c": 1 if self.cached else None,
+                "f": self.finish_reason,
             }
         )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TaskResult:
-        data: dict[str, Any] = json.loads(text)
+        data: dict[str, Any] = json.loads(unpacked(text))
         return cls(
             state=JobState(data["s"]),
             output=data.get("o"),
@@ -53,6 +62,8 @@ class TaskResult:
             model=data.get("m"),
             scores=data.get("sc", {}),
             score_errors=data.get("se", {}),
+            cached=bool(data.get("c")),
+            finish_reason=data.get("f"),
         )
 
 
@@ -66,6 +77,7 @@ class JudgeResult:
     error: str | None = None
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
+    cached: bool = False
 
     def to_json(self) -> str:
         return _compact(
@@ -76,12 +88,13 @@ class JudgeResult:
                 "e": self.error,
                 "u": _usage_list(self.usage),
                 "a": self.attempts,
+                "c": 1 if self.cached else None,
             }
         )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> JudgeResult:
-        data: dict[str, Any] = json.loads(text)
+        data: dict[str, Any] = json.loads(unpacked(text))
         return cls(
             state=JobState(data["s"]),
             score=data.get("v"),
@@ -89,25 +102,38 @@ class JudgeResult:
             error=data.get("e"),
             usage=_usage(data.get("u")),
             attempts=data.get("a", 0),
+            cached=bool(data.get("c")),
         )
 
 
 def assemble(
-    spec: RunSpec, item: int, row: Mapping[str, Any], stored: Sequence[str | bytes | None]
+    spec: RunSpec,
+    item: int,
+    row: Mapping[str, Any],
+    stored: Sequence[str | bytes | None],
+    missing: JobState = JobState.CANCELLED,
 ) -> Record:
-    """The record of an item from its stored results, task first. What was never recorded was cancelled."""
+    """The record of an item from its stored results, task first. ``missing`` is what befell what has none."""
     cell = cell_of(spec, item)
-    task = TaskResult.from_json(stored[0]) if stored[0] else TaskResult(JobState.CANCELLED)
+    task = TaskResult.from_json(stored[0]) if stored[0] else TaskResult(missing)
     scores, errors = dict(task.scores), dict(task.score_errors)
-    for judge, text in zip(spec.judges, stored[1:], strict=True):
-        result = JudgeResult.from_json(text) if text else JudgeResult(JobState.CANCELLED, error="cancelled")
-        scores[judge.name] = result.score
+    used: dict[str, Usage] = {}
+    arguments: dict[str, str] = {}
+    for step, text in zip(spec.evals, stored[1:], strict=True):
+        result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
+        if result.usage.total is not None and not result.cached:
+            used[step.name] = result.usage
+        if step.batch:
+            continue
+        if step.criterion is not None and result.answer:
+            arguments[step.name] = result.answer
+        scores[step.name] = result.score
         if result.error:
-            errors[judge.name] = result.error
+            errors[step.name] = result.error
     return Record(
         item=item,
         row=row,
-        model=task.model or spec.models[cell.model],
+        model=task.model or (spec.models[cell.model] if spec.models else ""),
         prompt=cell.prompt,
         repetition=cell.repetition,
         state=task.state,
@@ -118,7 +144,31 @@ def assemble(
         attempts=task.attempts,
         error=task.error,
         latency_ms=task.latency_ms,
+        cached=task.cached,
+        eval_usage=used,
+        arguments=arguments,
+        finish_reason=task.finish_reason,
     )
+
+
+def read_score(answer: str) -> float:
+    """What a function scored: a finite number or a truth value, as JSON. Raises ``ValueError``."""
+    value = json.loads(answer)
+    if not isinstance(value, bool | int | float) or not math.isfinite(value):
+        raise ValueError(f"a score is a finite number or a truth value, the function returned {answer[:200]}")
+    return float(value)
+
+
+def packed(text: str) -> str | bytes:
+    """A result as it is stored: compressed where that makes it shorter."""
+    if len(text) < PACK_CHARS:
+        return text
+    return b"z" + zlib.compress(text.encode(errors="replace"), 1)
+
+
+def unpacked(stored: str | bytes) -> str | bytes:
+    """What `packed` was given."""
+    return zlib.decompress(stored[1:]) if isinstance(stored, bytes) and stored[:1] == b"z" else stored
 
 
 def _compact(data: dict[str, Any]) -> str:

@@ -78,7 +78,15 @@ class Connection(_Section):
         "Headers that one provider alone uses show it in any case.",
     )
     stream: bool = Field(default=True, description="Stream task calls, so that listeners see chunks.")
+    structured_output: bool | None = Field(
+        default=None,
+        description="Whether its answers can be held to a JSON schema. Left out: openai can, anthropic cannot.",
+    )
     connect_timeout: float = Field(default=10.0, gt=0, description="Seconds to reach the server.")
+
+    @property
+    def structured(self) -> bool:
+        return self.protocol == "openai" if self.structured_output is None else self.structured_output
 
     @property
     def scope(self) -> LaneScope:
@@ -91,9 +99,42 @@ class TeamSettings(_Section):
     weight: float = Field(default=1.0, gt=0, le=1000, description="Its share, relative to the other teams'.")
 
 
+class Price(_Section):
+    """What a model's tokens cost, in dollars a million."""
+
+    input: float = Field(ge=0, description="Input tokens.")
+    output: float = Field(ge=0, description="Output tokens.")
+    cached_input: float | None = Field(
+        default=None, ge=0, description="Input tokens read from a cache. Left out: as other input."
+    )
+
+
+class ArchiveSettings(_Section):
+    """Where finished runs go for good."""
+
+    url: SecretStr | None = Field(
+        default=None,
+        description="A database as SQLAlchemy names it: sqlite:///runs.db, postgresql+psycopg://… Runs are moved "
+        "there once they are finished. Left out: they stay in Redis until they expire.",
+    )
+    after_seconds: float = Field(
+        default=60.0, ge=0, description="How long a finished run stays in Redis before it is moved."
+    )
+
+
 class SchedulerSettings(_Section):
     """The scheduler: global bounds and intervals."""
 
+    max_concurrent: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most calls in flight over all lanes while a run is active that was admitted under it. "
+        "Left out: max_in_flight alone.",
+    )
+    datasets: tuple[str, ...] = Field(
+        default=(),
+        description="Where datasets may lie that runs name and the scheduler reads: folders, or prefixes of URLs.",
+    )
     max_in_flight: int = Field(default=1000, ge=1, description="Most calls in flight over all lanes.")
     leader_lease_seconds: float = Field(
         default=3.0, ge=0.5, description="A leader that is silent for this long is replaced."
@@ -118,6 +159,11 @@ class WorkerSettings(_Section):
     shutdown_grace_seconds: float = Field(
         default=20.0, ge=0, description="On a warm stop, how long calls in flight may take to end."
     )
+    modules: tuple[str, ...] = Field(
+        default=(),
+        description="Python modules whose functions runs may call here, with all that is below them. "
+        "A worker without any takes no such calls.",
+    )
     max_response_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, description="Largest answer read.")
 
 
@@ -138,6 +184,8 @@ class Settings(_Section):
     connections: dict[ConnectionName, Connection] = Field(default_factory=dict)
     lanes: dict[str, LaneLimits] = Field(default_factory=dict)
     teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
+    prices: dict[str, Price] = Field(default_factory=dict)
+    archive: ArchiveSettings = ArchiveSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     worker: WorkerSettings = WorkerSettings()
     log: LogSettings = LogSettings()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -15,12 +15,16 @@ from fairlane.arguments import (
     model_field,
     take_evaluators,
     take_models,
+    take_order,
     take_params,
-    take_prompts,
+    take_task_prompts,
+    the_one,
 )
+from fairlane.choices import CacheMode, Rate
 from fairlane.configuration.problems import did_you_mean
 from fairlane.errors import SubmissionError
 from fairlane.evaluators.spec import EvaluatorSpec
+from fairlane.lane import FUNCTIONS
 from fairlane.retry import RetryPolicy
 from fairlane.run import RunSpec
 
@@ -39,68 +43,169 @@ _REMEDIES = {
     "timeout": "Give seconds, more than 0 and at most 86,400.",
     "prompts": "Give 1 to 100 prompts.",
     "models": "Give 1 to 100 models.",
+    "bounds": "See Bounds.",
+    "order": "See Order.",
+    "cache": 'Give "off", "read" or "read_write", and cache_ttl in seconds.',
     "evaluators": "Give at most 50 evaluators, with finite numbers.",
     "retry": "Give RetryPolicy(max_attempts=3, …).",
 }
 
 
-def build_spec(
-    *,
-    run: str,
-    team: str,
-    submitted_ms: int,
-    prompt: str | None = None,
-    messages: Messages | None = None,
-    prompts: Sequence[str | Messages] | None = None,
-    model: str | None = None,
-    models: Sequence[str] | None = None,
-    params: Mapping[str, Any] | None = None,
-    repetitions: int = 1,
-    evaluators: Sequence[EvaluatorSpec] = (),
-    name: str | None = None,
-    priority: int = 0,
-    timeout: float = 120.0,
-    retry: RetryPolicy | None = None,
-) -> RunSpec:
+class SubmitOptions(TypedDict, total=False):
+    """What `Client.submit` takes beside the dataset. One of ``model``, ``models``, ``task`` and ``output`` says who does it.
+
+    - one of ``prompt`` (a user message), ``messages`` (a chat) and ``prompts`` (several of either): Jinja2
+      templates over a row.
+    - one of ``model`` and ``models``: ``"<connection>:<model>"``, or a template for it.
+    - ``task``: a Python function on the workers, ``"package.module:function"``, which takes the row; ``lane``
+      names the lane that it shares with others.
+    - ``output``: the row field that holds an output which exists already: nothing is called but judges.
+    - ``request``: the row field that holds a whole chat request, sent to the model instead of a prompt.
+    - ``params``: what the provider takes, such as ``max_tokens``; ``repetitions``: times each is asked.
+    - ``evaluators``: what scores each output, made by `exact_match`, `llm_judge` and the like; ``session`` is
+      the row field by which rows form sessions.
+    - ``name``; ``priority``: -100 to 100, among the team's own runs.
+    - ``timeout``: seconds a call may take in all; ``retry``: a `RetryPolicy`.
+    - ``max_concurrent``, ``ahead``, ``task_rate``, ``eval_rate``, ``delay``, ``max_duration``,
+      ``budget_tokens``, ``budget_usd``: see `Bounds`.
+    - ``run_serially``: ``True``, or the row field that marks items which go first and alone;
+      ``store_output_as`` and ``conversation``: see `Order`.
+    - ``cache``: "off", "read" or "read_write"; ``cache_ttl``: seconds.
+    """
+
+    messages: Messages | None
+    prompts: Sequence[str | Messages] | None
+    model: str | None
+    models: Sequence[str] | None
+    task: str | None
+    lane: str | None
+    output: str | None
+    request: str | None
+    params: Mapping[str, Any] | None
+    repetitions: int
+    evaluators: Sequence[EvaluatorSpec]
+    session: str | None
+    name: str | None
+    priority: int
+    timeout: float | None
+    retry: RetryPolicy | None
+    max_concurrent: int | None
+    ahead: int | None
+    task_rate: Rate
+    eval_rate: Rate | None
+    delay: float
+    max_duration: float | None
+    budget_tokens: int | None
+    budget_usd: float | None
+    run_serially: bool | str
+    store_output_as: str | None
+    conversation: str | None
+    cache: CacheMode
+    cache_ttl: float | None
+
+
+class RunOptions(SubmitOptions, total=False):
+    """All that says what a run is, beside its dataset."""
+
+    prompt: str | None
+
+
+_BOUNDS = (
+    "max_concurrent",
+    "ahead",
+    "task_rate",
+    "eval_rate",
+    "delay",
+    "max_duration",
+    "budget_tokens",
+    "budget_usd",
+)
+
+
+def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunOptions]) -> RunSpec:
     """The spec of a run without its rows. Raises `SubmissionError` for the first argument that is wrong.
 
     It has been through JSON, as it will be on its way to the scheduler.
     """
-    if not (retry is None or isinstance(retry, RetryPolicy)):
-        raise SubmissionError("retry", retry, "is not a RetryPolicy", _REMEDIES["retry"])
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    unknown = sorted(set(given) - RunOptions.__annotations__.keys() - SubmitOptions.__annotations__.keys())
+    if unknown:
+        near = did_you_mean(unknown[0], ["prompt", *SubmitOptions.__annotations__])
+        raise TypeError(f"submit() got an unexpected keyword argument {unknown[0]!r}; {near}".rstrip("; "))
+    if not isinstance(given.get("retry", RetryPolicy()), RetryPolicy):
+        raise SubmissionError("retry", given["retry"], "is not a RetryPolicy", _REMEDIES["retry"])
     try:
-        spec = RunSpec.model_validate(
-            {
-                "run": run,
-                "team": team,
-                "name": run if name is None else name,
-                "prompts": take_prompts(prompt, messages, prompts),
-                "models": take_models(model, models),
-                "params": take_params("params", {} if params is None else params),
-                "repetitions": repetitions,
-                "evaluators": take_evaluators(evaluators),
-                "priority": priority,
-                "timeout": timeout,
-                "retry": retry or RetryPolicy(),
-                "rows": 0,
-                "page_rows": PAGE_ROWS,
-                "submitted_ms": submitted_ms,
+        fields: dict[str, Any] = {
+            "run": run,
+            "team": team,
+            "name": given.get("name", run),
+            **_task(given),
+            "evaluators": take_evaluators(given.get("evaluators", ())),
+            "session_field": given.get("session"),
+            **{
+                name: given[name] for name in ("repetitions", "priority", "timeout", "retry") if name in given
             },
-            strict=True,
-        )
-        return RunSpec.model_validate_json(_as_json(spec))
+            "bounds": {name: given[name] for name in _BOUNDS if name in given},
+            "cache": {
+                field: given[name]
+                for name, field in (("cache", "mode"), ("cache_ttl", "ttl"))
+                if name in given
+            },
+            "rows": 0,
+            "page_rows": PAGE_ROWS,
+            "submitted_ms": submitted_ms,
+        }
+        fields["order"] = take_order(given, fields["prompts"])
+        spec = RunSpec.model_validate(fields, strict=True)
+        spec = RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:
         raise in_our_words(error, lambda field: _REMEDIES.get(field, "")) from None
+    _check_levels(spec)
+    return spec
+
+
+def _task(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a spec that say what is done with a row."""
+    field = the_one({name: given.get(name) for name in ("model", "models", "task", "output")})
+    common = {"lane": given.get("lane"), "params": take_params("params", given.get("params", {}))}
+    if field == "output":
+        return common | {"output_field": given["output"], "prompts": (), "models": ()}
+    if field == "task":
+        model = f"{FUNCTIONS}:{given['task']}"
+        return common | {"prompts": take_task_prompts([model], *_prompts(given)), "models": (model,)}
+    models = take_models(given.get("model"), given.get("models"))
+    if "request" in given:
+        the_one({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
+        return common | {"request_field": given["request"], "prompts": (), "models": models}
+    return common | {"prompts": take_task_prompts(models, *_prompts(given)), "models": models}
+
+
+def _prompts(given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    return given.get("prompt"), given.get("messages"), given.get("prompts")
+
+
+def _check_levels(spec: RunSpec) -> None:
+    if spec.session_evals and spec.session_field is None:
+        name = spec.session_evals[0].evaluator.name
+        problem = f"evaluator {name!r} looks at sessions, and no row field is named that tells them apart"
+        raise SubmissionError("session", None, problem, 'Give session="<field>".')
+    if not spec.calls_tasks and not spec.evaluators:
+        raise SubmissionError(
+            "evaluators", (), "there is nothing to do", "Give outputs something that scores them."
+        )
 
 
 def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
     """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
     names = sorted(known)
     named = [(model_field(spec.models, number), model) for number, model in enumerate(spec.models)]
-    named += [(f"evaluators[{judge.name!r}].model", judge.model) for judge in spec.judges]
+    named += [
+        (f"evaluators[{step.evaluator.name!r}].model", step.model)
+        for step in (*spec.evals, *spec.session_evals)
+    ]
     for field, model in named:
         connection = model.partition(":")[0].strip()
-        if not is_constant(connection) or connection in names:
+        if not is_constant(connection) or connection in (FUNCTIONS, *names):
             continue
         listed = f"known connections: {', '.join(names)}" if names else "none is configured"
         remedy = did_you_mean(connection, names) or listed
@@ -111,14 +216,15 @@ def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
 
 def bounded_pages(pages: Iterable[list[Row]], spec: RunSpec) -> Iterator[list[Row]]:
     """``pages`` as they are, until the run would have more than `MAX_JOBS` jobs. Raises `SubmissionError`."""
-    rows, most = 0, MAX_JOBS // (spec.cells_per_row * spec.steps)
+    a_row = spec.cells_per_row * (spec.steps + len(spec.session_evals))
+    rows, most = 0, MAX_JOBS // a_row
     for page in pages:
         rows += len(page)
         if rows > most:
             raise SubmissionError(
                 "dataset",
                 f"more than {most} rows",
-                f"with {spec.cells_per_row * spec.steps} jobs a row there would be over {MAX_JOBS:,} jobs",
+                f"with {a_row} jobs a row there would be over {MAX_JOBS:,} jobs",
                 "Split it into several runs.",
             )
         yield page

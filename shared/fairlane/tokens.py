@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -36,13 +37,13 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
-def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, Any]) -> Estimate:
+def estimate_call(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> Estimate:
     """Tokens to reserve for one call: at least what the rule of thumb would charge for it.
 
     The output is the limit that ``params`` set (``max_completion_tokens``, ``max_tokens``), times ``n``, or
     `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: the provider will refuse it.
     """
-    prompt = sum(estimate_tokens(message["content"]) + TOKENS_PER_MESSAGE for message in messages)
+    prompt = sum(estimate_tokens(_text(message.get("content"))) + TOKENS_PER_MESSAGE for message in messages)
     limits = [
         limit
         for name in ("max_completion_tokens", "max_tokens")
@@ -50,6 +51,11 @@ def estimate_call(messages: Sequence[Mapping[str, str]], params: Mapping[str, An
     ]
     asked = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
     return Estimate(prompt + TOKENS_PER_MESSAGE, min(asked, MOST_OUTPUT_TOKENS))
+
+
+def _text(content: object) -> str:
+    """A message's content; one of several parts counts with its JSON."""
+    return content if isinstance(content, str) else json.dumps(content)
 
 
 def _positive(value: object) -> int:

@@ -16,6 +16,7 @@ from fairlane.errors import LaneNotFound
 from fairlane.job import JobState, Usage
 from fairlane.lane import LaneLimits
 from fairlane.store.attempts import Claim, Over, Ready
+from fairlane.store.runs import CANCELLED
 from fairlane.store.script import all_scripts, load_all
 from fairlane.store.workers import WorkerInfo
 from fairlane.tokens import Estimate
@@ -145,7 +146,7 @@ def test_an_old_leader_changes_nothing(redis: Redis) -> None:
     old = d.epoch
     d.elect("scheduler-2")
     before = read_contents(redis)
-    assert d.runs.cancel(ref, ["sim:fast"], old, d.now_ms) == -1
+    assert d.runs.end(ref, ["sim:fast"], CANCELLED, old, d.now_ms) == -1
     offers = [Offer(ref, 1)]
     assert (
         d.lanes.grant("sim:fast", old, offers, room=1, max_in_flight=1, lease_ms=1, now_ms=d.now_ms) is None

@@ -56,7 +56,7 @@ def test_a_run_whose_upload_is_of_the_wrong_type_ends_and_expires_all_the_same(
     for key in (d.keys.spec(ref), d.keys.rows(ref)):
         WRITERS[kind](redis, key)
     spec = make_spec("search", "r1", 2, 0, d.now_ms)
-    assert d.runs.admit(spec, Plan(spec=spec), d.epoch, d.now_ms) == 1
+    assert d.runs.admit(Plan(spec=spec), d.epoch, d.now_ms) == 1
     d.feed(ref, 2)
     assert d.finish(d.start(ref)[0]) is not None
     Books(redis, d.keys).check()

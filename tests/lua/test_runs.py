@@ -9,6 +9,7 @@ from fairlane.job import JobState
 from fairlane.run import Plan
 from fairlane.store.attempts import Over, Ready
 from fairlane.store.keys import RunRef
+from fairlane.store.runs import CANCELLED
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
 from tests.support.deployment import TTL_MS, Deployment, entry, make_spec, payload
@@ -34,11 +35,11 @@ def test_a_run_is_admitted_once(real_redis: Redis) -> None:
     d.feed(ref, 1)
     before = read_contents(real_redis)
     spec = make_spec(ref.team, ref.run, 5, 0, d.now_ms)
-    assert d.runs.admit(spec, Plan(spec=spec), d.epoch, d.now_ms) == 0
+    assert d.runs.admit(Plan(spec=spec), d.epoch, d.now_ms) == 0
     assert not d.runs.refuse(ref, "no", 0, d.epoch, d.now_ms)
     assert read_contents(real_redis) == before
     d.cancel(ref)
-    assert d.runs.admit(spec, Plan(spec=spec), d.epoch, d.now_ms) == 0
+    assert d.runs.admit(Plan(spec=spec), d.epoch, d.now_ms) == 0
 
 
 def test_a_run_without_items_is_complete_at_once(real_redis: Redis) -> None:
@@ -171,7 +172,7 @@ def test_cancelling_finds_lanes_that_the_caller_did_not_name(real_redis: Redis) 
     d.feed(ref, 2)
     d.finish(d.start(ref)[0], follow=[Ready(entry(1, 5, 1), "sim:judge")])
     d.start(ref, lane="sim:judge")
-    assert d.runs.cancel(ref, [], d.epoch, d.now_ms) == 3
+    assert d.runs.end(ref, [], CANCELLED, d.epoch, d.now_ms) == 3
     assert d.lanes.in_flight(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
     Books(real_redis, d.keys).check()
 

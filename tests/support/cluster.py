@@ -151,14 +151,16 @@ def cluster(
     """Everything up and every worker ready for every lane that ``config`` names; gone afterwards.
 
     ``models`` is what the connection ``sim`` serves beside what `Cluster.new_model` makes, ``config`` further
-    TOML, such as lanes and teams. Redis is one of its own unless ``redis_url`` is given.
+    TOML, such as lanes and teams, in which ``{base_url}`` is that server. Redis is one of its own unless
+    ``redis_url`` is given.
     """
     with ExitStack() as stack:
         spare = {f"m{number}": SimulatedModel() for number in range(SPARE_MODELS)}
         served = SimulatorConfig(models={**spare, **(models or {})})
         provider = stack.enter_context(serve_in_thread(served))
         file = directory / "fairlane.toml"
-        file.write_text(_toml(provider.base_url, scheduler or {}, worker or {}, config), encoding="utf-8")
+        further = config.replace("{base_url}", provider.base_url)
+        file.write_text(_toml(provider.base_url, scheduler or {}, worker or {}, further), encoding="utf-8")
         plan = StackPlan(
             data_dir=directory / "data",
             config=file,

@@ -17,7 +17,7 @@ from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
-from fairlane.store.runs import Runs
+from fairlane.store.runs import CANCELLED, Runs
 from fairlane.store.workers import Workers
 from fairlane.tokens import Estimate
 
@@ -65,7 +65,7 @@ class Deployment:
         """Upload and admit a run whose judges' calls go on the lanes ``judges``."""
         spec = make_spec(team, run, rows, len(judges), self.now_ms)
         ref = self.upload(spec)
-        self.runs.admit(spec, Plan(spec=spec, judge_lanes=tuple(judges)), self.epoch, self.now_ms)
+        self.runs.admit(Plan(spec=spec, eval_lanes=tuple(judges)), self.epoch, self.now_ms)
         return ref
 
     def upload(self, spec: RunSpec) -> RunRef:
@@ -217,7 +217,7 @@ class Deployment:
         return sum(self.runs.promote(job, self.now_ms) for job in self.runs.delayed(self.now_ms))
 
     def cancel(self, ref: RunRef) -> int:
-        return self.runs.cancel(ref, self.lanes.names(), self.epoch, self.now_ms)
+        return self.runs.end(ref, self.lanes.names(), CANCELLED, self.epoch, self.now_ms)
 
     def steps(self, ref: RunRef) -> int:
         return int(self.redis.hget(self.keys.state(ref), "steps") or 1)

@@ -14,6 +14,7 @@ from fairlane.run import Plan
 from fairlane.store.attempts import Over, Ready
 from fairlane.store.entry import Entry
 from fairlane.store.keys import RunRef
+from fairlane.store.runs import CANCELLED
 from fairlane.store.workers import WorkerInfo
 from fairlane.tokens import Estimate
 from tests.support.conservation import Books
@@ -76,7 +77,7 @@ class Model:
 
     def skipped(self, ref: RunRef, job: int) -> list[Over]:
         """The judges of an item whose task did not succeed."""
-        steps = enumerate(self.plans[ref].judge_lanes, start=1)
+        steps = enumerate(self.plans[ref].eval_lanes, start=1)
         return [Over(job + step, JobState.SKIPPED, payload(JobState.SKIPPED), lane) for step, lane in steps]
 
     def submit(self, ref: RunRef, rows: int, judges: Sequence[str]) -> None:
@@ -84,8 +85,8 @@ class Model:
         known = bool(self.redis.exists(self.d.keys.state(ref)))
         if not known:
             self.d.upload(spec)
-        plan = Plan(spec=spec, judge_lanes=tuple(judges))
-        admitted = self.d.runs.admit(spec, plan, self.d.epoch, self.d.now_ms)
+        plan = Plan(spec=spec, eval_lanes=tuple(judges))
+        admitted = self.d.runs.admit(plan, self.d.epoch, self.d.now_ms)
         assert admitted == (0 if known else 1 if rows else 2)
         if not known:
             self.plans[ref] = plan
@@ -253,12 +254,12 @@ class Model:
         d, before = self.d, read_contents(self.redis)
         spec = make_spec("search", "new", 1, 0, d.now_ms)
         for old in self.old_epochs[-2:]:
-            assert d.runs.admit(spec, Plan(spec=spec), old, d.now_ms) == 0
+            assert d.runs.admit(Plan(spec=spec), old, d.now_ms) == 0
             assert not d.runs.refuse(RunRef("search", "new"), "no", 0, old, d.now_ms)
             for ref in self.plans:
                 cursor = d.runs.cursor(ref)
                 assert d.runs.feed(ref, old, cursor, cursor + 1, {}, [], d.now_ms) == 0
-                assert d.runs.cancel(ref, d.lanes.names(), old, d.now_ms) == -1
+                assert d.runs.end(ref, d.lanes.names(), CANCELLED, old, d.now_ms) == -1
                 for lane in self.lanes:
                     asked = {"room": 9, "max_in_flight": 9, "lease_ms": 9, "now_ms": d.now_ms}
                     assert d.lanes.grant(lane, old, [Offer(ref, 9)], **asked) is None

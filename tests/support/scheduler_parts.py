@@ -66,7 +66,14 @@ class Parts:
         self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock)
         self.loader = RunLoader(redis, self.keys, self.runs, self.backlog, self.feeder)
         self.receiver = Receiver(
-            self.inbox, self.runs, self.backlog, self.feeder, self.registry, self.leader, self.clock
+            self.inbox,
+            self.runs,
+            self.backlog,
+            self.feeder,
+            self.registry,
+            self.leader,
+            self.clock,
+            self.settings,
         )
         self.dispatcher = Dispatcher(self.lanes, self.backlog, self.capacity, self.mailbox, self.settings)
         self.recoverer = Recoverer(
@@ -135,11 +142,11 @@ class Parts:
         made = self.spec(len(content), **spec)
         ref = self.upload(made, content)
         self.redis.delete(self.keys.inbox(ref.team))
-        lanes = tuple(self.registry.lane_of(judge.model) for judge in made.judges)
-        plan = Plan(spec=made, judge_lanes=lanes)
+        lanes = tuple(self.registry.lane_of(judge.model) for judge in made.evals)
+        plan = Plan(spec=made, eval_lanes=lanes)
         for lane in lanes:
             self.registry.ensure(lane)
-        self.runs.admit(made, plan, self.leader.epoch, self.now_ms)
+        self.runs.admit(plan, self.leader.epoch, self.now_ms)
         run = ActiveRun(ref, plan)
         self.backlog.add_run(run)
         return run

@@ -62,8 +62,8 @@ class Stage:
         if text is None:
             return
         spec = RunSpec.model_validate_json(text)
-        plan = Plan(spec=spec, judge_lanes=(JUDGES,) * len(spec.judges))
-        self.deployment.runs.admit(spec, plan, self.deployment.epoch, self.deployment.now_ms)
+        plan = Plan(spec=spec, eval_lanes=(JUDGES,) * len(spec.evals))
+        self.deployment.runs.admit(plan, self.deployment.epoch, self.deployment.now_ms)
         self.deployment.feed(ref, spec.items, TASKS)
 
     def refuse(self, run: str, reason: str, team: str = "search") -> None:

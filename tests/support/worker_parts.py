@@ -102,6 +102,7 @@ class WorkerParts:
             settings=self.settings,
             attempts=self.scheduler.attempts,
             batcher=self.batcher,
+            keys=self.keys,
             materials=self.materials,
             chunks=self.chunks,
             providers=self.providers,

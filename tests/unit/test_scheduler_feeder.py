@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -204,13 +205,14 @@ def test_a_tick_feeds_a_bounded_number_of_items_and_then_goes_on(parts: Parts) -
 
 def test_a_stretch_of_costly_items_ends_early(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     run = parts.admit(100)
-    place = placement.Placement.place
+    draft = placement.Placement._draft
 
-    def slowly(self: placement.Placement, *args: object) -> None:
-        place(self, *args)  # type: ignore[arg-type]
+    def slowly(self: placement.Placement, *args: Any) -> placement.Draft | None:
+        drafted = draft(self, *args)
         parts.clock.advance(0.004)
+        return drafted
 
-    monkeypatch.setattr(placement.Placement, "place", slowly)
+    monkeypatch.setattr(placement.Placement, "_draft", slowly)
 
     parts.feeder.tick(parts.moment())
 
@@ -223,10 +225,10 @@ def test_a_run_that_breaks_the_feeder_is_set_aside_and_the_others_go_on(
     broken, whole = parts.admit(10, run="broken"), parts.admit(10, run="whole")
     place = placement.Placement.place
 
-    def poisoned(self: placement.Placement, run: object, *args: object) -> None:
+    def poisoned(self: placement.Placement, run: Any, *args: Any) -> tuple[placement.Stretch, int]:
         if run is broken:
             raise MemoryError
-        place(self, run, *args)  # type: ignore[arg-type]
+        return place(self, run, *args)
 
     monkeypatch.setattr(placement.Placement, "place", poisoned)
     with capture_logs() as logs:
@@ -242,7 +244,7 @@ def test_a_run_that_breaks_the_feeder_is_set_aside_and_the_others_go_on(
 def test_a_redis_that_is_away_is_nobodys_fault(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     parts.admit(10)
 
-    def away(*_: object) -> None:
+    def away(*_: object, **__: object) -> None:
         raise RedisConnectionError("gone")
 
     monkeypatch.setattr(parts.runs, "feed", away)
@@ -294,7 +296,7 @@ def test_forgetting_a_run_forgets_its_rows_and_its_templates(parts: Parts) -> No
 
     parts.feeder.forget(run.ref)
 
-    assert not kept._templates
+    assert not kept._renderings
     assert not kept._pages._pages
 
 

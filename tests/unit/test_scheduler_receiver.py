@@ -54,7 +54,7 @@ def test_a_good_run_is_admitted_and_known_to_the_backlog(parts: Parts) -> None:
     assert parts.state(ref)["state"] == RunState.RUNNING
     run = parts.backlog.get(ref)
     assert run is not None
-    assert run.plan.judge_lanes == ("sim:judge",)
+    assert run.plan.eval_lanes == ("sim:judge",)
     assert parts.lanes.names() == ["sim:judge"]
     assert parts.redis.llen(parts.keys.inbox("search")) == 0
     admitted = [line for line in logs if line["event"] == "run_admitted"]
@@ -287,9 +287,9 @@ def test_a_tick_ends_in_time_and_goes_on_where_it_was(parts: Parts, monkeypatch:
         parts.upload(parts.spec(1, run=f"r{n}"), [{"q": 1}])
     admit = parts.runs.admit
 
-    def slowly(*args: Any) -> int:
+    def slowly(*args: Any, **bounds: Any) -> int:
         parts.clock.advance(0.06)
-        return admit(*args)
+        return admit(*args, **bounds)
 
     monkeypatch.setattr(parts.runs, "admit", slowly)
 

@@ -61,7 +61,7 @@ def _place(
     shares = LaneShares(weights.__getitem__)
     offers = shares.order(waiting, lambda ref: priorities.get(ref, 0), sum(waiting.values()))
     ahead = own = 0
-    for ref, count in offers:
+    for ref, count, _ in offers:
         if ref == OWN and own + count > before:
             return ahead + before - own
         own += count if ref == OWN else 0

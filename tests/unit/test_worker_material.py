@@ -134,7 +134,7 @@ def test_neighbouring_attempts_read_their_run_and_their_page_once() -> None:
 
         found = await asyncio.gather(*(parts.materials.of(attempt) for attempt in attempts))
 
-        assert [work.row for work in found] == [{"q": n} for n in range(150)]
+        assert [work.place.row for work in found] == [{"q": n} for n in range(150)]
         assert sum(parts.batcher.batches) == 3
 
     on_loop(scene)
@@ -148,7 +148,7 @@ def test_an_item_finds_its_row_prompt_and_model() -> None:
 
         work = await parts.materials.of(attempts[-1])
 
-        assert (work.row, work.cell.model, work.cell.repetition) == ({"q": "b"}, 1, 2)
+        assert (work.place.row, work.place.cell.model, work.place.cell.repetition) == ({"q": "b"}, 1, 2)
 
     on_loop(scene)
 
@@ -160,8 +160,8 @@ def test_a_judge_finds_the_output_it_is_to_judge() -> None:
 
         work = await parts.materials.of(Attempt("r1", "search", 2, 1, "sim:judge2"))
 
-        assert work.judge is not None
-        assert (work.judge.name, work.judged, work.problem) == ("judge1", "yes", None)
+        assert work.evaluation is not None
+        assert (work.evaluation.name, work.judged, work.problem) == ("judge1", "yes", None)
 
     on_loop(scene)
 

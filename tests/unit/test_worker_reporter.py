@@ -24,7 +24,7 @@ class _Shared:
 
 
 def test_that_a_key_is_shared_is_told_once_a_lane() -> None:
-    reporter = Reporter("w1", Attempts(Keys("test")), cast(Batcher, _Shared()))
+    reporter = Reporter("w1", Attempts(Keys("test")), cast(Batcher, _Shared()), Keys("test"))
 
     async def scene() -> None:
         for job, lane in enumerate(("sim:fast", "sim:fast", "sim:slow")):

@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from fairlane.clock import SystemClock
 from fairlane.events import Event
 from fairlane.job import Attempt
+from fairlane.lane import FUNCTIONS
 from fairlane.logs import get_logger
 from fairlane.settings import Settings, WorkerSecrets
 from fairlane.store.attempts import Attempts
@@ -28,9 +29,13 @@ from fairlane.store.workers import WorkerInfo
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.chunks import Chunks
 from fairlane_workers.executor import Executor
+from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
+from fairlane_workers.functions.roster import Roster
 from fairlane_workers.heartbeat import Heartbeat
 from fairlane_workers.lane_queues import LaneQueues
 from fairlane_workers.material import Materials
+from fairlane_workers.providers.contract import Provider
+from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.registry import build_provider
 
 log = get_logger("engine")
@@ -43,8 +48,16 @@ ANSWER_TIMEOUT_S = 10.0
 class Engine:
     """Started once a process, before its first task; `start_attempt` is what the pool calls."""
 
-    def __init__(self, settings: Settings, secrets: WorkerSecrets, name: str | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        secrets: WorkerSecrets,
+        name: str | None = None,
+        catalog: Catalog | None = None,
+    ) -> None:
+        """``catalog`` has the functions of ``settings.worker.modules``; left out, they are imported."""
         self._settings, self._secrets = settings, secrets
+        self._catalog = catalog or ImportedFunctions(settings.worker.modules)
         self.worker = uuid.uuid4().hex[:12]
         self.name = name or f"worker@{socket.gethostname()}-{os.getpid()}"
         self.queues = LaneQueues(self._on_subscribed)
@@ -107,14 +120,20 @@ class Engine:
         keys = Keys(settings.redis.deployment)
         self._redis = _open_redis(settings.redis.url)
         batcher = self._batcher = Batcher(self._redis)
-        self._providers = {
+        self._providers: dict[str, Provider] = {
             name: build_provider(name, connection, self._secrets.keys.get(name))
             for name, connection in settings.connections.items()
         }
+        if settings.worker.modules:
+            roster = Roster(batcher, keys, self.worker)
+            self._providers[FUNCTIONS] = FunctionProvider(
+                self._catalog, slots=settings.worker.slots, clock=clock, elsewhere=roster.runs
+            )
         self._executor = Executor(
             worker=self.worker,
             settings=settings,
             attempts=Attempts(keys),
+            keys=keys,
             batcher=batcher,
             materials=Materials(batcher, keys),
             chunks=Chunks(self._redis, batcher, keys, clock),
@@ -130,6 +149,7 @@ class Engine:
             pid=os.getpid(),
             host=socket.gethostname(),
             started_ms=clock.now_ms(),
+            modules=settings.worker.modules,
         )
         self._heartbeat = Heartbeat(
             redis=self._redis,

@@ -13,19 +13,20 @@ from redis.exceptions import RedisError
 from fairlane.clock import Clock
 from fairlane.decision import Finish, decide, given_back
 from fairlane.errors import TemplateError
+from fairlane.evaluators.agents import flaw
 from fairlane.events import Event
-from fairlane.job import Aborted, Attempt, Outcome, PermanentFailure, TimedOut
+from fairlane.job import Aborted, Attempt, InvalidResponse, Outcome, PermanentFailure, Success, TimedOut
 from fairlane.lane import split_model
 from fairlane.logs import attempt_fields, get_logger
 from fairlane.settings import Settings
 from fairlane.store.attempts import Attempts, Claim
-from fairlane.store.keys import RunRef
+from fairlane.store.keys import Keys, RunRef
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.chunks import Chunks
+from fairlane_workers.endings import Endings
 from fairlane_workers.material import MaterialGone, Materials, Work
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.reporter import Reporter
-from fairlane_workers.verdict import judge_verdict, task_verdict
 
 log = get_logger("executor")
 
@@ -44,6 +45,7 @@ class Held:
     aborted: str | None = None
     give_back: bool = False
     wire_ms: int | None = None
+    work: Work | None = None
 
 
 class Executor:
@@ -56,6 +58,7 @@ class Executor:
         settings: Settings,
         attempts: Attempts,
         batcher: Batcher,
+        keys: Keys,
         materials: Materials,
         chunks: Chunks,
         providers: Mapping[str, Provider],
@@ -65,7 +68,8 @@ class Executor:
         self._worker, self._settings, self._attempts = worker, settings, attempts
         self._batcher, self._materials, self._chunks = batcher, materials, chunks
         self._providers, self._clock, self._rng = providers, clock, rng
-        self._reporter = Reporter(worker, attempts, batcher)
+        self._reporter = Reporter(worker, attempts, batcher, keys)
+        self._endings = Endings(batcher, keys)
         self._held: dict[str, Held] = {}
         self._stopping: str | None = None
         self._lease_ms = round(settings.scheduler.lease_seconds * 1000)
@@ -129,7 +133,7 @@ class Executor:
         if claim is None:
             return
         claimed_ms = self._clock.monotonic_ms()
-        work = await self._materials.of(held.attempt)
+        work = held.work = await self._materials.of(held.attempt)
         started_ms = self._clock.monotonic_ms()
         held.wire_ms = claim.waited_ms + started_ms - claimed_ms
         outcome = await self._unless_aborted(held, self._call(held.attempt, work))
@@ -161,50 +165,51 @@ class Executor:
 
     async def _let_go(self, held: Held) -> None:
         if held.give_back and held.aborted is not None:
-            await self._reporter.defer(held.attempt, given_back(held.aborted), None)
+            await self._reporter.defer(held.attempt, given_back(held.aborted), None, work=held.work)
 
     async def _conclude(
         self, held: Held, claim: Claim, work: Work, outcome: Outcome, latency_ms: int
     ) -> None:
-        attempt = held.attempt
+        attempt, step = held.attempt, work.evaluation
         if isinstance(outcome, TimedOut):
-            told = {"timeout_s": work.run.spec.timeout, "status_code": outcome.status}
-            log.warning(Event.TIMEOUT, **attempt_fields(attempt), **told)
-        decision = decide(outcome, claim, work.run.spec.retry, self._rng)
+            told = {"timeout_s": work.spec.timeout, "status_code": outcome.status}
+            log.warning(Event.TIMEOUT, **attempt_fields(attempt), **(step.labels if step else {}), **told)
+        if isinstance(outcome, Success) and step is not None and step.criterion is not None:
+            problem = flaw(outcome.output, step.criterion)
+            if problem is not None:
+                self._reporter.malformed(attempt, work, outcome.output)
+                outcome = InvalidResponse(problem, outcome.status, outcome.retry_after_ms, outcome.hints)
+        decision = decide(outcome, claim, work.spec.retry, self._rng)
         if not isinstance(decision, Finish):
-            await self._reporter.defer(attempt, decision, outcome, held.wire_ms)
+            await self._reporter.defer(attempt, decision, outcome, held.wire_ms, work=work)
             return
-        make = task_verdict if work.judge is None else judge_verdict
-        verdict = make(work, outcome, decision, latency_ms)
-        reported = await self._reporter.finish(attempt, decision, verdict, outcome, held.wire_ms)
+        ending = await self._endings.of(work, outcome, decision, latency_ms)
+        reported = await self._reporter.finish(
+            attempt, decision, ending, outcome, held.wire_ms, work=work, elapsed_ms=latency_ms
+        )
         if reported is not None and reported.finished:
             self._materials.forget(RunRef(attempt.team, attempt.run))
 
     async def _call(self, attempt: Attempt, work: Work) -> Outcome:
         if work.problem is not None:
             return PermanentFailure(work.problem)
-        spec = work.run.spec
         try:
-            if work.judge is None:
-                model = work.run.models[work.cell.model].render(work.row).strip()
-                messages, params = work.run.prompts[work.cell.prompt].render(work.row), spec.params
-            else:
-                model, params = work.judge.model, work.judge.params
-                text = work.template.render(work.row, output=work.judged) if work.template else ""
-                messages = [{"role": "user", "content": text}]
-            connection, name = split_model(model)
+            call = work.call()
+            connection, name = split_model(call.model)
         except (TemplateError, ValueError) as error:
             return PermanentFailure(str(error))
         provider, configured = self._providers.get(connection), self._settings.connections.get(connection)
-        if provider is None or configured is None:
+        if provider is None:
             return Aborted(f"this worker has no connection {connection!r}")
-        stream = configured.stream and work.judge is None
+        stream = configured is not None and configured.stream and work.evaluation is None
         request = Request(
             model=name,
-            messages=messages,
-            params=dict(params),
+            messages=call.messages,
+            params=dict(call.params),
             stream=stream,
-            timeout_s=spec.timeout,
+            timeout_s=work.spec.timeout,
             max_response_bytes=self._settings.worker.max_response_bytes,
+            arguments=call.arguments,
+            lane=attempt.lane,
         )
         return await provider.call(request, await self._chunks.listener(attempt) if stream else None)

@@ -12,6 +12,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fairlane.events import Event
+from fairlane.lane import FUNCTIONS
 from fairlane.logs import get_logger
 from fairlane.settings import Settings
 from fairlane.store.connect import RedisClient
@@ -123,5 +124,8 @@ class Heartbeat:
             self._hurry.set()
 
     def _serves(self, lane: str) -> bool:
-        bound = self._settings.worker.lanes
+        """Whether this worker takes a lane's calls: those of functions, only where some may run here."""
+        bound, modules = self._settings.worker.lanes, self._settings.worker.modules
+        if lane.startswith(f"{FUNCTIONS}:") and not modules:
+            return False
         return not bound or any(fnmatchcase(lane, pattern) for pattern in bound)

@@ -184,7 +184,7 @@ def _payload(attempt: Attempt, spec: RunSpec, state: JobState, decision: Finish)
 def _follow(attempt: Attempt, spec: RunSpec, state: JobState) -> list[Ready | Over]:
     if attempt.job % spec.steps:
         return []
-    lanes = [judge.model for judge in spec.judges]
+    lanes = [step.model for step in spec.evals]
     if state is JobState.SUCCEEDED:
         return [
             Ready(Entry(attempt.job + step, JUDGE_TOKENS, len(spec.models) + step - 1), lane)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from fairlane.admission.eta import Cost, start_of
 from fairlane.admission.lanes import Lanes
 from fairlane.admission.queues import Queues, ahead_of, share_of
-from fairlane.admission.reasons import Reason, reason_of
+from fairlane.admission.reasons import SHARED_OUT, Reason, reason_of
+from fairlane.admission.run_bounds import UNTIMED, RunBounds
 from fairlane.admission.waiting import Constraint, Eta, LaneWait, Waiting
 from fairlane.durations import until
 from fairlane.errors import LaneNotFound
@@ -18,14 +19,20 @@ from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.overview import DeploymentReader
 from fairlane.store.reading import RunReader
+from fairlane.store.runs import known_jobs
 from fairlane.store.waits import Delay, RunTraces
 from fairlane.store.workers import Workers
 
-_ENDS: Mapping[RunState, Constraint] = {
+ENDS: Mapping[RunState, Constraint] = {
     RunState.COMPLETED: "done",
     RunState.CANCELLED: "cancelled",
+    RunState.TIMED_OUT: "timed_out",
+    RunState.STOPPED: "stopped",
     RunState.REFUSED: "run_refused",
 }
+
+
+_HANDED_OUT_SOON = "its next items are about to be handed out"
 
 
 class Surroundings:
@@ -62,10 +69,22 @@ class Surroundings:
     def share(self, team: str, lane: str) -> float:
         return share_of(team, self.queues[lane], self._weights)
 
-    def reason(self, lane: str, queued: int, team: str | None = None) -> Reason | None:
-        """What holds ``queued`` jobs there, those of ``team`` if one is named."""
+    def reason(
+        self, lane: str, queued: int, team: str | None = None, own: Reason | None = None
+    ) -> Reason | None:
+        """What holds ``queued`` jobs there, those of ``team`` if one is named; ``own``: their run's bound.
+
+        A lane that is shut, or that nobody serves, comes before a run's bound, and that before what is used
+        up of the lane, unless that takes longer.
+        """
         share = 1.0 if team is None else self.share(team, lane)
-        return reason_of(self.views[lane], queued, self._slots[lane], led=self.led, share=share)
+        found = reason_of(self.views[lane], queued, self._slots[lane], led=self.led, share=share)
+        if own is None or found is None:
+            return own or found
+        used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"
+        if not used_up or not self._slots[lane]:
+            return found
+        return found if own.until_ms and found.until_ms and found.until_ms > own.until_ms else own
 
     def ahead(self, ref: RunRef, lane: str, before: int) -> int:
         """About how many jobs go before one that ``before`` others of its run precede."""
@@ -74,8 +93,12 @@ class Surroundings:
         priorities = self._queues.priorities([ref, *rivals]) if rivals else {}
         return ahead_of(ref, before, queues, self._weights, priorities)
 
-    def eta(self, lane: str, jobs: int, cost: Cost) -> Eta:
-        return start_of(jobs, self.views[lane], cost, self._slots[lane]) if self.led else Eta(None, True)
+    def eta(self, lane: str, jobs: int, cost: Cost, places: int | None = None) -> Eta:
+        """``places``: calls that the run of the last of them may have in flight."""
+        if not self.led:
+            return Eta(None, True)
+        slots = self._slots[lane] if places is None else min(self._slots[lane], places)
+        return start_of(jobs, self.views[lane], cost, slots)
 
     def cost(self, lane: str, ref: RunRef) -> Cost:
         return self._queues.of(ref, lane).cost
@@ -104,38 +127,52 @@ def explain_run(
     here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms)
     flying = Counter(flight.lane for flight in traces.flights())
     delays = list(traces.delays())
-    unfed, plan = status.items - traces.cursor(), traces.plan()
+    plan = traces.plan()
+    bounds = RunBounds(traces, plan, status.items, here.now_ms)
+    unfed = bounds.unfed
     parts = (
         ()
         if status.state.finished
         else tuple(
-            _lane_of_run(here, ref, part.lane, part.known - part.done, flying[part.lane], delays, stretch)
+            _lane_of_run(
+                here, ref, bounds, part.lane, part.known - part.done, flying[part.lane], delays, stretch
+            )
             for part, stretch in zip(status.lanes, _spread(status, plan, unfed), strict=True)
         )
     )
     parts = tuple(_after_tasks(part, parts) for part in parts)
-    reason, eta = _whole(status, here, parts, unfed)
+    reason, eta = _whole(status, here, parts, bounds)
     ahead = max((part.ahead for part in parts if part.ahead is not None), default=None)
     return Waiting(status.run, "run", status.state, *reason, None, ahead, eta, parts, here.now_ms)
 
 
 def _lane_of_run(
-    here: Surroundings, ref: RunRef, lane: str, known: int, flying: int, delays: Sequence[Delay], unfed: int
+    here: Surroundings,
+    ref: RunRef,
+    bounds: RunBounds,
+    lane: str,
+    known: int,
+    flying: int,
+    delays: Sequence[Delay],
+    unfed: int,
 ) -> LaneWait:
     """``known``: jobs of the run on the lane that are not over, ``unfed`` not among them."""
     queued = next((queue.queued for queue in here.queues[lane] if queue.ref == ref), 0)
     due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
     not_ready = max(0, known - queued - flying - len(due))
     waits = queued + len(due) + not_ready + unfed
-    reason, ahead, eta = here.reason(lane, queued or len(due), ref.team), None, Eta(here.now_ms)
+    reason = here.reason(lane, queued or len(due), ref.team, bounds.reason(lane))
+    ahead, eta = None, Eta(here.now_ms)
     if waits:
         ahead = here.ahead(ref, lane, waits - 1)
-        eta = here.eta(lane, ahead + 1, here.cost(lane, ref))
-        if eta.at_ms is not None and due:
-            eta = Eta(max(eta.at_ms, due[-1]), eta.at_least)
+        eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.places)
+        if eta.at_ms is not None:
+            eta = eta._replace(at_ms=max(eta.at_ms, bounds.earliest_ms(lane, waits), *due[-1:]))
         eta = eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
-        reason = _before_the_lane(here.now_ms, due, unfed, not_ready, flying)
+        reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, flying)
+    if waits and reason is not None and reason.constraint in UNTIMED:
+        eta = eta._replace(at_least=True)
     return LaneWait(
         lane,
         *(reason or _unheld(queued, flying)),
@@ -161,15 +198,15 @@ def _after_tasks(part: LaneWait, parts: Sequence[LaneWait]) -> LaneWait:
 
 
 def _before_the_lane(
-    now_ms: int, due: Sequence[int], unfed: int, not_ready: int, flying: int
+    now_ms: int, due: Sequence[int], bounds: RunBounds, unfed: int, not_ready: int, flying: int
 ) -> Reason | None:
     if due:
         when = until(due[0], now_ms)
         return Reason("delayed", f"{len(due):,} to be tried again, the first {when}", due[0])
     if unfed:
-        return Reason("feeding", "its next items are about to be handed out")
+        return bounds.feeding() or Reason("feeding", _HANDED_OUT_SOON)
     if not_ready and not flying:
-        return Reason("task", "its judges wait for the outputs that they are to judge")
+        return Reason("task", "its evaluations wait for the outputs that they are to score")
     return None
 
 
@@ -182,27 +219,37 @@ def _unheld(queued: int, flying: int) -> Reason:
 
 
 def _whole(
-    status: RunStatus, here: Surroundings, parts: Sequence[LaneWait], unfed: int
+    status: RunStatus, here: Surroundings, parts: Sequence[LaneWait], bounds: RunBounds
 ) -> tuple[Reason, Eta]:
     """What limits the run as a whole: the lane whose last job starts last."""
     if status.state.finished:
-        words = f"the run was refused: {status.reason}" if status.reason else f"the run is {status.state}"
-        return Reason(_ENDS[status.state], words), Eta()
+        return ended(status), Eta()
     if not here.led:
         return Reason("scheduler", "no scheduler leads: nothing starts until one does"), Eta(None, True)
     if status.state is RunState.SUBMITTED:
         return Reason("admission", "the run waits to be admitted, as a rule for less than a second"), Eta()
     waiting = [part for part in parts if part.waits] or [part for part in parts if part.in_flight]
     if not waiting:
-        words = "its items are about to be handed out" if unfed else "its last jobs are being recorded"
-        return Reason("feeding" if unfed else "nothing", words), Eta()
+        if own := bounds.feeding():
+            return own, Eta(None, True)
+        if bounds.unfed:
+            return Reason("feeding", _HANDED_OUT_SOON), Eta()
+        return Reason("nothing", "its last jobs are being recorded"), Eta()
     last = max(waiting, key=lambda part: float("inf") if part.eta.at_ms is None else part.eta.at_ms)
     at_least = last.eta.at_least or any(part.eta.at_least for part in waiting)
     return Reason(last.constraint, last.sentence, last.until_ms), Eta(last.eta.at_ms, at_least)
 
 
+def ended(status: RunStatus) -> Reason:
+    """How a run that is over ended."""
+    words = str(status.state).replace("_", " ")
+    told = f": {status.reason}" if status.reason else ""
+    verb = "was" if status.state is RunState.REFUSED else "is"
+    return Reason(ENDS[status.state], f"the run {verb} {words}{told}")
+
+
 def _spread(status: RunStatus, plan: Plan | None, unfed: int) -> list[int]:
     """Items not handed out, over the lanes as those that are: the rows yet unread may name other models."""
-    judged = Counter(plan.judge_lanes) if plan else Counter[str]()
-    tasks = [max(0, part.known - judged[part.lane] * status.items) for part in status.lanes]
+    judged = known_jobs(plan, status.items) if plan else {}
+    tasks = [max(0, part.known - judged.get(f"known:{part.lane}", 0)) for part in status.lanes]
     return [round(unfed * count / sum(tasks)) if count else 0 for count in tasks]

@@ -32,7 +32,7 @@ class JobExplainer:
     ) -> None:
         self._ref, self._plan, self._status = RunRef(status.team, status.run), plan, status
         self._traces, self._queues = RunTraces(redis, keys, self._ref), Queues(redis, keys)
-        lanes = sorted({*self._traces.lanes(), *plan.judge_lanes})
+        lanes = sorted({*self._traces.lanes(), *plan.eval_lanes})
         self._here = Surroundings(redis, keys, lanes, weights, now_ms)
 
     def explain(self, item: int, step: int | None) -> Waiting:
@@ -118,7 +118,7 @@ class JobExplainer:
 
     def _queued(self, item: int, step: int, job: int) -> Waiting | None:
         here = self._here
-        lanes = [self._plan.judge_lanes[step - 1]] if step else self._traces.lanes()
+        lanes = [self._plan.eval_lanes[step - 1]] if step else self._traces.lanes()
         for lane in lanes:
             queue = self._queues.of(self._ref, lane, job)
             if queue.place is None or lane not in here.views:
@@ -144,7 +144,7 @@ class JobExplainer:
             return None
         words = f"item {item:,} is not handed out yet: {first:,} items go before it"
         reason = Reason("feeding", words)
-        lanes = set(self._traces.lanes()) - set(self._plan.judge_lanes)
+        lanes = set(self._traces.lanes()) - set(self._plan.eval_lanes)
         if len(lanes) != 1 or len(self._plan.spec.models) != 1 or "{" in self._plan.spec.models[0]:
             return self._answer(item, step, "waiting", reason)
         here, lane = self._here, lanes.pop()

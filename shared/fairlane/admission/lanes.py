@@ -27,10 +27,23 @@ VIEWED_AT_ONCE = 100
 
 
 class Offer(NamedTuple):
-    """A run that may take up to ``most`` permits in turn."""
+    """A run that may take up to ``most`` permits in turn.
+
+    ``ahead``: most of its items whose task has begun and whose evaluations are not over; 0: any number.
+    """
 
     ref: RunRef
     most: int
+    ahead: int = 0
+
+
+class Kept(NamedTuple):
+    """A run that its own bounds hold back on a lane: which bound, and until when (server time; 0: until woken)."""
+
+    offer: int
+    bound: str
+    until_ms: int
+    in_flight: int
 
 
 class Permit(NamedTuple):
@@ -47,7 +60,10 @@ class Permit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lane's answer. ``at_ms``: ask again then (server time; 0: when woken). ``left``: queued, by offer."""
+    """A lane's answer. ``at_ms``: ask again then (server time; 0: when woken). ``left``: queued, by offer.
+
+    ``window``: most calls that the lane may have in flight.
+    """
 
     permits: Sequence[Permit]
     at_ms: int
@@ -55,6 +71,8 @@ class Grant:
     in_flight: int
     left: Sequence[int]
     now_ms: int
+    kept: Sequence[Kept] = ()
+    window: int = 0
 
     @property
     def wait_ms(self) -> int:
@@ -87,7 +105,7 @@ class Lanes:
         keys = self._keys
         queues = [
             name
-            for ref, _ in offers
+            for ref, *_ in offers
             for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
         ]
         reply = (
@@ -110,19 +128,25 @@ class Lanes:
                     "room": room,
                     "max_in_flight": max_in_flight,
                     "lease_ms": lease_ms,
-                    "offers": json.dumps([[str(ref), most] for ref, most in offers]),
+                    "offers": json.dumps([[str(ref), most, ahead] for ref, most, ahead in offers]),
                 },
             )
             .run(self._redis)
         )
         if reply is None:
             return None
-        flat, at_ms, reason, in_flight, left, now = reply
+        flat, at_ms, reason, in_flight, left, now, held, window = reply
         permits = [
             Permit(flat[i] - 1, flat[i + 2], Entry(flat[i + 1], Estimate(*flat[i + 3 : i + 5]), flat[i + 5]))
             for i in range(0, len(flat), 6)
         ]
-        return Grant(permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left], int(now))
+        kept = [
+            Kept(held[i] - 1, held[i + 1].decode(), int(held[i + 2]), int(held[i + 3] or 0))
+            for i in range(0, len(held), 4)
+        ]
+        return Grant(
+            permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left], int(now), kept, int(window)
+        )
 
     def limit(self, lane: str, limits: Mapping[str, Limit]) -> bool:
         """Set limits by their names in `LaneLimits`; ``None`` takes one away. True if the lane is new.

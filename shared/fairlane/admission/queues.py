@@ -51,16 +51,16 @@ class Queues:
         refs = [RunRef.parse(ref.decode()) for ref in self._redis.smembers(keys.active)]
         pipeline = self._redis.pipeline(transaction=False)
         for ref in refs:
-            pipeline.hmget(keys.state(ref), "items", "cursor")
+            pipeline.hmget(keys.state(ref), "items", "handed")
             for lane in lanes:
                 pipeline.llen(keys.hot(ref, lane))
                 pipeline.llen(keys.fresh(ref, lane))
         replies, found = iter(pipeline.execute()), {lane: list[RunQueue]() for lane in lanes}
         for ref in refs:
-            items, cursor = next(replies)
+            items, handed = next(replies)
             for lane in lanes:
                 if queued := next(replies) + next(replies):
-                    found[lane].append(RunQueue(ref, queued, int(items or 0) - int(cursor or 0)))
+                    found[lane].append(RunQueue(ref, queued, int(items or 0) - int(handed or 0)))
         return found
 
     def of(self, ref: RunRef, lane: str, job: int = -1) -> QueueView:

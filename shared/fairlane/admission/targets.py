@@ -95,7 +95,7 @@ def _item(target: str, text: str, status: RunStatus) -> int:
 
 
 def _step(target: str, text: str, spec: RunSpec | None) -> int:
-    names = ["task", *(judge.name for judge in spec.judges)] if spec else ["task"]
+    names = ["task", *(step.name for step in spec.evals)] if spec else ["task"]
     if text in names:
         return names.index(text)
     number = _number(text)

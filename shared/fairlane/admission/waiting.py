@@ -23,11 +23,22 @@ Constraint: TypeAlias = Literal[
     "gap",
     # The lane is used to the full, and other teams wait for it, too.
     "fairness",
-    # Before the lane: nobody leads; the run is not admitted; the item is not handed out; a judge has no
-    # output yet; a retry is not due.
+    # The run's own bounds (lib/bounds.lua).
+    "cap",
+    "max_concurrent",
+    "ahead",
+    "task_rate",
+    "eval_rate",
+    "delay",
+    "budget",
+    # Before the lane: nobody leads; the run is not admitted; the item is not handed out, or waits for another
+    # because they go one at a time, or its row is not there yet; an evaluation has no output yet; a retry is
+    # not due.
     "scheduler",
     "admission",
     "feeding",
+    "serial",
+    "rows",
     "task",
     "delayed",
     # Nothing holds it: it is being called, it starts in a moment, or it is over.
@@ -35,6 +46,8 @@ Constraint: TypeAlias = Literal[
     "nothing",
     "done",
     "cancelled",
+    "timed_out",
+    "stopped",
     "run_refused",
 ]
 
@@ -53,7 +66,7 @@ UNKNOWN = Eta()
 class LaneWait:
     """What waits on one lane: of a run where a run or a job was asked for, of all runs where the lane was.
 
-    ``not_ready`` are judges without an output yet; ``unfed`` items that are not handed out, at about.
+    ``not_ready`` are evaluations without an output yet; ``unfed`` items that are not handed out, at about.
     ``share`` is the team's part of a lane that several teams want, 1 where none does. About ``ahead`` jobs go
     before the last of these, or before the job asked for, and that one starts at ``eta``. Times are server
     milliseconds.

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from fairlane.cli import (
+    archive,
+    batch,
     demonstration,
     doctor,
     lanes,
@@ -19,9 +21,11 @@ from fairlane.cli import (
     runs,
     stack,
     submit,
+    summary,
     why,
     workers,
 )
+from fairlane.cli import eval as evaluation
 from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly, terminable
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
 from fairlane.cli.output import say
@@ -56,7 +60,23 @@ def fairlane(
     remember(ctx, Invocation(config, redis, team))
 
 
-for commands in (stack, demonstration, submit, rehearse, runs, why, results, lanes, workers, doctor, roles):
+for commands in (
+    stack,
+    demonstration,
+    submit,
+    batch,
+    evaluation,
+    rehearse,
+    runs,
+    why,
+    results,
+    summary,
+    lanes,
+    workers,
+    archive,
+    doctor,
+    roles,
+):
     commands.add_to(app)
 
 

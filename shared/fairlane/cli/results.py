@@ -1,12 +1,11 @@
-"""``fairlane results``: a run's records as JSON lines."""
+"""``fairlane results``: a run's records as JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -18,8 +17,9 @@ from fairlane.cli.panels import RUNS
 from fairlane.cli.run_views import share
 from fairlane.cli.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.errors import SubmissionError
-from fairlane.export import whole_file, written
+from fairlane.export import Format, UnknownFormat, export_records, format_of, write_records, written
 from fairlane.handle import Run
+from fairlane.run import Record
 
 STANDARD_OUTPUT = Path("-")
 
@@ -31,24 +31,36 @@ def results(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Written whole or not at all. Left out: standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Written whole or not at all: .jsonl, .csv or .parquet. Left out: standard output.",
         ),
     ] = STANDARD_OUTPUT,
-    _json: Annotated[
-        bool, typer.Option("--json", help="As elsewhere; JSON lines are all that is written.")
-    ] = False,
+    stated: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="jsonl, csv or parquet.",
+            show_default="by FILE's name, else jsonl",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As elsewhere: --format jsonl.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Write each record as its item ends, not in item order.")
+        bool, typer.Option("--follow", "-f", help="Take each record as its item ends, not in item order.")
     ] = False,
 ) -> None:
-    """Write a run's records as JSON lines, in item order; a run that is not over is waited for.
+    """Write a run's records, in item order; a run that is not over is waited for.
 
+    JSON lines are written as they come, tables once all records are there.
     Ends with 1 if the run was refused.
     """
-    with open_deployment(invocation) as deployment, _sink(output) as out:
+    chosen = _format(output, "jsonl" if as_json and stated is None else stated)
+    with open_deployment(invocation) as deployment:
         found = find_run(deployment, run)
         try:
-            count = _write(found, out, follow=follow)
+            count = _write(found, output, chosen, follow=follow)
         except SubmissionError as refused:
             complain(str(refused))
             raise typer.Exit(FAILED) from refused
@@ -56,26 +68,44 @@ def results(
         say(f"{count:,} records of run {found.id} are in {output}")
 
 
-def _write(run: Run, out: TextIO, *, follow: bool) -> int:
+def _format(output: Path, stated: str | None) -> Format:
+    """Raises ``typer.BadParameter`` where that is not clear, or cannot be."""
+    try:
+        chosen = format_of(output, "jsonl" if output == STANDARD_OUTPUT and stated is None else stated)
+    except UnknownFormat as error:
+        raise typer.BadParameter(f"{error} (--format)") from error
+    if chosen == "parquet" and output == STANDARD_OUTPUT:
+        raise typer.BadParameter("Parquet is written to a file: give --output FILE")
+    return chosen
+
+
+def _write(run: Run, output: Path, chosen: Format, *, follow: bool) -> int:
     """How many records there were. Raises `SubmissionError` if the run was refused."""
-    status, count = run.status(), 0
-    if not (status.state.finished or follow):
+    records = run.stream() if follow else _at_the_end(run)
+    if output != STANDARD_OUTPUT:
+        return export_records(records, output, chosen)
+    if chosen == "jsonl":
+        return _print_lines(records, at_once=follow)
+    sys.stdout.flush()
+    return write_records(records, sys.stdout.buffer, chosen)
+
+
+def _at_the_end(run: Run) -> Iterable[Record]:
+    """Records in item order, shown to be waited for once the first is asked for."""
+    status = run.status()
+    if not status.state.finished:
         say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
         run.wait(progress=True)
-    for _ in written(run.stream() if follow else run.results(), out):
+    yield from run.results()
+
+
+def _print_lines(records: Iterable[Record], *, at_once: bool) -> int:
+    count = 0
+    for _ in written(records, sys.stdout):
         count += 1
-        if follow:
-            out.flush()
+        if at_once:
+            sys.stdout.flush()
     return count
-
-
-@contextmanager
-def _sink(output: Path) -> Iterator[TextIO]:
-    if output == STANDARD_OUTPUT:
-        yield sys.stdout
-    else:
-        with whole_file(output) as out:
-            yield out
 
 
 def add_to(app: typer.Typer) -> None:

@@ -2,5 +2,6 @@
 
 from fairlane.datasets.pages import decode_page, encode_page, pages
 from fairlane.datasets.reading import read_rows
+from fairlane.datasets.sessions import Numbering
 
-__all__ = ["decode_page", "encode_page", "pages", "read_rows"]
+__all__ = ["Numbering", "decode_page", "encode_page", "pages", "read_rows"]

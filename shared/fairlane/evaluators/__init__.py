@@ -9,18 +9,32 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fairlane.errors import SubmissionError
-from fairlane.evaluators.scorers import PatternError, compile_pattern
+from fairlane.evaluators.patterns import PatternError, compile_pattern
 from fairlane.evaluators.spec import (
+    Agent,
     Contains,
+    Criterion,
     EvaluatorSpec,
     ExactMatch,
+    FunctionScorer,
     JsonValid,
     Judge,
+    Level,
     NumericMatch,
     Regex,
 )
 
-__all__ = ["contains", "exact_match", "json_valid", "llm_judge", "numeric_match", "regex"]
+__all__ = [
+    "agent",
+    "contains",
+    "criterion",
+    "exact_match",
+    "json_valid",
+    "llm_judge",
+    "numeric_match",
+    "regex",
+    "scorer",
+]
 
 FIELD = "evaluators"
 
@@ -50,7 +64,7 @@ def contains(
 def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> EvaluatorSpec:
     """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field.
 
-    A search is given up after `scorers.SEARCH_S`, and then has no score: patterns like ``(a+)+$`` take ages.
+    A search is given up after `patterns.SEARCH_S`, and then has no score: patterns like ``(a+)+$`` take ages.
     """
     if not isinstance(pattern, str):
         raise SubmissionError(FIELD, pattern, "a pattern is a text", 'Give a str, like r"(\\d+)".')
@@ -89,17 +103,82 @@ def llm_judge(
     choices: Mapping[str, float],
     *,
     params: Mapping[str, Any] | None = None,
+    level: Level = "item",
     name: str = "llm_judge",
 ) -> EvaluatorSpec:
     """An LLM call that sees the row's fields and ``output``, and answers with one of ``choices``.
 
-    ``choices`` maps answers to scores; `judge.parse_choice` says how an answer is read. ``model`` is
-    ``"<connection>:<model>"``. ``params`` default to temperature 0 and 64 tokens of answer: give your own, if
-    only ``{}``, for a judge that reasons first or a model that refuses these.
+    With ``level="session"`` it sees ``session`` instead, a list of ``{"row", "output"}`` in the order of
+    rows, once all items of a session are over; an item that has no output has ``None``. ``choices`` maps
+    answers to scores; `judge.parse_choice` says how an answer is read. ``model`` is
+    ``"<connection>:<model>"``. ``params`` default to temperature 0 and 64 tokens of answer: give your own,
+    if only ``{}``, for a judge that reasons first or a model that refuses these.
     """
     _check_choices(choices)
     given = {"temperature": 0, "max_tokens": 64} if params is None else dict(params)
-    return _build(Judge, name=name, model=model, template=template, choices=dict(choices), params=given)
+    return _build(
+        Judge, name=name, model=model, template=template, choices=dict(choices), params=given, level=level
+    )
+
+
+def agent(
+    name: str,
+    model: str,
+    template: str,
+    criteria: Sequence[Criterion],
+    batching: bool | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> EvaluatorSpec:
+    """An LLM that scores an output by each of ``criteria``; a record has ``scores["<name>.<criterion>"]``.
+
+    ``template`` sees the row's fields, ``output``, ``criteria`` (those that are asked for: ``id``,
+    ``description``, ``minimum``, ``maximum``) and, where it is one, ``criterion``. The criteria and the form
+    of the answer are added below it. One call a criterion; with ``batching`` one for all, and those that its
+    answer lacks are asked for one by one. ``None`` is what the client's environment says, else off.
+    ``params`` default to temperature 0.
+    """
+    several = isinstance(criteria, Iterable) and not isinstance(criteria, Criterion)
+    listed = list(criteria) if several else [criteria]
+    if not several or not all(isinstance(each, Criterion) for each in listed):
+        remedy = 'Give a list like [criterion("clarity", "Is it easy to follow?")].'
+        raise SubmissionError(FIELD, criteria, f"agent {name!r}: criteria is no list of criteria", remedy)
+    if not listed:
+        raise SubmissionError(FIELD, criteria, f"agent {name!r} has no criteria", "Give at least one.")
+    given = {"temperature": 0} if params is None else dict(params)
+    return _build(
+        Agent,
+        name=name,
+        model=model,
+        template=template,
+        criteria=tuple(listed),
+        batching=batching,
+        params=given,
+    )
+
+
+def criterion(id: str, description: str, minimum: float = 1, maximum: float = 5) -> Criterion:
+    """One thing that an `agent` scores, with any number from ``minimum`` to ``maximum``."""
+    return _build(Criterion, id=id, description=description, minimum=minimum, maximum=maximum)
+
+
+def scorer(
+    function: str, *, name: str | None = None, lane: str | None = None, level: Level = "item"
+) -> EvaluatorSpec:
+    """The number or truth value that a Python function on the workers returns.
+
+    ``function`` is ``"package.module:function"``, of a module that the operator allows
+    (``worker.modules``). It takes ``output`` and ``row`` by these names, or the output alone; with
+    ``level="session"`` ``session``, a list of ``{"row", "output"}`` in order. It may be async, and may
+    raise `fairlane.RateLimited`. ``lane`` names the budget its calls share, else it has one of its own.
+    ``name`` is the function's if not given.
+    """
+    if not isinstance(function, str):
+        remedy = 'Give its name, "package.module:function": workers import it.'
+        raise SubmissionError(FIELD, function, "scorer: a function is named by a text", remedy)
+    own = function.replace(":", ".").rpartition(".")[2][:64]
+    return _build(
+        FunctionScorer, name=own if name is None else name, function=function, lane=lane, level=level
+    )
 
 
 def _check_choices(choices: Mapping[str, float]) -> None:
@@ -122,13 +201,21 @@ def _check_choices(choices: Mapping[str, float]) -> None:
 
 
 def check_names(evaluators: Iterable[EvaluatorSpec]) -> None:
-    """Raises `SubmissionError` where two evaluators share a name: their scores would share a column."""
+    """Raises `SubmissionError` where two evaluators share a name: their scores would share a column.
+
+    An agent's criteria have names, too: ``<agent>.<criterion>``.
+    """
     seen: set[str] = set()
     for evaluator in evaluators:
-        if evaluator.name in seen:
-            problem = "two evaluators have this name"
-            raise SubmissionError(FIELD, evaluator.name, problem, 'Give one of them another: name="…".')
-        seen.add(evaluator.name)
+        names = [evaluator.name]
+        if isinstance(evaluator, Agent):
+            names += [f"{evaluator.name}.{each.id}" for each in evaluator.criteria]
+        for name in names:
+            if name in seen:
+                what = "evaluators" if name == evaluator.name else "scores"
+                problem = f"two {what} have this name"
+                raise SubmissionError(FIELD, name, problem, 'Give one of them another: name="…".')
+            seen.add(name)
 
 
 def _build(kind: type[Spec], **fields: Any) -> Spec:
@@ -137,6 +224,7 @@ def _build(kind: type[Spec], **fields: Any) -> Spec:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise SubmissionError(
-            FIELD, first.get("input"), f"{where}: {first['msg']}", f"See {kind.__name__}."
-        ) from error
+        problem = first["msg"].removeprefix("Value error, ")
+        value = first.get("input") if where else fields.get("name", fields.get("id"))
+        told = f"{where}: {problem}" if where else problem
+        raise SubmissionError(FIELD, value, told, f"See {kind.__name__}.") from error

@@ -7,20 +7,19 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NoReturn, assert_never
 
-import regex
-
-from fairlane.evaluators.spec import Contains, ExactMatch, JsonValid, NumericMatch, Regex
-
-PatternError = regex.error
-
-SEARCH_S = 0.1
-"""Seconds a pattern may be searched for. The worker's other calls stand still meanwhile, and no pattern that
-does not repeat repeats needs a tenth of it."""
-
-PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch
+from fairlane.evaluators.assertions import AssertionsError, share_met
+from fairlane.evaluators.patterns import SearchError, compile_pattern, search
+from fairlane.evaluators.spec import (
+    Assertions,
+    Contains,
+    ExactMatch,
+    JsonValid,
+    NumericMatch,
+    PureSpec,
+    Regex,
+)
 
 MAX_NUMBER_CHARS = 100_000
 """How much of a text's end is searched for its last number."""
@@ -58,6 +57,8 @@ def score(spec: PureSpec, output: str, row: Mapping[str, Any]) -> Score:
             return _json(spec, output)
         case NumericMatch():
             return _against_row(spec.expected, row, lambda expected: _numeric(spec, output, expected))
+        case Assertions():
+            return _assertions(spec, output, row)
     assert_never(spec)
 
 
@@ -108,25 +109,14 @@ def _contains(spec: Contains, output: str, expected: str) -> Score:
     return Score(float(expected in output))
 
 
-@lru_cache(maxsize=256)
-def compile_pattern(pattern: str) -> regex.Pattern[str]:
-    """The compiled pattern. Raises `PatternError`."""
-    return regex.compile(pattern)
-
-
 def _regex(spec: Regex, output: str, row: Mapping[str, Any]) -> Score:
     try:
-        pattern = compile_pattern(spec.pattern)
-        found = pattern.search(output, timeout=SEARCH_S)
-    except PatternError as error:
-        return Score(None, f"the pattern is no regular expression: {error}")
-    except TimeoutError:
-        return Score(
-            None, f"the pattern was searched for {SEARCH_S:g} s without an end: simplify its repeats"
-        )
+        found = search(spec.pattern, output)
+    except SearchError as error:
+        return Score(None, str(error))
     if spec.expected is None:
         return Score(float(found is not None))
-    if not pattern.groups:
+    if not compile_pattern(spec.pattern).groups:
         return Score(None, "the pattern has no group to compare")
     group = (found.group(1) or "").strip() if found else None
     return _against_row(spec.expected, row, lambda expected: Score(float(group == expected.strip())))
@@ -152,3 +142,12 @@ def _numeric(spec: NumericMatch, output: str, expected: str) -> Score:
         return Score(None, f"the row's field {spec.expected!r} holds no number")
     given = last_number(output)
     return Score(float(given is not None and abs(given - wanted) <= spec.tolerance))
+
+
+def _assertions(spec: Assertions, output: str, row: Mapping[str, Any]) -> Score:
+    if row.get(spec.field) is None:
+        return Score(None, f"the row has no assertions in {spec.field!r}")
+    try:
+        return Score(share_met(row[spec.field], output))
+    except AssertionsError as error:
+        return Score(None, str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class _Spec(BaseModel):
@@ -54,16 +54,94 @@ class NumericMatch(_Spec):
     tolerance: float = Field(default=1e-6, ge=0)
 
 
+Level = Literal["item", "session"]
+"""What an evaluator looks at: one output, or all outputs of a session in order."""
+
+FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[:.][A-Za-z_]\w*$"
+"""``package.module:function``, or a Celery task's dotted name."""
+
+
+class Assertions(_Spec):
+    """The share of a row's own assertions that its output meets; the row's field ``field`` lists them."""
+
+    kind: Literal["assertions"] = "assertions"
+    field: str
+
+
 class Judge(_Spec):
-    """An LLM call over the row and its ``output``; ``choices`` maps an answer to its score."""
+    """An LLM call over the row and its ``output``; ``choices`` maps an answer to its score.
+
+    Rows whose field ``when`` is empty or missing are not judged.
+    """
 
     kind: Literal["llm_judge"] = "llm_judge"
     model: str
     template: str
     choices: dict[str, float] = Field(min_length=1, max_length=100)
     params: dict[str, Any] = Field(default_factory=dict)
+    level: Level = "item"
+    when: str | None = None
 
+
+class Criterion(BaseModel):
+    """One thing that an agent scores, from ``minimum`` to ``maximum``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    id: str = Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")
+    description: str = Field(max_length=10_000)
+    minimum: float = 1.0
+    maximum: float = 5.0
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Criterion:
+        if self.minimum >= self.maximum:
+            raise ValueError(
+                f"criterion {self.id!r}: minimum ({self.minimum:g}) is not below maximum ({self.maximum:g})"
+            )
+        return self
+
+
+class Agent(_Spec):
+    """An LLM that scores an output by several criteria; each is a score ``<agent>.<criterion>``.
+
+    One call a criterion, or with ``batching`` one structured call for all, after which those that are missing
+    or malformed are asked for one by one. ``None`` is decided when a run is submitted, and else is off.
+    """
+
+    kind: Literal["agent"] = "agent"
+    model: str
+    template: str
+    criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=100)
+    batching: bool | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _criteria_differ(self) -> Agent:
+        seen: set[str] = set()
+        for criterion in self.criteria:
+            if criterion.id in seen:
+                raise ValueError(f"agent {self.name!r} has two criteria with the id {criterion.id!r}")
+            seen.add(criterion.id)
+        return self
+
+
+class FunctionScorer(_Spec):
+    """A Python function on the workers, ``package.module:function``; what it returns is the score."""
+
+    kind: Literal["function"] = "function"
+    function: str = Field(pattern=FUNCTION, max_length=200)
+    lane: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.:\-]{1,100}$")
+    level: Level = "item"
+
+
+PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions
+"""Computed where the output is, without a job of their own."""
+
+CallSpec = Judge | Agent | FunctionScorer
+"""Each of their scores is a job."""
 
 EvaluatorSpec = Annotated[
-    ExactMatch | Contains | Regex | JsonValid | NumericMatch | Judge, Field(discriminator="kind")
+    ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions | Judge | Agent | FunctionScorer,
+    Field(discriminator="kind"),
 ]

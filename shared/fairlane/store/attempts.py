@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from fairlane.hints import Hints
 from fairlane.job import Attempt, JobState, Usage
+from fairlane.results import packed
 from fairlane.store.entry import Entry
 from fairlane.store.keys import TOKEN_AXES, Keys, RunRef
 from fairlane.store.script import Call, script
+from fairlane.store.sessions import Joined
 
 Signal = Literal["ok", "answered", "limited", "overloaded", "broken", "refused", "none"]
 
@@ -29,7 +31,7 @@ class Lesson:
 
 
 class Ready(NamedTuple):
-    """A judge whose output exists: ``entry`` is queued on its lane."""
+    """An evaluation that may be made now: ``entry`` is queued on its lane."""
 
     entry: Entry
     lane: str
@@ -40,10 +42,10 @@ class Ready(NamedTuple):
 
 
 class Over(NamedTuple):
-    """A judge that will not be called: it is recorded at once."""
+    """A job that is over without an attempt: it is recorded at once. What was "given" was no job to do."""
 
     job: int
-    state: JobState
+    state: JobState | Literal["given"]
     payload: str
     lane: str
 
@@ -91,6 +93,8 @@ def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
         "run_lanes": keys.run_lanes(ref),
         "spec": keys.spec(ref),
         "rows": keys.rows(ref),
+        "memory": keys.memory(ref),
+        "sessions": keys.sessions(ref),
     }
 
 
@@ -133,13 +137,23 @@ class Attempts:
         payload: str,
         follow: Sequence[Ready | Over] = (),
         now_ms: str | int = "",
+        *,
+        memory: Mapping[str, str] | None = None,
+        joined: Joined | None = None,
     ) -> Call:
+        """``memory`` is what later items of the run read of this one; ``joined`` the item's session, if any."""
         ref = RunRef(attempt.team, attempt.run)
-        hot = [self._keys.hot(ref, step.lane) for step in follow if isinstance(step, Ready)]
+        hot = self._queues(ref, follow, joined)
         return script("attempt_finish").bind(
             self._lane_keys(attempt.lane) | run_keys(self._keys, ref) | {"hot": hot},
             self._report(attempt, worker, lesson, now_ms)
-            | {"state": state, "payload": payload, "follow": follow_json(follow)},
+            | {
+                "state": state,
+                "payload": packed(payload),
+                "follow": follow_json(follow),
+                "memory": json.dumps(dict(memory or {})),
+                "joined": joined.to_json() if joined else "",
+            },
         )
 
     def defer(
@@ -174,7 +188,8 @@ class Attempts:
         dead_worker: str,
         max_attempts: int,
         payload: str,
-        follow: Sequence[Over],
+        follow: Sequence[Ready | Over],
+        joined: Joined | None = None,
         now_ms: str | int = "",
     ) -> Call:
         ref = RunRef(attempt.team, attempt.run)
@@ -182,7 +197,7 @@ class Attempts:
             {"leader": self._keys.leader}
             | self._lane_keys(attempt.lane)
             | run_keys(self._keys, ref)
-            | {"hot": self._keys.hot(ref, attempt.lane)},
+            | {"hot": [self._keys.hot(ref, attempt.lane), *self._queues(ref, follow, joined)]},
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -192,8 +207,13 @@ class Attempts:
                 "max_attempts": max_attempts,
                 "payload": payload,
                 "follow": follow_json(follow),
+                "joined": joined.to_json() if joined else "",
             },
         )
+
+    def _queues(self, ref: RunRef, follow: Sequence[Ready | Over], joined: Joined | None) -> list[str]:
+        lanes = [step.lane for step in follow if isinstance(step, Ready)] + (joined.lanes if joined else [])
+        return [self._keys.hot(ref, lane) for lane in lanes]
 
     def _lane_keys(self, lane: str) -> dict[str, str | Sequence[str]]:
         keys = self._keys
@@ -230,7 +250,7 @@ def _known(count: int | None) -> int:
 
 
 def follow_json(follow: Sequence[Ready | Over]) -> str:
-    """What comes after a task's end, as ``lib/job.lua`` reads it."""
+    """What comes after a job's end, as ``lib/follow.lua`` reads it."""
     if not follow:
         return "[]"
     return json.dumps(

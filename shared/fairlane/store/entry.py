@@ -18,5 +18,11 @@ class Entry(NamedTuple):
     tokens: Estimate
     kind: int = 0
 
+    @classmethod
+    def parse(cls, text: str) -> Entry:
+        """What `str` gave."""
+        job, tokens_in, tokens_out, kind = text.split(":")
+        return cls(int(job), Estimate(int(tokens_in), int(tokens_out)), int(kind))
+
     def __str__(self) -> str:
         return f"{self.job}:{self.tokens.input}:{self.tokens.output}:{self.kind}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +17,7 @@ from fairlane.store.untrusted import read_untrusted
 
 UPLOAD_TTL_S = 24 * 3600  # an upload that no scheduler ever admits goes away by itself
 READ_AT_ONCE = 100
+NOTED_AT_ONCE = 64
 
 
 class Request(BaseModel):
@@ -47,6 +49,20 @@ class Outbox:
             self._redis.unlink(key)
             raise
         return rows
+
+    def note(self, ref: RunRef, fields: Iterable[tuple[str, bytes]]) -> None:
+        """Write what is to stand beside the rows of an upload. Leaves nothing behind if it fails."""
+        key = self._keys.rows(ref)
+        noted = iter(fields)
+        try:
+            while some := dict(islice(noted, NOTED_AT_ONCE)):
+                pipeline = self._redis.pipeline(transaction=True)
+                pipeline.hset(key, mapping=some)
+                pipeline.expire(key, UPLOAD_TTL_S)
+                pipeline.execute()
+        except BaseException:
+            self._redis.unlink(key)
+            raise
 
     def submit(self, spec: RunSpec) -> None:
         """Hand an uploaded run over."""

@@ -106,9 +106,21 @@ class Keys:
         """List of entries: items never tried of a run on a lane."""
         return self._run(ref, f"fresh:{lane}")
 
+    def memory(self, ref: RunRef) -> str:
+        """Hash: what later items read of earlier ones."""
+        return self._run(ref, "memory")
+
+    def sessions(self, ref: RunRef) -> str:
+        """Hash: "session:cell" → items of it that are over."""
+        return self._run(ref, "sessions")
+
     def chunks(self, ref: RunRef) -> str:
         """Channel: pieces of streamed output, while somebody listens."""
         return self._run(ref, "chunks")
+
+    def answer(self, team: str, digest: str) -> str:
+        """String: the cached answer of a call."""
+        return f"{self.prefix}run:{team}:answer:{digest}"
 
     def lane(self, lane: str) -> str:
         """Hash: a lane's buckets, circuit and counters."""

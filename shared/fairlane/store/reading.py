@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from fairlane.datasets import decode_page
-from fairlane.errors import RunNotFound
+from fairlane.errors import RunArchived, RunNotFound
 from fairlane.job import JobState
 from fairlane.results import assemble
 from fairlane.run import LaneProgress, Plan, Record, RunSpec, RunState, RunStatus, cell_of
@@ -63,7 +63,7 @@ class RunReader:
         pipeline.exists(self._keys.spec(ref))
         state, waits = pipeline.execute()
         if state:
-            return _status(ref, spec.name, state)
+            return status_of(ref, spec.name, state)
         if not waits:
             raise RunNotFound(ref.run)
         return _submitted(spec)
@@ -84,14 +84,19 @@ class RunReader:
         return [each.status for each in reversed(newest[-limit:])]
 
     def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
-        """The run's state, and up to ``count`` items from the ``start``-th that ended, in that order."""
+        """The run's state, and up to ``count`` items from the ``start``-th that ended, in that order.
+
+        Raises `RunArchived` where only a stub is left.
+        """
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hget(self._keys.state(ref), "state")
+        pipeline.hmget(self._keys.state(ref), "state", "archived")
         pipeline.exists(self._keys.spec(ref))
         pipeline.lrange(self._keys.finished(ref), start, start + count - 1)
-        state, waits, items = pipeline.execute()
+        (state, archived), waits, items = pipeline.execute()
         if state is None and not waits:
             raise RunNotFound(ref.run)
+        if archived is not None:
+            raise RunArchived(ref.run)
         return RunState(state.decode() if state else "submitted"), [int(item) for item in items]
 
     def _asked_for(self, team: str, limit: int) -> list[str]:
@@ -127,18 +132,21 @@ class RecordReader:
     def records(self, items: Sequence[int]) -> list[Record]:
         """The records of ``items``, in that order, in two round trips or a few more.
 
-        An item that never ran counts as cancelled, so ask for items that are over.
+        An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
+        only a stub of the run is left.
         """
         spec, steps = self._spec, self._spec.steps
         if not items:
             return []
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.exists(self._keys.state(self._ref))
+        pipeline.hmget(self._keys.state(self._ref), "state", "archived")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
         pipeline.hmget(self._keys.results(self._ref), [str(job) for job in jobs])
-        exists, stored = pipeline.execute()
-        if not exists:
+        (state, archived), stored = pipeline.execute()
+        if state is None:
             raise RunNotFound(self._ref.run)
+        if archived is not None:
+            raise RunArchived(self._ref.run)
         return [
             assemble(spec, item, self._row(cell_of(spec, item).row), stored[i * steps : (i + 1) * steps])
             for i, item in enumerate(items)
@@ -163,7 +171,7 @@ def _overview(
 ) -> Overview | None:
     spec = _readable_spec(plan, written)
     if state:
-        return Overview(_status(ref, spec.name if spec else ref.run, state), spec)
+        return Overview(status_of(ref, spec.name if spec else ref.run, state), spec)
     return Overview(_submitted(spec), spec) if spec and spec.run == ref.run else None
 
 
@@ -199,7 +207,8 @@ def _submitted(spec: RunSpec) -> RunStatus:
     )
 
 
-def _status(ref: RunRef, name: str, state: Mapping[bytes, bytes]) -> RunStatus:
+def status_of(ref: RunRef, name: str, state: Mapping[bytes, bytes]) -> RunStatus:
+    """How a run stands that has been admitted, by the fields of its state."""
     fields = {field.decode(): value.decode() for field, value in state.items()}
 
     def count(field: str) -> int:

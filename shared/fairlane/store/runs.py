@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from fairlane.run import Plan, RunSpec
+from fairlane.job import JobState
+from fairlane.run import Plan, RunState
+from fairlane.sessions import seats_field
 from fairlane.store.attempts import Over, follow_json, run_keys
 from fairlane.store.connect import RedisClient
 from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
+from fairlane.store.sessions import Joined
 from fairlane.store.untrusted import read_untrusted
 
-# What `run_cancel` answers where a worker has just queued a judge on a lane that the call did not name.
+ORIGINS = "from:"
+"""Fields of a run's rows that tell where a page's rows were in the run before."""
+
+# What `run_end` answers where a worker has just queued a judge on a lane that the call did not name.
 LANE_NOT_NAMED = -2
 
 
@@ -28,6 +35,29 @@ class Delayed:
     lane: str
 
 
+class Extent(NamedTuple):
+    """Items looked at so far, rows there are so far, whether there will be more, and when the run was admitted."""
+
+    cursor: int
+    rows: int
+    open: bool
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends before its time: its state, and that of its jobs that are not over."""
+
+    state: RunState
+    unfinished: JobState
+    reason: str = ""
+
+
+CANCELLED = Ending(RunState.CANCELLED, JobState.CANCELLED)
+TIMED_OUT = Ending(RunState.TIMED_OUT, JobState.TIMED_OUT, "its max_duration is over")
+OUT_OF_BUDGET = Ending(RunState.STOPPED, JobState.SKIPPED, "the next call would exceed its budget")
+
+
 class Runs:
     """Runs in Redis, as the leader changes them.
 
@@ -35,7 +65,9 @@ class Runs:
     """
 
     def __init__(self, redis: RedisClient, keys: Keys, ttl_ms: int) -> None:
-        self._redis, self._keys, self._ttl_ms = redis, keys, ttl_ms
+        self._redis = self.redis = redis
+        self._keys = self.keys = keys
+        self._ttl_ms = ttl_ms
 
     def active(self) -> list[RunRef]:
         """Runs that are not finished."""
@@ -55,10 +87,45 @@ class Runs:
         """Items handed out so far."""
         return int(self._redis.hget(self._keys.state(ref), "cursor") or 0)
 
+    def extent(self, ref: RunRef) -> Extent:
+        """How far a run has come."""
+        fields = ("cursor", "rows", "open", "started_ms")
+        cursor, rows, still_open, started = self._redis.hmget(self._keys.state(ref), *fields)
+        return Extent(int(cursor or 0), int(rows or 0), still_open == b"1", int(started or 0))
+
     def page(self, ref: RunRef, number: int) -> bytes | None:
         """One compressed page of rows."""
         blob: bytes | None = read_untrusted(lambda: self._redis.hget(self._keys.rows(ref), str(number)))
         return blob
+
+    def origins(self, ref: RunRef, number: int) -> bytes | None:
+        """Where one page's rows were in the run that this one goes on from: a JSON list of row numbers."""
+        text: bytes | None = read_untrusted(
+            lambda: self._redis.hget(self._keys.rows(ref), f"{ORIGINS}{number}")
+        )
+        return text
+
+    def seats(self, ref: RunRef, number: int) -> bytes | None:
+        """Where the rows of one page belong: `fairlane.sessions.decode_seats`."""
+        blob: bytes | None = read_untrusted(
+            lambda: self._redis.hget(self._keys.rows(ref), seats_field(number))
+        )
+        return blob
+
+    def results(self, ref: RunRef, jobs: Iterable[int]) -> list[bytes | None]:
+        """Stored results, ``None`` for jobs that have none."""
+        found: list[bytes | None] = self._redis.hmget(self._keys.results(ref), [str(job) for job in jobs])
+        return found
+
+    def memory(self, ref: RunRef) -> dict[bytes, bytes]:
+        """What the run's later items read of earlier ones."""
+        found: dict[bytes, bytes] = self._redis.hgetall(self._keys.memory(ref))
+        return found
+
+    def turn(self, ref: RunRef) -> tuple[int, int]:
+        """Items handed out, and items that are over."""
+        handed, done = self._redis.hmget(self._keys.state(ref), "handed", "items_done")
+        return int(handed or 0), int(done or 0)
 
     def lanes(self, ref: RunRef) -> set[str]:
         """Lanes on which the run has had jobs."""
@@ -73,13 +140,34 @@ class Runs:
         lengths = pipeline.execute()
         return {lane: lengths[2 * i] + lengths[2 * i + 1] for i, lane in enumerate(lanes)}
 
-    def admit(self, spec: RunSpec, plan: Plan, epoch: int, now_ms: str | int = "") -> int:
-        """1: running. 2: it had no items and is completed. 0: not admitted (again), or not the leader."""
+    def admit(
+        self,
+        plan: Plan,
+        epoch: int,
+        now_ms: str | int = "",
+        *,
+        bounds: Mapping[str, int | float | str] | None = None,
+    ) -> int:
+        """1: running. 2: it had no items and is completed. 0: not admitted (again), or not the leader.
+
+        ``bounds`` are fields that ``lib/bounds.lua`` reads.
+        """
+        spec = plan.spec
         ref = RunRef(spec.team, spec.run)
-        counts = {"items": spec.items, "jobs": spec.jobs, "steps": spec.steps}
-        counts["submitted_ms"] = spec.submitted_ms
-        for lane in plan.judge_lanes:
-            counts[f"known:{lane}"] = counts.get(f"known:{lane}", 0) + spec.items
+        fields: dict[str, int | float | str] = {
+            "rows": spec.rows,
+            "items": spec.items,
+            "jobs": spec.jobs,
+            "steps": spec.steps,
+            "submitted_ms": spec.submitted_ms,
+            **known_jobs(plan, spec.items),
+            **(bounds or {}),
+        }
+        if spec.session_evals:
+            fields["first_session_job"] = spec.items * spec.steps
+            fields["session_jobs"] = spec.session_jobs
+        if spec.open:
+            fields["open"] = 1
         call = script("run_admit").bind(
             self._run_keys(ref) | {"runs": self._keys.runs(ref.team)},
             {
@@ -87,7 +175,7 @@ class Runs:
                 "epoch": epoch,
                 "ref": str(ref),
                 "plan": plan.model_dump_json(),
-                "counts": json.dumps(counts),
+                "counts": json.dumps(fields),
                 "ttl_ms": self._ttl_ms,
             },
         )
@@ -116,39 +204,54 @@ class Runs:
         entries: Mapping[str, Sequence[Entry]],
         over: Sequence[Over],
         now_ms: str | int = "",
+        *,
+        handed: int | None = None,
+        joined: Mapping[int, Joined] | None = None,
     ) -> int:
-        """Queue ``entries`` (by lane), record ``over``. 1: fed, 2: the run is over, 0: stale."""
+        """Queue ``entries`` (by lane), record ``over``. 1: fed, 2: the run is over, 0: stale.
+
+        ``handed``: items that this hands out; left out, as many as it looks at. ``joined``: the sessions of
+        items that may be over with it.
+        """
         lanes = list(entries)
+        sessions = joined or {}
+        queues = [self._keys.fresh(ref, lane) for lane in lanes]
+        queues += [self._keys.hot(ref, lane) for each in list(sessions.values())[:1] for lane in each.lanes]
         call = script("run_feed").bind(
-            self._run_keys(ref) | {"fresh": [self._keys.fresh(ref, lane) for lane in lanes]},
+            self._run_keys(ref) | {"dirty": self._keys.dirty, "queues": queues},
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
+                "channel": self._keys.wake,
                 "ref": str(ref),
                 "from": start,
                 "upto": upto,
                 "lanes": json.dumps(lanes),
                 "entries": json.dumps([[str(entry) for entry in entries[lane]] for lane in lanes]),
                 "over": follow_json(over),
+                "handed": upto - start if handed is None else handed,
+                "joined": json.dumps([[item, each.told()] for item, each in sessions.items()]),
             },
         )
         return int(call.run(self._redis))
 
-    def cancel(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> int:
-        """Cancel a run; ``lanes`` are all there are. Returns jobs cancelled, -1 if it is not running."""
+    def end(
+        self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""
+    ) -> int:
+        """End a run early; ``lanes`` are all there are. Returns jobs that were not over, -1 if it is not running."""
         known = set(lanes)
         while True:
             known |= self.lanes(ref)
-            cancelled = self._cancel(ref, sorted(known), epoch, now_ms)
-            if cancelled != LANE_NOT_NAMED:
-                return cancelled
+            left = self._end(ref, sorted(known), ending, epoch, now_ms)
+            if left != LANE_NOT_NAMED:
+                return left
 
-    def _cancel(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int) -> int:
+    def _end(self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int) -> int:
         keys = self._keys
         owned = [
             name for lane in lanes for name in (keys.lane(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
         ]
-        call = script("run_cancel").bind(
+        call = script("run_end").bind(
             self._run_keys(ref)
             | {
                 "leases": keys.leases,
@@ -164,6 +267,9 @@ class Runs:
                 "control": keys.control,
                 "ref": str(ref),
                 "names": json.dumps(list(lanes)),
+                "state": ending.state,
+                "unfinished": ending.unfinished,
+                "reason": ending.reason,
             },
         )
         return int(call.run(self._redis))
@@ -204,3 +310,14 @@ class Runs:
 
     def _run_keys(self, ref: RunRef) -> dict[str, str | Sequence[str]]:
         return {"leader": self._keys.leader, **run_keys(self._keys, ref)}
+
+
+def known_jobs(plan: Plan, items: int) -> dict[str, int]:
+    """Evaluations that ``items`` more items make known, by lane, as fields of a run's state."""
+    known: dict[str, int] = {}
+    for lane in plan.eval_lanes:
+        known[f"known:{lane}"] = known.get(f"known:{lane}", 0) + items
+    for lane in plan.session_lanes:
+        count = plan.spec.sessions * plan.spec.cells_per_row
+        known[f"known:{lane}"] = known.get(f"known:{lane}", 0) + count
+    return known

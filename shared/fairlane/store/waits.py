@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from fairlane.results import unpacked
 from fairlane.run import Plan
 from fairlane.store.connect import RedisClient
+from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
 
 SCANNED_AT_ONCE = 1000
@@ -22,6 +24,13 @@ class Delay(NamedTuple):
     job: int
     lane: str
     due_ms: int
+
+
+class Head(NamedTuple):
+    """A run's next job on a lane; ``fresh``: just handed out, neither a retry nor an output's evaluation."""
+
+    entry: Entry
+    fresh: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +67,24 @@ class RunTraces:
         except ValidationError:
             return None
 
-    def cursor(self) -> int:
-        """Items handed out so far."""
-        return int(self._redis.hget(self._keys.state(self._ref), "cursor") or 0)
+    def state(self) -> dict[str, str]:
+        """The run's counts, and the bounds that it was admitted with; empty where it was not."""
+        found = self._redis.hgetall(self._keys.state(self._ref))
+        return {field.decode(): value.decode() for field, value in found.items()}
+
+    def head(self, lane: str) -> Head | None:
+        """What the run starts next on a lane; ``None`` where it has nothing queued there."""
+        keys, ref = self._keys, self._ref
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.lindex(keys.hot(ref, lane), 0)
+        pipeline.lindex(keys.fresh(ref, lane), 0)
+        hot, fresh = pipeline.execute()
+        text = hot or fresh
+        return Head(Entry.parse(text.decode()), fresh=not hot) if text else None
+
+    def leases(self) -> int:
+        """Calls in flight, of all runs."""
+        return int(self._redis.zcard(self._keys.leases))
 
     def lanes(self) -> list[str]:
         """Lanes on which the run has had jobs."""
@@ -94,7 +118,7 @@ class RunTraces:
             record = self._redis.hget(keys.leased, f"{ref}/{job}/{number}")
         return JobTraces(
             done=bool(done),
-            result_state=json.loads(result).get("s") if result else None,
+            result_state=json.loads(unpacked(result)).get("s") if result else None,
             run_state=state.decode() if state else "",
             flight=_flight(json.loads(record)) if record else None,
         )

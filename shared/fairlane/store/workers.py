@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,10 @@ from fairlane.store.script import Call, script
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """What a worker says of itself. ``lanes`` are the lanes whose queues it consumes now."""
+    """What a worker says of itself. ``lanes`` are the lanes whose queues it consumes now.
+
+    ``modules`` are those whose functions it runs.
+    """
 
     name: str
     slots: int
@@ -25,6 +28,7 @@ class WorkerInfo:
     started_ms: int
     busy: int = 0
     stopping: bool = False
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +80,17 @@ class Workers:
 
     def beats(self, redis: RedisClient) -> list[Beat]:
         """Every worker that has not left or been forgotten."""
-        return [
-            _beat(worker.decode(), record.decode())
-            for worker, record in sorted(redis.hgetall(self._keys.workers).items())
-        ]
+        return read_beats(redis.hgetall(self._keys.workers))
+
+
+def read_beats(stored: Mapping[bytes, bytes]) -> list[Beat]:
+    """The registry's hash as it is stored, by worker."""
+    return [_beat(worker.decode(), record.decode()) for worker, record in sorted(stored.items())]
 
 
 def _beat(worker: str, record: str) -> Beat:
     beat_ms, _, text = record.partition(" ")
     data: dict[str, Any] = json.loads(text)
     known: dict[str, Any] = {name: data[name] for name in WorkerInfo.__dataclass_fields__ if name in data}
-    known["lanes"] = tuple(data["lanes"])
+    known["lanes"], known["modules"] = tuple(data["lanes"]), tuple(data.get("modules", ()))
     return Beat(worker, int(beat_ms), WorkerInfo(**known))

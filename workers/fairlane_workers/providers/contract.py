@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -15,17 +15,20 @@ OnChunk: TypeAlias = Callable[[str], Awaitable[None]]
 class Request:
     """One LLM call, rendered and ready to be sent.
 
-    ``messages`` are ``{"role", "content"}``; ``params`` go to the provider as they are (``None`` values too).
-    ``timeout_s`` bounds the whole call from the first byte sent to the last byte read; ``max_response_bytes``
-    bounds what is read of the answer.
+    ``messages`` are ``{"role", "content"}``; a function takes ``arguments`` instead. ``params`` go to the
+    provider as they are (``None`` values too). ``lane`` is the one that the call was admitted on.
+    ``timeout_s`` bounds the whole call from the first byte sent to the last byte read;
+    ``max_response_bytes`` bounds what is read of the answer.
     """
 
     model: str
-    messages: list[dict[str, str]]
+    messages: list[dict[str, Any]]
     params: dict[str, Any]
     stream: bool
     timeout_s: float
     max_response_bytes: int
+    arguments: Mapping[str, Any] | None = None
+    lane: str = ""
 
 
 class Provider(Protocol):

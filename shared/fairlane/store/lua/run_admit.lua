@@ -1,20 +1,18 @@
 -- Admits a submitted run: from here its rows stay and its items are handed out.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows runs
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs
 -- ARGV: now_ms epoch ref plan counts ttl_ms
 -- USES: time leader run
 -- RETURNS: 1 running, 2 completed at once (no items), 0 already admitted or not the leader.
--- `counts` is an object of integer fields for the state hash: items, jobs, steps, submitted_ms, known:<lane> …
+-- `counts` is an object of fields: integers, or texts for the state hash: items, jobs, steps, submitted_ms, known:<lane> …
 local now = clock(ARG.now_ms)
 if not leads(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end
 local counts = cjson.decode(ARG.counts)
 redis.call('HSET', KEY.state, 'state', 'running', 'cursor', 0, 'jobs_done', 0, 'items_done', 0,
   'started_ms', whole(now), 'ttl_ms', ARG.ttl_ms)
-for name, value in pairs(counts) do redis.call('HSET', KEY.state, name, whole(value)) end
+for name, value in pairs(counts) do redis.call('HSET', KEY.state, name, type(value) == 'number' and whole(value) or value) end
 redis.call('SET', KEY.plan, ARG.plan)
 redis.call('PERSIST', KEY.spec)
 redis.call('PERSIST', KEY.rows)
 redis.call('ZADD', KEY.runs, counts.submitted_ms, string.match(ARG.ref, '/(.*)$'))
 redis.call('SADD', KEY.active, ARG.ref)
-if counts.items > 0 then return 1 end
-close_run(ARG.ref, 'completed', now)
-return 2
+return close_if_done(ARG.ref, now) and 2 or 1

@@ -1,10 +1,11 @@
 -- Hands out a stretch of fresh items: queues those that can run, records those that never can.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows fresh*
--- ARGV: now_ms epoch ref from upto lanes entries over
--- USES: time leader run job
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions dirty queues*
+-- ARGV: now_ms epoch channel ref from upto lanes entries over handed joined
+-- USES: time leader wake run job session
 -- RETURNS: 1 fed, 2 fed and the run is finished, 0 not the leader, not running, or the cursor is elsewhere.
--- `lanes` names KEY.fresh; `entries` is a list of "job:input:output:kind" for each; `over` is [[job, state, payload, lane], …],
--- an item's task first.
+-- `lanes` names the fresh queues in KEY.queues; `entries` is a list of "job:input:output:kind" for each. `over` is
+-- [[job, state, payload, lane], …], item by item, a task first; then an item's entries are its evaluations that are left.
+-- `joined` is [[item, what lib/session.lua takes of it], …]; KEY.queues goes on with the queues of a session's evaluations.
 
 -- Lua's stack takes a few thousand values at once, and a stretch may be longer.
 local CHUNK = 1000
@@ -14,18 +15,28 @@ if not leads(KEY.leader, ARG.epoch, now) then return 0 end
 local state = redis.call('HMGET', KEY.state, 'state', 'cursor', 'steps')
 if state[1] ~= 'running' or state[2] ~= ARG.from then return 0 end
 redis.call('HSET', KEY.state, 'cursor', ARG.upto)
-local entries = cjson.decode(ARG.entries)
-for i, lane in ipairs(cjson.decode(ARG.lanes)) do
+redis.call('HINCRBY', KEY.state, 'handed', ARG.handed)
+local lanes, entries, steps = cjson.decode(ARG.lanes), cjson.decode(ARG.entries), tonumber(state[3])
+for i, lane in ipairs(lanes) do
   local count = #entries[i]
   for first = 1, count, CHUNK do
-    redis.call('RPUSH', KEY.fresh[i], unpack(entries[i], first, math.min(first + CHUNK - 1, count)))
+    redis.call('RPUSH', KEY.queues[i], unpack(entries[i], first, math.min(first + CHUNK - 1, count)))
   end
   redis.call('SADD', KEY.run_lanes, lane)
-  redis.call('HINCRBY', KEY.state, 'known:' .. lane, count)
+  local tasks = 0
+  for _, entry in ipairs(entries[i]) do
+    if string.match(entry, '^%d+') % steps == 0 then tasks = tasks + 1 end
+  end
+  redis.call('HINCRBY', KEY.state, 'known:' .. lane, tasks)
 end
-local finished = false
-for _, each in ipairs(cjson.decode(ARG.over)) do
+local finished, over, joined = false, cjson.decode(ARG.over), {}
+for _, each in ipairs(cjson.decode(ARG.joined)) do joined[each[1]] = each[2] end
+local hot = { unpack(KEY.queues, #lanes + 1) }
+for i, each in ipairs(over) do
   conclude(unpack(each))
-  if (each[1] + 1) % tonumber(state[3]) == 0 then finished = settle_item(ARG.ref, each[1], now) or finished end
+  local item, following = math.floor(each[1] / steps), over[i + 1]
+  if not following or math.floor(following[1] / steps) ~= item then
+    finished = settle(ARG.ref, item * steps, now, joined[item], hot) or finished
+  end
 end
 return finished and 2 or 1

@@ -1,5 +1,5 @@
 -- Refuses a submitted run and says why; it expires like a finished one.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows runs
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs
 -- ARGV: now_ms epoch ref reason submitted_ms ttl_ms
 -- USES: time leader run
 -- RETURNS: 1 refused, 0 already admitted or not the leader.

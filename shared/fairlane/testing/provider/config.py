@@ -141,10 +141,11 @@ class SimulatedModel(_Table):
         default=4096, ge=1, description="Longest answer; also what max_tokens is where a request has none."
     )
 
-    output: Literal["text", "echo", "fixed", "answers", "judge"] = Field(
+    output: Literal["text", "echo", "fixed", "answers", "judge", "schema"] = Field(
         default="text",
         description='"text": filler of the drawn length; "echo": the last user message; "fixed": fixed_text; '
-        '"answers": the answer from answers_file; "judge": "yes" or "no".',
+        '"answers": the answer from answers_file; "judge": "yes" or "no"; "schema": JSON that follows the '
+        "schema a request asks for, filler where it asks for none.",
     )
     fixed_text: str = Field(default="ok", min_length=1, description='What output = "fixed" says.')
     answers_file: Path | None = Field(
@@ -152,6 +153,12 @@ class SimulatedModel(_Table):
     )
     answer_style: Literal["worked", "plain"] = Field(
         default="worked", description='"worked": filler that ends with "#### 18"; "plain": "18" alone.'
+    )
+    schema_omits: tuple[str, ...] = Field(
+        default=(), description='What output = "schema" leaves out of a list: entries named so.'
+    )
+    schema_breaks: tuple[str, ...] = Field(
+        default=(), description="Entries of a list that break the schema: their numbers are words."
     )
     accuracy: Probability = Field(default=1.0, description="Share of questions answered right.")
     judge_accuracy: Probability = Field(default=1.0, description="Share of prompts judged right.")

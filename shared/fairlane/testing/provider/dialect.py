@@ -17,7 +17,10 @@ RetryAfterForm = Literal["milliseconds", "seconds", "fraction", "date"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request as both protocols mean it. ``prompt`` is all its text, ``question`` the last user message."""
+    """A request as both protocols mean it. ``prompt`` is all its text, ``question`` the last user message.
+
+    ``schema`` is the JSON schema that the answer is to follow, where one is asked for.
+    """
 
     model: str
     prompt: str
@@ -25,6 +28,7 @@ class Call:
     max_tokens: int | None
     stream: bool
     include_usage: bool
+    schema: Mapping[str, Any] | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -153,6 +157,22 @@ def read_flag(payload: dict[str, Any], field: str) -> bool:
     if value is None or isinstance(value, bool):
         return bool(value)
     raise RequestError(f"{field}: true or false is required")
+
+
+def read_schema(payload: dict[str, Any]) -> dict[str, Any] | None:
+    """The schema of a ``response_format``, as OpenAI's structured outputs have it. Raises `RequestError`."""
+    wanted = payload.get("response_format")
+    if wanted is None:
+        return None
+    if not isinstance(wanted, dict) or not isinstance(wanted.get("type"), str):
+        raise RequestError("response_format: an object with a type is required")
+    if wanted["type"] != "json_schema":
+        return None
+    form = wanted.get("json_schema")
+    if not isinstance(form, dict) or not form.get("name") or not isinstance(form.get("schema"), dict):
+        raise RequestError("response_format.json_schema: an object with name and schema is required")
+    schema: dict[str, Any] = form["schema"]
+    return schema
 
 
 def write_json(value: Any) -> bytes:

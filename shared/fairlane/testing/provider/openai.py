@@ -16,6 +16,7 @@ from fairlane.testing.provider.dialect import (
     read_flag,
     read_messages,
     read_positive,
+    read_schema,
     write_json,
 )
 from fairlane.testing.provider.limits import Axis, Level
@@ -72,6 +73,7 @@ class OpenAI:
             or read_positive(payload, "max_tokens"),
             stream=read_flag(payload, "stream"),
             include_usage=read_flag(options, "include_usage"),
+            schema=read_schema(payload),
         )
 
     def presented_key(self, headers: Mapping[str, str]) -> str | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
 
 from fairlane.testing.provider.answers import FINAL_MARK, AnswerBook, Known, answer_agrees, last_number
 from fairlane.testing.provider.behaviour import share
 from fairlane.testing.provider.config import SimulatedModel
 from fairlane.testing.provider.dialect import Call, Reply
+from fairlane.testing.provider.schemas import Example
 from fairlane.testing.provider.tokens import CHARS_PER_TOKEN, count_tokens
 
 _FILLER = "one lane admits what its budget allows and never a call more, so each waits its turn and "
@@ -38,6 +42,10 @@ class Composer:
                 return _fitted(self._answer(known, min(drawn_tokens, allowed)), allowed)
             case "judge":
                 return _fitted(self._verdict(call), allowed)
+            case "schema":
+                if call.schema is None:
+                    return self._filler(call, drawn_tokens, allowed)
+                return _fitted(self._following(call.schema, call.prompt), allowed)
 
     def _filler(self, call: Call, drawn_tokens: int, allowed: int) -> Reply:
         """Text that opens with the prompt's digest, so that an answer shows which prompt it belongs to."""
@@ -61,6 +69,11 @@ class Composer:
             return f"not {known.answer}"
         away = 1 + int(share(self._seed, self._name, "wrong", known.question) * 9)
         return f"{number + away:.15g}"
+
+    def _following(self, schema: Mapping[str, Any], prompt: str) -> str:
+        omits, breaks = frozenset(self._model.schema_omits), frozenset(self._model.schema_breaks)
+        example = Example(lambda place: share(self._seed, self._name, place, prompt), omits, breaks)
+        return json.dumps(example.of(schema), ensure_ascii=False)
 
     def _verdict(self, call: Call) -> str:
         right = share(self._seed, self._name, "judge", call.prompt) < self._model.judge_accuracy

@@ -1,25 +1,30 @@
 -- A job's one terminal record, and the end of its item.
 
--- Records a job once and for all; false where it already has its record.
+-- Records a job once and for all; false where it already has its record. What was 'given' was no job to do.
 local function conclude(job, state, payload, lane)
   if redis.call('SETBIT', KEY.done, job, 1) == 1 then return false end
   redis.call('HSET', KEY.results, job, payload)
   redis.call('HDEL', KEY.jobs, job)
+  if state == 'given' then return true end
   redis.call('HINCRBY', KEY.state, 'jobs_done', 1)
   redis.call('HINCRBY', KEY.state, 'n:' .. state, 1)
   if lane ~= '' then redis.call('HINCRBY', KEY.state, 'over:' .. lane, 1) end
   return true
 end
 
--- Ends the item of `job` if that was its last, and the run if that was its last item.
-local function settle_item(ref, job, now)
-  local steps, items = unpack(redis.call('HMGET', KEY.state, 'steps', 'items'))
-  local first = job - job % steps
-  for step = 0, steps - 1 do
-    if redis.call('GETBIT', KEY.done, first + step) == 0 then return false end
+-- Ends the item of `job` if that was its last: true then. An item whose task is over and which has evaluations left is
+-- 'pending' (lib/bounds.lua); a 'serial' run's next item waits for it.
+local function end_item(ref, job, steps)
+  local step = job % steps
+  for each = 0, steps - 1 do
+    if redis.call('GETBIT', KEY.done, job - step + each) == 0 then
+      if step == 0 then redis.call('HINCRBY', KEY.state, 'pending', 1) end
+      return false
+    end
   end
-  redis.call('RPUSH', KEY.finished, whole(first / steps))
-  if redis.call('HINCRBY', KEY.state, 'items_done', 1) < tonumber(items) then return false end
-  close_run(ref, 'completed', now)
+  if step ~= 0 then redis.call('HINCRBY', KEY.state, 'pending', -1) end
+  redis.call('RPUSH', KEY.finished, whole((job - step) / steps))
+  redis.call('HINCRBY', KEY.state, 'items_done', 1)
+  if redis.call('HGET', KEY.state, 'serial') then wake(KEY.dirty, ARG.channel, '|' .. ref) end
   return true
 end

@@ -8,11 +8,10 @@ local function next_entry(hot, fresh)
 end
 
 -- Writes the lease of a job's next attempt. Returns its number: greater than any before it, so it fences them out.
-local function lease_out(lease, jobs, state, until_ms)
+local function lease_out(lease, jobs, until_ms)
   local number, attempts, limited = tried(jobs, lease.job)
   lease.number = number + 1
   note(jobs, lease.job, lease.number, attempts, limited)
-  redis.call('HINCRBY', state, 'in_flight', 1)
   local id = table.concat({ lease.ref, whole(lease.job), whole(lease.number) }, '/')
   redis.call('ZADD', KEY.leases, until_ms, id)
   redis.call('HSET', KEY.leased, id, cjson.encode(lease))

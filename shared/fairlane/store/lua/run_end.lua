@@ -1,10 +1,10 @@
--- Cancels a run: nothing of it starts any more, what is in flight loses its lease, the rest needs no record.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows leases leased dirty starved lanes*
--- ARGV: now_ms epoch channel control ref names
+-- Ends a run before its time: nothing of it starts any more, what is in flight loses its lease, the rest needs no record.
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions leases leased dirty starved lanes*
+-- ARGV: now_ms epoch channel control ref names state unfinished reason
 -- USES: time leader wake run
--- RETURNS: the number of jobs cancelled; -1 where the run is not running or this is not the leader; -2 where the run
+-- RETURNS: the number of jobs that were not over; -1 where the run is not running or this is not the leader; -2 where the run
 --          has jobs on a lane that is not named.
--- `names` are lane names; KEY.lanes has the lane, hot and fresh of each in turn.
+-- `state` is what becomes of the run, `unfinished` of its jobs. `names` are lane names; KEY.lanes has the lane, hot and fresh of each in turn.
 local now = clock(ARG.now_ms)
 if not leads(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return -1 end
 
@@ -32,9 +32,9 @@ for _, name in ipairs(redis.call('SMEMBERS', KEY.starved)) do wake(KEY.dirty, AR
 redis.call('DEL', KEY.starved)
 
 local jobs, done, items = unpack(redis.call('HMGET', KEY.state, 'jobs', 'jobs_done', 'items'))
-redis.call('HINCRBY', KEY.state, 'n:cancelled', jobs - done)
-redis.call('HSET', KEY.state, 'jobs_done', jobs, 'items_done', items)
+redis.call('HINCRBY', KEY.state, 'n:' .. ARG.unfinished, jobs - done)
+redis.call('HSET', KEY.state, 'jobs_done', jobs, 'items_done', items, 'reason', ARG.reason)
 redis.call('DEL', KEY.jobs)
-close_run(ARG.ref, 'cancelled', now)
+close_run(ARG.ref, ARG.state, now)
 redis.call('PUBLISH', ARG.control, 'cancel:' .. ARG.ref)
 return jobs - done

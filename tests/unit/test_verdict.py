@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from fairlane.decision import Finish
 from fairlane.evaluators.spec import Contains, ExactMatch, Judge
-from fairlane.job import JobState, NetworkFailure, Outcome, Success, Usage
+from fairlane.job import JobState, Success, Usage
+from fairlane.rendering import Rendering
 from fairlane.results import JudgeResult, TaskResult
-from fairlane.run import Message, Plan, RunSpec, cell_of
-from fairlane.store.attempts import Lesson, Over, Ready
-from fairlane_workers.material import RunMaterial, Work
-from fairlane_workers.verdict import judge_verdict, task_verdict
+from fairlane.run import Message, Plan, RunSpec
+from fairlane.store.attempts import Over, Ready
+from fairlane.verdict import Ended, Place, Verdict, evaluation_over, follow, following, task_over
 
 LANES = ("sim:judge", "sim:other")
 
@@ -22,14 +19,10 @@ def judge(name: str, template: str = "{{ output }}") -> Judge:
     return Judge(name=name, model="sim:judge", template=template, choices={"yes": 1.0, "no": 0.0})
 
 
-def work(
-    *evaluators: Any,
-    row: dict[str, Any] | None = None,
-    model: str = "sim:{{ lane }}",
-    step: int = 0,
-    item: int = 2,
-) -> Work:
-    """Item 2 of a run with these evaluators; ``step`` names its judge."""
+def place(
+    *evaluators: Any, row: dict[str, Any] | None = None, model: str = "sim:{{ lane }}", item: int = 2
+) -> Place:
+    """Item 2 of a run with these evaluators."""
     judges = [each for each in evaluators if isinstance(each, Judge)]
     spec = RunSpec(
         run="r1",
@@ -42,17 +35,16 @@ def work(
         page_rows=10,
         submitted_ms=0,
     )
-    material = RunMaterial.of(Plan(spec=spec, judge_lanes=LANES[: len(judges)]))
+    rendering = Rendering(Plan(spec=spec, eval_lanes=LANES[: len(judges)]))
     content = {"q": "1 + 1", "answer": "2", "lane": "fast"} if row is None else row
-    if step == 0:
-        return Work(material, item, cell_of(spec, item), content)
-    return Work(
-        material, item, cell_of(spec, item), content, judges[step - 1], material.judges[step - 1], "an output"
-    )
+    return Place.of(rendering, item, content)
 
 
-def finished(error: str | None = None, attempts: int = 2) -> Finish:
-    return Finish(Lesson("ok"), attempts, error)
+def succeeded(at: Place, ended: Ended | None = None) -> Verdict:
+    """What becomes of a task that was answered, and of all that follows."""
+    ended = ended or Ended(SUCCESS, None, 2, 450)
+    output = ended.answer.output if ended.answer else ""
+    return task_over(at, ended, follow(at, following(at, output), output, {}))
 
 
 SUCCESS = Success("2", Usage(8, 1))
@@ -61,7 +53,7 @@ SUCCESS = Success("2", Usage(8, 1))
 def test_a_task_is_recorded_with_its_output_usage_and_scores() -> None:
     scorers = (ExactMatch(name="exact", expected="answer"), Contains(name="has", text="3"))
 
-    verdict = task_verdict(work(*scorers), SUCCESS, finished(), 450)
+    verdict = succeeded(place(*scorers))
 
     result = TaskResult.from_json(verdict.payload)
     assert (verdict.state, result.state, result.output) == (JobState.SUCCEEDED, JobState.SUCCEEDED, "2")
@@ -72,7 +64,7 @@ def test_a_task_is_recorded_with_its_output_usage_and_scores() -> None:
 
 
 def test_a_score_that_cannot_be_had_is_recorded_with_its_reason() -> None:
-    verdict = task_verdict(work(ExactMatch(name="exact", expected="missing")), SUCCESS, finished(), 1)
+    verdict = succeeded(place(ExactMatch(name="exact", expected="missing")))
 
     result = TaskResult.from_json(verdict.payload)
     assert result.scores["exact"] is None
@@ -81,7 +73,7 @@ def test_a_score_that_cannot_be_had_is_recorded_with_its_reason() -> None:
 
 
 def test_a_success_makes_its_judges_ready_each_on_its_lane() -> None:
-    verdict = task_verdict(work(judge("first"), judge("second", "x" * 4000)), SUCCESS, finished(), 1)
+    verdict = succeeded(place(judge("first"), judge("second", "x" * 4000)))
 
     first, second = verdict.follow
     assert isinstance(first, Ready)
@@ -93,7 +85,7 @@ def test_a_success_makes_its_judges_ready_each_on_its_lane() -> None:
 
 
 def test_a_judge_that_cannot_be_rendered_is_invalid_and_the_next_is_ready() -> None:
-    verdict = task_verdict(work(judge("bad", "{{ nothing }}"), judge("good")), SUCCESS, finished(), 1)
+    verdict = succeeded(place(judge("bad", "{{ nothing }}"), judge("good")))
 
     bad, good = verdict.follow
     assert isinstance(bad, Over)
@@ -102,9 +94,8 @@ def test_a_judge_that_cannot_be_rendered_is_invalid_and_the_next_is_ready() -> N
     assert isinstance(good, Ready)
 
 
-@pytest.mark.parametrize("outcome", [NetworkFailure("reset"), SUCCESS])
-def test_a_failed_task_skips_its_judges(outcome: Outcome) -> None:
-    verdict = task_verdict(work(judge("first"), judge("second")), outcome, finished("reset"), 9)
+def test_a_failed_task_skips_its_judges() -> None:
+    verdict = task_over(place(judge("first"), judge("second")), Ended(None, "reset", 2, 9))
 
     result = TaskResult.from_json(verdict.payload)
     assert (verdict.state, result.error, result.attempts, result.output) == (
@@ -118,13 +109,15 @@ def test_a_failed_task_skips_its_judges(outcome: Outcome) -> None:
 
 
 def test_a_task_whose_row_names_no_model_any_more_is_recorded_without_one() -> None:
-    verdict = task_verdict(work(row={"q": 1}), NetworkFailure("x"), finished("x"), 1)
+    verdict = task_over(place(row={"q": 1}), Ended(None, "x", 1, 1))
 
     assert TaskResult.from_json(verdict.payload).model is None
 
 
 def test_a_judges_answer_becomes_its_score() -> None:
-    verdict = judge_verdict(work(judge("first"), step=1), Success("yes", Usage(20, 1)), finished(), 1)
+    verdict = evaluation_over(
+        place(judge("first")), 1, Ended(Success("yes", Usage(20, 1)), None, 2), "an output"
+    )
 
     result = JudgeResult.from_json(verdict.payload)
     assert (verdict.state, result.score, result.answer, result.error) == (
@@ -137,7 +130,7 @@ def test_a_judges_answer_becomes_its_score() -> None:
 
 
 def test_an_answer_that_is_no_choice_is_kept_with_the_reason() -> None:
-    verdict = judge_verdict(work(judge("first"), step=1), Success("perhaps"), finished(), 1)
+    verdict = evaluation_over(place(judge("first")), 1, Ended(Success("perhaps"), None, 2), "an output")
 
     result = JudgeResult.from_json(verdict.payload)
     assert (verdict.state, result.score, result.answer) == (JobState.FAILED, None, "perhaps")
@@ -145,7 +138,7 @@ def test_an_answer_that_is_no_choice_is_kept_with_the_reason() -> None:
 
 
 def test_a_judge_that_failed_has_no_score() -> None:
-    verdict = judge_verdict(work(judge("first"), step=1), NetworkFailure("reset"), finished("reset"), 1)
+    verdict = evaluation_over(place(judge("first")), 1, Ended(None, "reset", 2), "an output")
 
     result = JudgeResult.from_json(verdict.payload)
     assert (verdict.state, result.score, result.answer, result.error) == (

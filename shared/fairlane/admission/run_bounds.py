@@ -1,0 +1,179 @@
+"""What of a run its own bounds hold back now: the counts that `lib/bounds.lua` keeps, in words."""
+
+from __future__ import annotations
+
+from fairlane.admission.reasons import Reason
+from fairlane.durations import span, until
+from fairlane.run import Plan
+from fairlane.store.entry import Entry
+from fairlane.store.waits import Head, RunTraces
+
+PACE_SLACK_MS = 100
+"""As in `lib/bounds.lua`: how much lost time a pace may make up for."""
+
+UNTIMED = frozenset(("max_concurrent", "cap", "ahead", "budget", "serial", "rows"))
+"""Bounds whose end no clock tells."""
+
+
+class RunBounds:
+    """One admitted run's bounds at ``now_ms``. A run that is not admitted has none."""
+
+    def __init__(self, traces: RunTraces, plan: Plan | None, items: int, now_ms: int) -> None:
+        self._traces, self._plan, self._items, self._now_ms = traces, plan, items, now_ms
+        self._state = traces.state()
+        self._held = set(self._state.get("held_lanes", "").split("\n"))
+        self._heads: dict[str, Head | None] = {}
+
+    @property
+    def unfed(self) -> int:
+        """Items that are not handed out."""
+        return max(0, self._items - int(self._number("handed")))
+
+    @property
+    def places(self) -> int | None:
+        """Calls that the run may have in flight; ``None``: any number."""
+        most = self._state.get("max_concurrent")
+        return 1 if self._is_serial() else None if most is None else int(most)
+
+    def before(self, item: int) -> int | None:
+        """Items looked at before one that is not handed out; ``None`` where it has been."""
+        cursor = int(self._number("cursor"))
+        if cursor < self._items or not self._turns:
+            if item >= cursor:
+                return item - cursor
+            return self._items - cursor + item if self._turns else None
+        rest = cursor - self._items
+        return item - rest if item >= rest else None
+
+    def earliest_ms(self, lane: str, jobs: int) -> int:
+        """Before then the run's own pace lets no ``jobs``-th job from now start on a lane."""
+        times = [self._now_ms]
+        role = self._role(lane)
+        if role is not None and (gap := self._number(f"{role}_gap_ms")):
+            first = max(self._now_ms, self._number(f"{role}_next_ms") - PACE_SLACK_MS)
+            times.append(round(first + (jobs - 1) * gap))
+        if delay := self._number("delay_ms"):
+            first = max(self._now_ms, self._number(f"next_ms:{lane}"))
+            times.append(round(first + (jobs - 1) * delay))
+        return max(times)
+
+    def reason(self, lane: str) -> Reason | None:
+        """What of the run's bounds keeps its next job on a lane from starting."""
+        head = self._head(lane)
+        if head is None or "bounded" not in self._state:
+            return None
+        return (
+            self._cap()
+            or self._max_concurrent()
+            or self._ahead(lane, head)
+            or self._pace(lane, head)
+            or self._delay(lane)
+            or self._budget(lane, head.entry)
+        )
+
+    def feeding(self) -> Reason | None:
+        """What keeps items from being handed out: another's end, or that they are not there yet."""
+        if self.unfed and self._is_serial() and self._number("handed") > self._number("items_done"):
+            now = max(0, int(self._number("cursor")) - 1)
+            more = f"{self.unfed:,} more wait for item {now:,}"
+            return Reason("serial", f"its items go one at a time: {more}")
+        if not self.unfed and self._state.get("open") == "1":
+            return Reason("rows", "its rows are still being written")
+        return None
+
+    @property
+    def _turns(self) -> bool:
+        """Whether marked items go first, so that all are looked at twice."""
+        return self._plan is not None and self._plan.spec.order.serial_field is not None
+
+    def _is_serial(self) -> bool:
+        if self._plan is None or "serial" not in self._state:
+            return False
+        return self._plan.spec.order.serial or int(self._number("cursor")) < self._items
+
+    def _cap(self) -> Reason | None:
+        cap, flying = self._state.get("cap"), self._traces.leases() if "cap" in self._state else 0
+        if cap is None or flying < int(cap):
+            return None
+        told = f"the deployment has {flying:,} calls in flight of {int(cap):,}"
+        return Reason("cap", f"{told}: its scheduler.max_concurrent when the run was admitted")
+
+    def _max_concurrent(self) -> Reason | None:
+        most, flying = self._state.get("max_concurrent"), int(self._number("in_flight"))
+        if most is None or flying < int(most):
+            return None
+        return Reason(
+            "max_concurrent", f"the run has {flying:,} calls in flight of {int(most):,}, its own bound"
+        )
+
+    def _ahead(self, lane: str, head: Head) -> Reason | None:
+        """Where the run states no number, that it was held back tells: only the scheduler knows how far it may go."""
+        if self._plan is None or not (head.fresh and self._is_task(head.entry.job)):
+            return None
+        spec, waiting = self._plan.spec, int(self._number("tasks_in_flight") + self._number("pending"))
+        stated = spec.bounds.ahead
+        if stated is None:
+            held = lane in self._held and waiting > 0 and bool(spec.evals) and self._spent(head.entry) is None
+        else:
+            held = 0 < stated <= waiting
+        if not held:
+            return None
+        most = "" if stated is None else f" of {stated:,}"
+        return Reason(
+            "ahead",
+            f"its tasks wait for its evaluations: {waiting:,} items{most} have begun and are not evaluated",
+        )
+
+    def _pace(self, lane: str, head: Head) -> Reason | None:
+        role = "task" if self._is_task(head.entry.job) else "eval"
+        gap, next_ms = self._number(f"{role}_gap_ms"), self._number(f"{role}_next_ms")
+        if not gap or self._now_ms >= next_ms:
+            return None
+        what = "tasks" if role == "task" else "evaluations"
+        at_ms = max(self._now_ms, round(next_ms) - PACE_SLACK_MS)
+        told = f"the run's own rate: {1000 / gap:,.3g} {what} a second"
+        return Reason("task_rate" if role == "task" else "eval_rate", told, at_ms)
+
+    def _delay(self, lane: str) -> Reason | None:
+        delay, next_ms = self._number("delay_ms"), round(self._number(f"next_ms:{lane}"))
+        if not delay or self._now_ms >= next_ms:
+            return None
+        told = f"the run's calls on {lane} start at least {span(round(delay))} apart"
+        return Reason("delay", f"{told}; the next {until(next_ms, self._now_ms)}", next_ms)
+
+    def _budget(self, lane: str, entry: Entry) -> Reason | None:
+        spent = self._spent(entry)
+        if spent is None:
+            return None
+        return Reason("budget", f"{spent} are used or held by calls in flight, and the next may exceed it")
+
+    def _spent(self, entry: Entry) -> str | None:
+        """How much of a budget that the next call would exceed, at about, is gone; ``None`` where none would."""
+        if (most := self._number("budget_tokens")) and self._number("tokens") + entry.tokens.total > most:
+            return f"{self._number('tokens'):,.0f} of the run's budget of {most:,.0f} tokens"
+        if (most := self._number("budget_cost")) and self._number("cost") + self._cost(entry) > most:
+            return f"${self._number('cost') / 1e6:,.4g} of the run's budget of ${most / 1e6:,.4g}"
+        return None
+
+    def _cost(self, entry: Entry) -> float:
+        """In millionths of a dollar."""
+        prices = [float(each) for each in self._state.get(f"price:{entry.kind}", "0 0").split()]
+        return entry.tokens.input * prices[0] + entry.tokens.output * prices[1]
+
+    def _role(self, lane: str) -> str | None:
+        head = self._head(lane)
+        if head is None:
+            return "task" if self.unfed else None
+        return "task" if self._is_task(head.entry.job) else "eval"
+
+    def _head(self, lane: str) -> Head | None:
+        if lane not in self._heads:
+            self._heads[lane] = self._traces.head(lane)
+        return self._heads[lane]
+
+    def _is_task(self, job: int) -> bool:
+        steps, first = int(self._number("steps")) or 1, self._state.get("first_session_job")
+        return job % steps == 0 and (first is None or job < int(first))
+
+    def _number(self, field: str) -> float:
+        return float(self._state.get(field) or 0)

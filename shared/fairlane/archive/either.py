@@ -1,0 +1,72 @@
+"""Runs wherever they are: in Redis, or in the archive once they have been moved there or have expired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairlane.archive.opening import Archive
+from fairlane.errors import RunNotFound
+from fairlane.run import Record, RunSpec, RunState, RunStatus
+from fairlane.sessions import SessionRecord
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.reading import Overview, RecordReader, RunReader
+from fairlane.store.session_reading import SessionReader
+
+
+class EitherRuns(RunReader):
+    """Reads a run from Redis first. A run that is in neither is not found."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, archive: Archive) -> None:
+        super().__init__(redis, keys)
+        self._archive = archive
+
+    def overview(self, ref: RunRef) -> Overview:
+        try:
+            return super().overview(ref)
+        except RunNotFound:
+            return self._archive.reader.overview(ref)
+
+    def status(self, ref: RunRef, spec: RunSpec) -> RunStatus:
+        try:
+            return super().status(ref, spec)
+        except RunNotFound:
+            return self._archive.reader.status(ref)
+
+    def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
+        try:
+            return super().finished(ref, start, count)
+        except RunNotFound:
+            return self._archive.reader.finished(ref, start, count)
+
+
+class EitherRecords(RecordReader):
+    """Reads records from Redis until they are no longer there; a run may be moved while it is read."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+        super().__init__(redis, keys, spec)
+        self._archive, self._moved = archive, False
+
+    def records(self, items: Sequence[int]) -> list[Record]:
+        if not self._moved:
+            try:
+                return super().records(items)
+            except RunNotFound:
+                self._moved = True
+        return self._archive.reader.records(self._ref, items)
+
+
+class EitherSessions(SessionReader):
+    """Reads records of sessions, as `EitherRecords` does those of items."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+        super().__init__(redis, keys, spec)
+        self._archive, self._moved = archive, False
+
+    def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
+        if not self._moved:
+            try:
+                return super().records(sessions)
+            except RunNotFound:
+                self._moved = True
+        return self._archive.reader.sessions(self._ref, self._spec, sessions)

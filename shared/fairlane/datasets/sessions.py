@@ -1,0 +1,93 @@
+"""Tells the sessions of a dataset apart while its rows go by."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any
+
+from fairlane.datasets.rows import FIELD
+from fairlane.errors import SubmissionError
+from fairlane.sessions import (
+    BLOCK,
+    MOST_ROWS,
+    Seat,
+    encode_members,
+    encode_seats,
+    members_field,
+    seats_field,
+)
+
+_DIGEST_BYTES = 16
+
+
+class Numbering:
+    """Numbers sessions by first appearance of their value in ``field``; without one there are none.
+
+    Holds eight bytes a row and the digest of each session's value (about 150 bytes), never the values: they
+    may be long.
+    """
+
+    def __init__(self, field: str | None) -> None:
+        self._field = field
+        self._numbers: dict[bytes, int] = {}
+        self._of_row = array("I")
+        self._sizes = array("I")
+
+    @property
+    def sessions(self) -> int:
+        """How many there were so far."""
+        return len(self._numbers)
+
+    def watch(self, pages: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
+        """``pages`` as they are. Raises `SubmissionError` for a row without a session, or one too many."""
+        for page in pages:
+            if self._field is not None:
+                for row in page:
+                    self._take(row, self._field)
+            yield page
+
+    def fields(self, page_rows: int) -> Iterator[tuple[str, bytes]]:
+        """What is to be written beside the rows, once all have gone by."""
+        for page, first in enumerate(range(0, len(self._of_row), page_rows)):
+            numbers = self._of_row[first : first + page_rows]
+            yield seats_field(page), encode_seats([Seat(number, self._sizes[number]) for number in numbers])
+        rows, ends = self._by_session()
+        for first in range(0, self.sessions, BLOCK):
+            block = range(first, min(first + BLOCK, self.sessions))
+            members = [list(rows[ends[number] - self._sizes[number] : ends[number]]) for number in block]
+            yield members_field(first), encode_members(members)
+
+    def _take(self, row: Mapping[str, Any], field: str) -> None:
+        at = len(self._of_row) + 1
+        value = row.get(field)
+        if value is None:
+            problem = f"the row has no {field!r}, which tells its session"
+            raise SubmissionError(FIELD, dict(row), problem, "Give every row one.", row=at)
+        number = self._numbers.setdefault(_digest(value), len(self._numbers))
+        if number == len(self._sizes):
+            self._sizes.append(0)
+        if self._sizes[number] == MOST_ROWS:
+            problem = f"a session has more than {MOST_ROWS:,} rows"
+            raise SubmissionError(FIELD, value, problem, "Split the session.", row=at)
+        self._sizes[number] += 1
+        self._of_row.append(number)
+
+    def _by_session(self) -> tuple[array[int], array[int]]:
+        """All rows, session by session, and where each session's end."""
+        ends = array("I", accumulate(self._sizes))
+        free = array("I", (end - size for end, size in zip(ends, self._sizes, strict=True)))
+        rows = array("I", bytes(len(self._of_row) * self._of_row.itemsize))
+        for row, number in enumerate(self._of_row):
+            rows[free[number]] = row
+            free[number] += 1
+        return rows, ends
+
+
+def _digest(value: object) -> bytes:
+    """Equal for equal JSON alone: ``1`` and ``"1"`` are two sessions."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()

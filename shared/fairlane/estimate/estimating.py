@@ -1,0 +1,109 @@
+"""Puts together what a sample's calls, the lanes and the prices say of a run that is not submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fairlane.admission.lanes import Lanes
+from fairlane.admission.queues import Queues
+from fairlane.admission.views import LaneView
+from fairlane.estimate.counting import Counting, Tally, Use
+from fairlane.estimate.forecast import Forecast, LaneForecast, ModelForecast
+from fairlane.estimate.notes import notes_on
+from fairlane.estimate.sampling import Sample
+from fairlane.estimate.timing import call_seconds, forecast_lane, lane_of
+from fairlane.job import Usage
+from fairlane.link import Link
+from fairlane.prices import cost_usd, price_of
+from fairlane.rendering import Rendering
+from fairlane.run import Plan, RunSpec
+from fairlane.settings import Price
+from fairlane.store.workers import Workers
+
+
+def estimate(link: Link, spec: RunSpec, sample: Sample, *, answer_tokens: int | None = None) -> Forecast:
+    """What a run of ``spec`` over the dataset of ``sample`` would take; nothing is written.
+
+    ``answer_tokens``: how long an answer is expected to be; left out, as long as the parameters allow.
+    Raises `TemplateError` where a template does not compile.
+    """
+    unstructured = tuple(name for name, each in link.connections.items() if not each.structured)
+    rendering = Rendering(Plan(spec=spec, unstructured=unstructured))
+    tally = Counting(rendering, sample, answer_tokens).count()
+    known = frozenset(Lanes(link.redis, link.keys).names())
+    by_lane: dict[str, Use] = {}
+    by_model: dict[str, Use] = {}
+    for (model, stated), use in tally.uses.items():
+        _merge(by_lane, lane_of(model, stated, link.connections, known), use)
+        _merge(by_model, model, use)
+    lanes, views, slots = _lanes(link, by_lane, spec.bounds.delay * 1000)
+    models = tuple(_model(model, use, link.prices) for model, use in sorted(by_model.items()))
+    seconds = _whole(spec, tally, lanes, views)
+    plain = Forecast(
+        rows=sample.count,
+        items=sample.count * spec.cells_per_row,
+        sampled=tally.sampled,
+        invalid=round(tally.invalid),
+        tasks=round(tally.tasks),
+        evaluations=round(tally.evaluations),
+        lanes=lanes,
+        models=models,
+        seconds=seconds,
+        notes=(),
+    )
+    return replace(plain, notes=notes_on(plain, spec, views, slots))
+
+
+def _lanes(
+    link: Link, uses: Mapping[str, Use], gap_ms: float
+) -> tuple[tuple[LaneForecast, ...], dict[str, LaneView], int]:
+    names = sorted(uses)
+    views = dict(zip(names, Lanes(link.redis, link.keys).views(names), strict=True))
+    queues = Queues(link.redis, link.keys).on(names)
+    queued = {lane: sum(each.queued for each in queues[lane]) for lane in names}
+    infos = [beat.info for beat in Workers(link.keys).beats(link.redis) if not beat.info.stopping]
+    slots = sum(info.slots for info in infos)
+    # A lane that nobody has used is taken on by workers only once it is.
+    serving = {lane: sum(info.slots for info in infos if lane in info.lanes) or slots for lane in names}
+    lanes = tuple(
+        forecast_lane(views[lane], uses[lane], serving[lane], queued[lane], gap_ms) for lane in names
+    )
+    return lanes, views, slots
+
+
+def _whole(
+    spec: RunSpec, tally: Tally, lanes: Sequence[LaneForecast], views: Mapping[str, LaneView]
+) -> float | None:
+    """Lanes work side by side, so the slowest decides, or one of the run's own bounds."""
+    known = [lane.seconds for lane in lanes if lane.seconds is not None]
+    if len(known) < len(lanes):
+        return None
+    bounds, one_by_one = spec.bounds, sum(call_seconds(views[lane.lane], lane.calls) for lane in lanes)
+    if spec.order.serial or spec.order.remembers:
+        known.append(one_by_one)
+    if bounds.max_concurrent is not None:
+        known.append(one_by_one / bounds.max_concurrent)
+    for rate, calls in ((bounds.task_rate, tally.tasks), (bounds.eval_rate, tally.evaluations)):
+        if isinstance(rate, int | float) and rate > 0:
+            known.append(calls / rate)
+    return max(known, default=0.0)
+
+
+def _model(model: str, use: Use, prices: Mapping[str, Price]) -> ModelForecast:
+    price = price_of(model, prices)
+    usage = Usage(round(use.input), round(use.output))
+    return ModelForecast(
+        model,
+        round(use.calls),
+        round(use.input),
+        round(use.output),
+        cost_usd(usage, price) if price is not None else None,
+    )
+
+
+def _merge(uses: dict[str, Use], name: str, use: Use) -> None:
+    found = uses.setdefault(name, Use())
+    found.calls += use.calls
+    found.input += use.input
+    found.output += use.output

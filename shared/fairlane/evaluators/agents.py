@@ -1,0 +1,145 @@
+"""What an agent is asked beside its template, and how its structured answer is read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fairlane.evaluators.spec import Criterion
+
+_FENCE = "```"
+
+
+class _Entry(BaseModel):
+    """One evaluation in an answer: ``{"criterion_id", "score", "argument"}``."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    criterion_id: str
+    score: float
+    argument: str = ""
+
+
+class _Opinion(BaseModel):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    score: float
+    argument: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """An agent's score by one criterion, and why."""
+
+    score: float
+    argument: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswer:
+    """What a batched answer holds: opinions by criterion, and entries that are none, as they were written.
+
+    Whatever criterion has no opinion is to be asked for alone.
+    """
+
+    opinions: dict[str, Opinion] = field(default_factory=dict)
+    malformed: tuple[str, ...] = ()
+
+
+def instruction(criteria: Sequence[Criterion], *, batch: bool) -> str:
+    """What follows the agent's template: the criteria, and the JSON to answer with."""
+    listed = "\n".join(
+        f"- {each.id} ({each.minimum:g} to {each.maximum:g}): {each.description}" for each in criteria
+    )
+    if batch:
+        shape = '{"evaluations": [{"criterion_id": "…", "score": 0, "argument": "…"}, …]}, one for each'
+    else:
+        shape = '{"score": 0, "argument": "…"}'
+    return f"Score it by:\n{listed}\n\nAnswer with JSON alone: {shape}."
+
+
+def answer_format(criteria: Sequence[Criterion], *, batch: bool) -> dict[str, Any]:
+    """The same as a JSON schema, as OpenAI's ``response_format`` takes it."""
+    opinion: dict[str, Any] = {"score": {"type": "number"}, "argument": {"type": "string"}}
+    if batch:
+        opinion = {"criterion_id": {"type": "string", "enum": [each.id for each in criteria]}, **opinion}
+        fields: dict[str, Any] = {"evaluations": {"type": "array", "items": _closed(opinion)}}
+    else:
+        fields = opinion
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "evaluation", "strict": True, "schema": _closed(fields)},
+    }
+
+
+def read_opinion(answer: str, criterion: Criterion) -> Opinion:
+    """A single answer. Raises ``ValueError`` that says what is wrong with it."""
+    try:
+        told = _Opinion.model_validate(_document(answer))
+    except ValidationError as error:
+        raise ValueError(_first(error)) from None
+    return _within(told.score, told.argument, criterion)
+
+
+def flaw(answer: str, criterion: Criterion) -> str | None:
+    """What is wrong with a single answer; ``None`` where it can be read."""
+    try:
+        read_opinion(answer, criterion)
+    except ValueError as error:
+        return str(error) or "it is no JSON"
+    return None
+
+
+def read_batch(answer: str, criteria: Sequence[Criterion]) -> BatchAnswer:
+    """A batched answer: what of it is valid counts, whatever else is in it. Nothing is raised."""
+    try:
+        document = _document(answer)
+        entries = document.get("evaluations") if isinstance(document, dict) else document
+        if not isinstance(entries, list):
+            raise ValueError("there is no list of evaluations")  # noqa: TRY301, TRY004
+    except ValueError:
+        return BatchAnswer(malformed=(answer,))
+    known = {each.id: each for each in criteria}
+    opinions: dict[str, Opinion] = {}
+    malformed: list[str] = []
+    for entry in entries:
+        try:
+            told = _Entry.model_validate(entry)
+            opinions.setdefault(
+                told.criterion_id, _within(told.score, told.argument, known[told.criterion_id])
+            )
+        except (ValueError, KeyError):
+            malformed.append(json.dumps(entry, ensure_ascii=False))
+    return BatchAnswer(opinions, tuple(malformed))
+
+
+def _within(score: float, argument: str, criterion: Criterion) -> Opinion:
+    if not (math.isfinite(score) and criterion.minimum <= score <= criterion.maximum):
+        raise ValueError(f"score {score:g} is not within {criterion.minimum:g} and {criterion.maximum:g}")
+    return Opinion(score, argument)
+
+
+def _document(answer: str) -> Any:
+    """The JSON of an answer, which may stand in a fenced block. Raises ``ValueError``."""
+    text = answer.rpartition("</think>")[2].strip()
+    if text.startswith(_FENCE):
+        text = text.strip("`").removeprefix("json").strip()
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _closed(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+
+
+def _first(error: ValidationError) -> str:
+    detail = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in detail["loc"])
+    return f"{where}: {detail['msg']}" if where else str(detail["msg"])

@@ -1,0 +1,83 @@
+"""The jobs that evaluators make of an item or of a session, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer, Judge
+from fairlane.lane import FUNCTIONS
+
+ALL_DIMENSIONS = "*"
+"""The ``dimension`` of a batch call, in logs: no criterion can be called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One evaluation job. Step 0 of an item is its task; ``after`` names the step whose end makes this ready.
+
+    ``name`` is its score's. A batch call (``batch``) has none: its criteria's steps are after it, and are over
+    with it where its answer has them.
+    """
+
+    name: str
+    evaluator: Judge | Agent | FunctionScorer
+    model: str
+    lane: str | None = None
+    criterion: Criterion | None = None
+    batch: bool = False
+    after: int = 0
+
+    @property
+    def scored(self) -> bool:
+        return not self.batch
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What log lines about an agent's step carry; others have nothing to add."""
+        if not isinstance(self.evaluator, Agent):
+            return {}
+        dimension = ALL_DIMENSIONS if self.criterion is None else self.criterion.id
+        return {"agent": self.evaluator.name, "dimension": dimension}
+
+
+def item_steps(evaluators: Iterable[EvaluatorSpec]) -> tuple[Step, ...]:
+    """Steps 1, 2, … of every item."""
+    steps: list[Step] = []
+    for evaluator in evaluators:
+        match evaluator:
+            case Judge(level="item"):
+                steps.append(Step(evaluator.name, evaluator, evaluator.model))
+            case FunctionScorer(level="item"):
+                steps.append(_function_step(evaluator))
+            case Agent():
+                steps.extend(_agent_steps(evaluator, len(steps) + 1))
+            case _:
+                pass
+    return tuple(steps)
+
+
+def session_steps(evaluators: Iterable[EvaluatorSpec]) -> tuple[Step, ...]:
+    """The steps of every session."""
+    steps: list[Step] = []
+    for evaluator in evaluators:
+        match evaluator:
+            case Judge(level="session"):
+                steps.append(Step(evaluator.name, evaluator, evaluator.model))
+            case FunctionScorer(level="session"):
+                steps.append(_function_step(evaluator))
+            case _:
+                pass
+    return tuple(steps)
+
+
+def _function_step(scorer: FunctionScorer) -> Step:
+    return Step(scorer.name, scorer, f"{FUNCTIONS}:{scorer.function}", scorer.lane)
+
+
+def _agent_steps(agent: Agent, first: int) -> Iterator[Step]:
+    if agent.batching:
+        yield Step(agent.name, agent, agent.model, batch=True)
+    after = first if agent.batching else 0
+    for criterion in agent.criteria:
+        yield Step(f"{agent.name}.{criterion.id}", agent, agent.model, criterion=criterion, after=after)

@@ -1,0 +1,140 @@
+"""Records as flat rows: what their columns are called, and of which kind each is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from fairlane.job import Usage
+from fairlane.run import Record
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Record))
+_LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1
+
+
+class Kind(StrEnum):
+    """What a column holds, beside gaps. ``MIXED`` values become text: a text as it is, all else as JSON."""
+
+    EMPTY = "empty"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    TEXT = "text"
+    MIXED = "mixed"
+
+
+_KNOWN: Mapping[str, Kind] = {
+    "item": Kind.INTEGER,
+    "model": Kind.TEXT,
+    "prompt": Kind.INTEGER,
+    "repetition": Kind.INTEGER,
+    "state": Kind.TEXT,
+    "output": Kind.TEXT,
+    "scores": Kind.NUMBER,
+    "score_errors": Kind.TEXT,
+    "usage": Kind.INTEGER,
+    "attempts": Kind.INTEGER,
+    "error": Kind.TEXT,
+    "latency_ms": Kind.INTEGER,
+    "cached": Kind.BOOLEAN,
+    "eval_usage": Kind.INTEGER,
+    "arguments": Kind.TEXT,
+}
+"""Fields whose kind does not depend on what is in them, so that the tables of all runs fit together."""
+
+_NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments"})
+
+
+class Column(NamedTuple):
+    """A column by its name, the path to it in a record's JSON: ``row.question``, ``scores.judge``."""
+
+    name: str
+    kind: Kind
+
+
+class Columns:
+    """Learns which columns there are from the rows that pass."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[str, Kind]] = {field: {} for field in _FIELDS}
+        for field in _KNOWN.keys() - _NESTED:
+            self._kinds[field][field] = _KNOWN[field]
+
+    def learn(self, record: Record) -> dict[str, Any]:
+        """The record as a flat row; a name that it lacks is a gap."""
+        row: dict[str, Any] = {}
+        for field in _FIELDS:
+            kinds, known = self._kinds[field], _KNOWN.get(field)
+            for name, value in _spread(field, getattr(record, field)):
+                kinds[name] = known or _joined(kinds.get(name, Kind.EMPTY), kind_of(value))
+                if value is not None:
+                    row[name] = value
+        return row
+
+    def all(self) -> list[Column]:
+        """The columns so far: a record's fields in their order, and within each as they came."""
+        return [
+            Column(name, Kind.TEXT if kind is Kind.EMPTY else kind)
+            for kinds in self._kinds.values()
+            for name, kind in kinds.items()
+        ]
+
+
+def kind_of(value: object) -> Kind:
+    """The kind of a column that holds this value alone."""
+    match value:
+        case None:
+            return Kind.EMPTY
+        case bool():
+            return Kind.BOOLEAN
+        case int():
+            return Kind.INTEGER if _LEAST_WHOLE <= value <= _MOST_WHOLE else Kind.MIXED
+        case float():
+            return Kind.NUMBER
+        case str():
+            return Kind.TEXT
+        case _:
+            return Kind.MIXED
+
+
+def fitted(value: Any, kind: Kind) -> Any:
+    """A value as a column of that kind holds it. Lone surrogates, which no table can hold, become ``?``."""
+    if value is None:
+        return None
+    match kind:
+        case Kind.NUMBER:
+            return float(value)
+        case Kind.TEXT | Kind.MIXED | Kind.EMPTY:
+            text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return text if text.isascii() else text.encode(errors="replace").decode()
+        case _:
+            return value
+
+
+def _joined(one: Kind, other: Kind) -> Kind:
+    """The kind of a column that holds values of both."""
+    match {one, other} - {Kind.EMPTY}:
+        case kinds if len(kinds) <= 1:
+            return next(iter(kinds), Kind.EMPTY)
+        case kinds if kinds == {Kind.INTEGER, Kind.NUMBER}:
+            return Kind.NUMBER
+        case _:
+            return Kind.MIXED
+
+
+def _spread(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A record's field as columns; what a row's own field holds is not taken apart."""
+    if isinstance(value, Usage):
+        for field in dataclasses.fields(value):
+            yield f"{path}.{field.name}", getattr(value, field.name)
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            if isinstance(part, Usage):
+                yield from _spread(f"{path}.{name}", part)
+            else:
+                yield f"{path}.{name}", part
+    else:
+        yield path, value

@@ -1,0 +1,72 @@
+"""The formats that records are written in, and which a file's name asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeAlias, get_args
+
+from fairlane.errors import FairlaneError
+from fairlane.export.csv_table import write_csv
+from fairlane.export.files import as_text, whole_bytes
+from fairlane.export.lines import written
+from fairlane.export.parquet import require_parquet, write_parquet
+from fairlane.export.spool import Spool
+from fairlane.run import Record
+
+Format: TypeAlias = Literal["jsonl", "csv", "parquet"]
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+_SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+
+
+class UnknownFormat(FairlaneError, ValueError):
+    """Neither the name of a file nor what was said says how it is to be written."""
+
+
+def format_of(path: Path, stated: str | None = None) -> Format:
+    """The format that is stated, else that of the path's suffix. Raises `UnknownFormat`."""
+    for name in FORMATS:
+        if stated == name:
+            return name
+    if stated is not None:
+        raise UnknownFormat(f"there is no format {stated!r}: there are {', '.join(FORMATS)}")
+    found = _SUFFIXES.get(path.suffix.lower())
+    if found is None:
+        raise UnknownFormat(
+            f"{path}: its name does not end in {', '.join(_SUFFIXES)}: say which of "
+            f"{', '.join(FORMATS)} it is to be"
+        )
+    return found
+
+
+def export_records(records: Iterable[Record], path: str | os.PathLike[str], stated: str | None = None) -> int:
+    """Write records to a file, which is there whole or not at all; returns how many there were.
+
+    Raises `UnknownFormat`, `MissingExtra` and ``OSError`` before a record is asked for.
+    """
+    target = Path(path).expanduser()
+    chosen = format_of(target, stated)
+    if chosen == "parquet":
+        require_parquet()
+    with whole_bytes(target) as out:
+        return write_records(records, out, chosen, target.absolute().parent)
+
+
+def write_records(
+    records: Iterable[Record], out: BinaryIO, chosen: Format, folder: Path | None = None
+) -> int:
+    """Write records to an open file. All but JSON lines pass through a temporary file in ``folder``."""
+    if chosen == "jsonl":
+        with as_text(out) as text:
+            return sum(1 for _ in written(records, text))
+    with Spool(folder) as spool:
+        spool.take(records)
+        if chosen == "parquet":
+            write_parquet(spool, out)
+        else:
+            with as_text(out) as text:
+                write_csv(spool, text)
+        return spool.count

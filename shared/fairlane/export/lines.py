@@ -1,0 +1,38 @@
+"""Records as JSON lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TextIO
+
+from fairlane.run import Record
+
+
+def record_line(record: Record) -> str:
+    """The record as one line of JSON, with its end. A lone surrogate, which no file can hold, is escaped."""
+    fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    line = json.dumps(fields, ensure_ascii=False, default=_as_object)
+    if not _writable(line):
+        line = json.dumps(fields, default=_as_object)
+    return line + "\n"
+
+
+def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
+    """The records as they are, each written to ``out`` as it passes."""
+    for record in records:
+        out.write(record_line(record))
+        yield record
+
+
+def _writable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else dataclasses.asdict(value)

@@ -1,0 +1,36 @@
+"""Records as Parquet: a typed column for each path, a row group for each batch."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+from fairlane.export.columns import Kind
+from fairlane.export.extras import library
+from fairlane.export.spool import Spool
+
+WHAT, EXTRA = "Parquet", "parquet"
+
+
+def require_parquet() -> Any:
+    """The library that writes it. Raises `MissingExtra`."""
+    library("pyarrow.parquet", WHAT, EXTRA)
+    return library("pyarrow", WHAT, EXTRA)
+
+
+def write_parquet(spool: Spool, out: BinaryIO) -> None:
+    """Raises `MissingExtra` where pyarrow is not installed."""
+    arrow = require_parquet()
+    types = {
+        Kind.BOOLEAN: arrow.bool_(),
+        Kind.INTEGER: arrow.int64(),
+        Kind.NUMBER: arrow.float64(),
+    }
+    columns = spool.columns
+    schema = arrow.schema([(column.name, types.get(column.kind, arrow.string())) for column in columns])
+    with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        for batch in spool.batches():
+            arrays = [
+                arrow.array([row[place] for row in batch], type=field.type)
+                for place, field in enumerate(schema)
+            ]
+            writer.write_batch(arrow.record_batch(arrays, schema=schema))

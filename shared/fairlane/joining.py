@@ -1,0 +1,82 @@
+"""What an item's end means for its session: evaluations that the session's last item makes ready. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairlane.errors import TemplateError
+from fairlane.evaluators.spec import FunctionScorer
+from fairlane.evaluators.steps import Step
+from fairlane.rendering import Rendering, Row
+from fairlane.run import Plan, RunSpec
+from fairlane.sessions import Seat
+from fairlane.store.entry import Entry
+from fairlane.store.sessions import Joined
+from fairlane.tokens import Estimate, estimate_call
+from fairlane.verdict import Place
+
+
+def first_session_job(spec: RunSpec) -> int:
+    """Jobs of sessions follow those of all items."""
+    return spec.items * spec.steps
+
+
+def session_job(spec: RunSpec, session: int, cell: int, step: int) -> int:
+    """The job of a session's evaluation ``step`` (from 0) in a cell: an item's place within its row."""
+    return first_session_job(spec) + (session * spec.cells_per_row + cell) * len(spec.session_evals) + step
+
+
+def session_of_job(spec: RunSpec, job: int) -> tuple[int, int, int] | None:
+    """The session, cell and step of a job; ``None`` for an item's."""
+    number = job - first_session_job(spec)
+    if not spec.session_evals or number < 0:
+        return None
+    place, step = divmod(number, len(spec.session_evals))
+    session, cell = divmod(place, spec.cells_per_row)
+    return session, cell, step
+
+
+def joined(place: Place, seat: Seat | None, output: str | None) -> Joined | None:
+    """What an item that ends tells its session; ``output`` is ``None`` where it has none."""
+    if seat is None:
+        return None
+    tokens = [
+        _tokens(place.rendering, step, seat.size, place.row, output)
+        for step in place.rendering.spec.session_evals
+    ]
+    return _joined(place.rendering.plan, place.item, seat, output is not None, tokens)
+
+
+def given_up(plan: Plan, item: int, seat: Seat | None, *, answered: bool) -> Joined | None:
+    """The same where the item's row is not at hand."""
+    if seat is None:
+        return None
+    tokens = [_template_tokens(step) for step in plan.spec.session_evals]
+    return _joined(plan, item, seat, answered, tokens)
+
+
+def _joined(plan: Plan, item: int, seat: Seat, answered: bool, tokens: Sequence[Estimate]) -> Joined:
+    spec, cell = plan.spec, item % plan.spec.cells_per_row
+    first_kind = max(1, len(spec.models)) + len(spec.evals)
+    entries = [
+        Entry(session_job(spec, seat.session, cell, step), each, first_kind + step)
+        for step, each in enumerate(tokens)
+    ]
+    evaluations = tuple(zip(entries, plan.session_lanes, strict=True))
+    return Joined(seat.session, cell, seat.size, answered, evaluations)
+
+
+def _tokens(rendering: Rendering, step: Step, size: int, row: Row, output: str | None) -> Estimate:
+    """As many as a session would need whose turns were all like this one."""
+    try:
+        empty = rendering.session(step, []).tokens
+        one = rendering.session(step, [{"row": dict(row), "output": output}]).tokens
+    except TemplateError:
+        return _template_tokens(step)
+    return Estimate(empty.input + size * max(0, one.input - empty.input), empty.output)
+
+
+def _template_tokens(step: Step) -> Estimate:
+    if isinstance(step.evaluator, FunctionScorer):
+        return Estimate(0, 0)
+    return estimate_call([{"content": step.evaluator.template}], step.evaluator.params)

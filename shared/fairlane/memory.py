@@ -1,0 +1,64 @@
+"""What later items of a serial run read of earlier ones: stored outputs, and conversations so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane.rendering import Call, Rendering
+from fairlane.run import Cell
+
+CONVERSATION = "_conversation"
+"""The name under which a prompt finds the turns before it: a list of ``{"prompt", "input", "output"}``."""
+
+_REGISTER = "register:"
+
+
+def recalled(
+    rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
+) -> dict[str, Any]:
+    """What an item's prompt may read beside its row, from a run's memory as Redis has it."""
+    names: dict[str, Any] = {
+        field.decode().removeprefix(_REGISTER): value.decode()
+        for field, value in stored.items()
+        if field.startswith(_REGISTER.encode())
+    }
+    if rendering.spec.order.conversation:
+        names[CONVERSATION] = _turns(rendering, cell, row, stored)
+    return names
+
+
+def remembered(
+    rendering: Rendering,
+    cell: Cell,
+    row: Mapping[str, Any],
+    call: Call,
+    output: str,
+    stored: Mapping[bytes, bytes],
+) -> dict[str, str]:
+    """The fields that an item's output changes in its run's memory. Raises `TemplateError`."""
+    fields: dict[str, str] = {}
+    if name := rendering.register(row):
+        fields[f"{_REGISTER}{name}"] = output
+    if rendering.spec.order.conversation and call.messages:
+        asked = call.messages[-1].get("content")
+        turn = {"prompt": call.messages, "input": asked, "output": output}
+        turns = [*_turns(rendering, cell, row, stored), turn]
+        fields[_conversation(rendering, cell, row)] = json.dumps(turns, ensure_ascii=False)
+    return fields
+
+
+def _turns(
+    rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
+) -> list[dict[str, Any]]:
+    text = stored.get(_conversation(rendering, cell, row).encode())
+    turns: list[dict[str, Any]] = json.loads(text) if text else []
+    return turns
+
+
+def _conversation(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str:
+    """A conversation is of one prompt, model and repetition, and of the rows that share its field's value."""
+    field = rendering.spec.order.conversation_field
+    value = "" if field is None else json.dumps(row.get(field), sort_keys=True, ensure_ascii=False)
+    return f"conversation:{cell.prompt}.{cell.model}.{cell.repetition}:{value}"

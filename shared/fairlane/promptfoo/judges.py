@@ -1,0 +1,65 @@
+"""Judges of rubrics: for each model that judges, as many as the test with the most rubrics has."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlane.evaluators.spec import EvaluatorSpec, Judge
+from fairlane.promptfoo.asserting import Rubric
+
+PARAMS = {"temperature": 0, "max_tokens": 64}
+"""Where a judge's provider says nothing."""
+
+_TEMPLATE = """\
+You check whether an output meets a rubric. Judge nothing but what the rubric asks for.
+
+<output>
+{{{{ output }}}}
+</output>
+
+<rubric>
+{{{{ {field} }}}}
+</rubric>
+
+Does the output meet the rubric? Answer with one word, pass or fail."""
+
+
+@dataclass(slots=True)
+class Judges:
+    """Hands out a judge for each rubric of a row; rows share them."""
+
+    _specs: dict[tuple[str, str, bool, int], Judge] = field(default_factory=dict)
+
+    def names(self, rubrics: Sequence[Rubric]) -> list[str]:
+        """The evaluator of each of one row's rubrics; no two have the same."""
+        taken: Counter[tuple[str, str, bool]] = Counter()
+        names: list[str] = []
+        for rubric in rubrics:
+            params: dict[str, Any] = dict(rubric.judge.params) or PARAMS
+            key = (rubric.judge.model, json.dumps(params, sort_keys=True), rubric.met)
+            place = (*key, taken[key])
+            taken[key] += 1
+            if place not in self._specs:
+                name = f"rubric-{len(self._specs) + 1}"
+                self._specs[place] = Judge(
+                    name=name,
+                    model=rubric.judge.model,
+                    template=_TEMPLATE.format(field=self.field(name)),
+                    choices={"pass": float(rubric.met), "fail": float(not rubric.met)},
+                    params=params,
+                    when=self.field(name),
+                )
+            names.append(self._specs[place].name)
+        return names
+
+    def field(self, name: str) -> str:
+        """The row's field that holds the rubric for the evaluator ``name``."""
+        return f"__{name.replace('-', '_')}"
+
+    def specs(self) -> list[EvaluatorSpec]:
+        """All judges, in the order in which they were first needed."""
+        return list(self._specs.values())

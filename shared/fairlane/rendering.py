@@ -1,0 +1,132 @@
+"""A run with its templates compiled: who is asked what, for each of its jobs. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairlane.errors import TemplateError
+from fairlane.evaluators.agents import answer_format, instruction
+from fairlane.evaluators.spec import Agent, FunctionScorer, Judge
+from fairlane.evaluators.steps import Step
+from fairlane.lane import FUNCTIONS
+from fairlane.prompts import Prompt, Template
+from fairlane.run import Cell, Plan, RunSpec
+from fairlane.tokens import Estimate, estimate_call
+
+Row = Mapping[str, Any]
+Turns = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, rendered. ``arguments`` are those of a Python function; then there are no messages."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    params: Mapping[str, Any]
+    arguments: Mapping[str, Any] | None = None
+
+    @property
+    def tokens(self) -> Estimate:
+        """What to reserve for it; a function uses none."""
+        return Estimate(0, 0) if self.arguments is not None else estimate_call(self.messages, self.params)
+
+    def digest(self, repetition: int) -> str:
+        """Names its content, so that an equal call need not be made again; repetitions are apart."""
+        content = [self.model, self.messages, dict(self.params), self.arguments, repetition]
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Rendering:
+    """Compiled once for a run. Raises `TemplateError` where a template does not compile."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        spec = self.spec = plan.spec
+        self._prompts = [Prompt(messages, f"prompts[{i}]") for i, messages in enumerate(spec.prompts)]
+        self._models = [Template(f"models[{i}]", text) for i, text in enumerate(spec.models)]
+        self._templates = {
+            each.name: Template(f"evaluators[{each.name}].template", each.template)
+            for each in spec.evaluators
+            if isinstance(each, Judge | Agent)
+        }
+        store = spec.order.store_output_as
+        self._register = Template("store_output_as", store) if store is not None else None
+
+    def model(self, cell: Cell, row: Row) -> str:
+        """Who does the item's task."""
+        return self._models[cell.model].render(row).strip()
+
+    def task(self, cell: Cell, row: Row, memory: Row | None = None) -> Call:
+        """The item's task; ``memory`` is what earlier items left for later ones.
+
+        Raises `TemplateError`, or ``ValueError`` where the row's request is none.
+        """
+        spec, model = self.spec, self.model(cell, row)
+        if model.startswith(f"{FUNCTIONS}:"):
+            messages = self._prompts[cell.prompt].render(row) if self._prompts else None
+            arguments = {"row": dict(row), "params": dict(spec.params)}
+            return Call(model, [], {}, arguments | ({"messages": messages} if messages else {}))
+        if spec.request_field is not None:
+            return _requested(spec, model, row)
+        names = {**memory, **row} if memory else row
+        return Call(model, self._prompts[cell.prompt].render(names), spec.params)
+
+    def evaluation(self, step: Step, row: Row, output: str) -> Call:
+        """One evaluation of an item's output. Raises `TemplateError`."""
+        evaluator = step.evaluator
+        if isinstance(evaluator, FunctionScorer):
+            return Call(step.model, [], {}, {"output": output, "row": dict(row)})
+        text = self._templates[evaluator.name].render(row, output=output, **_criterion_names(step))
+        if isinstance(evaluator, Judge):
+            return _asked(evaluator.model, text, evaluator.params)
+        criteria = (step.criterion,) if step.criterion else evaluator.criteria
+        params = dict(evaluator.params)
+        if evaluator.model.partition(":")[0] not in self.plan.unstructured:
+            params["response_format"] = answer_format(criteria, batch=step.batch)
+        return _asked(evaluator.model, f"{text}\n\n{instruction(criteria, batch=step.batch)}", params)
+
+    def session(self, step: Step, turns: Turns) -> Call:
+        """One evaluation of a session; ``turns`` are ``{"row", "output"}``, in order. Raises `TemplateError`."""
+        evaluator = step.evaluator
+        if isinstance(evaluator, FunctionScorer):
+            return Call(step.model, [], {}, {"session": [dict(turn) for turn in turns]})
+        text = self._templates[evaluator.name].render({}, session=list(turns))
+        return _asked(step.model, text, evaluator.params)
+
+    def register(self, row: Row) -> str:
+        """The name under which later items find this one's output; empty where it is not kept."""
+        return self._register.render(row).strip() if self._register else ""
+
+
+def is_judged(step: Step, row: Row) -> bool:
+    """Whether an item of this row has this evaluation."""
+    return not (isinstance(step.evaluator, Judge) and step.evaluator.when) or bool(
+        row.get(str(step.evaluator.when))
+    )
+
+
+def _criterion_names(step: Step) -> dict[str, Any]:
+    if not isinstance(step.evaluator, Agent):
+        return {}
+    criteria = (step.criterion,) if step.criterion else step.evaluator.criteria
+    names: dict[str, Any] = {"criteria": [each.model_dump() for each in criteria]}
+    return names | {"criterion": names["criteria"][0]} if step.criterion else names
+
+
+def _asked(model: str, text: str, params: Mapping[str, Any]) -> Call:
+    return Call(model, [{"role": "user", "content": text}], params)
+
+
+def _requested(spec: RunSpec, model: str, row: Row) -> Call:
+    """The chat body that a row holds, sent to the run's model."""
+    body = row.get(str(spec.request_field))
+    if not isinstance(body, Mapping) or not isinstance(body.get("messages"), list):
+        raise TemplateError("request_field", f"the row's field {spec.request_field!r} holds no chat request")
+    params = {name: value for name, value in body.items() if name not in ("model", "messages", "stream")}
+    return Call(model, [dict(each) for each in body["messages"]], {**spec.params, **params})

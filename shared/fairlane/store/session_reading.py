@@ -1,0 +1,99 @@
+"""What a client reads of a run's sessions: their records, a bounded number at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlane.datasets import decode_page
+from fairlane.errors import RunArchived, RunNotFound
+from fairlane.job import JobState, Usage
+from fairlane.joining import session_job
+from fairlane.results import JudgeResult
+from fairlane.run import RunSpec, RunState
+from fairlane.sessions import BLOCK, BrokenSessions, SessionRecord, decode_members, members_field
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+
+_MISSING = {RunState.CANCELLED: JobState.CANCELLED, RunState.TIMED_OUT: JobState.TIMED_OUT}
+"""What befell an evaluation without a record, by how its run ended; in any other it was skipped."""
+
+
+class SessionReader:
+    """Reads one run's sessions."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec) -> None:
+        self._redis, self._keys, self._spec = redis, keys, spec
+        self._ref = RunRef(spec.team, spec.run)
+        self._page: tuple[int, list[dict[str, Any]]] | None = None
+
+    def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
+        """The records of some sessions of one block, in each of their cells. For a run that is over.
+
+        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where its sessions are gone.
+        """
+        if not sessions:
+            return []
+        spec, keys = self._spec, self._keys
+        jobs = [
+            session_job(spec, session, cell, step)
+            for session in sessions
+            for cell in range(spec.cells_per_row)
+            for step in range(len(spec.session_evals))
+        ]
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hmget(keys.state(self._ref), "state", "archived")
+        pipeline.hget(keys.rows(self._ref), members_field(sessions[0]))
+        for job in jobs:
+            pipeline.hget(keys.results(self._ref), str(job))
+        (state, archived), members, *stored = pipeline.execute()
+        if state is None:
+            raise RunNotFound(self._ref.run)
+        if archived is not None:
+            raise RunArchived(self._ref.run)
+        block = decode_members(members or b"", spec.rows)
+        if sessions[-1] % BLOCK >= len(block):
+            raise BrokenSessions(f"the rows of session {sessions[-1] + 1} are missing")
+        results, missing = iter(stored), _MISSING.get(RunState(state.decode()), JobState.SKIPPED)
+        return [
+            self._record(block[session % BLOCK], cell, [next(results) for _ in spec.session_evals], missing)
+            for session in sessions
+            for cell in range(spec.cells_per_row)
+        ]
+
+    def _record(
+        self, rows: Sequence[int], cell: int, stored: Sequence[bytes | None], missing: JobState
+    ) -> SessionRecord:
+        spec = self._spec
+        scores: dict[str, float | None] = {}
+        errors: dict[str, str] = {}
+        used: dict[str, Usage] = {}
+        for step, text in zip(spec.session_evals, stored, strict=True):
+            result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
+            scores[step.name] = result.score
+            if result.error:
+                errors[step.name] = result.error
+            if result.usage.total is not None and not result.cached:
+                used[step.name] = result.usage
+        rest, repetition = divmod(cell, spec.repetitions)
+        prompt, model = divmod(rest, max(1, len(spec.models)))
+        return SessionRecord(
+            session=self._row(rows[0]).get(spec.session_field or ""),
+            model=spec.models[model] if spec.models else "",
+            prompt=prompt,
+            repetition=repetition,
+            items=tuple(row * spec.cells_per_row + cell for row in rows),
+            scores=scores,
+            score_errors=errors,
+            eval_usage=used,
+        )
+
+    def _row(self, row: int) -> Mapping[str, Any]:
+        """Sessions are numbered by their first rows: one page after another serves them all."""
+        number, within = divmod(row, self._spec.page_rows)
+        if self._page is None or self._page[0] != number:
+            encoded = self._redis.hget(self._keys.rows(self._ref), str(number))
+            if encoded is None:
+                raise RunNotFound(self._ref.run)
+            self._page = (number, decode_page(encoded))
+        return self._page[1][within]

@@ -1,0 +1,90 @@
+"""What a finished run leaves in Redis once it is in the archive: its state and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from fairlane.store.attempts import run_keys
+from fairlane.store.connect import RedisClient
+from fairlane.store.keys import Keys, RunRef
+from fairlane.store.script import script
+
+AT_ONCE = 1000
+
+
+class Left(IntEnum):
+    """What became of a run's stub: made now, made before, or not made."""
+
+    NOT_FINISHED = -1
+    NO_RUN = 0
+    STUB = 1
+    STUB_BEFORE = 2
+
+
+class Remains(NamedTuple):
+    """A run's state as Redis has it, by field, and its plan as JSON."""
+
+    state: Mapping[str, str]
+    plan: str | None
+
+
+class Brief(NamedTuple):
+    """What decides whether a run is to be moved. ``state`` is ``None`` where it has expired."""
+
+    ref: RunRef
+    state: str | None
+    finished_ms: int
+    archived: bool
+
+
+class Stubs:
+    """Finds finished runs, and turns those that have been copied into stubs."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def remains(self, ref: RunRef) -> Remains:
+        """A run's state and plan; an empty state where there is no such run."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hgetall(self._keys.state(ref))
+        pipeline.get(self._keys.plan(ref))
+        state, plan = pipeline.execute()
+        fields = {field.decode(): value.decode(errors="replace") for field, value in state.items()}
+        return Remains(fields, plan.decode() if plan else None)
+
+    def listed(self, team: str) -> list[RunRef]:
+        """The team's runs, the oldest first; some may have expired."""
+        return [RunRef(team, run.decode()) for run in self._redis.zrange(self._keys.runs(team), 0, -1)]
+
+    def briefs(self, refs: Sequence[RunRef]) -> list[Brief]:
+        """How far these runs are, in that order."""
+        found = []
+        for first in range(0, len(refs), AT_ONCE):
+            pipeline = self._redis.pipeline(transaction=False)
+            for ref in refs[first : first + AT_ONCE]:
+                pipeline.hmget(self._keys.state(ref), "state", "finished_ms", "archived")
+            found += pipeline.execute()
+        return [
+            Brief(ref, state.decode() if state else None, int(finished or 0), archived is not None)
+            for ref, (state, finished, archived) in zip(refs, found, strict=True)
+        ]
+
+    def results(self, ref: RunRef, jobs: Sequence[int]) -> list[bytes | None] | None:
+        """Stored results of a run that still holds them all; ``None`` where it no longer does."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hmget(self._keys.state(ref), "state", "archived")
+        if jobs:
+            pipeline.hmget(self._keys.results(ref), [str(job) for job in jobs])
+        (state, archived), *stored = pipeline.execute()
+        if state is None or archived is not None:
+            return None
+        return stored[0] if stored else []
+
+    def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> Left:
+        """Delete what the archive has of the run that finished then; once it is a stub, nothing happens."""
+        keys = run_keys(self._keys, ref)
+        del keys["active"], keys["plan"]
+        call = script("run_archive").bind(keys, {"now_ms": now_ms, "finished_ms": finished_ms})
+        return Left(call.run(self._redis))

@@ -1,0 +1,45 @@
+"""Records as a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fairlane.evaluators.spec import EvaluatorSpec
+from fairlane.job import JobState, Usage
+from fairlane.run import Message, Record, RunSpec
+
+
+def make_record(item: int = 0, **fields: Any) -> Record:
+    """A record of an item that succeeded."""
+    whole: dict[str, Any] = {
+        "item": item,
+        "row": {},
+        "model": "sim:fast",
+        "prompt": 0,
+        "repetition": 0,
+        "state": JobState.SUCCEEDED,
+        "output": f"answer {item}",
+        "scores": {},
+        "score_errors": {},
+        "usage": Usage(10, 5),
+        "attempts": 1,
+        "error": None,
+    }
+    return Record(**whole | fields)
+
+
+def spec_of(evaluators: Sequence[EvaluatorSpec] = (), **fields: Any) -> RunSpec:
+    """A run of one prompt over the field ``question``, as it was submitted."""
+    whole: dict[str, Any] = {
+        "run": "r1",
+        "team": "search",
+        "name": "mine",
+        "prompts": ((Message(role="user", content="{{ question }}"),),),
+        "models": ("sim:fast",),
+        "evaluators": tuple(evaluators),
+        "rows": 0,
+        "page_rows": 500,
+        "submitted_ms": 0,
+    }
+    return RunSpec(**whole | fields)

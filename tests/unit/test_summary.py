@@ -1,0 +1,211 @@
+"""A summary adds up what records tell: scores, failures, tokens and dollars."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane import summary as summary_module
+from fairlane.errors import RunArchived
+from fairlane.evaluators import exact_match, llm_judge
+from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, Judge
+from fairlane.job import JobState, Usage
+from fairlane.run import Record, RunState
+from fairlane.sessions import SessionRecord
+from fairlane.settings import Price
+from fairlane.summary import OTHER_ERRORS, TASK, Failure, Scores, Spending, Summary, summarise
+from fairlane.verdict import NOT_JUDGED
+from tests.support.records import make_record, spec_of
+
+JUDGE = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, name="judge")
+SCORES = st.lists(st.floats(-1e6, 1e6), max_size=50)
+
+
+def summed(*records: Record, evaluators: tuple[EvaluatorSpec, ...] = (JUDGE,), **prices: Price) -> Summary:
+    named = {name.replace("_", ":", 1): price for name, price in prices.items()}
+    return summarise(spec_of(evaluators), RunState.COMPLETED, records, named)
+
+
+def scored(values: list[float], **fields: Any) -> list[Record]:
+    return [make_record(n, scores={"judge": value}, **fields) for n, value in enumerate(values)]
+
+
+@given(SCORES)
+def test_mean_and_standard_error_are_those_of_the_statistics_module(values: list[float]) -> None:
+    found = summed(*scored(values)).scores["judge"]
+    assert (found.count, found.missing) == (len(values), 0)
+    if not values:
+        assert found == Scores(0, 0)
+        return
+    assert found.mean == pytest.approx(statistics.fmean(values), rel=1e-9, abs=1e-6)
+    assert (found.minimum, found.maximum) == (min(values), max(values))
+    if len(values) == 1:
+        assert found.standard_error is None
+    else:
+        error = statistics.stdev(values) / math.sqrt(len(values))
+        assert found.standard_error == pytest.approx(error, rel=1e-6, abs=1e-6)
+
+
+@given(SCORES.filter(bool), st.floats(1e8, 1e9))
+def test_a_large_offset_does_not_drown_the_standard_error(values: list[float], offset: float) -> None:
+    moved = [value / 1e6 + offset for value in values]
+    found = summed(*scored(moved)).scores["judge"].standard_error
+    if len(moved) > 1:
+        assert found == pytest.approx(statistics.stdev(moved) / math.sqrt(len(moved)), rel=1e-3, abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["sim:a", "sim:b", "sim:c"]), st.floats(0, 1)), min_size=1))
+def test_scores_by_model_are_those_of_its_items_alone(told: list[tuple[str, float]]) -> None:
+    records = [make_record(n, model=model, scores={"judge": value}) for n, (model, value) in enumerate(told)]
+    found = summed(*records).scores_by_model
+    assert set(found) == {model for model, _ in told}
+    for model, scores in found.items():
+        own = [value for name, value in told if name == model]
+        assert scores["judge"].count == len(own)
+        assert scores["judge"].mean == pytest.approx(statistics.fmean(own))
+
+
+def test_items_without_a_score_are_counted_as_missing() -> None:
+    records = [
+        make_record(0, scores={"judge": 1.0}),
+        make_record(1, scores={"judge": None}, score_errors={"judge": "no verdict"}),
+        make_record(2, state=JobState.FAILED, output=None, error="400", scores={"judge": None}),
+    ]
+    found = summed(*records)
+    assert found.scores["judge"] == Scores(1, 2, 1.0, None, 1.0, 1.0)
+    assert found.by_state == {JobState.SUCCEEDED: 2, JobState.FAILED: 1}
+
+
+def test_every_evaluator_of_a_run_is_listed_also_without_a_score() -> None:
+    agent = Agent(
+        name="critic",
+        model="sim:judge",
+        template="{{ output }}",
+        criteria=(Criterion(id="style", description="?"), Criterion(id="facts", description="?")),
+        batching=True,
+    )
+    found = summed(evaluators=(exact_match("answer"), JUDGE, agent))
+    assert list(found.scores) == ["exact_match", "judge", "critic.style", "critic.facts"]
+    assert all(scores == Scores(0, 0) for scores in found.scores.values())
+
+
+def test_failures_are_grouped_by_step_and_error_most_first() -> None:
+    failed: dict[str, Any] = {"state": JobState.FAILED, "output": None}
+    records = [
+        make_record(0, **failed, error="500: request req_011CSHoEeqs5C35K failed"),
+        make_record(1, **failed, error="500: request req_011CSHoEeqs5C99X failed"),
+        make_record(2, **failed, error="500: id 123e4567-e89b-12d3-a456-426614174000"),
+        make_record(3, scores={"judge": None}, score_errors={"judge": "no verdict"}),
+        make_record(4, state=JobState.CANCELLED, output=None),
+    ]
+    assert summed(*records).failures == (
+        Failure(TASK, "500: request … failed", 2, 0),
+        Failure("judge", "no verdict", 1, 3),
+        Failure(TASK, "500: id …", 1, 2),
+        Failure(TASK, "cancelled", 1, 4),
+    )
+
+
+def test_what_follows_from_a_failed_task_is_no_failure_of_its_own() -> None:
+    record = make_record(state=JobState.FAILED, error="400", score_errors={"judge": "no output to judge"})
+    assert [failure.step for failure in summed(record).failures] == [TASK]
+    assert summed(make_record(score_errors={"judge": NOT_JUDGED})).failures == ()
+
+
+def test_kinds_of_failure_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summary_module, "MOST_FAILURES", 3)
+    words = ["one", "two", "three", "four", "five"]
+    records = [make_record(n, state=JobState.FAILED, error=word) for n, word in enumerate(words)]
+    assert Failure(TASK, OTHER_ERRORS, 2, 3) in summed(*records).failures
+
+
+def test_tokens_and_cost_are_told_by_role_and_model() -> None:
+    records = [
+        make_record(0, usage=Usage(1000, 100, 400), eval_usage={"judge": Usage(50, 1)}),
+        make_record(1, usage=Usage(1000, 100), eval_usage={"judge": Usage(50, 1)}),
+        make_record(2, usage=Usage()),
+    ]
+    prices = {
+        "sim_fast": Price(input=1.0, output=10.0, cached_input=0.5),
+        "sim_judge": Price(input=100.0, output=0.0),
+    }
+    found = summed(*records, **prices)
+    assert found.tasks == (
+        Spending("sim:fast", 2, 2000, 200, 400, pytest.approx((1600 + 400 * 0.5 + 200 * 10) / 1e6)),
+    )
+    assert found.evaluations == (Spending("sim:judge", 2, 100, 2, 0, pytest.approx(100 * 100 / 1e6)),)
+    assert (found.task_tokens, found.evaluation_tokens) == (2200, 102)
+    assert found.cost_usd == pytest.approx(0.0038 + 0.01)
+    assert found.unpriced == ()
+
+
+def test_a_cached_answer_costs_nothing() -> None:
+    price = Price(input=1e6, output=1e6)
+    found = summed(make_record(0, cached=True), make_record(1, usage=Usage(1, 1)), sim_fast=price)
+    assert (found.cached, found.task_tokens, found.cost_usd) == (1, 2, 2.0)
+
+
+def test_models_without_a_price_are_named_and_not_guessed() -> None:
+    record = make_record(usage=Usage(10, 5), eval_usage={"judge": Usage(1, 1)})
+    found = summed(record)
+    assert (found.cost_usd, found.unpriced) == (None, ("sim:fast", "sim:judge"))
+    priced = summed(record, sim_fast=Price(input=1.0, output=1.0))
+    assert (priced.cost_usd, priced.unpriced) == (pytest.approx(15 / 1e6), ("sim:judge",))
+
+
+def test_sessions_have_scores_failures_and_tokens_of_their_own() -> None:
+    whole = Judge(
+        name="whole", model="sim:judge", template="{{ session }}", choices={"y": 1}, level="session"
+    )
+    sessions = [
+        SessionRecord("a", "sim:fast", 0, 0, (0, 1), {"whole": 1.0}, {}, {"whole": Usage(30, 1)}),
+        SessionRecord("b", "sim:fast", 0, 0, (2,), {"whole": None}, {"whole": "no verdict"}),
+    ]
+    spec = spec_of([whole], session_field="s", sessions=2)
+    found = summarise(spec, RunState.COMPLETED, [make_record(n) for n in range(3)], {}, sessions)
+    assert (found.scores, found.items) == ({}, 3)
+    assert found.session_scores == {"whole": Scores(1, 1, 1.0, None, 1.0, 1.0)}
+    assert found.failures == (Failure("whole", "no verdict", 1, 2),)
+    assert found.evaluations == (Spending("sim:judge", 1, 30, 1, 0, None),)
+
+
+def test_a_run_in_the_archive_has_no_scores_of_sessions() -> None:
+    def archived() -> Any:
+        raise RunArchived("r1")
+        yield
+
+    assert summarise(spec_of(), RunState.COMPLETED, [make_record()], {}, archived()).session_scores == {}
+
+
+def test_invalid_items_do_not_count_towards_a_model() -> None:
+    record = make_record(state=JobState.INVALID, model="whatever the row says", output=None, error="no such")
+    assert summed(record).scores_by_model == {}
+
+
+def test_a_summary_is_ready_for_json() -> None:
+    told = json.loads(json.dumps(summed(*scored([0.0, 1.0])).to_dict()))
+    assert told["scores"]["judge"]["standard_error"] == pytest.approx(0.5)
+    assert told["by_state"] == {"succeeded": 2}
+    assert (told["task_tokens"], told["cost_usd"], told["unpriced"]) == (30, None, ["sim:fast"])
+
+
+def test_memory_does_not_grow_with_records() -> None:
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        summed(*[], evaluators=())
+        summarise(
+            spec_of(), RunState.COMPLETED, (make_record(n, output="x" * 1000) for n in range(count)), {}
+        )
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(10)
+    assert peak(5_000) < peak(50) + 100_000

@@ -1,0 +1,105 @@
+"""Threads for functions that block. One that outlives its deadline is replaced, and holds up no exit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    function: Callable[[], Any]
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    ended: Future[tuple[Any, BaseException | None]] = field(default_factory=Future)
+    abandoned: bool = False
+
+    def run(self) -> None:
+        """Call it; what it raises is a result, too, whatever kind of exception it is."""
+        if not self.ended.set_running_or_notify_cancel():
+            return
+        result: tuple[Any, BaseException | None]
+        try:
+            result = self.context.run(self.function), None
+        except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
+            result = None, error
+        self.ended.set_result(result)
+
+
+class Threads:
+    """At most ``most`` functions at once, beside those that nobody waits for any more."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._name = most, name
+        self._changed = threading.Condition()
+        self._jobs: deque[_Job] = deque()
+        self._live = self._idle = 0
+        self._closed = False
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """What ``function`` returns, or raises; called in a copy of the caller's context.
+
+        A caller that is cancelled waits no longer. A function that has begun goes on, with a thread more
+        in its place.
+        """
+        job = _Job(function)
+        self._submit(job)
+        try:
+            result, error = await asyncio.wrap_future(job.ended)
+        except asyncio.CancelledError:
+            self._abandon(job)
+            raise
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        """Threads end as they become idle."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _submit(self, job: _Job) -> None:
+        with self._changed:
+            self._jobs.append(job)
+            self._staff()
+
+    def _staff(self) -> None:
+        if self._idle < len(self._jobs) and self._live < self._most:
+            self._live += 1
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        else:
+            self._changed.notify()
+
+    def _abandon(self, job: _Job) -> None:
+        with self._changed:
+            if job in self._jobs:
+                self._jobs.remove(job)
+            elif not job.ended.done() and not job.abandoned:
+                job.abandoned = True
+                self._live -= 1
+                if self._jobs:
+                    self._staff()
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            job.run()
+            with self._changed:
+                if job.abandoned:
+                    return
+
+    def _next(self) -> _Job | None:
+        with self._changed:
+            while not self._jobs:
+                if self._closed:
+                    self._live -= 1
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            return self._jobs.popleft()

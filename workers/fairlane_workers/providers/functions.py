@@ -1,0 +1,215 @@
+"""The provider behind the connection ``python``: calls of functions, with outcomes like any other's."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import httpx
+from celery import Task
+from celery.exceptions import Retry
+from pydantic_core import to_jsonable_python
+
+from fairlane.clock import Clock
+from fairlane.errors import RateLimited as ToldToSlowDown
+from fairlane.job import (
+    Aborted,
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    Overloaded,
+    PermanentFailure,
+    RateLimited,
+    Success,
+    TimedOut,
+)
+from fairlane.logs import get_logger
+from fairlane.results import read_score
+from fairlane_workers.functions.arguments import Unfit, bind, is_call, is_scoring
+from fairlane_workers.functions.catalog import Catalog, Unavailable
+from fairlane_workers.functions.threads import Threads
+from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.providers.retry_after import retry_after_ms
+from fairlane_workers.providers.wording import bounded
+
+log = get_logger("functions")
+
+Elsewhere = Callable[[str, str], Awaitable[bool]]
+"""Whether another worker takes the function of that name, on that lane."""
+
+# Of the errors that come from the operating system, those that a repetition does not change.
+_LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+_TOO_MANY, _SERVER_ERRORS = 429, range(500, 600)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What a function raised."""
+
+    error: BaseException
+
+
+class FunctionProvider:
+    """A `Provider` of functions: async ones run on the worker's loop, the others on ``slots`` threads."""
+
+    def __init__(self, catalog: Catalog, *, slots: int, clock: Clock, elsewhere: Elsewhere) -> None:
+        self._catalog, self._clock, self._elsewhere = catalog, clock, elsewhere
+        self._threads = Threads(slots, "fairlane-function")
+        self._known: dict[str, Callable[..., Any]] = {}
+        self._closed = False
+
+    async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
+        """See `Provider.call`. What a function returns is one chunk."""
+        if self._closed:
+            return NetworkFailure("the worker stops")
+        deadline = asyncio.timeout(request.timeout_s)
+        try:
+            async with deadline:
+                outcome = await self._outcome(request)
+                if isinstance(outcome, Success) and on_chunk is not None:
+                    await on_chunk(outcome.output)
+                return outcome
+        except TimeoutError:
+            if not deadline.expired():
+                raise  # on_chunk's own
+            return TimedOut(f"{request.model} did not return within {request.timeout_s:g} s")
+
+    async def aclose(self) -> None:
+        """See `Provider.aclose`. A function that blocks is left to its thread, which the process ends."""
+        self._closed = True
+        self._threads.close()
+
+    async def _outcome(self, request: Request) -> Outcome:
+        arguments = request.arguments or {}
+        try:
+            function = await self._find(request.model)
+            bound = bind(function, arguments)
+        except Unavailable as missing:
+            if not missing.claimed and await self._elsewhere(request.model, request.lane):
+                return Aborted(str(missing))
+            return PermanentFailure(bounded(str(missing)))
+        except Unfit as unfit:
+            return PermanentFailure(bounded(f"{request.model}: {unfit}"))
+        returned = await self._run(bound)
+        if isinstance(returned, _Raised):
+            told: dict[str, Any] = {"function": request.model, "lane": request.lane}
+            log.warning("function_raised", **told, exc_info=returned.error)
+            return self._of_error(function, returned.error)
+        return _written(returned, arguments, request.max_response_bytes)
+
+    async def _find(self, name: str) -> Callable[..., Any]:
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = await self._threads.run(partial(self._catalog.find, name))
+        return found
+
+    async def _run(self, bound: partial[Any]) -> Any:
+        """What the function returned, or `_Raised`. Only our own cancellation passes through."""
+        try:
+            if _is_async(bound.func):
+                return await bound()
+            returned = await self._threads.run(bound)
+            return await returned if inspect.isawaitable(returned) else returned
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return _Raised(error)
+        except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
+            return _Raised(error)
+
+    def _of_error(self, function: Callable[..., Any], error: BaseException) -> Outcome:
+        told = bounded(f"{type(error).__name__}: {_text(error)}")
+        if isinstance(error, ToldToSlowDown):
+            return RateLimited(told, retry_after_ms=error.retry_after_ms)
+        if (refused := self._of_response(error, told)) is not None:
+            return refused
+        if isinstance(error, TimeoutError | httpx.TimeoutException):
+            return TimedOut(told)
+        if isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING):
+            return NetworkFailure(told)
+        if isinstance(error, Retry) or _retries_itself(function, error):
+            return InvalidResponse(told)
+        return PermanentFailure(told)
+
+    def _of_response(self, error: BaseException, told: str) -> Outcome | None:
+        """What an HTTP client's error with a response says, as ``raise_for_status`` raises it."""
+        response: Any = getattr(error, "response", None)
+        status = getattr(response, "status_code", None)
+        if not isinstance(status, int):
+            return None
+        headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
+        wait_ms = retry_after_ms(headers, self._clock.now_ms())
+        if status == _TOO_MANY:
+            return RateLimited(told, status, wait_ms)
+        if status in _SERVER_ERRORS:
+            return Overloaded(told, status, wait_ms)
+        return PermanentFailure(told)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    target: Any = function.run if isinstance(function, Task) else function
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__)
+
+
+def _retries_itself(function: Callable[..., Any], error: BaseException) -> bool:
+    """Whether a Celery task names this kind of error in its ``autoretry_for``."""
+    kinds = getattr(function, "autoretry_for", None) if isinstance(function, Task) else None
+    return bool(kinds) and isinstance(error, tuple(kinds or ()))
+
+
+def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Outcome:
+    """The result as text: a task's text as it is, everything else as JSON."""
+    scoring = is_scoring(arguments)
+    try:
+        if isinstance(returned, str) and not scoring and not is_call(arguments):
+            output = returned
+        else:
+            output = json.dumps(
+                returned, ensure_ascii=False, allow_nan=scoring, default=_plain, separators=(",", ":")
+            )
+    except (TypeError, ValueError, RecursionError) as error:
+        return PermanentFailure(
+            bounded(f"the function returned a {_kind(returned)}, which is not JSON: {error}")
+        )
+    if scoring and (problem := _unscored(output)) is not None:
+        return PermanentFailure(bounded(problem))
+    size = len(output.encode(errors="surrogatepass"))
+    if size > most_bytes:
+        return PermanentFailure(f"the result has {size} bytes, worker.max_response_bytes is {most_bytes}")
+    return Success(output)
+
+
+def _unscored(output: str) -> str | None:
+    """Why this is no score."""
+    try:
+        read_score(output)
+    except ValueError as error:
+        return str(error)
+    except OverflowError:
+        return "a score is a finite number, the function returned one beyond any float"
+    return None
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _plain(value: Any) -> Any:
+    """What JSON takes for a value it does not know: a number of an array library, a model, a date."""
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "shape", None) == ():
+        return item()
+    return to_jsonable_python(value)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's class
+        return "(it cannot be shown)"
