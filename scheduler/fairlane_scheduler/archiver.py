@@ -97,7 +97,7 @@ class Archiver:
         except (Stopping, ArchiveUnavailable, ConfigurationError, StoreUnavailable, RedisError):
             raise
         except RunNotFound:
-            return  # it has expired, or somebody else has moved it
+            return  # it has expired
         except Exception:
             self._put_off[ref] = now_ms + PUT_OFF_MS
             log.exception(Event.ARCHIVE_FAILED, run=ref.run, team=ref.team)
@@ -123,6 +123,10 @@ def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) 
     archive = open_archive(settings)
     if archive is None:
         return None
+    after, kept = settings.archive.after_seconds, settings.scheduler.finished_ttl_seconds
+    if after >= kept:
+        problem = f"runs are kept for {kept:g} s, and would expire before they are moved"
+        raise ConfigurationError("archive.after_seconds", after, problem, "Make it less than that")
     _ = archive.writer  # a URL or a driver that is wrong is told at once, not when the first run has finished
     archiver = Archiver(open_redis(settings.redis.url), settings, archive, clock, leads)
     archiver.start()

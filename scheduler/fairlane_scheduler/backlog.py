@@ -27,6 +27,7 @@ class ActiveRun:
     open: bool = False
     started_ms: int = 0
     its_turn: bool = True
+    over: bool = False
     open_ended: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -110,6 +110,7 @@ class Feeder:
             stretch.over,
             moment.argument,
             handed=stretch.handed,
+            memory=stretch.memory,
             joined=stretch.joined,
         )
         if fed == 0:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fairlane.errors import TemplateError
 from fairlane.job import Success
 from fairlane.joining import joined
-from fairlane.memory import recalled
+from fairlane.memory import recalled, remembered
 from fairlane.rendering import Call, Rendering
 from fairlane.store.attempts import Over, Ready
 from fairlane.store.entry import Entry
@@ -36,6 +36,7 @@ class Stretch:
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     over: list[Over] = field(default_factory=list)
     handed: int = 0
+    memory: dict[str, str] = field(default_factory=dict)
     joined: dict[int, Joined] = field(default_factory=dict)
 
 
@@ -114,7 +115,7 @@ class Placement:
             ended = known.get(item)
             if draft.output is not None:
                 ended = Ended(Success(draft.output))
-            if ended is not None and ended.answer is not None:
+            if ended is not None:
                 self._record(run, draft, ended, stretch)
             elif draft.call is not None:
                 entry = Entry(item * spec.steps, draft.call.tokens, draft.place.cell.model)
@@ -122,23 +123,32 @@ class Placement:
         stretch.over.sort(key=lambda over: over.job)
 
     def _record(self, run: ActiveRun, draft: Draft, ended: Ended, stretch: Stretch) -> None:
-        """An item whose output exists: its task is over, and its evaluations are queued behind fresh items."""
-        assert ended.answer is not None
-        place, output = draft.place, ended.answer.output
-        after = following(place, output)
-        steps = follow(place, after, output, self._precedents.evaluations(run, place, after))
-        verdict = task_over(place, ended)
+        """An item whose task is over: its evaluations are queued behind fresh items."""
+        place, output = draft.place, ended.answer.output if ended.answer else None
+        steps: tuple[Ready | Over, ...] = ()
+        if output is not None:
+            after = following(place, output)
+            steps = follow(place, after, output, self._precedents.evaluations(run, place, after))
+            self._remember(run, draft, output, stretch)
+        verdict = task_over(place, ended, steps)
         if draft.output is not None:
             stretch.over.append(Over(place.job(0), "given", verdict.payload, ""))
         else:
             stretch.over.append(Over(place.job(0), verdict.state, verdict.payload, ""))
-        for step in steps:
+        for step in verdict.follow:
             if isinstance(step, Ready):
                 stretch.entries.setdefault(step.lane, []).append(step.entry)
             else:
                 stretch.over.append(step)
         if not any(isinstance(step, Ready) for step in steps):
             self._join(run, place, output, stretch)
+
+    def _remember(self, run: ActiveRun, draft: Draft, output: str, stretch: Stretch) -> None:
+        """What later items read of one that nobody was called for."""
+        place = draft.place
+        if run.plan.spec.order.remembers and draft.call is not None:
+            stored = self._runs.memory(run.ref)
+            stretch.memory |= remembered(place.rendering, place.cell, place.row, draft.call, output, stored)
 
     def _join(self, run: ActiveRun, place: Place, output: str | None, stretch: Stretch) -> None:
         """An item is over: its session is told."""

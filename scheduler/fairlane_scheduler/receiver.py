@@ -12,23 +12,25 @@ from fairlane.clock import Clock
 from fairlane.errors import FairlaneError
 from fairlane.evaluators import check_names
 from fairlane.events import Event
+from fairlane.job import JobState
 from fairlane.logs import get_logger
 from fairlane.prompts import Template
 from fairlane.rendering import Rendering
-from fairlane.run import SPEC_VERSION, Plan, RunSpec
+from fairlane.run import SPEC_VERSION, Plan, RunSpec, RunState
 from fairlane.settings import Settings
 from fairlane.store.inbox import Inbox, Request
 from fairlane.store.keys import RunRef
-from fairlane.store.runs import CANCELLED, Runs
+from fairlane.store.runs import CANCELLED, Ending, Runs
 from fairlane_scheduler.backlog import ActiveRun, Backlog
 from fairlane_scheduler.bounds import bounds_of
 from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.leader import Leader
+from fairlane_scheduler.extension import check_rows, extend
 from fairlane_scheduler.server_time import Moment
+from fairlane_scheduler.sources import check_source
 
 TICK_MS = 100  # then the requests that are left wait for the next tick
-MOST_JOBS = 100_000_000  # a run's bitmap of ended jobs then takes 12 MB
 REASON_CHARS = 500
 
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -90,11 +92,12 @@ class Receiver:
     def _act(self, ref: RunRef, request: Request, moment: Moment) -> None:
         if request.op == "submit":
             self._submit(ref, moment)
+        elif request.op == "extend":
+            self._extend(ref, request, moment)
         elif request.op == "cancel":
             cancelled = self._runs.end(ref, self._lanes.names(), CANCELLED, moment.epoch, moment.argument)
             if cancelled >= 0:
-                self._backlog.drop_run(ref)
-                self._feeder.forget(ref)
+                self._forget(ref)
                 log.info(Event.RUN_CANCELLED, run=ref.run, team=ref.team, jobs=cancelled)
 
     def _submit(self, ref: RunRef, moment: Moment) -> None:
@@ -119,6 +122,26 @@ class Receiver:
         if admitted == 1:
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
 
+    def _extend(self, ref: RunRef, request: Request, moment: Moment) -> None:
+        """More rows of an open run; one that grows too large is stopped."""
+        run = self._backlog.get(ref)
+        if run is None or run.plan.spec.source is not None:
+            return
+        try:
+            check_rows(run.plan.spec, request.rows)
+        except ValueError as error:
+            ending = Ending(RunState.STOPPED, JobState.SKIPPED, str(error))
+            self._runs.end(ref, self._lanes.names(), ending, moment.epoch, moment.argument)
+            run.over = True
+        else:
+            extend(self._runs, run, request.rows, moment, last=request.last)
+        if run.over:
+            self._forget(ref)
+
+    def _forget(self, ref: RunRef) -> None:
+        self._backlog.drop_run(ref)
+        self._feeder.forget(ref)
+
     @staticmethod
     def _tell(plan: Plan, bounds: Mapping[str, int | float | str]) -> None:
         spec, told = plan.spec, {"run": plan.spec.run, "team": plan.spec.team}
@@ -140,9 +163,10 @@ class Receiver:
         spec = RunSpec.model_validate_json(text)
         if (spec.team, spec.run) != (ref.team, ref.run):
             raise ValueError(f"the spec names run {spec.team}/{spec.run}, it was submitted as {ref}")
-        jobs = spec.items * spec.steps + spec.session_jobs
-        if jobs > MOST_JOBS:
-            raise ValueError(f"rows: the run has {jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it")
+        check_rows(spec, spec.rows)
+        check_source(spec, self._settings.scheduler.datasets)
+        if spec.open and spec.order.serial_field is not None:
+            raise ValueError("open: items that go first need all rows at the start")
         check_names(spec.evaluators)
         if spec.session_evals and (spec.session_field is None or spec.open or spec.source is not None):
             raise ValueError("evaluators: sessions are told apart while a client uploads whole rows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from fairlane.choices import Resumption
 from fairlane.job import JobState, Success
 from fairlane.results import JudgeResult, TaskResult
 from fairlane.run import Cell, RunSpec
@@ -28,6 +29,8 @@ class Resumed:
         if not stored or stored[0] is None:
             return None
         result = TaskResult.from_json(stored[0])
+        if result.state is JobState.FAILED and spec.resumes is not None and not spec.resumes.retry_errors:
+            return Ended(None, result.error, result.attempts, result.latency_ms)
         if result.state is not JobState.SUCCEEDED or result.output is None:
             return None
         answer = Success(result.output, result.usage)
@@ -35,13 +38,15 @@ class Resumed:
 
     def evaluations(self, ref: RunRef, spec: RunSpec, place: Place) -> dict[int, JudgeResult]:
         """Results of the item's evaluations that need not be done again, by step."""
-        assert spec.resumes is not None
+        if spec.resumes is None:
+            return {}
+        again = set() if spec.resumes.retry_errors else {JobState.FAILED}
         stored = self._stored(ref, spec, place)
         known: dict[int, JudgeResult] = {}
         for number, old in enumerate(spec.resumes.steps, start=1):
             text = stored[old] if 0 < old < len(stored) else None
             result = JudgeResult.from_json(text) if text else None
-            if result is not None and result.state is JobState.SUCCEEDED:
+            if result is not None and result.state in {JobState.SUCCEEDED, *again}:
                 known[number] = result
         return known
 
@@ -54,25 +59,23 @@ class Resumed:
         """All results of the item in the run before, its task's first; empty where it was not in it."""
         if self._results and self._results[:2] == (ref, place.item):
             return self._results[2]
-        assert spec.resumes is not None
-        item = self._old_item(ref, spec, place.cell)
-        old = RunRef(ref.team, spec.resumes.run)
-        steps = max(1, spec.resumes.old_steps)
-        stored = self._runs.results(old, range(item * steps, (item + 1) * steps)) if item is not None else []
+        stored: list[bytes | None] = []
+        before = spec.resumes
+        item = self._old_item(ref, spec, before, place.cell) if before is not None else None
+        if before is not None and item is not None:
+            old, steps = RunRef(ref.team, before.run), before.old_steps
+            stored = self._runs.results(old, range(item * steps, (item + 1) * steps))
         self._results = (ref, place.item, stored)
         return stored
 
-    def _old_item(self, ref: RunRef, spec: RunSpec, cell: Cell) -> int | None:
-        before = spec.resumes
-        assert before is not None
+    def _old_item(self, ref: RunRef, spec: RunSpec, before: Resumption, cell: Cell) -> int | None:
         row = self._old_row(ref, spec, cell.row)
         prompt = before.prompts[cell.prompt] if before.prompts else 0
         model = before.models[cell.model] if before.models else 0
         if row < 0 or prompt < 0 or model < 0 or cell.repetition >= before.repetitions:
             return None
-        return (
-            (row * before.old_prompts + prompt) * before.old_models + model
-        ) * before.repetitions + cell.repetition
+        cells = (row * before.old_prompts + prompt) * before.old_models + model
+        return cells * before.repetitions + cell.repetition
 
     def _old_row(self, ref: RunRef, spec: RunSpec, row: int) -> int:
         number, offset = divmod(row, spec.page_rows)

@@ -33,6 +33,7 @@ from fairlane_scheduler.receiver import Receiver
 from fairlane_scheduler.recoverer import Recoverer
 from fairlane_scheduler.run_loader import RunLoader
 from fairlane_scheduler.server_time import Moment, RedisTime, ServerTime
+from fairlane_scheduler.sources import Sources
 from fairlane_scheduler.wakeups import Marks, Wakeups
 
 HOUSEKEEPING_MS = 1000  # what a lost wake-up can cost at most
@@ -78,6 +79,7 @@ class Scheduler:
         self._receiver = Receiver(
             self._inbox, runs, self._backlog, self._feeder, self._registry, self.leader, clock, settings
         )
+        self._sources = Sources(runs, self._backlog)
         self._dispatcher = Dispatcher(self._lanes, self._backlog, self._capacity, publisher, settings)
         self._recoverer = Recoverer(
             redis, Attempts(keys), Leases(redis, keys), self._workers, self._loader, self._worker_timeout_ms
@@ -130,6 +132,7 @@ class Scheduler:
         self._drain_after_restart()
         self._publisher.close()
         self._loader.forget_all()
+        self._sources.forget_all()
         self._dispatcher.begin_term(self._registry.names())
         self._housekeeping_ms = 0
         self._publish_catalog()
@@ -144,6 +147,7 @@ class Scheduler:
         recover_wait = self._recoverer.tick(moment)
         marks = self._look_at_marks(moment)
         due_wait = self._promote(marks.due_ms, moment)
+        source_wait = self._sources.tick(moment, self._registry.names)
         self._feeder.tick(moment)
         ask_wait = self._dispatcher.tick(moment)
         end_wait = self._end_early(moment)
@@ -157,6 +161,7 @@ class Scheduler:
             self._feeder.wait_ms(now),
             ask_wait,
             end_wait,
+            source_wait,
         ]
 
     def _housekeep(self, moment: Moment) -> bool:

@@ -2,6 +2,7 @@
 
 from fairlane.admission.waiting import Eta, LaneWait, Waiting
 from fairlane.client import Client
+from fairlane.datasets.references import Reference
 from fairlane.errors import (
     ConfigurationError,
     FairlaneError,
@@ -15,6 +16,7 @@ from fairlane.errors import (
     TargetNotFound,
     TemplateError,
 )
+from fairlane.estimate import Forecast
 from fairlane.evaluators import (
     agent,
     contains,
@@ -25,12 +27,14 @@ from fairlane.evaluators import (
     numeric_match,
     regex,
 )
+from fairlane.export import MissingExtra
 from fairlane.handle import Run
 from fairlane.job import JobState, Usage
 from fairlane.retry import RetryPolicy
 from fairlane.run import LaneProgress, Record, RunState, RunStatus
 from fairlane.sessions import SessionRecord
 from fairlane.settings import Settings
+from fairlane.summary import Summary
 from fairlane.version import __version__
 
 __all__ = [
@@ -38,12 +42,15 @@ __all__ = [
     "ConfigurationError",
     "Eta",
     "FairlaneError",
+    "Forecast",
     "JobState",
     "LaneNotFound",
     "LaneProgress",
     "LaneWait",
     "LocalStackError",
+    "MissingExtra",
     "Record",
+    "Reference",
     "RetryPolicy",
     "Run",
     "RunNotFound",
@@ -55,6 +62,7 @@ __all__ = [
     "Settings",
     "StoreUnavailable",
     "SubmissionError",
+    "Summary",
     "TargetNotFound",
     "TemplateError",
     "Usage",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 from fairlane.admission.waiting import Waiting
 from fairlane.errors import CallFailed, SubmissionError
@@ -19,6 +19,17 @@ Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 
 _FUNCTION = re.compile(FUNCTION)
 _REMEDY = "Arguments travel as JSON: texts, finite numbers, booleans, None, lists and dicts."
+
+
+class CallOptions(TypedDict, total=False):
+    """How a function is called: on which ``lane`` (else one of its own), for how many seconds at most
+    (``timeout``), how often (``retry``), and before which of the team's runs (``priority``, -100 to 100).
+    """
+
+    lane: str | None
+    timeout: float | None
+    retry: RetryPolicy | None
+    priority: int
 
 
 class Submits(Protocol):

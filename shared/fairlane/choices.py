@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Rate = float | Literal["auto"]
+Rate = Annotated[float, Field(ge=0)] | Literal["auto"]
 CacheMode = Literal["off", "read", "read_write"]
 
 
@@ -91,3 +91,4 @@ class Resumption(_Choice):
     old_prompts: int = 1
     old_models: int = 1
     old_steps: int = 1
+    retry_errors: bool = True

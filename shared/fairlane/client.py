@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from types import TracebackType
@@ -15,23 +16,33 @@ from redis.exceptions import RedisError
 
 from fairlane.admission.waiting import Waiting
 from fairlane.archive.opening import open_archive
+from fairlane.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_settings
 from fairlane.datasets import Numbering, pages, read_rows
-from fairlane.errors import ConfigurationError, RunNotFound
+from fairlane.datasets.references import Reference
+from fairlane.errors import ConfigurationError, RunNotFound, SubmissionError
+from fairlane.estimate import Forecast, estimate, take_sample
+from fairlane.evaluation_environment import evaluation_defaults
+from fairlane.evaluators.spec import EvaluatorSpec
 from fairlane.handle import Run
 from fairlane.link import Link
 from fairlane.polling import SystemWaiter, Waiter
+from fairlane.resuming import Origins, require_over, resumed_spec
 from fairlane.run import RunSpec, RunStatus
 from fairlane.settings import Settings
 from fairlane.store.connect import RedisClient, open_redis, require, without_password
 from fairlane.store.keys import Keys, RunRef
+from fairlane.streaming import RowWriter
 from fairlane.submission import SubmitOptions, bounded_pages, build_spec, check_connections
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 Dataset: TypeAlias = str | PathLike[str] | Iterable[Mapping[str, Any]]
+
+OPEN_PAGE_ROWS = 512
+"""Rows a page of a run whose rows follow: jobs of whole pages then fill whole bytes of a bitmap."""
 
 
 class Client:
@@ -71,11 +82,14 @@ class Client:
             connections=chosen.connections,
         )
 
-    def submit(self, dataset: Dataset, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> Run:
+    def submit(
+        self, dataset: Dataset | Reference, prompt: str | None = None, **options: Unpack[SubmitOptions]
+    ) -> Run:
         """Submit a run and return as soon as its rows are written; the scheduler takes it from there.
 
         The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is a
-        ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts; read by the page. `SubmitOptions`
+        ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts, read by the page; or a `Reference` to
+        what the scheduler reads itself. `SubmitOptions`
         lists the options.
 
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
@@ -83,7 +97,83 @@ class Client:
         """
         with self._link.answering():
             spec = self._spec(prompt, **options)
+            if isinstance(dataset, Reference):
+                return self._announce(spec.model_copy(update={"source": dataset.source})).run
             return self._hand_over(spec, pages(read_rows(dataset), spec.page_rows))
+
+    def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
+        """Submit a run whose rows follow: it begins with the first of them, and at most a few thousand wait in
+        Redis to be handed out. `RowWriter.write` adds rows, ``close`` ends them. Raises what `submit` raises.
+        """
+        with self._link.answering():
+            return self._announce(self._spec(prompt, **options))
+
+    def resume(
+        self,
+        run_id: str,
+        dataset: Dataset | None = None,
+        *,
+        evaluators: Sequence[EvaluatorSpec] | None = None,
+        retry_errors: bool = True,
+    ) -> Run:
+        """Go on from a run that is over: a new run that does what it did not do, and takes over the rest.
+
+        Items are known by their row's content, prompt, model and repetition, so ``dataset`` may have grown or
+        been reordered since; left out, it is the run's own. Evaluators may be others: what has been scored
+        by an equal one is not scored again. ``retry_errors``: do failed jobs again. The old run stays as it is.
+
+        Raises `RunNotFound`, `SubmissionError` where the run is not over, and what `submit` raises.
+        """
+        with self._link.answering():
+            old = self.run(run_id)
+            status, spec = old.status(), self._link.runs.overview(RunRef(self.team, run_id)).spec
+            require_over(status)
+            if spec is None or self._link.runs.is_archived(RunRef(self.team, run_id)):
+                raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
+            submitted_ms = self._link.runs.now_ms()
+            new = resumed_spec(
+                spec, _new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors
+            )
+            rows = self._link.records(spec).rows(status.items // spec.cells_per_row)
+            if dataset is None:
+                return self._hand_over(new, pages(rows, new.page_rows), Origins())
+            origins = Origins(rows)
+            taken = pages(read_rows(dataset), new.page_rows)
+            return self._hand_over(new, taken, origins)
+
+    def estimate(
+        self,
+        dataset: Dataset,
+        prompt: str | None = None,
+        *,
+        rows: int | None = None,
+        answer_tokens: int | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> Forecast:
+        """What a run would take: calls, tokens, cost and time, from a sample of its rows and what its lanes
+        have learned. Takes what `submit` takes and writes nothing. Raises what `submit` raises.
+
+        ``rows``: how many there are, so that only the first few are read. ``answer_tokens``: how long an answer
+        is expected to be; left out, as long as the parameters allow.
+        """
+        with self._link.answering():
+            spec = self._spec(prompt, **options)
+            sample = take_sample(read_rows(dataset), rows, spec.session_field)
+            return estimate(self._link, spec, sample, answer_tokens=answer_tokens)
+
+    def call(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallHandle:
+        """Call a function or a Celery task on a worker once its lane allows; see `CallOptions`."""
+        return submit_call(self, name, args, kwargs, **options)
+
+    def map(self, name: str, calls: Sequence[Arguments], **options: Unpack[CallOptions]) -> CallMap:
+        """`call` for each ``(args, kwargs)``, as one run."""
+        return submit_calls(self, name, calls, **options)
 
     def run(self, run_id: str) -> Run:
         """The run of that id, submitted by whichever process of the team. Raises `RunNotFound`."""
@@ -128,29 +218,45 @@ class Client:
     def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
         """The spec of a run that is submitted now."""
         submitted_ms = self._link.runs.now_ms()
+        filled = evaluation_defaults(os.environ).fill_in(options)
         spec = build_spec(
-            run=_new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **options
+            run=_new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **filled
         )
         connections = self._link.runs.connections()
         if connections is not None:
             check_connections(spec, connections)
         return spec
 
-    def _hand_over(self, spec: RunSpec, rows: Iterable[list[dict[str, Any]]]) -> Run:
+    def _announce(self, spec: RunSpec) -> RowWriter:
+        """Hand over a run whose rows follow."""
+        announced = spec.model_copy(update={"open": True, "page_rows": OPEN_PAGE_ROWS})
+        self._ask(announced)
+        return RowWriter(self._link, announced)
+
+    def _hand_over(
+        self, spec: RunSpec, rows: Iterable[list[dict[str, Any]]], origins: Origins | None = None
+    ) -> Run:
         outbox, ref = self._link.outbox, RunRef(spec.team, spec.run)
         numbering, taken = Numbering(spec.session_field), bounded_pages(rows, spec)
+        if origins is not None:
+            taken = origins.watch(taken)
         count = outbox.upload(ref, numbering.watch(taken))
         outbox.note(ref, numbering.fields(spec.page_rows))
+        outbox.note(ref, origins.fields() if origins is not None else ())
         whole = spec.model_copy(update={"rows": count, "sessions": numbering.sessions})
+        self._ask(whole)
+        return Run(self._link, ref, whole)
+
+    def _ask(self, spec: RunSpec) -> None:
+        outbox, ref = self._link.outbox, RunRef(spec.team, spec.run)
         try:
-            outbox.submit(whole)
+            outbox.submit(spec)
         except BaseException:
             # The request may have arrived although its answer did not: then there is something to cancel.
             with suppress(RedisError):
                 outbox.discard(ref)
                 outbox.cancel(ref)
             raise
-        return Run(self._link, ref, whole)
 
 
 def _settings(url: str | None, team: str | None, settings: Settings | None) -> Settings:

@@ -62,8 +62,10 @@ class EvaluationDefaults:
     def fill_in(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The ``options`` of a submission with these where it leaves one out, or gives ``None``.
 
-        They reach into ``evaluators``, where an agent leaves ``batching`` out.
+        They reach into ``evaluators``, where an agent leaves ``batching`` out. Raises `SubmissionError` where
+        ``max_concurrent`` is given and wrong.
         """
+        check_max_concurrent(options.get("max_concurrent"))
         stated = {"max_concurrent": self.max_concurrent, "retry": self.retry, "timeout": self.timeout}
         filled = {name: value for name, value in stated.items() if value is not None}
         filled |= {name: value for name, value in options.items() if value is not None}

@@ -28,7 +28,7 @@ class Link:
     """The way to one deployment. ``url`` is as it may be shown, ``weights`` are the teams' where stated.
 
     ``prices`` and ``connections`` are as the client's own settings have them, which may have none.
-    With an ``archive``, ``runs``, ``records`` and ``sessions`` find what has been moved there as if it were still in Redis.
+    With an ``archive``, ``runs``, ``records`` and ``sessions`` find what has been moved there, too.
     """
 
     redis: RedisClient

@@ -72,7 +72,7 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 def moment() -> str:
     """Now, as a line's ``timestamp`` has it: for a line that is written later than what it tells happened."""
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def attempt_fields(attempt: Attempt) -> dict[str, Any]:

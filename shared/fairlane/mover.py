@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fairlane.archive.opening import Archive
 from fairlane.archive.rows import Entry, SessionEntry
 from fairlane.archive.writing import Finished
-from fairlane.errors import FairlaneError, RunNotFound
+from fairlane.errors import FairlaneError, RunArchived
 from fairlane.joining import first_session_job
 from fairlane.link import Link
 from fairlane.records import RESULTS_AT_ONCE, Records
@@ -63,8 +63,11 @@ class Mover:
             if ref in self._needed():
                 return Moved.NEEDED
             run = _finished(ref, plan, state)
-            if self._archive.writer.begin(run):
-                self._copy(run)
+            try:
+                if self._archive.writer.begin(run):
+                    self._copy(run)
+            except RunArchived:
+                return Moved.MOVED_BEFORE  # somebody else was faster
             return _moved(ref, self._stubs.leave(ref, int(state["finished_ms"])))
 
     def due(self, team: str, finished_by_ms: int) -> Iterator[RunRef]:
@@ -122,8 +125,6 @@ class Mover:
     def _results(self, run: Finished, jobs: Sequence[range]) -> list[list[bytes | None]]:
         """What is stored of jobs. It is read after the records: if it is there, those were whole, too."""
         stored = self._stubs.results(run.ref, [job for stretch in jobs for job in stretch])
-        if stored is None:
-            raise RunNotFound(run.ref.run)
         rest = iter(stored)
         return [list(islice(rest, len(stretch))) for stretch in jobs]
 

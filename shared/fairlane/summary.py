@@ -85,10 +85,10 @@ class Spending:
 class Summary:
     """A run's records, summed up.
 
-    ``scores`` are by evaluator, ``scores_by_model`` by the task's model, then by evaluator; ``session_scores``
-    are of whole sessions, and none for a run in the archive. ``tasks`` and ``evaluations`` say by model what
-    the calls used whose answers were kept; an answer from the cache (``cached`` tasks) used nothing. Failures
-    are in order of their count.
+    ``scores`` are by evaluator, ``scores_by_model`` by the task's model, then by evaluator; those of whole
+    sessions are ``session_scores``, which a run in the archive has none of. ``tasks`` and ``evaluations`` say
+    by model what the calls used whose answers were kept; an answer from the cache (``cached`` tasks) used
+    nothing. Failures are in order of their count.
     """
 
     run: str

@@ -1,9 +1,10 @@
-"""Three agents by ten criteria at a limit of five: over real HTTP, seen by the provider and told by the logs."""
+"""Three agents by ten criteria at a limit of five, over real HTTP: provider and logs both tell it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -55,10 +56,14 @@ def scored(run: Run, count: int) -> None:
 
 def most_at_once(court: Cluster, run: Run) -> int:
     """The most calls at a time that the log lines of all processes account for."""
-    steps = [(line["timestamp"], +1) for line in court.logged(Event.ACQUIRED, run=run.id)]
-    steps += [(line["timestamp"], -1) for line in court.logged(Event.RELEASED, run=run.id)]
+    changes = {Event.ACQUIRED: +1, Event.RELEASED: -1}
+    steps = [
+        (datetime.fromisoformat(line["timestamp"]), change)
+        for event, change in changes.items()
+        for line in court.logged(event, run=run.id)
+    ]
     now = most = 0
-    for _, change in sorted(steps, key=lambda step: (step[0], step[1])):
+    for _, change in sorted(steps):
         now += change
         most = max(most, now)
     assert now == 0, "every permit was given back"
@@ -120,6 +125,25 @@ def test_fr_009_the_limit_in_force_is_logged_when_the_run_starts(court: Cluster)
     assert (line["level"], line["max_concurrent"]) == ("info", 3)
 
 
+def test_fr_003_and_fr_009_the_environment_gives_defaults_that_a_run_keeps(
+    court: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = court.new_model(output="schema", latency_ms=40)
+    monkeypatch.setenv("MAX_CONCURRENT_LLM_CALLS", "2")
+    monkeypatch.setenv("BATCHING_ENABLED", "true")
+    run = judge(court, agents(f"sim:{model}"), rows=5, max_concurrent=None)
+    monkeypatch.setenv("MAX_CONCURRENT_LLM_CALLS", "0")
+    with pytest.raises(ValueError, match=r"^MAX_CONCURRENT_LLM_CALLS must be >= 1, got 0$"):
+        judge(court, agents(f"sim:{model}"), max_concurrent=None)
+    monkeypatch.setenv("MAX_CONCURRENT_LLM_CALLS", "3")
+    later = judge(court, agents(f"sim:{model}"), rows=5, max_concurrent=None)
+    for each, limit in ((run, 2), (later, 3)):
+        scored(each, 30)
+        assert most_at_once(court, each) <= limit
+        assert court.logged(Event.RUN_ADMITTED, run=each.id)[0]["max_concurrent"] == limit
+    assert court.served(model).requests == 2 * 3 * 5
+
+
 def test_fr_005_batching_sends_one_structured_call_for_each_agent_and_output(court: Cluster) -> None:
     model = court.new_model(output="schema", latency_ms=20)
     run = judge(court, agents(f"sim:{model}", batching=True), rows=4)
@@ -163,16 +187,17 @@ def test_fr_004_a_provider_without_structured_output_is_asked_one_by_one(court: 
 def test_a_dimension_that_fails_for_good_is_told_and_the_others_go_on(court: Cluster) -> None:
     broken = court.new_model(faults={"error_503": 1.0}, latency_ms=5)
     fine = court.new_model(output="schema", latency_ms=5)
-    run = judge(court, [*agents(f"sim:{broken}", ("defence",)), *agents(f"sim:{fine}", ("judge",))])
+    defence = agent("defence", f"sim:{broken}", "{{ output }}", CRITERIA[:2])
+    run = judge(court, [defence, *agents(f"sim:{fine}", ("judge",))])
     (record,) = whole(run)
     assert run.status().state is RunState.COMPLETED
-    assert run.status().by_state[JobState.FAILED] == 10
-    failed = {f"defence.{each}" for each in DIMENSIONS}
+    assert run.status().by_state[JobState.FAILED] == 2
+    failed = {"defence.c0", "defence.c1"}
     assert {name for name, score in record.scores.items() if score is None} == failed
     assert {record.arguments[name] for name in failed} == {"Evaluation failed after 3 retries"}
     assert set(record.score_errors) == failed
     told = court.logged(Event.EVALUATION_FAILED, run=run.id)
-    assert sorted(line["dimension"] for line in told) == DIMENSIONS
+    assert sorted(line["dimension"] for line in told) == ["c0", "c1"]
     for line in told:
         assert (line["level"], line["agent"], line["status_code"]) == ("error", "defence", 503)
         assert line["elapsed_s"] >= 0

@@ -155,7 +155,8 @@ class Play:
             for each in self.d.list(self.d.keys.hot(self.ref, lane))
         ]
         ready = self.made + [job for job in queued if session_of_job(self.spec, job)]
-        wanted, skipped = [], []
+        wanted: list[int] = []
+        skipped: list[int] = []
         for number in self.size:
             for cell in range(self.spec.cells_per_row):
                 items = [
@@ -210,8 +211,8 @@ def test_session_evaluations_become_ready_once_after_the_last_item(
         elif act == "end":
             attempt = held.pop(data.draw(st.integers(0, len(held) - 1), label="which"))
             play.end(attempt, data.draw(st.sampled_from(["succeeds", "succeeds", "fails"]), label="way"))
-        elif (attempt := play.start(act)) is not None:
-            held.append(attempt)
+        elif (started := play.start(act)) is not None:
+            held.append(started)
         play.check()
     _is_whole(play)
 

@@ -9,6 +9,7 @@ from redis import Redis
 
 from fairlane.admission.lanes import Lanes
 from fairlane.clock import ManualClock
+from fairlane.datasets import Numbering
 from fairlane.evaluators.spec import Judge
 from fairlane.run import Message, Plan, RunSpec
 from fairlane.settings import Settings
@@ -130,9 +131,11 @@ class Parts:
     def upload(self, spec: RunSpec, rows: Sequence[Mapping[str, Any]]) -> RunRef:
         """Write a run's rows and its spec as its client does."""
         ref = RunRef(spec.team, spec.run)
-        content = [dict(row) for row in rows]
+        content, numbering = [dict(row) for row in rows], Numbering(spec.session_field)
         size = spec.page_rows
-        self.outbox.upload(ref, (content[at : at + size] for at in range(0, len(content), size)))
+        pages = (content[at : at + size] for at in range(0, len(content), size))
+        self.outbox.upload(ref, numbering.watch(pages))
+        self.outbox.note(ref, numbering.fields(size))
         self.outbox.submit(spec)
         return ref
 
@@ -143,8 +146,9 @@ class Parts:
         ref = self.upload(made, content)
         self.redis.delete(self.keys.inbox(ref.team))
         lanes = tuple(self.registry.lane_of(judge.model) for judge in made.evals)
-        plan = Plan(spec=made, eval_lanes=lanes)
-        for lane in lanes:
+        session_lanes = tuple(self.registry.lane_of(judge.model) for judge in made.session_evals)
+        plan = Plan(spec=made, eval_lanes=lanes, session_lanes=session_lanes)
+        for lane in (*lanes, *session_lanes):
             self.registry.ensure(lane)
         self.runs.admit(plan, self.leader.epoch, self.now_ms)
         run = ActiveRun(ref, plan)

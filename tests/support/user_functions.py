@@ -62,7 +62,7 @@ def thread_name(row: dict[str, Any]) -> str:
     return threading.current_thread().name
 
 
-@app.task(name="tests.support.user_functions.add")
+@app.task(shared=False, name="tests.support.user_functions.add")
 def add(left: int, right: int) -> int:
     """A Celery task."""
     return left + right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,22 @@ import pytest
 from redis import Redis
 
 from fairlane import mover
+from fairlane.archive.rows import SessionEntry
 from fairlane.errors import RunArchived, RunNotFound
 from fairlane.evaluators.spec import Judge
 from fairlane.handle import Run
-from fairlane.job import JobState, Usage
+from fairlane.job import JobState
 from fairlane.mover import Moved, Mover
 from fairlane.results import JudgeResult, TaskResult
 from fairlane.run import RunState
+from fairlane.sessions import SessionRecord
 from fairlane.store.keys import RunRef
 from fairlane.store.reading import RecordReader
 from tests.support.archives import MEMORY, ArchivedStage, sqlite_url
 from tests.support.stage import Stage
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
-ODD = ["naïve ☃", "half \ud83d of a pair", "a\0b", '"quoted"\\', ""]
+ODD = ["naïve ☃ 😀", "a\0b", '"quoted"\\', "\u2028", ""]
 
 
 class Broken(Exception):
@@ -99,17 +102,17 @@ def test_items_that_never_ran_are_in_the_archive_too(stage: ArchivedStage) -> No
 
 
 def test_any_text_and_number_comes_back_as_it_was(stage: ArchivedStage) -> None:
-    run = stage.client.submit(
-        [{"text": text, "big": 2**70, "float": 0.1, "none": None, "deep": {"a": [1, True]}} for text in ODD],
-        prompt="{{ text }}",
-        model="sim:fast",
-    )
+    rows = [
+        {"text": text, "big": 2**70, "float": 0.1, "none": None, "deep": {"a": [1, True]}} for text in ODD
+    ]
+    run = stage.client.submit(rows, prompt="{{ text }}", model="sim:fast")
     stage.admit()
-    stage.answer(run.id, len(ODD), error="a\0b", scores={"s": None, "t": 1.0}, score_errors={"s": "☃"})
+    result: dict[str, Any] = {"scores": {"s": None, "t": 1.0}, "score_errors": {"s": "☃"}}
+    stage.answer(run.id, len(ODD), output=f"{''.join(ODD)} half \ud83d of a pair", **result)
     before = list(run.results())
-    stage.move(run)
+    assert stage.move(run) is Moved.MOVED
     assert list(run.results()) == before
-    assert [record.row["big"] for record in before] == [2**70] * len(ODD)
+    assert [record.row for record in before] == rows
 
 
 def test_a_run_without_items_is_moved(stage: ArchivedStage) -> None:
@@ -186,8 +189,8 @@ def test_two_movers_of_one_run_leave_it_whole(stage: ArchivedStage, monkeypatch:
     def let_another_pass() -> None:
         next(others, lambda: None)()
 
-    with pytest.raises(RunNotFound):
-        Mover(stage.link, stage.archive, let_another_pass).move(stage.ref(run))
+    slower = Mover(stage.link, stage.archive, let_another_pass)
+    assert slower.move(stage.ref(run)) is Moved.MOVED_BEFORE
     assert seen(run) == before
 
 
@@ -260,20 +263,34 @@ def test_without_the_archive_a_stub_says_where_its_records_are(stage: ArchivedSt
 
 
 def test_the_archive_has_the_results_that_redis_had(stage: ArchivedStage) -> None:
-    run = completed(stage, 3, evaluators=[JUDGE])
-    spec, ref, jobs = stage.spec(run.id), stage.ref(run), [1, 0, 5, 4]
+    run = submit(stage, 3, evaluators=[JUDGE])
+    stage.answer(run.id, 3, scores={"exact": 1.0}, finish_reason="length", latency_ms=5)
+    stage.judge(run.id, 3, score=0.5)
+    spec, ref = stage.spec(run.id), stage.ref(run)
+    stored = stage.redis.hgetall(stage.keys.results(ref))
     assert stage.move(run) is Moved.MOVED
-    found = stage.archive.reader.results(ref, spec, [*jobs, 6])
-    assert found.pop() is None
-    assert [text is None for text in found] == [False] * 4
-    assert JudgeResult.from_json(found[0] or "") == JudgeResult(JobState.SUCCEEDED, 0.5)
-    told = TaskResult.from_json(found[1] or "")
-    assert (told.state, told.output, told.usage, told.attempts) == (
-        JobState.SUCCEEDED,
-        "answer 0",
-        Usage(10, 5),
-        1,
-    )
+    found = stage.archive.reader.results(ref, spec, [2, 0, 7])
+    assert sorted(found) == [0, 2]
+    for item, (task, judged) in found.items():
+        assert JudgeResult.from_json(judged or "") == JudgeResult.from_json(stored[b"%d" % (2 * item + 1)])
+        told = TaskResult.from_json(task or "")
+        assert replace(told, model=None) == TaskResult.from_json(stored[b"%d" % (2 * item)])
+
+
+def test_sessions_are_in_the_archive_cell_by_cell(stage: ArchivedStage) -> None:
+    run = completed(stage, 1)
+    ref, spec = stage.ref(run), stage.spec(run.id).model_copy(update={"repetitions": 2})
+    told = [
+        SessionEntry(number, cell, SessionRecord("ä", "sim:fast", 0, cell, (cell, 2), {"s": 1.0}, {}), [None])
+        for number in range(2)
+        for cell in range(2)
+    ]
+    for _ in range(2):
+        stage.archive.writer.add_sessions(ref, told)
+    found = stage.archive.reader.sessions(ref, spec, [1, 0])
+    assert found == [entry.record for entry in [*told[2:], *told[:2]]]
+    with pytest.raises(RunNotFound):
+        stage.archive.reader.sessions(ref, spec, [2])
 
 
 def test_runs_that_finished_by_then_are_due_the_oldest_first(stage: ArchivedStage) -> None:

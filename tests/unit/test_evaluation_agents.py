@@ -131,7 +131,7 @@ def test_an_opinion_is_read_from_json_fenced_or_after_reasoning(answer: str) -> 
     ["", "4", "four", "null", '{"argument": "so"}', '{"score": 6}', '{"score": 0}', '{"score": NaN}'],
 )
 def test_an_opinion_outside_its_scale_or_form_is_none(answer: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         read_opinion(answer, CLARITY)
     assert flaw(answer, CLARITY)
 

@@ -72,11 +72,12 @@ def test_fr_001_a_limit_below_one_raises_at_once_a_value_error_with_this_text(te
 
 @pytest.mark.parametrize("value", [0, -1])
 def test_an_argument_max_concurrent_below_one_raises_at_once(value: int) -> None:
-    with pytest.raises(ValueError, match="max_concurrent") as raised:
-        check_max_concurrent(value)
-    assert str(raised.value) == f"max_concurrent must be >= 1, got {value}"
-    assert isinstance(raised.value, SubmissionError)
-    assert isinstance(raised.value, FairlaneError)
+    for check in (check_max_concurrent, lambda n: evaluation_defaults(ALL).fill_in({"max_concurrent": n})):
+        with pytest.raises(ValueError, match="max_concurrent") as raised:
+            check(value)
+        assert str(raised.value) == f"max_concurrent must be >= 1, got {value}"
+        assert isinstance(raised.value, SubmissionError)
+        assert isinstance(raised.value, FairlaneError)
 
 
 def test_an_argument_max_concurrent_is_a_whole_number() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import sys
 from collections.abc import Iterator
@@ -193,7 +192,7 @@ VALUES = st.one_of(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), max_size=8))
-def test_every_row_of_any_values_survives_as_csv(rows: list[dict[str, Any]]) -> None:
+def test_rows_of_any_values_fit_their_columns(rows: list[dict[str, Any]]) -> None:
     records = [make_record(n, row=row) for n, row in enumerate(rows)]
     with Spool() as spool:
         spool.take(records)
@@ -212,4 +211,3 @@ def test_a_csv_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     texts = ["", " ", "a\r\nb", 'quote "', "tab\t", "ünï", "=1+1"]
     export_records([make_record(n, output=text) for n, text in enumerate(texts)], tmp_path / "out.csv")
     assert [row["output"] for row in rows_of(tmp_path / "out.csv")] == texts
-    assert csv.reader(io.StringIO("a")).dialect.delimiter == ","

@@ -96,11 +96,11 @@ def test_a_row_with_more_than_a_calls_fields_is_a_row() -> None:
 def test_a_celery_task_is_asked_for_what_its_function_takes() -> None:
     app = Celery("test", set_as_current=False)
 
-    @app.task
+    @app.task(shared=False)
     def plain(row: Any) -> Any:
         return row
 
-    @app.task(bind=True)
+    @app.task(shared=False, bind=True)
     def bound(self: Any, row: Any) -> Any:
         return self.name, row
 

@@ -70,7 +70,7 @@ class Bridge:
         """The settings of a worker that calls this application's tasks and nobody else."""
         stated = self._lanes or tasks.names()
         lanes = tuple(f"{FUNCTIONS}:{lane}" for lane in stated)
-        worker = self._settings.worker.model_copy(update={"lanes": lanes, "modules": tasks.modules()})
+        worker = self._settings.worker.model_copy(update={"lanes": lanes, "modules": tasks.names()})
         return self._settings.model_copy(update={"connections": {}, "worker": worker})
 
     def _ready(self, sender: Any = None, **_: Any) -> None:

@@ -32,6 +32,7 @@ ENDS: Mapping[RunState, Constraint] = {
 }
 
 
+_SMALLEST = Cost(1, 1)
 _HANDED_OUT_SOON = "its next items are about to be handed out"
 
 
@@ -84,7 +85,10 @@ class Surroundings:
         used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"
         if not used_up or not self._slots[lane]:
             return found
-        return found if own.until_ms and found.until_ms and found.until_ms > own.until_ms else own
+        if own.until_ms is None:
+            return own
+        next_ms = found.until_ms or self.eta(lane, 1, _SMALLEST).at_ms
+        return found if next_ms is not None and next_ms > own.until_ms else own
 
     def ahead(self, ref: RunRef, lane: str, before: int) -> int:
         """About how many jobs go before one that ``before`` others of its run precede."""
@@ -167,7 +171,9 @@ def _lane_of_run(
         ahead = here.ahead(ref, lane, waits - 1)
         eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.places)
         if eta.at_ms is not None:
-            eta = eta._replace(at_ms=max(eta.at_ms, bounds.earliest_ms(lane, waits), *due[-1:]))
+            eta = eta._replace(
+                at_ms=max(eta.at_ms, bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:])
+            )
         eta = eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
         reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, flying)
@@ -203,7 +209,7 @@ def _before_the_lane(
     if due:
         when = until(due[0], now_ms)
         return Reason("delayed", f"{len(due):,} to be tried again, the first {when}", due[0])
-    if unfed:
+    if unfed or (not_ready and bounds.given and bounds.unfed):
         return bounds.feeding() or Reason("feeding", _HANDED_OUT_SOON)
     if not_ready and not flying:
         return Reason("task", "its evaluations wait for the outputs that they are to score")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from fairlane.admission.explaining import Surroundings
+from fairlane.admission.explaining import Surroundings, ended
 from fairlane.admission.queues import Queues
 from fairlane.admission.reasons import Reason
+from fairlane.admission.run_bounds import UNTIMED, RunBounds
 from fairlane.admission.waiting import UNKNOWN, Eta, LaneWait, Waiting
 from fairlane.durations import span, until
 from fairlane.run import Plan, RunState, RunStatus
@@ -34,9 +36,10 @@ class JobExplainer:
         self._traces, self._queues = RunTraces(redis, keys, self._ref), Queues(redis, keys)
         lanes = sorted({*self._traces.lanes(), *plan.eval_lanes})
         self._here = Surroundings(redis, keys, lanes, weights, now_ms)
+        self._bounds = RunBounds(self._traces, plan, status.items, self._here.now_ms)
 
     def explain(self, item: int, step: int | None) -> Waiting:
-        """Step 0 is the item's task, step k its k-th judge; ``None`` is the first that is not over."""
+        """Step 0 is the item's task, step k its k-th evaluation; ``None`` is the first that is not over."""
         steps = self._plan.spec.steps
         if step is not None:
             return self._explain(item, step)
@@ -90,8 +93,10 @@ class JobExplainer:
         if traces.done:
             state = traces.result_state or "over"
             return self._answer(item, step, state, Reason("done", f"it is over: {state}"))
-        if self._status.state is RunState.CANCELLED or traces.run_state == RunState.CANCELLED:
-            return self._answer(item, step, "cancelled", Reason("cancelled", "its run was cancelled"))
+        state = RunState(traces.run_state) if traces.run_state else self._status.state
+        if state.finished:
+            how = ended(replace(self._status, state=state))
+            return self._answer(item, step, state, Reason(how.constraint, f"its run is over: {how.sentence}"))
         return None
 
     def _flying(self, item: int, step: int, job: int) -> Waiting | None:
@@ -124,36 +129,54 @@ class JobExplainer:
             if queue.place is None or lane not in here.views:
                 continue
             ahead = here.ahead(self._ref, lane, queue.place - 1)
-            eta = here.eta(lane, ahead + 1, queue.cost)
-            held = here.reason(lane, queue.queued, self._ref.team)
+            held = here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
             reason = held or Reason("nothing", f"nothing holds {lane}: it starts in a moment")
             place = queue.place
+            eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+            if eta.at_ms is not None:
+                earliest_ms = self._bounds.earliest_ms(lane, place, tasks=step == 0)
+                eta = Eta(max(eta.at_ms, earliest_ms), eta.at_least or reason.constraint in UNTIMED)
             return self._answer(item, step, "waiting", reason, eta, position=place, ahead=ahead, lane=lane)
         return None
 
+    def _later_step(self, item: int, step: int) -> Waiting | None:
+        """An evaluation that is ready once the task is over, or the call that asks for several at once."""
+        words = "it scores an output that does not exist yet"
+        found = None if self._bounds.given else self._explain(item, 0)
+        if found is None or found.constraint == "done":
+            before = self._plan.spec.evals[step - 1].after
+            words = "it is asked alone only for what the answer to all of them lacks"
+            found = self._explain(item, before) if before else None
+        if found is None or found.constraint == "done":
+            return None
+        reason = Reason("task", f"{words}: {found.sentence}", found.until_ms)
+        return self._answer(item, step, "waiting", reason, _later(found.eta))
+
     def _unready(self, item: int, step: int) -> Waiting | None:
         """It is not queued yet."""
-        first = item - self._traces.cursor()
-        if step and first < 0:
-            task = self._explain(item, 0)
-            if task.constraint == "done":
-                return None
-            words = f"it judges an output that does not exist yet: {task.sentence}"
-            return self._answer(item, step, "waiting", Reason("task", words, task.until_ms), _later(task.eta))
-        if first < 0:
-            return None
+        first = self._bounds.before(item)
+        if first is None:
+            return self._later_step(item, step) if step else None
         words = f"item {item:,} is not handed out yet: {first:,} items go before it"
         reason = Reason("feeding", words)
+        own = self._bounds.feeding()
+        if own is not None:
+            reason = Reason(own.constraint, f"item {item:,} is not handed out yet: {own.sentence}")
+            return self._answer(item, step, "waiting", reason, Eta(None, True))
         lanes = set(self._traces.lanes()) - set(self._plan.eval_lanes)
         if len(lanes) != 1 or len(self._plan.spec.models) != 1 or "{" in self._plan.spec.models[0]:
             return self._answer(item, step, "waiting", reason)
         here, lane = self._here, lanes.pop()
         queue = self._queues.of(self._ref, lane)
         ahead = here.ahead(self._ref, lane, queue.queued + first)
-        eta = here.eta(lane, ahead + 1, queue.cost)
-        held = here.reason(lane, queue.queued, self._ref.team)
+        eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+        held = here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
         if held is not None:
             reason = Reason("feeding", f"{words}; {held.sentence}", held.until_ms)
+        if eta.at_ms is not None:
+            earliest_ms = self._bounds.earliest_ms(lane, queue.queued + first + 1, tasks=True)
+            untimed = held is not None and held.constraint in UNTIMED
+            eta = Eta(max(eta.at_ms, earliest_ms), eta.at_least or untimed)
         return self._answer(
             item, step, "waiting", reason, _later(eta) if step else eta, ahead=ahead, lane=lane
         )

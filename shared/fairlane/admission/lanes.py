@@ -145,7 +145,14 @@ class Lanes:
             for i in range(0, len(held), 4)
         ]
         return Grant(
-            permits, int(at_ms), reason.decode(), int(in_flight), [int(n) for n in left], int(now), kept, int(window)
+            permits,
+            int(at_ms),
+            reason.decode(),
+            int(in_flight),
+            [int(n) for n in left],
+            int(now),
+            kept,
+            int(window),
         )
 
     def limit(self, lane: str, limits: Mapping[str, Limit]) -> bool:

@@ -30,6 +30,11 @@ class RunBounds:
         return max(0, self._items - int(self._number("handed")))
 
     @property
+    def given(self) -> bool:
+        """Whether outputs are there from the start: its items are its evaluations alone."""
+        return self._plan is not None and not self._plan.spec.calls_tasks
+
+    @property
     def places(self) -> int | None:
         """Calls that the run may have in flight; ``None``: any number."""
         most = self._state.get("max_concurrent")
@@ -45,10 +50,13 @@ class RunBounds:
         rest = cursor - self._items
         return item - rest if item >= rest else None
 
-    def earliest_ms(self, lane: str, jobs: int) -> int:
-        """Before then the run's own pace lets no ``jobs``-th job from now start on a lane."""
+    def earliest_ms(self, lane: str, jobs: int, *, tasks: bool) -> int:
+        """Before then the run's own pace lets no ``jobs``-th job from now start on a lane.
+
+        ``tasks``: items that are not handed out yet are expected there.
+        """
         times = [self._now_ms]
-        role = self._role(lane)
+        role = self._role(lane, tasks=tasks)
         if role is not None and (gap := self._number(f"{role}_gap_ms")):
             first = max(self._now_ms, self._number(f"{role}_next_ms") - PACE_SLACK_MS)
             times.append(round(first + (jobs - 1) * gap))
@@ -107,7 +115,7 @@ class RunBounds:
         )
 
     def _ahead(self, lane: str, head: Head) -> Reason | None:
-        """Where the run states no number, that it was held back tells: only the scheduler knows how far it may go."""
+        """Where the run states no number, only that it was held back tells: the scheduler reckons it."""
         if self._plan is None or not (head.fresh and self._is_task(head.entry.job)):
             return None
         spec, waiting = self._plan.spec, int(self._number("tasks_in_flight") + self._number("pending"))
@@ -148,7 +156,7 @@ class RunBounds:
         return Reason("budget", f"{spent} are used or held by calls in flight, and the next may exceed it")
 
     def _spent(self, entry: Entry) -> str | None:
-        """How much of a budget that the next call would exceed, at about, is gone; ``None`` where none would."""
+        """How much is gone of a budget that the next call would exceed, by its estimate."""
         if (most := self._number("budget_tokens")) and self._number("tokens") + entry.tokens.total > most:
             return f"{self._number('tokens'):,.0f} of the run's budget of {most:,.0f} tokens"
         if (most := self._number("budget_cost")) and self._number("cost") + self._cost(entry) > most:
@@ -160,10 +168,10 @@ class RunBounds:
         prices = [float(each) for each in self._state.get(f"price:{entry.kind}", "0 0").split()]
         return entry.tokens.input * prices[0] + entry.tokens.output * prices[1]
 
-    def _role(self, lane: str) -> str | None:
+    def _role(self, lane: str, *, tasks: bool) -> str | None:
         head = self._head(lane)
         if head is None:
-            return "task" if self.unfed else None
+            return "task" if tasks else None
         return "task" if self._is_task(head.entry.job) else "eval"
 
     def _head(self, lane: str) -> Head | None:

@@ -69,7 +69,7 @@ class ArchiveReader:
     def results(self, ref: RunRef, spec: RunSpec, items: Sequence[int]) -> dict[int, list[bytes | None]]:
         """What Redis had stored of ``items``: each one's task and evaluations, ``None`` where it had nothing.
 
-        A task that never ran is told as its item's record tells it. Items that were not in the run are left out.
+        A task that never ran is told as its item's record tells it. Items that are not there are left out.
         """
         columns = (records.c.item, records.c.record, records.c.evaluations)
         return {

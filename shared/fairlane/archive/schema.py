@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     case,
+    func,
     select,
 )
 from sqlalchemy import inspect as look_into
@@ -26,6 +27,7 @@ from fairlane.errors import FairlaneError
 
 SCHEMA_VERSION = 1
 SCHEMA_NAME = "fairlane"
+CREATING = 0x6661_6972  # a lock's name, until the end of the transaction
 
 Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 
@@ -78,9 +80,7 @@ sessions = Table(
     *_of_run(),
     Column("session", BigInteger, primary_key=True, autoincrement=False),
     Column("cell", BigInteger, primary_key=True, autoincrement=False),
-    Column(
-        "record", Text, nullable=False, comment="JSON: how it was scored by one prompt, model, repetition"
-    ),
+    Column("record", Text, nullable=False, comment="JSON: how it was scored in that cell"),
     Column("evaluations", Text, nullable=False, comment="JSON: what each evaluation answered"),
 )
 
@@ -138,6 +138,9 @@ def create(connection: Connection) -> None:
     """Make what is missing; whoever makes it at the same moment does no harm. Raises `ArchiveTooNew`."""
     if exists(connection):
         return
+    if connection.dialect.name == "postgresql":
+        # There, two that create a table if it does not exist may both find that it does not.
+        connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
     for table in metadata.sorted_tables:
         connection.execute(CreateTable(table, if_not_exists=True))
     connection.execute(CreateIndex(by_place, if_not_exists=True))

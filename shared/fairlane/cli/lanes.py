@@ -21,6 +21,7 @@ from fairlane.cli.lane_words import limits_in_words
 from fairlane.cli.output import print_json, say
 from fairlane.cli.panels import OPERATIONS
 from fairlane.errors import ConfigurationError, LaneNotFound
+from fairlane.lane import FUNCTIONS
 
 NO_LIMIT = "none"
 _IN_WORDS = ("exact", "charge", "cache_reads")
@@ -187,7 +188,7 @@ def _require(deployment: Deployment, lane: str, *, new: bool = False) -> None:
     connections = deployment.connections()
     if not new:
         raise LaneNotFound(lane, names)
-    if connections is not None and lane.partition(":")[0] not in connections:
+    if connections is not None and lane.partition(":")[0] not in (FUNCTIONS, *connections):
         known = ", ".join(sorted(connections)) or "none"
         raise ConfigurationError(
             "LANE", lane, "belongs to no connection", f"A lane is <connection>:<model>; connections: {known}."

@@ -70,8 +70,11 @@ def results(
 
 def _format(output: Path, stated: str | None) -> Format:
     """Raises ``typer.BadParameter`` where that is not clear, or cannot be."""
+    nameless = (
+        output == STANDARD_OUTPUT or output.is_dir()
+    )  # to write to a folder is refused where it is tried
     try:
-        chosen = format_of(output, "jsonl" if output == STANDARD_OUTPUT and stated is None else stated)
+        chosen = format_of(output, "jsonl" if nameless and stated is None else stated)
     except UnknownFormat as error:
         raise typer.BadParameter(f"{error} (--format)") from error
     if chosen == "parquet" and output == STANDARD_OUTPUT:

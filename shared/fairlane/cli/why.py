@@ -16,6 +16,7 @@ from fairlane.cli.selection import LATEST, RunCommand, find_run
 from fairlane.durations import until
 from fairlane.errors import RunNotFound
 
+_NOT_TO_START = ("done", "cancelled", "timed_out", "stopped", "run_refused", "running")
 _STARTS = {"lane": "last starts", "run": "last starts", "job": "starts"}
 
 
@@ -27,7 +28,7 @@ def why(
         typer.Argument(
             metavar="TARGET",
             help='A lane; a run, by its id, the beginning of it or "latest"; or a job: RUN/ITEM or '
-            "RUN/ITEM/STEP, where step 0 is the task and the others are its judges.",
+            "RUN/ITEM/STEP, where step 0 is the task and the others are its evaluations.",
         ),
     ] = LATEST,
     as_json: JsonOption = False,
@@ -86,7 +87,7 @@ def eta_in_words(eta: Eta, now_ms: int) -> str:
 
 
 def _starts(found: Waiting) -> bool:
-    if found.constraint in ("done", "cancelled", "run_refused", "running"):
+    if found.constraint in _NOT_TO_START:
         return False
     return found.kind == "job" or any(part.waits for part in found.lanes)
 

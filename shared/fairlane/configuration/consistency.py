@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fairlane.configuration.problems import Layer, Problem, did_you_mean, dotted, origin_of
+from fairlane.lane import FUNCTIONS
 from fairlane.settings import Settings
 
 
 def contradictions(settings: Settings, layers: Sequence[Layer]) -> Iterator[Problem]:
-    """Lanes that no connection can have, and intervals that would take every worker for dead."""
+    """Names that are taken, lanes that no connection can have, intervals that take every worker for dead."""
+    if FUNCTIONS in settings.connections:
+        remedy = "Name it otherwise: python:<function> are functions on the workers."
+        yield Problem(dotted(["connections", FUNCTIONS]), FUNCTIONS, "this name is reserved", remedy)
     for lane in settings.lanes:
         yield from _lane_problems(settings, ["lanes", lane], lane, layers)
     for lane in settings.worker.lanes:
@@ -22,6 +26,8 @@ def _lane_problems(
 ) -> Iterator[Problem]:
     field, origin = dotted(path), origin_of(path, layers)
     name, separator, model = lane.partition(":")
+    if name == FUNCTIONS and model.strip():
+        return
     connection = settings.connections.get(name)
     if connection is None:
         known = ", ".join(settings.connections) or "none"

@@ -55,8 +55,13 @@ def _read_file(path: Path) -> Iterator[dict[str, Any]]:
     return _checked(path, file, reader)
 
 
+def read_file(name: str, file: BinaryIO, suffix: str) -> Iterator[dict[str, Any]]:
+    """The rows of an open file, which is closed after the last. Raises `SubmissionError` at the row at fault."""
+    return _checked(name, file, _READERS[suffix])
+
+
 def _checked(
-    path: Path, file: BinaryIO, reader: Callable[[BinaryIO], Iterator[object]]
+    path: str | Path, file: BinaryIO, reader: Callable[[BinaryIO], Iterator[object]]
 ) -> Iterator[dict[str, Any]]:
     number = 0
     with file:

@@ -57,7 +57,7 @@ def schema_problem(schema: object, where: str = "schema") -> str | None:
 
 
 def conforms(value: object, schema: object) -> bool:
-    """Whether a JSON value is what ``schema`` allows. ``schema`` has no `schema_problem`. Raises `SearchError`."""
+    """Whether a JSON value is what ``schema`` allows, which has no `schema_problem`. Raises `SearchError`."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, Mapping):

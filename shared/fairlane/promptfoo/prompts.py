@@ -44,7 +44,7 @@ class PromptReader:
     def all(self, raw: Any, place: Place) -> list[PromptText]:
         """Every prompt of a configuration's ``prompts``."""
         found: list[PromptText] = []
-        if isinstance(raw, list):
+        if isinstance(raw, list) and raw:
             for number, each in enumerate(raw):
                 found.extend(self._one(each, place / number))
         elif isinstance(raw, str):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairlane.memory import CONVERSATION
 from fairlane.promptfoo.asserting import AssertionReader, Rubric
 from fairlane.promptfoo.cases import Case
 from fairlane.promptfoo.files import DATA, FILE, Files
@@ -32,21 +33,25 @@ class RowMaker:
 
     def rows(self, cases: Sequence[Case], prompts: Sequence[PromptText]) -> list[dict[str, Any]]:
         """A row for each combination, in the order of the tests."""
-        stored = [name for case in cases if (name := case.options.get("storeOutputAs"))]
+        remembers = any(case.options.get("storeOutputAs") for case in cases)
+        made = [(case, names) for case in cases for names in self._combinations(case)]
+        self._check(made, prompts)
+        return [self._row(case, names, remembers=remembers) for case, names in made]
+
+    def _check(self, made: Sequence[tuple[Case, dict[str, Any]]], prompts: Sequence[PromptText]) -> None:
+        """Render every prompt for every row, in the order in which they will be asked."""
         templates = [
             (prompt.place, template)
             for prompt in prompts
             for text in prompt.texts
             if (template := compiled(text, prompt.place, self.problems)) and not template.constant
         ]
-        memory: dict[str, Any] = {"_conversation": []} | {str(name): "" for name in stored}
-        rows: list[dict[str, Any]] = []
-        for case in cases:
-            for names in self._combinations(case):
-                for place, template in templates:
-                    rendered(template, {"row": names, **memory, **names}, place, self.problems)
-                rows.append(self._row(case, names, remembers=bool(stored)))
-        return rows
+        memory: dict[str, Any] = {CONVERSATION: []}
+        for case, names in sorted(made, key=lambda each: not each[0].options.get("runSerially")):
+            for place, template in templates:
+                rendered(template, {"row": names, **memory, **names}, place, self.problems)
+            if store := case.options.get("storeOutputAs"):
+                memory[str(store)] = ""
 
     def _combinations(self, case: Case) -> Iterator[dict[str, Any]]:
         spread = not case.options.get("disableVarExpansion")

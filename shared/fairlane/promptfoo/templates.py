@@ -51,7 +51,8 @@ def filled(value: Any, names: Mapping[str, Any], place: Place, problems: Problem
 def _told(error: TemplateError) -> str:
     text = str(error).removeprefix(": ")
     if error.variable is not None and text.startswith("the row has no field"):
-        text = f"no variable {error.variable!r} is set here"
+        allowed = f"{{{{ {error.variable} | default('') }}}} allows that"
+        text = f"no variable {error.variable!r} is set here ({allowed})"
     listed = text.partition("; there are:")[0]
     remedy = next((told for word, told in _INSTEAD.items() if word in listed), "")
     return f"{listed}: {remedy}" if remedy else listed

@@ -21,12 +21,17 @@ NOTED_AT_ONCE = 64
 
 
 class Request(BaseModel):
-    """One entry: submit or cancel a run of the team whose inbox it lies in."""
+    """One entry: submit, cancel or extend a run of the team whose inbox it lies in.
+
+    To extend: an open run has ``rows`` rows by now, and no more will come after the ``last``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    op: Literal["submit", "cancel"]
+    op: Literal["submit", "cancel", "extend"]
     run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    rows: int = Field(default=0, ge=0)
+    last: bool = False
 
 
 class Outbox:
@@ -64,6 +69,14 @@ class Outbox:
             self._redis.unlink(key)
             raise
 
+    def append(self, ref: RunRef, number: int, page: list[dict[str, Any]]) -> None:
+        """Write one more page of a run that is open."""
+        self._redis.hset(self._keys.rows(ref), str(number), encode_page(page))
+
+    def extend(self, ref: RunRef, rows: int, *, last: bool) -> None:
+        """Tell how many rows an open run has by now, and whether those are all."""
+        self._ask(ref, "extend", rows=rows, last=last)
+
     def submit(self, spec: RunSpec) -> None:
         """Hand an uploaded run over."""
         ref = RunRef(spec.team, spec.run)
@@ -80,10 +93,10 @@ class Outbox:
         """Ask for a run to be cancelled."""
         self._ask(ref, "cancel")
 
-    def _ask(self, ref: RunRef, op: str) -> None:
+    def _ask(self, ref: RunRef, op: str, **more: int | bool) -> None:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.sadd(self._keys.teams, ref.team)
-        pipeline.rpush(self._keys.inbox(ref.team), json.dumps({"op": op, "run": ref.run}))
+        pipeline.rpush(self._keys.inbox(ref.team), json.dumps({"op": op, "run": ref.run, **more}))
         pipeline.publish(self._keys.wake, f"inbox:{ref.team}")
         pipeline.execute()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from fairlane.datasets import decode_page
+from fairlane.datasets.references import SourcePages
 from fairlane.errors import RunArchived, RunNotFound
 from fairlane.job import JobState
 from fairlane.results import assemble
@@ -83,6 +84,14 @@ class RunReader:
         newest = sorted(found.values(), key=lambda each: (each.status.submitted_ms, each.status.run))
         return [each.status for each in reversed(newest[-limit:])]
 
+    def is_archived(self, ref: RunRef) -> bool:
+        """Whether only a stub of the run is left here."""
+        return bool(self._redis.hexists(self._keys.state(ref), "archived"))
+
+    def handed_rows(self, ref: RunRef, spec: RunSpec) -> int:
+        """Rows of an open run that have been handed out, at least; 0 while it waits to be admitted."""
+        return int(self._redis.hget(self._keys.state(ref), "cursor") or 0) // spec.cells_per_row
+
     def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
         """The run's state, and up to ``count`` items from the ``start``-th that ended, in that order.
 
@@ -121,6 +130,10 @@ class RunReader:
         return [_overview(ref, *replies[i * 3 : i * 3 + 3]) for i, ref in enumerate(refs)]
 
 
+# What befell the jobs of a run that have no record.
+_UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobState.SKIPPED}
+
+
 class RecordReader:
     """Reads one run's records; keeps a few decoded pages of its rows."""
 
@@ -128,6 +141,7 @@ class RecordReader:
         self._redis, self._keys, self._spec = redis, keys, spec
         self._ref = RunRef(spec.team, spec.run)
         self._pages: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
+        self._source_pages = SourcePages(spec)
 
     def records(self, items: Sequence[int]) -> list[Record]:
         """The records of ``items``, in that order, in two round trips or a few more.
@@ -139,27 +153,39 @@ class RecordReader:
         if not items:
             return []
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hmget(self._keys.state(self._ref), "state", "archived")
+        pipeline.hget(self._keys.state(self._ref), "state")
+        pipeline.hget(self._keys.state(self._ref), "archived")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
         pipeline.hmget(self._keys.results(self._ref), [str(job) for job in jobs])
-        (state, archived), stored = pipeline.execute()
+        state, archived, stored = pipeline.execute()
         if state is None:
             raise RunNotFound(self._ref.run)
         if archived is not None:
             raise RunArchived(self._ref.run)
+        missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
         return [
-            assemble(spec, item, self._row(cell_of(spec, item).row), stored[i * steps : (i + 1) * steps])
+            assemble(
+                spec, item, self._row(cell_of(spec, item).row), stored[i * steps : (i + 1) * steps], missing
+            )
             for i, item in enumerate(items)
         ]
+
+    def rows(self, count: int) -> Iterator[Mapping[str, Any]]:
+        """The first ``count`` rows of the run, in order."""
+        return (self._row(row) for row in range(count))
 
     def _row(self, row: int) -> Mapping[str, Any]:
         number, within = divmod(row, self._spec.page_rows)
         page = self._pages.get(number)
         if page is None:
             encoded = self._redis.hget(self._keys.rows(self._ref), str(number))
-            if encoded is None:
+            if encoded is not None:
+                page = decode_page(encoded)
+            elif self._spec.source is not None:
+                page = self._source_pages.page(number)
+            else:
                 raise RunNotFound(self._ref.run)
-            page = self._pages[number] = decode_page(encoded)
+            self._pages[number] = page
             if len(self._pages) > PAGES_KEPT:
                 self._pages.popitem(last=False)
         self._pages.move_to_end(number)

@@ -207,11 +207,12 @@ class Runs:
         *,
         handed: int | None = None,
         joined: Mapping[int, Joined] | None = None,
+        memory: Mapping[str, str] | None = None,
     ) -> int:
         """Queue ``entries`` (by lane), record ``over``. 1: fed, 2: the run is over, 0: stale.
 
         ``handed``: items that this hands out; left out, as many as it looks at. ``joined``: the sessions of
-        items that may be over with it.
+        items that may be over with it. ``memory``: what later items read of these.
         """
         lanes = list(entries)
         sessions = joined or {}
@@ -229,11 +230,48 @@ class Runs:
                 "lanes": json.dumps(lanes),
                 "entries": json.dumps([[str(entry) for entry in entries[lane]] for lane in lanes]),
                 "over": follow_json(over),
+                "memory": json.dumps(dict(memory or {})),
                 "handed": upto - start if handed is None else handed,
                 "joined": json.dumps([[item, each.told()] for item, each in sessions.items()]),
             },
         )
         return int(call.run(self._redis))
+
+    def extend(
+        self, ref: RunRef, plan: Plan, rows: int, epoch: int, now_ms: str | int = "", *, last: bool
+    ) -> int:
+        """An open run has ``rows`` rows by now. 1: extended, 2: it is over with that, 0: stale, or nothing new.
+
+        After the ``last`` its plan says how many there are.
+        """
+        spec = plan.spec.model_copy(update={"rows": rows, "open": False})
+        whole = Plan.model_validate(plan.model_dump() | {"spec": spec.model_dump()})
+        call = script("run_extend").bind(
+            self._run_keys(ref),
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "ref": str(ref),
+                "rows": rows,
+                "items": spec.items,
+                "jobs": spec.jobs,
+                "known": json.dumps(known_jobs(plan, 1)),
+                "plan": whole.model_dump_json() if last else "",
+            },
+        )
+        return int(call.run(self._redis))
+
+    def append(self, ref: RunRef, number: int, page: bytes) -> None:
+        """Write a page of rows that the scheduler has read itself."""
+        self._redis.hset(self._keys.rows(ref), str(number), page)
+
+    def drop_page(self, ref: RunRef, number: int) -> None:
+        """Forget a page of rows that can be read again where it came from."""
+        self._redis.hdel(self._keys.rows(ref), str(number))
+
+    def over_within(self, ref: RunRef, first_byte: int, last_byte: int) -> int:
+        """How many jobs have their record, of eight a byte."""
+        return int(self._redis.bitcount(self._keys.done(ref), first_byte, last_byte))
 
     def end(
         self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from fairlane.errors import RunArchived, RunNotFound
 from fairlane.store.attempts import run_keys
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
@@ -71,15 +72,17 @@ class Stubs:
             for ref, (state, finished, archived) in zip(refs, found, strict=True)
         ]
 
-    def results(self, ref: RunRef, jobs: Sequence[int]) -> list[bytes | None] | None:
-        """Stored results of a run that still holds them all; ``None`` where it no longer does."""
+    def results(self, ref: RunRef, jobs: Sequence[int]) -> list[bytes | None]:
+        """Stored results of a run that still holds them all. Raises `RunNotFound` and `RunArchived`."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hmget(self._keys.state(ref), "state", "archived")
         if jobs:
             pipeline.hmget(self._keys.results(ref), [str(job) for job in jobs])
         (state, archived), *stored = pipeline.execute()
-        if state is None or archived is not None:
-            return None
+        if state is None:
+            raise RunNotFound(ref.run)
+        if archived is not None:
+            raise RunArchived(ref.run)
         return stored[0] if stored else []
 
     def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> Left:

@@ -16,7 +16,7 @@ from fairlane.store.script import Call, script
 class WorkerInfo:
     """What a worker says of itself. ``lanes`` are the lanes whose queues it consumes now.
 
-    ``modules`` are those whose functions it runs.
+    ``modules`` are those whose functions it runs, or the names of the tasks that it runs.
     """
 
     name: str

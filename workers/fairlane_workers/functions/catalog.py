@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from celery import Celery
+from celery import Celery, Task
 
 from fairlane.celery import LimitedTask
 from fairlane.errors import FairlaneError
@@ -18,7 +18,7 @@ _FUNCTION = re.compile(FUNCTION)
 
 
 class Unavailable(FairlaneError, LookupError):
-    """There is no such function here. ``claimed``: nor anywhere else, since it would be here."""
+    """There is no such function here. Unless ``claimed``, another worker may have it."""
 
     def __init__(self, message: str, *, claimed: bool = True) -> None:
         super().__init__(message)
@@ -93,10 +93,6 @@ class AppTasks:
         tasks: Any = self._app.tasks
         return tuple(sorted(name for name in tasks if not name.startswith("celery.")))
 
-    def modules(self) -> tuple[str, ...]:
-        """What the names of its tasks begin with, for the roster of workers."""
-        return tuple(sorted({name.rpartition(".")[0] or name for name in self.names()}))
-
 
 def allows(modules: Iterable[str], module: str) -> bool:
     """Whether a module is one of ``modules``, or below one."""
@@ -104,8 +100,9 @@ def allows(modules: Iterable[str], module: str) -> bool:
 
 
 def claims(modules: Iterable[str], name: str) -> bool:
-    """Whether the function of that name is found in ``modules``, where it is found at all."""
-    return allows(modules, _parts(name)[0]) or name in tuple(modules)
+    """Whether a worker with these ``modules``, or tasks of these names, has to know the function."""
+    listed = tuple(modules)
+    return allows(listed, _parts(name)[0]) or name.replace(":", ".") in listed
 
 
 def unwrapped(function: Any) -> Callable[..., Any]:
@@ -124,6 +121,8 @@ def _home(found: Any) -> str:
     while isinstance(found, functools.partial):
         found = found.func
     found = unwrapped(found)
+    if isinstance(found, Task):  # perhaps a proxy, which belongs to Celery itself
+        found = found.run
     return str(getattr(found, "__module__", None) or type(found).__module__)
 
 

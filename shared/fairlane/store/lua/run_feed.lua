@@ -1,11 +1,12 @@
 -- Hands out a stretch of fresh items: queues those that can run, records those that never can.
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions dirty queues*
--- ARGV: now_ms epoch channel ref from upto lanes entries over handed joined
+-- ARGV: now_ms epoch channel ref from upto lanes entries over handed joined memory
 -- USES: time leader wake run job session
 -- RETURNS: 1 fed, 2 fed and the run is finished, 0 not the leader, not running, or the cursor is elsewhere.
 -- `lanes` names the fresh queues in KEY.queues; `entries` is a list of "job:input:output:kind" for each. `over` is
 -- [[job, state, payload, lane], …], item by item, a task first; then an item's entries are its evaluations that are left.
 -- `joined` is [[item, what lib/session.lua takes of it], …]; KEY.queues goes on with the queues of a session's evaluations.
+-- `memory` is what later items read of these.
 
 -- Lua's stack takes a few thousand values at once, and a stretch may be longer.
 local CHUNK = 1000
@@ -29,6 +30,7 @@ for i, lane in ipairs(lanes) do
   end
   redis.call('HINCRBY', KEY.state, 'known:' .. lane, tasks)
 end
+for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end
 local finished, over, joined = false, cjson.decode(ARG.over), {}
 for _, each in ipairs(cjson.decode(ARG.joined)) do joined[each[1]] = each[2] end
 local hot = { unpack(KEY.queues, #lanes + 1) }

@@ -1,0 +1,145 @@
+"""Calls of Celery tasks under a lane: a team's own application, served by two of its own worker processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fairlane.calls import submit_call, submit_calls
+from fairlane.celery import limited
+from fairlane.configuration import process_environment
+from fairlane.errors import CallFailed, SubmissionError
+from fairlane.lane import queue_name
+from tests.support import served_app
+from tests.support.cluster import Cluster, cluster
+from tests.support.wait import wait_until
+
+ROOT = Path(__file__).parents[2]
+LANE = "python:crm-api"
+CELERY = ("-m", "celery", "-A", "tests.support.served_app", "worker", "--without-gossip", "--without-mingle")
+
+
+@contextmanager
+def app_worker(deployment: Cluster, name: str, pool: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of the team's application, with a broker of its own; it serves its lane while this is open."""
+    environment = process_environment()
+    path = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
+    own = {"PYTHONPATH": path, "CRM_BROKER": deployment.stack.redis_url.replace("/0", "/1")}
+    known = len(serving(deployment))
+    log = (deployment.directory / f"{name}.log").open("wb")
+    argv = [sys.executable, *CELERY, "--concurrency=1", f"--pool={pool}", f"--hostname={name}@localhost"]
+    with (
+        log,
+        subprocess.Popen(
+            argv, env={**environment, **deployment.stack.environment, **own}, stdout=log, stderr=log
+        ) as process,
+    ):
+        try:
+            wait_until(lambda: len(serving(deployment)) > known, timeout=30.0)
+            yield process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def serving(deployment: Cluster) -> list[str]:
+    """Workers that take the lane's calls now."""
+    return [beat.worker for beat in deployment.beats() if LANE in beat.info.lanes]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A deployment, and two processes of the application: one with a prefork pool, one with threads."""
+    with ExitStack() as stack:
+        made = stack.enter_context(cluster(tmp_path_factory.mktemp("calls"), workers=1))
+        made.lanes.limit(LANE, {"max_concurrency": 3})
+        for name, pool in (("one", "prefork"), ("two", "threads")):
+            stack.enter_context(app_worker(made, name, pool))
+        yield made
+
+
+def test_a_call_returns_what_the_task_returned(served: Cluster) -> None:
+    handle = submit_call(served.client, "crm.fetch", [7], {"of": "single"}, lane="crm-api")
+
+    assert handle.result(timeout=45) == {"number": 7, "of": "single"}
+    assert handle.done()
+    assert served.client.run(handle.id).status().name == "call crm.fetch"
+
+
+def test_the_processes_of_an_application_share_one_budget(served: Cluster) -> None:
+    calls = [([number], {"of": "many"}) for number in range(60)]
+
+    found = submit_calls(served.client, "crm.fetch", calls, lane="crm-api").results(timeout=60)
+
+    assert [each["number"] for each in found] == list(range(60))
+    assert served.redis.scard("crm:many:pids") == 2, "both took part"
+    together = [count for _, count in served.redis.zrange("crm:many:together", 0, -1, withscores=True)]
+    assert len(together) == 60, "each was called once"
+    assert max(together) == 3, "as many as the lane allows, and never more"
+
+
+def test_a_call_that_fails_says_why(served: Cluster) -> None:
+    handle = submit_call(served.client, "crm.fail", ["no such customer"], lane="crm-api")
+
+    with pytest.raises(CallFailed, match="ValueError: no such customer") as failed:
+        handle.result(timeout=45)
+    assert (failed.value.call, failed.value.attempts) == (handle.id, 1)
+
+
+def test_a_map_tells_each_result_or_its_failure(served: Cluster) -> None:
+    calls = submit_calls(
+        served.client,
+        "tests.support.served_app.double",
+        [([1], {}), (["x", "y"], {}), ([3], {})],
+        lane="crm-api",
+    )
+
+    first, second, third = calls.results(timeout=45, return_exceptions=True)
+
+    assert (first, third) == (2, 6)
+    assert isinstance(second, CallFailed)
+    assert "TypeError" in second.error
+    assert dict(calls.stream()).keys() == {0, 1, 2}
+
+
+def test_a_task_that_the_application_does_not_have_fails_by_name(served: Cluster) -> None:
+    handle = submit_call(served.client, "crm.nothing", lane="crm-api")
+
+    with pytest.raises(CallFailed, match=r"'crm' has no task 'crm\.nothing'"):
+        handle.result(timeout=45)
+
+
+def test_a_limited_task_goes_through_its_lane_when_it_is_sent(served: Cluster) -> None:
+    double = limited(served.client, lane="crm-api")(served_app.double.task)
+
+    handle = double.delay(21)
+
+    assert handle.result(timeout=45) == 42
+    assert [lane.lane for lane in handle.run.status().lanes] == [LANE]
+    assert double(4) == 8, "called, it runs here"
+
+
+def test_a_workers_stop_gives_its_place_back_and_loses_no_call(served: Cluster) -> None:
+    before = serving(served)
+    with app_worker(served, "three", "threads"):
+        calls = submit_calls(
+            served.client, "crm.fetch", [([n], {"of": "leaving"}) for n in range(40)], lane="crm-api"
+        )
+        wait_until(lambda: calls.run.status().jobs_done > 5, timeout=30.0)
+
+    assert serving(served) == before
+    assert len(calls.results(timeout=60)) == 40
+    assert served.redis.zcard("crm:leaving:together") == 40
+    assert served.redis.llen(queue_name(LANE)) == 0
+
+
+@pytest.mark.parametrize("option", [{"countdown": 5}, {"queue": "fast"}, {"link": []}])
+def test_an_option_that_the_lane_decides_is_refused(served: Cluster, option: dict[str, object]) -> None:
+    with pytest.raises(SubmissionError, match="decides when and where it runs"):
+        served_app.double.apply_async([1], **option)

@@ -1,0 +1,83 @@
+"""``fairlane eval``, from a promptfoo configuration through workers to a table of what passed."""
+
+from __future__ import annotations
+
+import json
+
+from tests.integration.test_cli import Shell, shell
+
+__all__ = ["shell"]
+
+CONFIG = """\
+description: echoes
+prompts:
+  - 'Say {{word}}'
+  - label: chat
+    raw: '[{"role": "system", "content": "Echo."}, {"role": "user", "content": "{{word}}"}]'
+providers:
+  - sim:fast
+  - {id: 'openai:chat:small', label: short, config: {max_tokens: 50}}
+tests:
+  - vars: {word: [alpha, beta]}
+    assert:
+      - {type: contains, value: '{{word}}', metric: echoed}
+      - {type: not-equals, value: 'Say beta'}
+  - vars: {word: gamma}
+    threshold: 0.5
+    assert:
+      - {type: starts-with, value: Nothing}
+      - {type: icontains, value: GAMMA, weight: 2}
+evaluateOptions: {maxConcurrency: 4}
+"""
+MAPPED = ("--map-provider", "openai:chat:small=sim:fast")
+
+
+def test_a_promptfoo_configuration_runs_and_says_what_passed(shell: Shell) -> None:
+    (shell.folder / "promptfooconfig.yaml").write_text(CONFIG)
+    told = json.loads(shell("eval", *MAPPED, "-o", "eval.jsonl", "--json", code=1))
+    rates = {(each["prompt"], each["provider"]): (each["passed"], each["failed"]) for each in told["results"]}
+    assert rates == {
+        ("Say {{word}}", "sim:fast"): (2, 1),
+        ("chat", "sim:fast"): (3, 0),
+        ("Say {{word}}", "short"): (2, 1),
+        ("chat", "short"): (3, 0),
+    }
+    assert len(told["runs"]) == 2
+    assert all(each["share"] == 1.0 for each in told["metrics"])
+    records = [json.loads(line) for line in (shell.folder / "eval.jsonl").read_text().splitlines()]
+    failed = [record for record in records if record["scores"]["pass"] == 0.0]
+    assert [record["output"] for record in failed] == ["Say beta"] * 2
+    assert {record["scores"]["assertions"] for record in failed} == {0.5}
+    assert failed[0]["score_errors"]["pass"] == 'not-equals "Say beta": not met'
+
+
+def test_a_configuration_all_of_whose_outputs_pass_ends_well(shell: Shell) -> None:
+    rubric = {"type": "llm-rubric", "value": "repeats {{word}}", "weight": 0}
+    tests = [{"vars": {"word": "x"}, "assert": [{"type": "equals", "value": "x"}, rubric]}]
+    parts = {"prompts": ["{{word}}"], "providers": ["sim:fast"], "tests": tests}
+    (shell.folder / "well.json").write_text(json.dumps(parts))
+    table = shell("eval", "well.json", "--judge-model", "sim:judge")
+    assert "100%" in table
+
+
+def test_a_stored_output_and_the_conversation_are_read_by_later_tests(shell: Shell) -> None:
+    prompt = (
+        "{% for turn in _conversation %}{{ turn.output }}, {% endfor %}{{ word }}{{ first | default('') }}"
+    )
+    tests = [
+        {"vars": {"word": "a"}, "options": {"storeOutputAs": "first"}},
+        {"vars": {"word": "b"}, "assert": [{"type": "equals", "value": "a, ba"}]},
+        {"vars": {"word": "c"}, "assert": [{"type": "equals", "value": "a, a, ba, ca"}]},
+    ]
+    parts = {"prompts": [prompt], "providers": ["sim:fast"], "tests": tests}
+    (shell.folder / "turns.json").write_text(json.dumps(parts))
+    assert "100%" in shell("eval", "turns.json")
+
+
+def test_what_is_not_supported_is_named_before_anything_runs(shell: Shell) -> None:
+    before = len(shell.json("runs"))
+    tests = [{"assert": [{"type": "javascript", "value": "true"}, {"type": "similar", "value": "x"}]}]
+    parts = {"prompts": ["x"], "providers": ["nowhere:x"], "tests": tests}
+    (shell.folder / "refused.json").write_text(json.dumps(parts))
+    assert shell("eval", "refused.json", code=2) == ""
+    assert len(shell.json("runs")) == before

@@ -1,0 +1,49 @@
+"""A team's own Celery application, whose worker takes calls of the lane ``crm-api``."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from celery import Celery
+from redis import Redis
+
+from fairlane.celery import limited
+from fairlane.configuration import load_settings, process_environment
+from fairlane_workers.bridge import serve
+
+BUDGET_LANE = "crm-api"
+HOLD_S = 0.05
+
+app = Celery("crm", broker=process_environment().get("CRM_BROKER", "memory://"), set_as_current=False)
+app.conf.broker_connection_retry_on_startup = True
+serve(app, lanes=[BUDGET_LANE], slots=4)
+
+
+def books() -> Redis:
+    """Where tasks tell what they did."""
+    return Redis.from_url(load_settings().redis.url)
+
+
+@app.task(name="crm.fetch")
+def fetch(number: int, *, of: str) -> dict[str, object]:
+    """Tells who made the call, and how many were under way."""
+    with books() as redis:
+        now = redis.incr(f"crm:{of}:now")
+        redis.sadd(f"crm:{of}:pids", os.getpid())
+        redis.zadd(f"crm:{of}:together", {str(number): now})
+        time.sleep(HOLD_S)  # noqa: TID251 - a task that takes its time, on a thread of its own
+        redis.decr(f"crm:{of}:now")
+    return {"number": number, "of": of}
+
+
+@limited(app, lane=BUDGET_LANE)
+def double(number: int) -> int:
+    """Sent through Fairlane by its own `delay`."""
+    return 2 * number
+
+
+@app.task(name="crm.fail")
+def fail(why: str) -> None:
+    """A defect."""
+    raise ValueError(why)

@@ -1,0 +1,220 @@
+"""Calls as a client makes them: what is sent, what is read back, what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import pickle  # noqa: TID251 - Celery carries exceptions so
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from fairlane.calls import CallHandle, CallMap, submit_call, submit_calls
+from fairlane.celery import LimitedTask, limited
+from fairlane.client import Client
+from fairlane.errors import CallFailed, RateLimited, SubmissionError
+from fairlane.evaluators import scorer
+from fairlane.evaluators.spec import FunctionScorer
+from fairlane.job import JobState, Usage
+from fairlane.retry import RetryPolicy
+from fairlane.run import Record
+
+
+class Run:
+    """As much of a run as calls need, over already."""
+
+    id, name = "r1", "call f"
+
+    def __init__(self, *outputs: str | None) -> None:
+        self._outputs = outputs
+        self.waited: list[float | None] = []
+        self.cancelled = False
+
+    def wait(self, *, timeout: float | None = None) -> None:
+        self.waited.append(timeout)
+
+    def results(self) -> Iterator[Record]:
+        for item, output in enumerate(self._outputs):
+            state = JobState.FAILED if output is None else JobState.SUCCEEDED
+            error = "KeyError: 'q'" if output is None else None
+            yield Record(item, {}, "python:m.f", 0, 0, state, output, {}, {}, Usage(), 3, error)
+
+    stream = results
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Sender:
+    """A client that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.options: dict[str, Any] = {}
+
+    def submit(self, dataset: Any, **options: Any) -> Any:
+        self.rows, self.options = list(dataset), options
+        return Run("1")
+
+
+class SenderClient(Client, Sender):
+    """The same, where a real client is asked for."""
+
+    def __init__(self) -> None:
+        Sender.__init__(self)
+
+    submit = Sender.submit  # type: ignore[assignment]
+
+
+def test_a_call_is_a_run_of_one_row_with_its_arguments() -> None:
+    sender = Sender()
+
+    handle = submit_call(sender, "m.f", (1, "a"), {"b": [None]}, lane="crm", timeout=5, priority=2)
+
+    assert sender.rows == [{"args": [1, "a"], "kwargs": {"b": [None]}}]
+    told = {name: value for name, value in sender.options.items() if value is not None}
+    assert told == {"task": "m.f", "lane": "crm", "name": "call m.f", "priority": 2, "timeout": 5}
+    assert (handle.id, repr(handle)) == ("r1", "<CallHandle r1: call f>")
+
+
+def test_many_calls_are_one_run() -> None:
+    sender, policy = Sender(), RetryPolicy(max_attempts=1)
+
+    submit_calls(sender, "m:f", [([1], {}), ((), {"a": 2})], retry=policy)
+
+    assert sender.rows == [{"args": [1], "kwargs": {}}, {"args": [], "kwargs": {"a": 2}}]
+    assert sender.options["retry"] is policy
+
+
+@pytest.mark.parametrize("name", ["f", "", "m:f:g", "m:", "m f", "../m:f", 5])
+def test_a_name_of_no_function_is_refused(name: Any) -> None:
+    with pytest.raises(SubmissionError, match="names no function"):
+        submit_call(Sender(), name)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [("abc", {}), (5, {}), ([], [1]), ([], {1: 2}), ([object()], {}), ([float("nan")], {}), ([b""], {})],
+)
+def test_arguments_that_json_cannot_carry_are_refused(args: Any, kwargs: Any) -> None:
+    sender = Sender()
+
+    with pytest.raises(SubmissionError, match=r"args|kwargs"):
+        submit_call(sender, "m:f", args, kwargs)
+    assert sender.options == {}
+
+
+@pytest.mark.parametrize("call", [5, [1], ([1], {}, 3), "ab", {"args": [], "kwargs": {}}])
+def test_what_is_no_pair_of_args_and_kwargs_is_refused(call: Any) -> None:
+    with pytest.raises(SubmissionError, match=r"calls\[1\]"):
+        submit_calls(Sender(), "m:f", [([], {}), call])
+
+
+def test_a_result_is_what_was_returned() -> None:
+    run: Any = Run('{"a":[1]}')
+
+    assert CallHandle(run).result(timeout=3) == {"a": [1]}
+    assert run.waited == [3]
+    CallHandle(run).cancel()
+    assert run.cancelled
+
+
+def test_a_call_without_a_result_raises_why() -> None:
+    run: Any = Run(None)
+
+    with pytest.raises(CallFailed, match="call r1: KeyError: 'q'") as failed:
+        CallHandle(run).result()
+    again = pickle.loads(pickle.dumps(failed.value))  # noqa: S301 - Celery pickles exceptions
+    assert (again.call, again.error, again.attempts) == ("r1", "KeyError: 'q'", 3)
+
+
+def test_a_map_raises_the_first_failure_or_returns_them_in_place() -> None:
+    run: Any = Run('"a"', None, "3")
+
+    with pytest.raises(CallFailed, match="call r1/1"):
+        CallMap(run).results()
+    first, second, third = CallMap(run).results(return_exceptions=True)
+    assert (first, type(second), third) == ("a", CallFailed, 3)
+    assert [number for number, _ in CallMap(run).stream()] == [0, 1, 2]
+
+
+def app_with_task() -> tuple[Celery, Any]:
+    app = Celery("crm", set_as_current=False)
+
+    @app.task(shared=False, name="crm.fetch")
+    def fetch(number: int) -> int:
+        """Fetches."""
+        return number * 2
+
+    return app, fetch
+
+
+def test_a_limited_task_is_sent_through_fairlane_under_its_lane() -> None:
+    _, fetch = app_with_task()
+    client = SenderClient()
+    task = limited(client, lane="crm-api", timeout=9, priority=1)(fetch)
+
+    task.delay(4)
+    assert client.rows == [{"args": [4], "kwargs": {}}]
+    assert (client.options["task"], client.options["lane"], client.options["timeout"]) == (
+        "crm.fetch",
+        "crm-api",
+        9,
+    )
+    task.apply_async(kwargs={"number": 5}, priority=-3, countdown=None)
+    assert (client.rows, client.options["priority"]) == ([{"args": [], "kwargs": {"number": 5}}], -3)
+    task.map([([1], {}), ([2], {})])
+    assert len(client.rows) == 2
+    assert (task(4), task.name, task.__doc__) == (8, "crm.fetch", "Fetches.")
+
+
+def test_a_plain_function_becomes_a_task_of_the_application() -> None:
+    app = Celery("crm", set_as_current=False)
+
+    @limited(app, lane="crm-api")
+    def store(number: int) -> int:
+        return number
+
+    assert isinstance(store, LimitedTask)
+    assert store.name in app.tasks
+    assert store(3) == 3
+
+
+def test_a_plain_function_needs_an_application() -> None:
+    with pytest.raises(SubmissionError, match="is no Celery task"):
+        limited(SenderClient(), lane="crm-api")(lambda: None)
+
+
+def test_a_scorer_is_named_by_its_function() -> None:
+    made = scorer("evals.style:brevity", lane="style", level="session")
+
+    assert made == FunctionScorer(
+        name="brevity", function="evals.style:brevity", lane="style", level="session"
+    )
+    assert scorer("evals.style:brevity", name="short").name == "short"
+
+
+@pytest.mark.parametrize("function", ["brevity", "evals style:brevity", "evals:", len])
+def test_a_scorer_of_no_function_is_refused(function: Any) -> None:
+    with pytest.raises(SubmissionError):
+        scorer(function)
+
+
+@pytest.mark.parametrize(
+    ("given", "wait_ms"), [(0.0001, 1), (2, 2000), (timedelta(minutes=1), 60_000), (None, None), (1e12, None)]
+)
+def test_how_long_to_slow_down_is_told_in_seconds_or_as_a_timedelta(given: Any, wait_ms: int | None) -> None:
+    error = RateLimited("calm down", retry_after=given)
+
+    assert (str(error), error.retry_after_ms) == ("calm down", wait_ms)
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - Celery pickles exceptions
+    assert (str(again), again.retry_after) == ("calm down", given)
+
+
+def test_arguments_survive_the_way() -> None:
+    sender = Sender()
+    submit_call(sender, "m:f", [{"ü": "\n"}, 1.5, None, True])
+
+    assert json.loads(json.dumps(sender.rows))[0]["args"] == [{"ü": "\n"}, 1.5, None, True]

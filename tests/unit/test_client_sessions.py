@@ -1,0 +1,116 @@
+"""A client uploads what sessions its rows form, and reads their records back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.errors import SubmissionError
+from fairlane.evaluators import llm_judge
+from fairlane.job import JobState
+from fairlane.joining import session_job
+from fairlane.results import JudgeResult
+from fairlane.sessions import Seat, SessionRecord, decode_members, decode_seats, members_field, seats_field
+from fairlane.store.keys import RunRef
+from tests.support.contents import read_contents
+from tests.support.stage import Stage
+
+JUDGE = llm_judge("sim:judge", "{{ session }}", {"yes": 1, "no": 0}, level="session", name="whole")
+ROWS = [{"q": n, "s": each} for n, each in enumerate(["a", "b", "a"])]
+
+
+@pytest.fixture
+def stage(fake_redis: Redis) -> Stage:
+    return Stage(fake_redis)
+
+
+def submit(stage: Stage, dataset: Any = ROWS, **arguments: Any) -> Any:
+    given = {"prompt": "{{ q }}", "model": "sim:fast", "evaluators": [JUDGE], "session": "s"}
+    return stage.client.submit(dataset, **given | arguments)
+
+
+def score(stage: Stage, run: str, session: int, cell: int, result: JudgeResult) -> None:
+    """Record a session's only evaluation in one of its cells."""
+    job = session_job(stage.spec(run), session, cell, 0)
+    stage.redis.hset(stage.keys.results(RunRef("search", run)), str(job), result.to_json())
+
+
+def test_sessions_are_written_beside_the_rows_and_counted(stage: Stage) -> None:
+    run = submit(stage)
+    fields: Any = stage.redis.hgetall(stage.keys.rows(RunRef("search", run.id)))
+    assert decode_seats(fields[seats_field(0).encode()], 2) == [Seat(0, 2), Seat(1, 1), Seat(0, 2)]
+    assert decode_members(fields[members_field(0).encode()], 3) == [[0, 2], [1]]
+    assert (run.status().items, run.status().jobs) == (3, 3 + 2)
+
+
+def test_a_row_without_its_session_leaves_nothing_behind(stage: Stage) -> None:
+    before = read_contents(stage.redis)
+    with pytest.raises(SubmissionError, match="row 4"):
+        submit(stage, [*ROWS, {"q": 3}])
+    assert read_contents(stage.redis) == before
+
+
+def test_a_dataset_without_rows_has_no_sessions(stage: Stage) -> None:
+    run = submit(stage, [])
+    assert run.status().jobs == 0
+
+
+def test_a_session_record_tells_its_value_its_cell_its_items_and_its_scores(stage: Stage) -> None:
+    run = submit(stage, repetitions=2)
+    stage.admit()
+    stage.deployment.cancel(RunRef("search", run.id))
+    score(stage, run.id, 0, 0, JudgeResult(JobState.SUCCEEDED, 1.0))
+    score(stage, run.id, 0, 1, JudgeResult(JobState.FAILED, error="no choice"))
+    score(stage, run.id, 1, 0, JudgeResult(JobState.SUCCEEDED, 0.0))
+
+    common: dict[str, Any] = {"model": "sim:fast", "prompt": 0}
+    assert list(run.sessions()) == [
+        SessionRecord("a", repetition=0, items=(0, 4), scores={"whole": 1.0}, score_errors={}, **common),
+        SessionRecord(
+            "a",
+            repetition=1,
+            items=(1, 5),
+            scores={"whole": None},
+            score_errors={"whole": "no choice"},
+            **common,
+        ),
+        SessionRecord("b", repetition=0, items=(2,), scores={"whole": 0.0}, score_errors={}, **common),
+        SessionRecord(
+            "b",
+            repetition=1,
+            items=(3,),
+            scores={"whole": None},
+            score_errors={"whole": "cancelled"},
+            **common,
+        ),
+    ]
+
+
+def test_records_of_many_sessions_come_block_by_block_in_order(stage: Stage) -> None:
+    run = submit(stage, [{"q": n, "s": n // 2} for n in range(700)], models=["sim:a", "sim:b"], model=None)
+    stage.admit()
+    stage.deployment.cancel(RunRef("search", run.id))
+    found = list(run.sessions())
+    assert [record.session for record in found] == [n // 2 for n in range(700)]
+    assert [record.model for record in found[:2]] == ["sim:a", "sim:b"]
+    assert found[-1].items == (1397, 1399)
+
+
+def test_a_run_with_a_session_field_alone_tells_which_items_belong_together(stage: Stage) -> None:
+    run = submit(stage, evaluators=[])
+    stage.admit()
+    stage.answer(run.id, 3)
+    assert [(each.session, each.items, each.scores) for each in run.sessions()] == [
+        ("a", (0, 2), {}),
+        ("b", (1,), {}),
+    ]
+    assert run.status().progress == 1
+
+
+def test_a_run_that_was_not_told_of_sessions_has_no_records_of_them(stage: Stage) -> None:
+    run = submit(stage, evaluators=[], session=None)
+    stage.admit()
+    stage.answer(run.id, 3)
+    assert list(run.sessions()) == []

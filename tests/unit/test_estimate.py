@@ -1,0 +1,291 @@
+"""What a run is expected to take: a sample's calls, made whole, against what lanes allow and models cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.choices import Bounds, CacheChoice, Order
+from fairlane.errors import TemplateError
+from fairlane.estimate import Forecast, LaneForecast, estimate, take_sample
+from fairlane.estimate.sampling import VALUES_KEPT, Distinct
+from fairlane.estimate.timing import lane_of
+from fairlane.evaluators import llm_judge
+from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer
+from fairlane.link import Link
+from fairlane.run import RunSpec
+from fairlane.settings import Connection, Price
+from fairlane.store.workers import WorkerInfo
+from fairlane.tokens import TOKENS_PER_MESSAGE
+from tests.support.deployment import Deployment
+from tests.support.records import spec_of
+from tests.support.stage import Stage
+
+SIM = Connection(protocol="openai", base_url="http://localhost/v1")
+BATCHED = Agent(
+    name="critic",
+    model="sim:judge",
+    template="{{ output }}",
+    criteria=(Criterion(id="style", description="?"), Criterion(id="facts", description="?")),
+    batching=True,
+)
+
+
+class Scene:
+    """A deployment with lanes and workers, and a client's link to it."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.deployment: Deployment = Stage(redis).deployment
+        self.link = Link(
+            redis=redis,
+            keys=self.deployment.keys,
+            url="redis://test",
+            clock=self.deployment.clock,
+            waiter=None,  # type: ignore[arg-type]
+            connections={"sim": SIM},
+        )
+
+    def worker(self, slots: int = 10, *lanes: str) -> None:
+        info = WorkerInfo("w1", slots, lanes, "1", 1, "here", 0)
+        call = self.deployment.workers.beat("w1", info, [], 1000, changed=True, now_ms=self.deployment.now_ms)
+        call.run(self.link.redis)
+
+    def forecast(self, spec: RunSpec, rows: int = 100, **options: Any) -> Forecast:
+        return estimate(self.link, spec, take_sample(rows_of(rows)), **options)
+
+
+def rows_of(count: int) -> list[dict[str, Any]]:
+    return [{"question": "q" * 40, "n": n} for n in range(count)]
+
+
+def judge(**fields: Any) -> EvaluatorSpec:
+    made = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, name="judge", params={"max_tokens": 1})
+    return made.model_copy(update=fields)
+
+
+def lane(forecast: Forecast, name: str) -> LaneForecast:
+    return next(each for each in forecast.lanes if each.lane == name)
+
+
+@pytest.fixture
+def scene(fake_redis: Redis) -> Scene:
+    return Scene(fake_redis)
+
+
+def test_calls_and_tokens_are_those_of_the_whole_product(scene: Scene) -> None:
+    spec = spec_of([judge()], params={"max_tokens": 100}, repetitions=3, models=("sim:a", "sim:b"))
+    found = scene.forecast(spec, rows=1000)
+    assert (found.rows, found.items, found.sampled, found.invalid) == (1000, 6000, 400, 0)
+    assert (found.tasks, found.evaluations, found.calls) == (6000, 6000, 12000)
+    prompt = 10 + 2 * TOKENS_PER_MESSAGE
+    judged = 100 + 2 * TOKENS_PER_MESSAGE
+    assert [(each.model, each.calls, each.input_tokens, each.output_tokens) for each in found.models] == [
+        ("sim:a", 3000, 3000 * prompt, 3000 * 100),
+        ("sim:b", 3000, 3000 * prompt, 3000 * 100),
+        ("sim:judge", 6000, 6000 * judged, 6000),
+    ]
+    assert found.tokens == sum(each.tokens for each in found.lanes)
+
+
+def test_cost_is_by_the_prices_of_the_settings(scene: Scene) -> None:
+    prices = {"sim:fast": Price(input=1.0, output=10.0)}
+    scene.link = replace(scene.link, prices=prices)
+    found = scene.forecast(spec_of([judge()], params={"max_tokens": 100}))
+    assert found.cost_usd == pytest.approx(100 * (16 * 1.0 + 100 * 10.0) / 1e6)
+    assert found.unpriced == ("sim:judge",)
+
+
+def test_an_answers_length_may_be_stated(scene: Scene) -> None:
+    spec = spec_of([judge()], params={"max_tokens": 100})
+    short = scene.forecast(spec, answer_tokens=20)
+    assert [each.output_tokens for each in short.models] == [100 * 20, 100]
+    assert scene.forecast(spec, answer_tokens=500).tokens == scene.forecast(spec).tokens
+
+
+def test_the_slowest_lane_decides_how_long_it_takes(scene: Scene) -> None:
+    scene.deployment.lane("sim:fast", requests_per_minute=600)
+    scene.deployment.lane("sim:judge", requests_per_minute=60)
+    scene.worker(10, "sim:fast", "sim:judge")
+    found = scene.forecast(spec_of([judge()]), rows=600)
+    assert lane(found, "sim:fast").seconds == pytest.approx(60, rel=0.05)
+    assert lane(found, "sim:judge").seconds == pytest.approx(600, rel=0.05)
+    assert found.seconds == lane(found, "sim:judge").seconds
+    assert (lane(found, "sim:judge").limited_by, lane(found, "sim:judge").source) == (
+        "requests",
+        "configured",
+    )
+    assert found.notes == ()
+
+
+def test_tokens_may_be_what_limits(scene: Scene) -> None:
+    scene.deployment.lane("sim:fast", requests_per_minute=6000, tokens_per_minute=11_600)
+    scene.worker(10, "sim:fast")
+    found = scene.forecast(spec_of(params={"max_tokens": 100}), rows=1000)
+    assert lane(found, "sim:fast").limited_by == "tokens"
+    assert found.seconds == pytest.approx(600, rel=0.05)
+
+
+def test_a_lane_that_nobody_knows_is_told_by_where_it_starts(scene: Scene) -> None:
+    scene.worker()
+    found = scene.forecast(spec_of(models=("sim:new",)), rows=600)
+    assert (lane(found, "sim:new").source, found.seconds) == ("starting", pytest.approx(60, rel=0.05))
+    assert any("sim:new: nothing has limited it yet" in note for note in found.notes)
+
+
+def test_what_no_call_has_told_is_not_guessed(scene: Scene) -> None:
+    scene.worker(10, "sim:fast")
+    found = scene.forecast(spec_of())
+    assert (lane(found, "sim:fast").seconds, lane(found, "sim:fast").limited_by, found.seconds) == (None,) * 3
+    assert any("nothing limits it" in note for note in found.notes)
+
+
+def test_a_paused_lane_has_no_time_and_says_why(scene: Scene) -> None:
+    scene.deployment.lane("sim:fast", requests_per_minute=60)
+    scene.deployment.lanes.pause("sim:fast")
+    scene.worker(10, "sim:fast")
+    found = scene.forecast(spec_of())
+    assert found.seconds is None
+    assert "sim:fast is paused by an operator" in found.notes
+
+
+def test_without_a_worker_it_says_so_and_tells_the_time_all_the_same(scene: Scene) -> None:
+    scene.deployment.lane("sim:fast", requests_per_minute=60)
+    found = scene.forecast(spec_of())
+    assert found.seconds == pytest.approx(100, rel=0.05)
+    assert "no worker is up" in found.notes[0]
+
+
+def test_calls_of_other_runs_are_told_of(scene: Scene) -> None:
+    scene.deployment.queued_lane(jobs=30, lane="sim:fast", requests_per_minute=60)
+    scene.worker(10, "sim:fast")
+    assert lane(scene.forecast(spec_of()), "sim:fast").queued == 30
+
+
+@pytest.mark.parametrize(
+    ("bounds", "seconds"),
+    [(Bounds(task_rate=0.5), 200), (Bounds(delay=3.0), 300), (Bounds(task_rate=50.0), 100)],
+)
+def test_a_runs_own_bounds_make_it_longer(scene: Scene, bounds: Bounds, seconds: float) -> None:
+    scene.deployment.lane("sim:fast", requests_per_minute=60)
+    scene.worker(10, "sim:fast")
+    assert scene.forecast(spec_of(bounds=bounds)).seconds == pytest.approx(seconds, rel=0.05)
+
+
+def test_bounds_that_will_end_a_run_early_are_told_of(scene: Scene) -> None:
+    scene.deployment.lane("sim:fast", requests_per_minute=60)
+    scene.worker(10, "sim:fast")
+    scene.link = replace(scene.link, prices={"sim:*": Price(input=1.0, output=10.0)})
+    bounds = Bounds(max_duration=50, budget_tokens=1000, budget_usd=0.01)
+    notes = " ".join(scene.forecast(spec_of(bounds=bounds, cache=CacheChoice(mode="read"))).notes)
+    for name in ("max_duration", "budget_tokens", "budget_usd", "cache"):
+        assert name in notes
+    assert scene.forecast(spec_of(order=Order(serial=True))).notes == ()
+
+
+def test_items_that_cannot_be_rendered_are_counted_as_invalid(scene: Scene) -> None:
+    rows = [{"question": "q"} if n % 2 else {"other": "q"} for n in range(100)]
+    found = estimate(scene.link, spec_of([judge()]), take_sample(rows))
+    assert (found.invalid, found.tasks, found.evaluations) == (50, 50, 50)
+    assert any("50 of 100 items cannot be rendered" in note for note in found.notes)
+
+
+def test_a_template_that_does_not_compile_is_refused(scene: Scene) -> None:
+    with pytest.raises(TemplateError):
+        scene.forecast(spec_of([judge(template="{{ output")]))
+
+
+def test_a_batch_is_one_call_and_without_a_schema_one_for_each_criterion(scene: Scene) -> None:
+    assert scene.forecast(spec_of([BATCHED])).evaluations == 100
+    unstructured = SIM.model_copy(update={"structured_output": False})
+    scene.link = replace(scene.link, connections={"sim": unstructured})
+    assert scene.forecast(spec_of([BATCHED])).evaluations == 200
+    alone = BATCHED.model_copy(update={"batching": False})
+    assert scene.forecast(spec_of([alone])).evaluations == 200
+
+
+def test_given_outputs_need_no_task_calls(scene: Scene) -> None:
+    spec = spec_of([judge()], prompts=(), models=(), output_field="question")
+    found = scene.forecast(spec)
+    assert (found.tasks, found.evaluations) == (0, 100)
+    assert [each.model for each in found.models] == ["sim:judge"]
+
+
+def test_rows_that_are_not_judged_are_not_counted(scene: Scene) -> None:
+    rows = [{"question": "q", "check": n % 4 == 0} for n in range(100)]
+    assert estimate(scene.link, spec_of([judge(when="check")]), take_sample(rows)).evaluations == 25
+
+
+def test_a_function_has_a_lane_of_its_own_and_costs_no_tokens(scene: Scene) -> None:
+    scorer = FunctionScorer(name="fn", function="mine.scores:brevity")
+    found = scene.forecast(spec_of([scorer]))
+    assert lane(found, "python:mine.scores:brevity").calls == 100
+    assert lane(found, "python:mine.scores:brevity").tokens == 0
+    assert found.unpriced == ("sim:fast",)
+
+
+def test_sessions_are_evaluated_once_in_each_cell(scene: Scene) -> None:
+    spec = spec_of([judge(level="session", template="{{ session }}")], session_field="s", repetitions=2)
+    rows = [{"question": "q", "s": n // 5} for n in range(100)]
+    found = estimate(scene.link, spec, take_sample(rows, session_field="s"))
+    assert (found.tasks, found.evaluations) == (200, 40)
+
+
+def test_a_dataset_without_rows_takes_nothing(scene: Scene) -> None:
+    found = scene.forecast(spec_of([judge()]), rows=0)
+    assert (found.items, found.calls, found.tokens, found.seconds, found.lanes) == (0, 0, 0, 0.0, ())
+
+
+def test_a_forecast_is_ready_for_json(scene: Scene) -> None:
+    told = scene.forecast(spec_of()).to_dict()
+    assert (told["calls"], told["lanes"][0]["lane"], told["cost_usd"]) == (100, "sim:fast", None)
+
+
+@pytest.mark.parametrize(
+    ("model", "connections", "known", "expected"),
+    [
+        ("sim:a", {"sim": SIM}, set(), "sim:a"),
+        ("sim:a", {"sim": SIM.model_copy(update={"lane_scope": "connection"})}, set(), "sim"),
+        ("sim:a", {}, {"sim"}, "sim"),
+        ("sim:a", {}, {"sim", "sim:a"}, "sim:a"),
+        ("sim:a", {}, set(), "sim:a"),
+        ("python:pkg.mod:f", {}, set(), "python:pkg.mod:f"),
+    ],
+)
+def test_a_models_lane_is_known_also_without_settings(
+    model: str, connections: dict[str, Connection], known: set[str], expected: str
+) -> None:
+    assert lane_of(model, None, connections, frozenset(known)) == expected
+
+
+def test_of_a_dataset_whose_size_is_stated_no_more_than_a_sample_is_read() -> None:
+    def endless() -> Iterator[dict[str, Any]]:
+        number = 0
+        while True:
+            yield {"n": number}
+            number += 1
+
+    sample = take_sample(endless(), 1_000_000, most=50)
+    assert (len(sample.rows), sample.count, sample.rows[-1]["n"]) == (50, 1_000_000, 49)
+    assert take_sample(rows_of(3), 100).count == 3
+
+
+@given(st.integers(0, 400), st.integers(1, 50))
+def test_a_sample_is_of_the_whole_dataset_and_the_same_each_time(count: int, most: int) -> None:
+    sample = take_sample(rows_of(count), most=most)
+    assert (sample.count, len(sample.rows)) == (count, min(count, most))
+    assert sample == take_sample(rows_of(count), most=most)
+    assert len({row["n"] for row in sample.rows}) == len(sample.rows)
+
+
+def test_few_distinct_values_are_counted_exactly_and_many_at_about() -> None:
+    for distinct in (0, 1, VALUES_KEPT - 1, 20_000):
+        counter = Distinct()
+        for number in range(max(distinct, 1) * 2):
+            counter.add(number % distinct if distinct else None)
+        assert counter.count == pytest.approx(distinct, rel=0.1 if distinct >= VALUES_KEPT else 0)

@@ -1,0 +1,340 @@
+"""Calls of functions: what they return and raise becomes an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from celery import Celery
+from structlog.testing import capture_logs
+
+from fairlane.clock import ManualClock
+from fairlane.errors import RateLimited as SlowDown
+from fairlane.job import (
+    Aborted,
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    Overloaded,
+    PermanentFailure,
+    RateLimited,
+    Success,
+    TimedOut,
+)
+from fairlane_workers.functions.catalog import Unavailable
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.functions import FunctionProvider
+
+TASK = {"row": {"text": "Hi"}, "params": {}}
+SCORE = {"output": "Hi", "row": {}}
+CALL = {"row": {"args": [], "kwargs": {}}, "params": {}}
+REQUEST = Request("m:f", [], {}, False, 30.0, 1000, TASK, "python:m:f")
+
+
+class One:
+    """A catalog of one function."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def find(self, name: str) -> Callable[..., Any]:
+        if isinstance(self._function, Exception):
+            raise self._function
+        found: Callable[..., Any] = self._function
+        return found
+
+
+async def made(
+    function: Any, arguments: dict[str, Any] | None = None, *, elsewhere: bool = False, **request: Any
+) -> Outcome:
+    asked: list[tuple[str, str]] = []
+
+    async def other(name: str, lane: str) -> bool:
+        asked.append((name, lane))
+        return elsewhere
+
+    provider = FunctionProvider(One(function), slots=2, clock=ManualClock(), elsewhere=other)
+    try:
+        return await provider.call(replace(REQUEST, arguments=arguments or TASK, **request))
+    finally:
+        await provider.aclose()
+        assert asked in ([], [("m:f", "python:m:f")])
+
+
+def outcome(function: Any, arguments: dict[str, Any] | None = None, **request: Any) -> Outcome:
+    return asyncio.run(made(function, arguments, **request))
+
+
+def raising(error: BaseException) -> Callable[[Any], None]:
+    def fail(row: Any) -> None:
+        raise error
+
+    return fail
+
+
+def async_raising(error: BaseException) -> Callable[[Any], Any]:
+    async def fail(row: Any) -> None:
+        raise error
+
+    return fail
+
+
+async def awaited(row: Any) -> str:
+    return f"{row['text']} on {threading.current_thread().name}"
+
+
+def test_a_function_that_blocks_runs_off_the_loop_and_an_async_one_on_it() -> None:
+    here = threading.current_thread().name
+
+    assert outcome(awaited) == Success(f"Hi on {here}")
+    assert outcome(lambda row: threading.current_thread().name) == Success("fairlane-function")
+
+
+def test_a_callable_object_and_a_function_that_returns_an_awaitable_are_awaited() -> None:
+    class Speaker:
+        async def __call__(self, row: Any) -> str:
+            return await awaited(row)
+
+    here = threading.current_thread().name
+    assert outcome(Speaker()) == Success(f"Hi on {here}")
+    assert outcome(lambda row: awaited(row)) == Success(f"Hi on {here}")
+
+
+@dataclass
+class Answer:
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("returned", "output"),
+    [
+        ("as it is", "as it is"),
+        ({"a": [1, None, "ü"]}, '{"a":[1,null,"ü"]}'),
+        (None, "null"),
+        (Answer("dataclass"), '{"text":"dataclass"}'),
+        (timedelta(seconds=90), '"PT1M30S"'),
+    ],
+)
+def test_a_tasks_text_is_its_output_and_all_else_as_json(returned: Any, output: str) -> None:
+    assert outcome(lambda row: returned) == Success(output)
+
+
+@pytest.mark.parametrize(("returned", "output"), [("text", '"text"'), ("5", '"5"'), (5, "5"), (None, "null")])
+def test_what_a_call_returns_is_json_so_that_a_text_stays_one(returned: Any, output: str) -> None:
+    assert outcome(lambda: returned, CALL) == Success(output)
+
+
+class ArrayNumber:
+    """As array libraries have them."""
+
+    shape = ()
+
+    def item(self) -> float:
+        return 0.25
+
+
+@pytest.mark.parametrize(
+    ("returned", "output"), [(0.5, "0.5"), (True, "true"), (3, "3"), (ArrayNumber(), "0.25")]
+)
+def test_a_score_is_a_finite_number_or_a_truth_value(returned: Any, output: str) -> None:
+    assert outcome(lambda output: returned, SCORE) == Success(output)
+
+
+@pytest.mark.parametrize("returned", [float("nan"), float("inf"), "0.5", None, [1], {"score": 1}, 10**400])
+def test_what_is_no_score_fails_and_says_what_was_returned(returned: Any) -> None:
+    failed = outcome(lambda output: returned, SCORE)
+
+    assert isinstance(failed, PermanentFailure)
+    assert "a score is a finite number" in failed.message
+
+
+@pytest.mark.parametrize("returned", [object(), float("nan"), {1, object()}])
+def test_what_is_not_json_fails_and_says_so(returned: Any) -> None:
+    failed = outcome(lambda row: returned)
+
+    assert isinstance(failed, PermanentFailure)
+    assert "which is not JSON" in failed.message
+
+
+def test_a_result_beyond_the_bound_is_refused() -> None:
+    assert outcome(lambda row: "x" * 1000) == Success("x" * 1000)
+    assert outcome(lambda row: "ü" * 501) == PermanentFailure(
+        "the result has 1002 bytes, worker.max_response_bytes is 1000"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "wait_ms"),
+    [
+        (1.5, 1500),
+        (timedelta(seconds=2), 2000),
+        (0, 0),
+        (None, None),
+        (-1, None),
+        (float("nan"), None),
+        ("5", None),
+    ],
+)
+@pytest.mark.parametrize("kind", [raising, async_raising])
+def test_a_function_that_was_told_to_slow_down_is_rate_limited(
+    kind: Any, given: Any, wait_ms: int | None
+) -> None:
+    said = outcome(kind(SlowDown("calm down", retry_after=given)))
+
+    assert said == RateLimited("RateLimited: calm down", 429, wait_ms)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (KeyError("q"), PermanentFailure("KeyError: 'q'")),
+        (ValueError("bad"), PermanentFailure("ValueError: bad")),
+        (FileNotFoundError(2, "no such file"), PermanentFailure("FileNotFoundError: [Errno 2] no such file")),
+        (ConnectionResetError("gone"), NetworkFailure("ConnectionResetError: gone")),
+        (OSError("disk"), NetworkFailure("OSError: disk")),
+        (httpx.ConnectError("no route"), NetworkFailure("ConnectError: no route")),
+        (httpx.ReadTimeout("slow"), TimedOut("ReadTimeout: slow")),
+        (TimeoutError("its own"), TimedOut("TimeoutError: its own")),
+        (SystemExit(3), PermanentFailure("SystemExit: 3")),
+        (asyncio.CancelledError("its own"), PermanentFailure("CancelledError: its own")),
+    ],
+)
+@pytest.mark.parametrize("kind", [raising, async_raising])
+def test_an_exception_is_an_outcome_with_its_type_and_message(
+    kind: Any, error: BaseException, expected: Outcome
+) -> None:
+    assert outcome(kind(error)) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (429, RateLimited("HTTPStatusError: refused", 429, 7000)),
+        (503, Overloaded("HTTPStatusError: refused", 503, 7000)),
+        (404, PermanentFailure("HTTPStatusError: refused")),
+        (403, PermanentFailure("HTTPStatusError: refused")),
+    ],
+)
+def test_an_http_error_is_read_by_its_status(status: int, expected: Outcome) -> None:
+    response = httpx.Response(status, headers={"Retry-After": "7"})
+    error = httpx.HTTPStatusError("refused", request=httpx.Request("GET", "http://x"), response=response)
+
+    assert outcome(raising(error)) == expected
+
+
+def test_the_traceback_goes_to_the_workers_log_and_not_to_users() -> None:
+    with capture_logs() as logs:
+        failed = outcome(raising(KeyError("q")))
+
+    assert isinstance(failed, PermanentFailure)
+    assert "Traceback" not in failed.message
+    (line,) = logs
+    assert (line["event"], line["function"], line["lane"]) == ("function_raised", "m:f", "python:m:f")
+    assert isinstance(line["exc_info"], KeyError)
+
+
+def test_an_error_that_cannot_be_shown_is_told_by_its_type() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert outcome(raising(Mute())) == PermanentFailure("Mute: (it cannot be shown)")
+
+
+def test_a_deadline_ends_an_async_call() -> None:
+    async def forever(row: Any) -> None:
+        await asyncio.Event().wait()
+
+    assert outcome(forever, timeout_s=0.01) == TimedOut("m:f did not return within 0.01 s")
+
+
+def test_a_deadline_ends_a_call_that_blocks_though_its_thread_goes_on() -> None:
+    gate = threading.Event()
+
+    assert outcome(lambda row: gate.wait(), timeout_s=0.01) == TimedOut("m:f did not return within 0.01 s")
+    gate.set()
+
+
+def test_our_own_cancellation_passes_through() -> None:
+    async def scene() -> None:
+        begun = asyncio.Event()
+
+        async def forever(row: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        call = asyncio.create_task(made(forever))
+        await begun.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+
+    asyncio.run(scene())
+
+
+def test_a_function_that_is_not_for_this_worker_is_left_to_one_that_runs_it() -> None:
+    foreign = Unavailable("module 'm' is not in worker.modules of this worker", claimed=False)
+
+    assert outcome(foreign, elsewhere=True) == Aborted(str(foreign))
+    assert outcome(foreign, elsewhere=False) == PermanentFailure(str(foreign))
+    assert outcome(Unavailable("module 'm' has no 'f'"), elsewhere=True) == PermanentFailure(
+        "module 'm' has no 'f'"
+    )
+
+
+def test_a_function_that_asks_for_too_much_fails_before_it_is_called() -> None:
+    assert outcome(lambda left, right: None) == PermanentFailure(
+        "m:f: the function asks for left, right; it may ask for params, row"
+    )
+
+
+def test_a_result_is_one_chunk() -> None:
+    async def scene() -> None:
+        heard: list[str] = []
+
+        async def hear(text: str) -> None:
+            heard.append(text)
+
+        async def nobody(name: str, lane: str) -> bool:
+            return False
+
+        provider = FunctionProvider(One(awaited), slots=1, clock=ManualClock(), elsewhere=nobody)
+        answer = await provider.call(REQUEST, hear)
+        assert isinstance(answer, Success)
+        assert heard == [answer.output]
+        await provider.aclose()
+        assert isinstance(await provider.call(REQUEST), NetworkFailure)
+
+    asyncio.run(scene())
+
+
+def test_a_celery_task_that_retries_is_tried_again_by_the_runs_policy() -> None:
+    app = Celery("test", set_as_current=False)
+
+    @app.task(shared=False, bind=True)
+    def again(self: Any) -> None:
+        raise self.retry(countdown=5)
+
+    @app.task(shared=False, autoretry_for=(KeyError,))
+    def flaky() -> None:
+        raise KeyError("q")
+
+    assert isinstance(outcome(again, CALL), InvalidResponse)
+    assert outcome(flaky, CALL) == InvalidResponse("KeyError: 'q'")
+
+
+def test_a_celery_task_is_called_with_a_calls_arguments() -> None:
+    app = Celery("test", set_as_current=False)
+
+    @app.task(shared=False, bind=True)
+    def add(self: Any, left: int, right: int) -> list[Any]:
+        return [left + right, self.name]
+
+    arguments = {"row": {"args": [2], "kwargs": {"right": 3}}, "params": {}}
+    assert outcome(add, arguments) == Success(f'[5,"{add.name}"]')

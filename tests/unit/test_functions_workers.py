@@ -1,0 +1,131 @@
+"""Which workers take functions: the lanes they want, what they tell of themselves, what they may be told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import fakeredis
+import pytest
+from celery import Celery
+
+from fairlane.configuration import load_settings
+from fairlane.errors import ConfigurationError
+from fairlane.settings import Settings
+from fairlane.store.keys import Keys
+from fairlane_workers.batcher import Batcher
+from fairlane_workers.bridge import Bridge, serve
+from fairlane_workers.functions.catalog import AppTasks
+from fairlane_workers.functions.roster import Roster
+from tests.support.worker_parts import WorkerParts, on_loop
+
+LANE = "python:crm-api"
+KEYS = Keys("test")
+
+
+async def wanted(parts: WorkerParts) -> list[str]:
+    for lane in ("sim:fast", LANE, "python:evals.style:brevity"):
+        parts.scheduler.registry.ensure(lane)
+    await parts.heartbeat.beat()
+    return parts.wanted[-1]
+
+
+def test_a_worker_that_allows_nothing_wants_no_functions_lanes() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        assert await wanted(parts) == ["sim:fast"]
+
+    on_loop(scene)
+    on_loop(scene, lanes=("sim:*", "python:*"))
+
+
+def test_a_worker_that_allows_modules_wants_functions_lanes_unless_it_is_bound_to_others() -> None:
+    async def free(parts: WorkerParts) -> None:
+        assert await wanted(parts) == [LANE, "python:evals.style:brevity", "sim:fast"]
+
+    async def bound(parts: WorkerParts) -> None:
+        assert await wanted(parts) == [LANE]
+
+    on_loop(free, modules=("evals",))
+    on_loop(bound, modules=("evals",), lanes=(LANE,))
+
+
+def beat(worker: str, lanes: list[str], modules: list[str], *, stopping: bool = False) -> dict[str, str]:
+    info = {
+        "name": worker, "slots": 1, "lanes": lanes, "version": "0", "pid": 1, "host": "h", "started_ms": 0,
+        "stopping": stopping, "modules": modules,
+    }  # fmt: skip
+    return {worker: f"1 {json.dumps(info)}"}
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (beat("w2", [LANE], ["crm"]), True),
+        (beat("w2", [LANE], ["crm.tasks.fetch"]), True),
+        (beat("w2", [LANE], ["crm"], stopping=True), False),
+        (beat("w2", ["sim:fast"], ["crm"]), False),
+        (beat("w2", [LANE], ["evals"]), False),
+        (beat("w1", [LANE], ["crm"]), False),
+        ({}, False),
+    ],
+)
+def test_another_worker_runs_a_function_if_it_serves_the_lane_and_claims_it(
+    other: dict[str, str], expected: bool
+) -> None:
+    async def ask() -> bool:
+        redis: Any = fakeredis.FakeAsyncRedis()
+        if other:
+            await redis.hset(KEYS.workers, mapping=other)
+        found = await Roster(Batcher(redis), KEYS, "w1").runs("crm.tasks.fetch", LANE)
+        await redis.aclose()
+        return found
+
+    assert asyncio.run(ask()) is expected
+
+
+def test_a_beat_of_a_version_without_modules_is_read() -> None:
+    async def ask() -> bool:
+        redis: Any = fakeredis.FakeAsyncRedis()
+        old = beat("w2", [LANE], [])
+        stamp, _, text = old["w2"].partition(" ")
+        info = json.loads(text)
+        del info["modules"]
+        await redis.hset(KEYS.workers, mapping={"w2": f"{stamp} {json.dumps(info)}"})
+        found = await Roster(Batcher(redis), KEYS, "w1").runs("crm.tasks.fetch", LANE)
+        await redis.aclose()
+        return found
+
+    assert asyncio.run(ask()) is False
+
+
+def test_lanes_of_functions_need_no_connection_and_their_name_is_reserved() -> None:
+    lanes: dict[str, Any] = {LANE: {"requests_per_minute": 60}}
+    assert (
+        load_settings(environ={}, lanes=lanes, worker={"lanes": ["python:*"]}).lanes[LANE].requests_per_minute
+        == 60
+    )
+
+    with pytest.raises(ConfigurationError, match="this name is reserved"):
+        load_settings(environ={}, connections={"python": {"protocol": "openai", "base_url": "http://x/v1"}})
+
+
+def test_an_application_is_told_what_it_serves_in_words_that_make_sense() -> None:
+    app = Celery("crm", set_as_current=False)
+
+    with pytest.raises(ConfigurationError, match=r"Give \['crm-api'\]"):
+        serve(app, "crm-api", settings=Settings())
+    with pytest.raises(ConfigurationError, match="slots"):
+        serve(app, ["crm-api"], slots=0, settings=Settings())
+
+
+def test_an_application_that_names_no_lanes_serves_those_of_its_tasks() -> None:
+    app = Celery("crm", set_as_current=False)
+
+    @app.task(shared=False, name="crm.fetch")
+    def fetch() -> None: ...
+
+    own = Bridge(app, (), Settings())._own(AppTasks(app))
+    assert (own.worker.lanes, own.worker.modules) == (("python:crm.fetch",), ("crm.fetch",))
+    stated = Bridge(app, ("crm-api",), Settings())._own(AppTasks(app))
+    assert (stated.worker.lanes, stated.connections) == ((LANE,), {})

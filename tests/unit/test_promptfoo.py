@@ -1,0 +1,392 @@
+"""promptfoo's configurations as runs, or as everything in them that is not supported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane.evaluators.spec import Judge
+from fairlane.job import JobState, Usage
+from fairlane.promptfoo import Evaluation, UnsupportedError, Wishes, read_evaluation, verdict_of
+from fairlane.promptfoo.csv_cases import assertion_of
+from fairlane.promptfoo.tally import Cell, Tally, with_verdict
+from fairlane.promptfoo.yaml12 import parse_yaml
+from fairlane.run import Record
+from fairlane.submission import build_spec
+
+KNOWN = frozenset({"openai", "anthropic"})
+
+
+class Folder:
+    """A folder with a configuration and what it refers to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.path / name
+        path.write_text(text)
+        return path
+
+    def read(self, text: str, **wishes: Any) -> Evaluation:
+        path = self.write("promptfooconfig.yaml", text)
+        return read_evaluation(path, Wishes(**{"connections": KNOWN, **wishes}))
+
+    def refusals(self, text: str, **wishes: Any) -> list[str]:
+        """The problems, without the folder's name."""
+        with pytest.raises(UnsupportedError) as caught:
+            self.read(text, **wishes)
+        return [str(each).replace(f"{self.path}/", "") for each in caught.value.problems]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def config(**parts: Any) -> str:
+    """A configuration of one prompt, provider and test, with these parts in place of its own."""
+    whole = {"prompts": ["Say {{word}}"], "providers": ["openai:gpt-4o"], "tests": [{"vars": {"word": "hi"}}]}
+    return json.dumps({**whole, **parts})
+
+
+def asserting(*assertions: Mapping[str, Any], **test: Any) -> str:
+    return config(tests=[{"vars": {"word": "hi"}, "assert": list(assertions), **test}])
+
+
+REALISTIC = """\
+# yaml-language-server: $schema=https://promptfoo.dev/config-schema.json
+description: Customer service
+prompts:
+  - file://prompts.txt
+  - file://chat.json
+  - id: polite
+    label: polite
+    raw: Answer {{ question }} in {{ language | upper }}.
+providers:
+  - openai:gpt-4o-mini
+  - id: openai:chat:gpt-4o
+    label: warm
+    config: {temperature: 0.7, max_tokens: 100}
+  - anthropic:messages:claude-sonnet-4
+assertionTemplates:
+  no_apology: {type: not-icontains, value: sorry}
+defaultTest:
+  vars: {language: English}
+  options: {provider: openai:gpt-4o}
+  assert:
+    - $ref: '#/assertionTemplates/no_apology'
+tests:
+  - description: two languages
+    vars: {language: [French, German], question: yes}
+    assert:
+      - {type: contains, value: 'in {{language}}', weight: 2, metric: language}
+      - {type: llm-rubric, value: 'is written in {{language}}'}
+    threshold: 0.6
+  - file://more.csv
+evaluateOptions: {maxConcurrency: 3, repeat: 2, cache: true, showProgressBar: false}
+"""
+
+
+def test_a_realistic_configuration_becomes_runs_that_submit_takes(folder: Folder) -> None:
+    folder.write("prompts.txt", "One {{question}}\n---\nTwo {{question}}\n")
+    folder.write(
+        "chat.json", '[{"role": "system", "content": "S"}, {"role": "user", "content": "{{question}}"}]'
+    )
+    folder.write(
+        "more.csv",
+        "question,__expected,__expected2,__threshold,__description\n"
+        '"a, b",contains:A,"icontains-any:x, y",0.5,third\nhi,llm-rubric:is polite,,,\n',
+    )
+    read = folder.read(REALISTIC)
+    assert read.prompts == ("prompts.txt #1", "prompts.txt #2", "chat.json", "polite")
+    assert [dict(run.labels) for run in read.runs] == [
+        {
+            "openai:gpt-4o-mini": "openai:gpt-4o-mini",
+            "anthropic:claude-sonnet-4": "anthropic:messages:claude-sonnet-4",
+        },
+        {"openai:gpt-4o": "warm"},
+    ]
+    french, german, third, fourth = read.rows
+    assert (french["question"], french["language"], german["language"]) == ("yes", "French", "German")
+    assert french["__assert"] == [
+        {"type": "not-icontains", "value": "sorry"},
+        {"type": "contains", "value": "in French", "weight": 2, "metric": "language"},
+    ]
+    assert (french["__rubric_1"], french["__threshold"]) == ("is written in French", 0.6)
+    assert (third["__assert"][2]["value"], third["__threshold"], third["language"]) == (
+        ["x", "y"],
+        0.5,
+        "English",
+    )
+    assert (fourth["__rubric_1"], third.get("__rubric_1")) == ("is polite", None)
+    for run in read.runs:
+        spec = build_spec(run="r", team="t", submitted_ms=0, **run.options)
+        assert (spec.bounds.max_concurrent, spec.repetitions, spec.cache.mode) == (3, 2, "read_write")
+        assert [each.name for each in spec.evaluators] == ["assertions", "rubric-1"]
+    assert read.runs[1].options["params"] == {"temperature": 0.7, "max_tokens": 100}
+    assert read.notes == ("showProgressBar is left out",)
+
+
+def test_providers_with_the_same_parameters_are_one_run_but_the_same_model_twice_is_two(
+    folder: Folder,
+) -> None:
+    warm = {"id": "openai:gpt-4o", "label": "warm", "config": {"temperature": 1}}
+    cold = {"id": "openai:gpt-4o", "label": "cold", "config": {"temperature": 0}}
+    other = {"id": "openai:o1", "config": {"temperature": 1}}
+    runs = folder.read(config(providers=[warm, cold, other, warm])).runs
+    assert [list(run.labels.values()) for run in runs] == [["warm", "openai:o1"], ["cold"], ["warm #2"]]
+
+
+def test_variables_that_are_lists_of_texts_are_multiplied_out(folder: Folder) -> None:
+    tests = [{"vars": {"word": ["a", "b"], "place": ["x", "y"], "numbers": [1, 2]}}]
+    rows = folder.read(config(tests=tests)).rows
+    assert [(row["word"], row["place"]) for row in rows] == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+    assert rows[0]["numbers"] == [1, 2]
+    kept = [{**tests[0], "options": {"disableVarExpansion": True}}]
+    assert [row["word"] for row in folder.read(config(tests=kept)).rows] == [["a", "b"]]
+
+
+def test_variables_read_files_and_each_other(folder: Folder) -> None:
+    folder.write("text.txt", " from a file \n")
+    tests = [{"vars": {"name": "Ann", "word": "Hello {{name}}", "text": "file://text.txt"}}]
+    (row,) = folder.read(config(tests=tests)).rows
+    assert (row["word"], row["text"]) == ("Hello Ann", "from a file")
+
+
+@pytest.mark.parametrize("name", ["tests.yaml", "tests.json", "tests.jsonl"])
+def test_tests_are_read_from_files(folder: Folder, name: str) -> None:
+    case = {"vars": {"word": "hi"}, "assert": [{"type": "equals", "value": "{{word}}"}]}
+    folder.write(name, json.dumps(case if name.endswith("l") and "jsonl" in name else [case]))
+    (row,) = folder.read(config(tests=f"file://{name}")).rows
+    assert row["__assert"] == [{"type": "equals", "value": "hi"}]
+
+
+def test_without_tests_the_default_test_is_the_only_one(folder: Folder) -> None:
+    text = config(tests=[], defaultTest={"vars": {"word": "hi"}, "assert": [{"type": "is-json"}]})
+    assert [row["word"] for row in folder.read(text).rows] == ["hi"]
+
+
+def test_yaml_is_read_as_promptfoo_reads_it() -> None:
+    found = parse_yaml("{a: yes, b: 12:30:45, c: 2024-01-02, d: 010, e: true, f: 0x10, g: 1e3, h: ~}")
+    assert found == {
+        **{"a": "yes", "b": "12:30:45", "c": "2024-01-02", "d": 10},
+        **{"e": True, "f": 16, "g": 1000.0, "h": None},
+    }
+
+
+@pytest.mark.parametrize(
+    ("identity", "model"),
+    [
+        ("openai:gpt-4o", "openai:gpt-4o"),
+        ("openai:chat:gpt-4o", "openai:gpt-4o"),
+        ("anthropic:messages:claude-sonnet-4", "anthropic:claude-sonnet-4"),
+        ("openai:ft:gpt-4o:acme", "openai:ft:gpt-4o:acme"),
+    ],
+)
+def test_a_provider_is_a_connection_and_a_model(folder: Folder, identity: str, model: str) -> None:
+    assert folder.read(config(providers=[identity])).runs[0].options["models"] == [model]
+
+
+def test_a_provider_of_another_name_is_mapped(folder: Folder) -> None:
+    described = {"id": "azure:chat:dep", "config": {"apiHost": "x.azure.com", "temperature": 0}}
+    read = folder.read(config(providers=[described]), provider_map={"azure:chat:dep": "openai:gpt-4o"})
+    assert read.runs[0].options["models"] == ["openai:gpt-4o"]
+    assert read.runs[0].options["params"] == {"temperature": 0}
+
+
+def test_order_options_of_tests_become_orders_of_the_run(folder: Folder) -> None:
+    tests = [
+        {"vars": {"word": "a"}, "options": {"runSerially": True, "storeOutputAs": "first"}},
+        {"vars": {"word": "b"}, "metadata": {"conversationId": "c1"}},
+    ]
+    prompt = "{{ first | default('') }}{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ word }}"
+    read = folder.read(config(tests=tests, prompts=[prompt]))
+    spec = build_spec(run="r", team="t", submitted_ms=0, **read.runs[0].options)
+    order = spec.order
+    assert (order.serial, order.serial_field, order.conversation) == (True, "__serial", True)
+    assert (order.store_output_as, order.conversation_field) == ("{{ __store_as }}", "__conversation_id")
+    assert [(row.get("__serial"), row["__store_as"], row.get("__conversation_id")) for row in read.rows] == [
+        (True, "first", None),
+        (None, "", "c1"),
+    ]
+
+
+def test_a_stored_output_is_there_for_later_tests_and_serial_ones_go_first(folder: Folder) -> None:
+    first = {"vars": {"word": "a"}, "options": {"runSerially": True, "storeOutputAs": "told"}}
+    prompts = ["{% if word == 'b' %}{{ told }}{% endif %}"]
+    assert len(folder.read(config(tests=[{"vars": {"word": "b"}}, first], prompts=prompts)).rows) == 2
+    (problem,) = folder.refusals(config(tests=[first], prompts=["{{ told }}"]))
+    assert "no variable 'told' is set here" in problem
+
+
+def test_a_delay_is_a_gap_between_calls_that_go_one_at_a_time(folder: Folder) -> None:
+    options = folder.read(config(evaluateOptions={"delay": 1500, "maxConcurrency": 8})).runs[0].options
+    assert (options["delay"], options["max_concurrent"]) == (1.5, 1)
+
+
+def test_a_rubric_is_judged_by_its_own_provider_the_tests_or_that_of_the_command_line(folder: Folder) -> None:
+    rubric = {"type": "llm-rubric", "value": "is {{word}}"}
+    own = {**rubric, "provider": {"id": "openai:o1", "config": {"max_tokens": 9}}}
+    read = folder.read(
+        asserting(rubric, rubric, own, {**rubric, "type": "not-llm-rubric"}), judge_model="anthropic:claude"
+    )
+    judges = [each for each in read.runs[0].options["evaluators"] if isinstance(each, Judge)]
+    assert [(each.name, each.model) for each in judges] == [
+        *[("rubric-1", "anthropic:claude"), ("rubric-2", "anthropic:claude")],
+        *[("rubric-3", "openai:o1"), ("rubric-4", "anthropic:claude")],
+    ]
+    assert [each.params["max_tokens"] for each in judges] == [64, 64, 9, 64]
+    assert judges[3].choices == {"pass": 0.0, "fail": 1.0}
+    assert judges[0].when == "__rubric_1"
+    assert "{{ __rubric_1 }}" in judges[0].template
+
+
+def test_all_that_is_not_supported_is_named_at_once_with_its_place(folder: Folder) -> None:
+    text = """\
+prompts: ['{{ messages | dump }}', 'hi {{nobody}}', prompt.py]
+providers: [openai:gpt-4o, 'python:p.py', azure:chat:dep, openai:completion:davinci]
+scenarios: []
+tests:
+  - vars: {a: 1}
+    assert:
+      - type: javascript
+        value: output.length > 3
+      - {type: similar, value: x}
+      - {type: llm-rubric, value: good}
+      - {type: regex, value: '('}
+      - {type: is-json, value: {type: object, oneOf: []}}
+      - {type: latency, threshold: 5}
+    options: {transform: output.trim()}
+  - file://generate.py
+"""
+    told = folder.refusals(text)
+    for place, words in [
+        ("promptfooconfig.yaml:3: scenarios", "scenarios is not supported"),
+        ("promptfooconfig.yaml:1: prompts[0]", "no filter 'dump': write {{ … | tojson }}"),
+        ("promptfooconfig.yaml:1: prompts[1]", "no variable 'nobody' is set here"),
+        ("promptfooconfig.yaml:1: prompts[2]", "programs are not run"),
+        ("promptfooconfig.yaml:2: providers[1]", "--map-provider python:p.py=<connection>:<model>"),
+        ("promptfooconfig.yaml:2: providers[2]", "no connection 'azure' is configured"),
+        ("promptfooconfig.yaml:2: providers[3]", "is no chat model"),
+        ("promptfooconfig.yaml:7: tests[0].assert[0]", "the assertion javascript is not supported"),
+        (
+            "promptfooconfig.yaml:9: tests[0].assert[1]",
+            "a connection that makes embeddings, and there is none",
+        ),
+        ("promptfooconfig.yaml:10: tests[0].assert[2]", "--judge-model"),
+        ("promptfooconfig.yaml:11: tests[0].assert[3].value", "no regular expression"),
+        ("promptfooconfig.yaml:12: tests[0].assert[4].value", "oneOf"),
+        ("promptfooconfig.yaml:13: tests[0].assert[5]", "the assertion latency is not supported"),
+        ("promptfooconfig.yaml:14: tests[0].options.transform", "outputs are scored as they are"),
+        ("promptfooconfig.yaml:15: tests[1]", "generate.py is a program"),
+    ]:
+        assert any(each.startswith(f"{place}: ") and words in each for each in told), (place, told)
+    assert len(told) == 15
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"prompts": None}, "there is no prompt"),
+        ({"prompts": []}, "there is no prompt"),
+        ({"prompts": {"p.txt": "x"}}, "prompts by file name"),
+        ({"prompts": ["file://missing.txt"]}, "there is no file missing.txt"),
+        ({"prompts": ["file://prompts/*.txt"]}, "is a pattern"),
+        ({"prompts": ['[{"role": "user", "content": "{% for x in y %}"}]']}, "Unexpected end of template"),
+        ({"prompts": ['[{"role": "user", "content": [{"type": "image_url"}]}]']}, "a role and a text"),
+        (
+            {"prompts": ['[{% for m in ms %}{"role": "user", "content": "x"}{% endfor %}]']},
+            "made by a template",
+        ),
+        ({"providers": [{"id": "openai:x", "config": {"apiKey": "k"}}]}, "a matter of the connection"),
+        ({"providers": [{"id": "openai:x", "config": {"tempreture": 1}}]}, "did you mean"),
+        ({"providers": [{"id": "openai:x", "transform": "y"}]}, "transform of a provider"),
+        ({"providers": []}, "there is no provider"),
+        ({"tests": "https://docs.google.com/spreadsheets/x"}, "save them as a file"),
+        ({"tests": [{"vars": {"word": "{{missing}}"}}]}, "no variable 'missing'"),
+        ({"tests": [{"vars": {"word": "x", "__assert": 1}}]}, "rename it"),
+        ({"tests": [{"vars": {"word": "x"}, "provider": "openai:x"}]}, "provider of a test"),
+        ({"evaluateOptions": {"maxConcurrency": 0}}, "1 at least"),
+        ({"defaultTest": {"$ref": "#/nothing"}}, "there is no #/nothing"),
+        ({"env": {"A": "b"}}, "env is not supported"),
+    ],
+)
+def test_what_cannot_be_done_is_named(folder: Folder, parts: dict[str, Any], words: str) -> None:
+    told = folder.refusals(config(**parts))
+    assert any(words in each for each in told), told
+
+
+def test_the_same_problem_in_many_tests_is_told_once(folder: Folder) -> None:
+    tests = [{"vars": {"other": n}} for n in range(50)]
+    assert folder.refusals(config(tests=tests)) == [
+        "promptfooconfig.yaml:1: prompts[0]: no variable 'word' is set here "
+        "({{ word | default('') }} allows that) (50 times)"
+    ]
+
+
+def test_a_csv_cell_says_what_is_asserted() -> None:
+    assert assertion_of("Paris: the city") == {"type": "equals", "value": "Paris: the city"}
+    assert assertion_of("not-contains:x") == {"type": "not-contains", "value": "x"}
+    assert assertion_of("is-json") == {"type": "is-json"}
+    assert assertion_of("contains-all: a, b") == {"type": "contains-all", "value": ["a", "b"]}
+    assert assertion_of("similar(0.9):x") == {"type": "similar", "value": "x", "threshold": 0.9}
+    assert assertion_of("grade:is good") == {"type": "llm-rubric", "value": "is good"}
+    assert assertion_of("fn:output == 1") == {"type": "javascript", "value": "output == 1"}
+
+
+def record(output: str | None, row: dict[str, Any], **fields: Any) -> Record:
+    whole: dict[str, Any] = {
+        **{"item": 0, "row": row, "model": "openai:x", "prompt": 0, "repetition": 0, "output": output},
+        **{"state": JobState.SUCCEEDED if output is not None else JobState.FAILED, "scores": {}},
+        **{"score_errors": {}, "usage": Usage(), "attempts": 1, "error": None},
+    }
+    return Record(**{**whole, **fields})
+
+
+ROW = {
+    "__assert": [
+        {"type": "contains", "value": "a", "metric": "m"},
+        {"type": "contains", "value": "b", "weight": 0},
+    ],
+    "__rubrics": [{"evaluator": "rubric-1", "weight": 3}],
+    "__rubric_1": "is good",
+}
+
+
+def test_an_output_passes_if_every_assertion_that_counts_is_met() -> None:
+    good = verdict_of(record("a", ROW, scores={"rubric-1": 1.0}))
+    assert (good.outcome, good.score, good.reasons) == ("passed", 1.0, ())
+    bad = verdict_of(record("x", ROW, scores={"rubric-1": 1.0}))
+    assert (bad.outcome, bad.score, bad.reasons) == ("failed", 0.75, ('contains "a": not met',))
+
+
+def test_a_threshold_decides_in_place_of_the_assertions() -> None:
+    scores = {"rubric-1": 1.0}
+    assert verdict_of(record("x", {**ROW, "__threshold": 0.75}, scores=scores)).outcome == "passed"
+    low = verdict_of(record("x", {**ROW, "__threshold": 0.8}, scores=scores))
+    assert (low.outcome, low.reasons) == ("failed", ("score 0.75 is below the threshold of 0.8",))
+
+
+def test_a_call_that_failed_and_a_rubric_nobody_judged_are_errors() -> None:
+    assert verdict_of(record(None, ROW, error="refused")).reasons == ("refused",)
+    unjudged = verdict_of(record("a", ROW, scores={"rubric-1": None}, score_errors={"rubric-1": "maybe"}))
+    assert (unjudged.outcome, unjudged.reasons) == ("error", ('llm-rubric "is good": maybe',))
+
+
+def test_a_tally_counts_by_prompt_and_provider_and_records_carry_their_verdict() -> None:
+    tally, cell = Tally(), Cell("p", "warm")
+    for output in ("a", "x", None):
+        found = record(output, ROW, scores={"rubric-1": 1.0})
+        tally.add(cell, found, verdict_of(found))
+    standing = tally.standings[cell]
+    assert dict(standing.outcomes) == {"passed": 1, "failed": 1, "error": 1}
+    assert (standing.pass_rate, tally.passed) == (pytest.approx(1 / 3), False)
+    assert tally.metrics["m", cell] == (1.0, 2.0)
+    told = with_verdict(record("x", ROW), cell, verdict_of(record("x", ROW, scores={"rubric-1": 1.0})))
+    assert (told.scores["pass"], told.scores["score"], told.row["__provider"]) == (0.0, 0.75, "warm")
+    assert told.score_errors["pass"] == 'contains "a": not met'

@@ -1,0 +1,62 @@
+"""Records of runs whose size was not known at submit, and what is told of answers from the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.choices import Source
+from fairlane.evaluators import llm_judge
+from fairlane.job import JobState, Usage
+from fairlane.joining import session_job
+from fairlane.records import Records
+from fairlane.results import JudgeResult, TaskResult, assemble
+from fairlane.store.keys import RunRef
+from tests.support.records import spec_of
+from tests.support.stage import Stage
+
+UNTOLD = [{"open": True}, {"source": Source(url="/data/rows.jsonl", format="jsonl")}]
+
+
+@pytest.mark.parametrize("untold", UNTOLD, ids=["open", "source"])
+def test_a_run_whose_spec_does_not_tell_its_rows_is_read_whole(
+    fake_redis: Redis, untold: dict[str, Any]
+) -> None:
+    stage = Stage(fake_redis)
+    run = stage.client.submit([{"question": f"q{n}"} for n in range(20)], "{{ question }}", model="sim:fast")
+    stage.admit()
+    stage.answer(run.id, 20, last_first=True)
+    spec = stage.spec(run.id).model_copy(update={"rows": 0, **untold})
+    records = Records(stage.client._link, spec)
+    assert [record.item for record in records.in_item_order()] == list(range(20))
+    assert [record.item for record in records.as_they_finish()] == list(range(19, -1, -1))
+
+
+@pytest.mark.parametrize(("cached", "told"), [(False, {"judge": Usage(7, 1)}), (True, {})])
+def test_an_evaluation_from_the_cache_used_nothing(cached: bool, told: dict[str, Usage]) -> None:
+    judge = llm_judge("sim:judge", "{{ output }}", {"yes": 1}, name="judge")
+    task = TaskResult(JobState.SUCCEEDED, "out", usage=Usage(10, 5), cached=cached)
+    result = JudgeResult(JobState.SUCCEEDED, 1.0, "yes", usage=Usage(7, 1), cached=cached)
+    record = assemble(spec_of([judge], rows=1), 0, {}, [task.to_json(), result.to_json()])
+    assert (record.cached, record.scores, record.eval_usage) == (cached, {"judge": 1.0}, told)
+
+
+def test_a_summary_counts_sessions_with_the_tokens_of_their_evaluations(fake_redis: Redis) -> None:
+    stage, template = Stage(fake_redis), "{{ session }}"
+    judge = llm_judge("sim:judge", template, {"yes": 1, "no": 0}, level="session", name="whole")
+    rows = [{"q": n, "s": each} for n, each in enumerate(["a", "b", "c", "a"])]
+    run = stage.client.submit(rows, "{{ q }}", model="sim:fast", evaluators=[judge], session="s")
+    stage.admit()
+    stage.deployment.cancel(RunRef("search", run.id))
+    results = [
+        JudgeResult(JobState.SUCCEEDED, 1.0, usage=Usage(30, 1)),
+        JudgeResult(JobState.SUCCEEDED, 0.0, usage=Usage(30, 1), cached=True),
+    ]
+    for session, result in enumerate(results):
+        job = session_job(stage.spec(run.id), session, 0, 0)
+        stage.redis.hset(stage.keys.results(RunRef("search", run.id)), str(job), result.to_json())
+    found = run.summary()
+    assert (found.session_scores["whole"].count, found.session_scores["whole"].missing) == (2, 1)
+    assert [(each.model, each.calls, each.tokens) for each in found.evaluations] == [("sim:judge", 1, 31)]

@@ -1,0 +1,166 @@
+"""The leader moves runs some time after they finished, one failing run or database holds up nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from pydantic import SecretStr
+from redis import Redis
+
+from fairlane.archive.opening import Archive
+from fairlane.clock import SystemClock
+from fairlane.errors import ConfigurationError
+from fairlane.events import Event
+from fairlane.settings import ArchiveSettings, RedisSettings, Settings
+from fairlane_scheduler import archiver as module
+from fairlane_scheduler.archiver import AGAIN_S, LOOK_EVERY_S, Archiver, Stopping, start_archiver
+from tests.support.archives import ArchivedStage, sqlite_url
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def stage(fake_redis: Redis, tmp_path: Path) -> Iterator[ArchivedStage]:
+    made = ArchivedStage(fake_redis, sqlite_url(tmp_path))
+    yield made
+    made.close()
+
+
+def settings_of(url: SecretStr | None, after: float = 60.0) -> Settings:
+    archive = ArchiveSettings(url=url, after_seconds=after)
+    return Settings(redis=RedisSettings(deployment="test"), archive=archive)
+
+
+def archiver_of(
+    stage: ArchivedStage,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    archive: Archive | None = None,
+    leads: Callable[[], bool] = lambda: True,
+    after: float = 60.0,
+) -> Archiver:
+    """Under the stage's clock, which is the server's, too."""
+    monkeypatch.setattr("fairlane.store.reading.RunReader.now_ms", lambda _: stage.clock.now_ms())
+    return Archiver(stage.redis, settings_of(stage.url, after), archive or stage.archive, stage.clock, leads)
+
+
+def completed(stage: ArchivedStage, rows: int = 2) -> Any:
+    run = stage.client.submit([{"n": n} for n in range(rows)], prompt="{{ n }}", model="sim:fast")
+    stage.admit()
+    stage.answer(run.id, rows)
+    return run
+
+
+def is_stub(stage: ArchivedStage, run: Any) -> bool:
+    return "archived" in stage.deployment.state(stage.ref(run))
+
+
+def test_a_run_is_moved_so_long_after_it_finished(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archiver, run = archiver_of(stage, monkeypatch), completed(stage)
+    before = list(run.results())
+    stage.clock.advance(59.9)
+    assert archiver.tick() == LOOK_EVERY_S
+    assert not is_stub(stage, run)
+    stage.clock.advance(0.2)
+    with structlog.testing.capture_logs() as logs:
+        archiver.tick()
+        archiver.tick()
+    assert [(line["event"], line["run"]) for line in logs] == [(Event.RUN_ARCHIVED, run.id)]
+    assert is_stub(stage, run)
+    assert list(run.results()) == before
+
+
+def test_only_the_leader_moves_runs(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, answers = completed(stage), iter([False, True, False, True, True])
+    archiver = archiver_of(stage, monkeypatch, leads=lambda: next(answers), after=0)
+    assert [archiver.tick(), archiver.tick()] == [LOOK_EVERY_S] * 2
+    assert not is_stub(stage, run)
+    archiver.tick()
+    assert is_stub(stage, run)
+
+
+def test_a_database_that_is_away_is_asked_again_and_redis_keeps_the_runs(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "not-yet-there"
+    archive = Archive(SecretStr(f"sqlite:///{folder / 'runs.db'}"), "test")
+    archiver, run = archiver_of(stage, monkeypatch, archive=archive, after=0), completed(stage)
+    with structlog.testing.capture_logs() as logs:
+        assert archiver.tick() == AGAIN_S
+    assert [(line["event"], line["log_level"]) for line in logs] == [(Event.ARCHIVE_FAILED, "warning")]
+    assert "not-yet-there" not in str(logs)
+    assert not is_stub(stage, run)
+    folder.mkdir()
+    assert archiver.tick() == LOOK_EVERY_S
+    assert is_stub(stage, run)
+    archive.close()
+
+
+def test_a_run_that_cannot_be_moved_lets_the_others_pass(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archiver = archiver_of(stage, monkeypatch, after=0)
+    broken, fine = completed(stage), completed(stage)
+    plan = stage.keys.plan(stage.ref(broken))
+    kept = stage.redis.getset(plan, "{}")
+    with structlog.testing.capture_logs() as logs:
+        archiver.tick()
+        archiver.tick()
+    failed = [line["run"] for line in logs if line["event"] == Event.ARCHIVE_FAILED]
+    assert (failed, is_stub(stage, broken), is_stub(stage, fine)) == ([broken.id], False, True)
+    stage.redis.set(plan, kept)
+    stage.clock.advance(module.PUT_OFF_MS / 1000)
+    archiver.tick()
+    assert is_stub(stage, broken)
+
+
+def test_copying_ends_when_the_process_does(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    archiver, run = archiver_of(stage, monkeypatch, after=0), completed(stage)
+    archiver._stop.set()
+    with pytest.raises(Stopping):
+        archiver.tick()
+    assert not is_stub(stage, run)
+
+
+def test_without_an_archive_nothing_is_started() -> None:
+    assert start_archiver(settings_of(None), SystemClock(), lambda: True) is None
+
+
+def test_a_url_that_is_wrong_is_told_when_the_scheduler_starts() -> None:
+    with pytest.raises(ConfigurationError, match=r"archive\.url"):
+        start_archiver(settings_of(SecretStr("nothing")), SystemClock(), lambda: True)
+
+
+def test_a_run_may_not_expire_before_it_would_be_moved() -> None:
+    with pytest.raises(ConfigurationError, match=r"archive\.after_seconds.*would expire before"):
+        start_archiver(settings_of(SecretStr("sqlite://"), after=7 * 86_400), SystemClock(), lambda: True)
+
+
+def test_a_thread_moves_runs_until_it_is_stopped(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, archive = completed(stage), Archive(stage.url, "test")
+    archiver = archiver_of(stage, monkeypatch, archive=archive, after=0)
+    archiver.start()
+    wait_until(lambda: is_stub(stage, run))
+    archiver.stop()
+    assert not archiver._thread.is_alive()
+
+
+def test_a_defect_does_not_end_the_thread(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+    asked: list[int] = []
+
+    def leads() -> bool:
+        asked.append(1)
+        raise ZeroDivisionError
+
+    archiver = archiver_of(stage, monkeypatch, archive=Archive(stage.url, "test"), leads=leads)
+    archiver.start()
+    wait_until(lambda: len(asked) >= 3)
+    archiver.stop()

@@ -1,0 +1,158 @@
+"""Sessions are numbered by first appearance, and what is written of them is read with suspicion."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.datasets import Numbering
+from fairlane.datasets import sessions as numbering_module
+from fairlane.errors import SubmissionError
+from fairlane.evaluators import llm_judge
+from fairlane.joining import session_job, session_of_job
+from fairlane.run import RunSpec
+from fairlane.sessions import (
+    BLOCK,
+    BrokenSessions,
+    Seat,
+    decode_members,
+    decode_seats,
+    members_field,
+    seats_field,
+)
+from fairlane.submission import build_spec
+
+JUDGE = llm_judge("sim:judge", "{{ session }}", {"yes": 1, "no": 0}, level="session")
+
+
+def numbered(values: list[Any], page_rows: int = 3) -> tuple[Numbering, dict[str, bytes]]:
+    """What is written beside rows that have these values."""
+    numbering = Numbering("s")
+    rows = [{"s": value} for value in values]
+    pages = [rows[at : at + page_rows] for at in range(0, len(rows), page_rows)]
+    assert list(numbering.watch(pages)) == pages
+    return numbering, dict(numbering.fields(page_rows))
+
+
+def spec_of(**arguments: Any) -> RunSpec:
+    given: dict[str, Any] = {"prompt": "{{ q }}", "model": "sim:fast", "evaluators": [JUDGE]}
+    return build_spec(run="r1", team="search", submitted_ms=1, **given | arguments)
+
+
+def test_sessions_are_numbered_by_first_appearance() -> None:
+    numbering, fields = numbered(["b", "a", "b", "c", "a"], page_rows=3)
+    assert numbering.sessions == 3
+    assert decode_seats(fields[seats_field(0)], 3) == [Seat(0, 2), Seat(1, 2), Seat(0, 2)]
+    assert decode_seats(fields[seats_field(1)], 3) == [Seat(2, 1), Seat(1, 2)]
+    assert decode_members(fields[members_field(0)], 5) == [[0, 2], [1, 4], [3]]
+
+
+@given(
+    values=st.lists(st.integers(0, 400), max_size=500),
+    page_rows=st.integers(1, 60),
+)
+def test_what_is_written_tells_each_row_its_session_and_each_session_its_rows(
+    values: list[int], page_rows: int
+) -> None:
+    numbering, fields = numbered(values, page_rows)
+    pages = range(-(-len(values) // page_rows))
+    seats = [seat for page in pages for seat in decode_seats(fields[seats_field(page)], numbering.sessions)]
+    distinct = list(dict.fromkeys(values))
+    assert seats == [Seat(distinct.index(value), values.count(value)) for value in values]
+    blocks = range(0, numbering.sessions, BLOCK)
+    members = [rows for first in blocks for rows in decode_members(fields[members_field(first)], len(values))]
+    assert members == [[row for row, value in enumerate(values) if value == each] for each in distinct]
+
+
+def test_a_run_without_a_session_field_has_no_sessions() -> None:
+    numbering = Numbering(None)
+    assert list(numbering.watch([[{"q": 1}]])) == [[{"q": 1}]]
+    assert (numbering.sessions, dict(numbering.fields(3))) == (0, {})
+
+
+def test_values_are_one_session_only_where_they_are_equal_as_json() -> None:
+    numbering, _ = numbered([1, "1", True, 1, {"a": 1, "b": 2}, {"b": 2, "a": 1}, "x" * 10_000])
+    assert numbering.sessions == 5
+
+
+@pytest.mark.parametrize("row", [{}, {"s": None}])
+def test_a_row_without_its_session_is_refused_by_number_and_field(row: dict[str, Any]) -> None:
+    numbering = Numbering("s")
+    with pytest.raises(SubmissionError, match=r"row 3: .* no 's'") as refused:
+        list(numbering.watch([[{"s": 1}, {"s": 1}], [row]]))
+    assert refused.value.row == 3
+
+
+def test_a_session_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbering_module, "MOST_ROWS", 2)
+    with pytest.raises(SubmissionError, match="a session has more than 2 rows") as refused:
+        numbered([1, 2, 1, 2, 1])
+    assert refused.value.row == 5
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no zlib",
+        zlib.compress(b"[[0],[1]"),
+        zlib.compress(b"[[0],[1]]")[:-3],
+        zlib.compress(b"{}"),
+        zlib.compress(b"[1, 2]"),
+        zlib.compress(b"[[0]]"),
+        zlib.compress(b"[[0],[1,1]]"),
+        zlib.compress(b"[[3],[1]]"),
+        zlib.compress(b"[[-1],[1]]"),
+        zlib.compress(b"[[0],[0]]"),
+        zlib.compress(b"[[0],[10001]]"),
+        zlib.compress(b"[[0.0],[1]]"),
+        zlib.compress(b"[[true],[1]]"),
+        zlib.compress(b"[" * 200_000),
+        zlib.compress(b" " * (33 * 1024 * 1024)),
+    ],
+)
+def test_hostile_seats_are_not_believed(content: bytes) -> None:
+    with pytest.raises(BrokenSessions):
+        decode_seats(content, 3)
+
+
+@pytest.mark.parametrize("block", [[[]], [[5]], [[-1]], [["0"]], [0], {}, [[0], list(range(10_001))]])
+def test_hostile_members_are_not_believed(block: Any) -> None:
+    with pytest.raises(BrokenSessions):
+        decode_members(zlib.compress(json.dumps(block).encode()), 5)
+
+
+def test_jobs_of_sessions_follow_those_of_items() -> None:
+    other = llm_judge("sim:judge", "{{ session }}", {"yes": 1}, level="session", name="other")
+    spec = spec_of(repetitions=3, session="s", evaluators=[JUDGE, other]).model_copy(
+        update={"rows": 5, "sessions": 2}
+    )
+    assert [session_of_job(spec, job) for job in (0, spec.items * spec.steps - 1)] == [None, None]
+    jobs = [
+        session_job(spec, session, cell, step)
+        for session in range(2)
+        for cell in range(3)
+        for step in range(2)
+    ]
+    assert jobs == list(range(15, 15 + spec.session_jobs))
+    assert [session_of_job(spec, job) for job in jobs[:3]] == [(0, 0, 0), (0, 0, 1), (0, 1, 0)]
+
+
+def test_progress_counts_items_only_where_something_is_done_with_them_and_sessions() -> None:
+    made = {"rows": 6, "sessions": 2}
+    both = spec_of(session="s").model_copy(update=made)
+    given = build_spec(
+        run="r1", team="search", submitted_ms=1, output="o", session="s", evaluators=[JUDGE]
+    ).model_copy(update=made)
+    assert (both.jobs, given.jobs) == (6 + 2, 2)
+
+
+def test_an_evaluator_of_sessions_without_a_session_field_is_refused_with_the_remedy() -> None:
+    with pytest.raises(SubmissionError, match=r"session: .*llm_judge.* sessions.*Give session=") as refused:
+        spec_of()
+    assert refused.value.field == "session"

@@ -1,0 +1,309 @@
+"""Why a run waits that its own bounds hold back: they are named, with their numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.admission.lanes import Offer
+from fairlane.admission.targets import Asker
+from fairlane.admission.waiting import LaneWait, Waiting
+from fairlane.choices import Bounds, Order
+from fairlane.evaluators.spec import Agent, Criterion
+from fairlane.job import JobState
+from fairlane.results import TaskResult
+from fairlane.run import Plan
+from fairlane.settings import Settings
+from fairlane.store.attempts import Lesson, Over, Ready
+from fairlane.store.keys import RunRef
+from fairlane.store.runs import OUT_OF_BUDGET, TIMED_OUT
+from fairlane.store.workers import WorkerInfo
+from fairlane.tokens import Estimate
+from fairlane_scheduler.bounds import bounds_of
+from tests.support.deployment import PLENTY, Deployment, entry, make_spec
+from tests.support.documents import ROOT, coded, table
+
+TASKS, JUDGES = "sim:fast", "sim:judge"
+LUA = ROOT / "shared" / "fairlane" / "store" / "lua" / "lib" / "bounds.lua"
+
+
+class Asked:
+    """A run with bounds of its own on a deployment with a hundred slots, and somebody who asks about it."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.d = Deployment(redis)
+        self.d.lane(TASKS)
+        self.d.lane(JUDGES)
+        info = WorkerInfo("w1", 100, (TASKS, JUDGES), "1", 1, "box", 0)
+        self.d.workers.beat("w1", info, [], 1000, changed=True, now_ms=self.d.now_ms).run(self.d.redis)
+
+    def run(
+        self,
+        rows: int = 10,
+        judges: int = 0,
+        order: Order | None = None,
+        prices: Any = None,
+        cap: int | None = None,
+        feed: int | None = None,
+        **bounds: Any,
+    ) -> RunRef:
+        """A run that is admitted, and ``feed`` of its items handed out (all, if left out)."""
+        settings = Settings.model_validate({"prices": prices or {}, "scheduler": {"max_concurrent": cap}})
+        spec = make_spec("search", "r1", rows, judges, self.d.now_ms).model_copy(
+            update={"bounds": Bounds(**bounds), "order": order or Order()}
+        )
+        plan = Plan(spec=spec, eval_lanes=(JUDGES,) * len(spec.evals))
+        ref = self.d.upload(spec)
+        self.d.runs.admit(plan, self.d.epoch, self.d.now_ms, bounds=bounds_of(plan, settings))
+        self.d.feed(ref, rows if feed is None else feed, TASKS, Estimate(60, 40))
+        return ref
+
+    def grant(self, ref: RunRef, lane: str = TASKS, ahead: int = 0) -> int:
+        """How many calls start now; ``ahead`` as the scheduler reckons it."""
+        return len(self.d.ask([Offer(ref, PLENTY, ahead)], lane).permits)
+
+    def why(self, target: str = "r1") -> Waiting:
+        return Asker(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why(target)
+
+
+@pytest.fixture
+def asked(real_redis: Redis) -> Asked:
+    return Asked(real_redis)
+
+
+def told(found: Waiting | LaneWait) -> tuple[str, str]:
+    return found.constraint, found.sentence
+
+
+def test_a_runs_own_number_of_calls_at_once_is_told(asked: Asked) -> None:
+    ref = asked.run(max_concurrent=3)
+    assert asked.why().constraint == "nothing"
+    assert asked.grant(ref) == 3
+    words = "the run has 3 calls in flight of 3, its own bound"
+    assert told(asked.why()) == ("max_concurrent", words)
+    assert told(asked.why("r1/5")) == ("max_concurrent", words)
+    assert asked.why().eta.at_least
+
+
+def test_places_of_its_own_and_a_known_latency_tell_when_the_last_call_starts(asked: Asked) -> None:
+    ref = asked.run(rows=13, max_concurrent=3)
+    first, *_ = asked.d.start(ref, 3)
+    asked.d.advance(2000)
+    asked.d.finish(first)
+    asked.d.start(ref, 1)
+    found = asked.why()
+    latency_ms = asked.d.lanes.view(TASKS, asked.d.now_ms).latency_ms
+    assert latency_ms is not None
+    assert found.eta.at_ms == pytest.approx(asked.d.now_ms + 9 * latency_ms / 3, rel=0.2)
+
+
+def test_the_deployments_cap_is_told(asked: Asked) -> None:
+    ref = asked.run(cap=2)
+    assert asked.grant(ref) == 2
+    words = (
+        "the deployment has 2 calls in flight of 2: its scheduler.max_concurrent when the run was admitted"
+    )
+    assert told(asked.why()) == ("cap", words)
+
+
+def test_tasks_that_wait_for_evaluations_are_told_with_a_stated_number(asked: Asked) -> None:
+    ref = asked.run(judges=1, ahead=4)
+    first, *_ = asked.d.start(ref, 4)
+    asked.d.finish(first, follow=[Ready(entry(first.job + 1, 10, 1), JUDGES)])
+    words = "its tasks wait for its evaluations: 4 items of 4 have begun and are not evaluated"
+    assert told(asked.why().lanes[0]) == ("ahead", words)
+    assert asked.why("r1/7").constraint == "ahead"
+    assert asked.why("r1/0").constraint == "nothing"
+
+
+def test_tasks_that_wait_for_evaluations_are_told_without_a_number_that_only_the_scheduler_knows(
+    asked: Asked,
+) -> None:
+    ref = asked.run(judges=1)
+    assert asked.grant(ref, ahead=6) == 6
+    (part, _) = asked.why().lanes
+    words = "its tasks wait for its evaluations: 6 items have begun and are not evaluated"
+    assert (part.constraint, part.sentence) == ("ahead", words)
+
+
+@pytest.mark.parametrize(("rate", "words"), [(2, "2 tasks a second"), (0.25, "0.25 tasks a second")])
+def test_a_runs_own_rate_of_tasks_is_told_with_its_next_moment(asked: Asked, rate: float, words: str) -> None:
+    ref = asked.run(task_rate=rate)
+    assert asked.grant(ref) == 1
+    found = asked.why()
+    assert told(found) == ("task_rate", f"the run's own rate: {words}")
+    assert found.until_ms is not None
+    assert found.until_ms == asked.d.now_ms + 1000 / rate - 100
+    assert found.eta.at_ms == found.until_ms + 8 * 1000 / rate
+    assert asked.why("r1/1").eta.at_ms == found.until_ms
+    asked.d.advance(round(1000 / rate))
+    assert asked.why().constraint == "nothing"
+
+
+def test_a_runs_own_rate_of_evaluations_is_told(asked: Asked) -> None:
+    ref = asked.run(judges=1, eval_rate=1)
+    for attempt in asked.d.start(ref, 3):
+        asked.d.finish(attempt, follow=[Ready(entry(attempt.job + 1, 10, 1), JUDGES)])
+    assert asked.grant(ref, JUDGES) == 1
+    (_, part) = asked.why().lanes
+    assert (part.constraint, part.sentence) == ("eval_rate", "the run's own rate: 1 evaluations a second")
+
+
+def test_the_least_time_between_a_runs_starts_is_told(asked: Asked) -> None:
+    ref = asked.run(delay=5)
+    assert asked.grant(ref) == 1
+    found = asked.why()
+    assert told(found) == ("delay", "the run's calls on sim:fast start at least 5 s apart; the next in 5 s")
+    assert found.until_ms == asked.d.now_ms + 5000
+    assert found.eta.at_ms == asked.d.now_ms + 9 * 5000
+
+
+def test_a_budget_of_tokens_is_told_with_what_is_gone(asked: Asked) -> None:
+    ref = asked.run(budget_tokens=250)
+    assert asked.grant(ref) == 2
+    constraint, words = told(asked.why())
+    assert constraint == "budget"
+    assert words.startswith("200 of the run's budget of 250 tokens are used or held by calls in flight")
+
+
+def test_a_budget_of_money_is_told_with_what_is_gone(asked: Asked) -> None:
+    price = {"input": 1000.0, "output": 1000.0}
+    ref = asked.run(prices={TASKS: price}, budget_usd=0.25)
+    assert asked.grant(ref) == 2
+    assert told(asked.why())[0] == "budget"
+    assert told(asked.why())[1].startswith("$0.2 of the run's budget of $0.25 are used")
+
+
+def test_a_serial_run_waits_for_the_item_whose_turn_it_is(asked: Asked) -> None:
+    ref = asked.run(rows=5, judges=1, order=Order(serial=True), feed=1)
+    (attempt,) = asked.d.start(ref)
+    words = "its items go one at a time: 4 more wait for item 0"
+    assert told(asked.why("r1/3")) == ("serial", f"item 3 is not handed out yet: {words}")
+    asked.d.finish(attempt, follow=[Ready(entry(attempt.job + 1, 10, 1), JUDGES)])
+    (part, judge) = asked.why().lanes
+    assert (part.constraint, part.sentence) == ("serial", words)
+    assert (judge.queued, judge.constraint) == (1, "nothing")
+    assert part.eta.at_least
+
+
+def test_items_that_go_first_are_waited_for_until_all_have_gone(asked: Asked) -> None:
+    ref = asked.run(rows=4, order=Order(serial_field="first"), feed=0)
+    d = asked.d
+    d.runs.feed(ref, d.epoch, 0, 2, {TASKS: [entry(1, 10)]}, [], d.now_ms, handed=1)
+    words = "its items go one at a time: 3 more wait for item 1"
+    assert told(asked.why("r1/0")) == ("serial", f"item 0 is not handed out yet: {words}")
+    (attempt,) = d.start(ref)
+    d.finish(attempt)
+    d.runs.feed(ref, d.epoch, 2, 4, {}, [], d.now_ms, handed=0)
+    d.runs.feed(ref, d.epoch, 4, 5, {TASKS: [entry(0, 10)]}, [], d.now_ms, handed=1)
+    assert asked.why().lanes[0].unfed == 2
+    found = asked.why("r1/2")
+    assert (found.constraint, "1 items go before it" in found.sentence) == ("feeding", True)
+    assert asked.why("r1/0").position == 1
+
+
+def test_a_run_whose_rows_are_still_written_waits_for_them(asked: Asked) -> None:
+    ref = asked.run(rows=1)
+    asked.d.redis.hset(asked.d.keys.state(ref), "open", "1")
+    (attempt,) = asked.d.start(ref)
+    assert asked.why().constraint == "running"
+    asked.d.finish(attempt)
+    found = asked.why()
+    assert told(found) == ("rows", "its rows are still being written")
+    assert found.eta == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "constraint", "words"),
+    [
+        (TIMED_OUT, "timed_out", "the run is timed out: its max_duration is over"),
+        (OUT_OF_BUDGET, "stopped", "the run is stopped: the next call would exceed its budget"),
+    ],
+)
+def test_a_run_that_ended_before_its_time_says_why(
+    asked: Asked, ending: Any, constraint: str, words: str
+) -> None:
+    ref = asked.run()
+    (attempt, _) = asked.d.start(ref, 2)
+    asked.d.finish(attempt)
+    asked.d.runs.end(ref, [TASKS, JUDGES], ending, asked.d.epoch, asked.d.now_ms)
+    assert told(asked.why()) == (constraint, words)
+    assert told(asked.why("r1/5")) == (constraint, f"its run is over: {words}")
+    assert asked.why("r1/0").constraint == "done"
+
+
+def test_a_lane_that_is_shut_comes_before_a_runs_own_bounds(asked: Asked) -> None:
+    ref = asked.run(max_concurrent=3)
+    asked.grant(ref)
+    asked.d.lanes.pause(TASKS)
+    assert asked.why().constraint == "paused"
+
+
+def test_of_two_rates_the_one_that_takes_longer_is_told(asked: Asked) -> None:
+    asked.d.lane(TASKS, requests_per_minute=6)
+    ref = asked.run(task_rate=2)
+    other = asked.d.submit(run="r2", rows=5)
+    asked.d.feed(other, 5)
+    asked.grant(ref)
+    assert asked.why().constraint == "task_rate"
+    asked.grant(other)  # which finds the lane's rate used up for ten seconds
+    assert asked.why().constraint == "requests"
+    asked.d.lane(TASKS, requests_per_minute=6000)
+    assert asked.why().constraint == "task_rate"
+
+
+def test_a_criterion_waits_for_the_call_that_asks_for_all_at_once(asked: Asked) -> None:
+    d = asked.d
+    criteria = tuple(Criterion(id=f"c{n}", description="?") for n in range(2))
+    agent = Agent(name="style", model="sim:judge", template="{{ output }}", criteria=criteria, batching=True)
+    spec = make_spec("search", "r1", 1, 0, d.now_ms).model_copy(update={"evaluators": (agent,)})
+    spec = type(spec).model_validate_json(spec.model_dump_json())
+    plan = Plan(spec=spec, eval_lanes=(JUDGES,) * 3)
+    ref = d.upload(spec)
+    d.runs.admit(plan, d.epoch, d.now_ms)
+    d.feed(ref, 1)
+    (attempt,) = d.start(ref)
+    assert "an output that does not exist yet" in asked.why("r1/0/style.c1").sentence
+    d.finish(attempt, follow=[Ready(entry(1, 10, 1), JUDGES)])
+    found = asked.why("r1/0/style.c1")
+    assert (found.constraint, found.sentence.partition(":")[0]) == (
+        "task",
+        "it is asked alone only for what the answer to all of them lacks",
+    )
+
+
+def test_given_outputs_are_evaluated_without_a_task_to_wait_for(asked: Asked) -> None:
+    d = asked.d
+    spec = make_spec("search", "r1", 4, 1, d.now_ms).model_copy(
+        update={"output_field": "answer", "models": (), "prompts": ()}
+    )
+    ref = d.upload(spec)
+    d.runs.admit(Plan(spec=spec, eval_lanes=(JUDGES,)), d.epoch, d.now_ms)
+    assert told(asked.why()) == ("feeding", "its next items are about to be handed out")
+    over = [Over(0, "given", '{"s":"succeeded"}', "")]  # type: ignore[arg-type]
+    d.runs.feed(ref, d.epoch, 0, 1, {JUDGES: [entry(1, 10)]}, over, d.now_ms)
+    assert asked.why("r1/0/1").position == 1
+
+
+def test_a_long_result_says_how_its_job_ended(asked: Asked) -> None:
+    ref = asked.run(rows=2)
+    (attempt,) = asked.d.start(ref)
+    result = TaskResult(JobState.SUCCEEDED, "word " * 500).to_json()
+    call = asked.d.attempts.finish(
+        attempt, "w1", Lesson("ok"), JobState.SUCCEEDED, result, (), asked.d.now_ms
+    )
+    call.run(asked.d.redis)
+    assert told(asked.why("r1/0")) == ("done", "it is over: succeeded")
+
+
+def test_every_bound_is_described() -> None:
+    script = re.findall(r"return '(\w+)',", LUA.read_text(encoding="utf-8"))
+    described = {
+        code
+        for row in table(ROOT / "docs" / "concepts.md", "bound", "holds back")
+        for code in coded(row["bound"])
+    }
+    assert described == {*script, "task_rate", "eval_rate", "serial"}
