@@ -7,7 +7,7 @@ import difflib
 from fairlane.admission.lanes import Lanes
 from fairlane.errors import FairlaneError
 from fairlane.events import Event
-from fairlane.lane import FUNCTIONS, lane_key, split_model
+from fairlane.lane import ENDPOINT_CONCURRENCY, FUNCTIONS, LaneLimits, lane_key, split_model
 from fairlane.logs import get_logger
 from fairlane.settings import Settings
 
@@ -27,6 +27,7 @@ class LaneRegistry:
     def __init__(self, lanes: Lanes, settings: Settings) -> None:
         self._lanes, self._settings = lanes, settings
         self._known: set[str] = set()
+        self._undescribed: set[str] = set()  # lanes of endpoints without a word in the configuration
 
     def reload(self) -> None:
         """Put what the configuration says of lanes into Redis, where it says something new.
@@ -42,7 +43,10 @@ class LaneRegistry:
         """Make a lane known, once."""
         if lane in self._known:
             return
-        if self._lanes.configure(lane, self._settings.lanes.get(lane)):
+        limits = self._settings.lanes.get(lane)
+        if lane in self._undescribed:
+            limits = LaneLimits(max_concurrency=ENDPOINT_CONCURRENCY)
+        if self._lanes.configure(lane, limits):
             log.info(Event.LANE_CREATED, lane=lane)
         self._known.add(lane)
 
@@ -56,18 +60,22 @@ class LaneRegistry:
         except ValueError as error:
             raise UnknownModel(str(error)[:MOST_CHARS]) from None
         if connection == FUNCTIONS:
-            return self._opened(f"{FUNCTIONS}:{stated or name}", model)
+            return self._opened(f"{FUNCTIONS}:{stated or name}", model, endpoint=stated is not None)
         known = self._settings.connections.get(connection)
         if known is None:
             raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {self._hint(connection)}")
         if len(name) > MOST_CHARS or not name.isprintable():
             problem = f"a name has at most {MOST_CHARS} characters, all printable"
             raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
-        return self._opened(lane_key(connection, name, known.scope), model)
+        return self._opened(
+            lane_key(connection, name, known.scope, known.base_url), model, endpoint=known.scope == "endpoint"
+        )
 
-    def _opened(self, lane: str, model: str) -> str:
+    def _opened(self, lane: str, model: str, *, endpoint: bool = False) -> str:
         if lane not in self._known and len(self._known) >= MOST_LANES:
             raise UnknownModel(f"model {model!r}: there are {MOST_LANES} lanes already, no more are opened")
+        if endpoint and lane not in self._settings.lanes:
+            self._undescribed.add(lane)
         return lane
 
     def _hint(self, connection: str) -> str:

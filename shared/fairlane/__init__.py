@@ -4,10 +4,12 @@ from fairlane.admission.waiting import Eta, LaneWait, Waiting
 from fairlane.client import Client
 from fairlane.datasets.references import Reference
 from fairlane.errors import (
+    ArchiveUnavailable,
     ConfigurationError,
     FairlaneError,
     LaneNotFound,
     LocalStackError,
+    RunArchived,
     RunNotFound,
     RunTimeout,
     ScriptError,
@@ -38,6 +40,7 @@ from fairlane.summary import Summary
 from fairlane.version import __version__
 
 __all__ = [
+    "ArchiveUnavailable",
     "Client",
     "ConfigurationError",
     "Eta",
@@ -53,6 +56,7 @@ __all__ = [
     "Reference",
     "RetryPolicy",
     "Run",
+    "RunArchived",
     "RunNotFound",
     "RunState",
     "RunStatus",

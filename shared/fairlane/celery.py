@@ -111,7 +111,7 @@ def limited(
             if isinstance(client, Client):
                 remedy = "Put @limited above @app.task, or give the application instead of a client."
                 raise SubmissionError("limited", task, "is no Celery task", remedy)
-            task = client.task(task)
+            task = client.task(shared=False)(task)
         return LimitedTask(task, functools.partial(_client_of, client), lane, timeout, retry, priority)
 
     return decorate

@@ -34,7 +34,13 @@ from fairlane.settings import Settings
 from fairlane.store.connect import RedisClient, open_redis, require, without_password
 from fairlane.store.keys import Keys, RunRef
 from fairlane.streaming import RowWriter
-from fairlane.submission import SubmitOptions, bounded_pages, build_spec, check_connections
+from fairlane.submission import (
+    SubmitOptions,
+    bounded_pages,
+    build_spec,
+    check_connections,
+    check_rows_may_follow,
+)
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -229,6 +235,7 @@ class Client:
 
     def _announce(self, spec: RunSpec) -> RowWriter:
         """Hand over a run whose rows follow."""
+        check_rows_may_follow(spec)
         announced = spec.model_copy(update={"open": True, "page_rows": OPEN_PAGE_ROWS})
         self._ask(announced)
         return RowWriter(self._link, announced)

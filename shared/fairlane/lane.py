@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,7 +13,10 @@ QUEUE_PREFIX = "fairlane.lane."
 FUNCTIONS = "python"
 """The connection whose models are Python functions: ``python:package.module:function``."""
 
-LaneScope = Literal["model", "connection"]
+LaneScope = Literal["model", "connection", "endpoint"]
+
+ENDPOINT_CONCURRENCY = 4
+"""Calls at once on an endpoint that nobody has described."""
 Charge = Literal["used", "reserved"]
 CacheReads = Literal["free", "counted"]
 
@@ -71,9 +75,25 @@ def split_model(reference: str) -> tuple[str, str]:
     return connection.strip(), model.strip()
 
 
-def lane_key(connection: str, model: str, scope: LaneScope) -> str:
-    """The lane of a model: its own, or its connection's where all models share one limit."""
+def lane_key(connection: str, model: str, scope: LaneScope, base_url: str = "") -> str:
+    """The lane of a model: its own, or its connection's where all models share one limit, or its server's."""
+    if scope == "endpoint":
+        return endpoint_id(base_url)
     return f"{connection}:{model}" if scope == "model" else connection
+
+
+def endpoint_id(reference: str) -> str:
+    """One name for whatever is one endpoint: a URL's scheme, host and port; ``id:`` before a bare name.
+
+    ``http://api.example.com:8080/v1`` is ``http:api.example.com:8080``, ``gpt-4o`` is ``id:gpt-4o``, and what
+    names its provider (``openai:gpt-4o``) stays as it is.
+    """
+    text = reference.strip()
+    if "://" in text:
+        parts = urlsplit(text)
+        host = parts.netloc.rpartition("@")[2].lower()
+        return f"{parts.scheme.lower()}:{host}"
+    return text if ":" in text else f"id:{text}"
 
 
 def queue_name(lane: str) -> str:

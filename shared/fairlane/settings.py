@@ -69,7 +69,9 @@ class Connection(_Section):
     )
     lane_scope: LaneScope | None = Field(
         default=None,
-        description='"model": each model has its own limit; "connection": all share one. '
+        description='"model": each model has its own limit; "connection": all share one; "endpoint": '
+        "whatever is called at that host and port does. "
+        ""
         "Left out: openai by model, anthropic by connection.",
     )
     limit_headers: LimitHeaders | None = Field(
@@ -118,7 +120,9 @@ class ArchiveSettings(_Section):
         "there once they are finished. Left out: they stay in Redis until they expire.",
     )
     after_seconds: float = Field(
-        default=60.0, ge=0, description="How long a finished run stays in Redis before it is moved."
+        default=86_400.0,
+        ge=0,
+        description="How long a finished run stays in Redis, where it can be resumed, before it is moved.",
     )
 
 
@@ -205,7 +209,8 @@ class Settings(_Section):
     def lane_of(self, model: str) -> str:
         """``"<connection>:<model>"`` → lane key. Raises ``KeyError`` for an unknown connection."""
         connection, name = split_model(model)
-        return lane_key(connection, name, self.connections[connection].scope)
+        known = self.connections[connection]
+        return lane_key(connection, name, known.scope, known.base_url)
 
 
 class WorkerSecrets(_Section):

@@ -24,7 +24,7 @@ from fairlane.choices import CacheMode, Rate
 from fairlane.configuration.problems import did_you_mean
 from fairlane.errors import SubmissionError
 from fairlane.evaluators.spec import EvaluatorSpec
-from fairlane.lane import FUNCTIONS
+from fairlane.lane import FUNCTIONS, endpoint_id
 from fairlane.retry import RetryPolicy
 from fairlane.run import RunSpec
 
@@ -167,7 +167,7 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
 def _task(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a spec that say what is done with a row."""
     field = the_one({name: given.get(name) for name in ("model", "models", "task", "output")})
-    common = {"lane": given.get("lane"), "params": take_params("params", given.get("params", {}))}
+    common = {"lane": _lane(given.get("lane")), "params": take_params("params", given.get("params", {}))}
     if field == "output":
         return common | {"output_field": given["output"], "prompts": (), "models": ()}
     if field == "task":
@@ -178,6 +178,11 @@ def _task(given: Mapping[str, Any]) -> dict[str, Any]:
         the_one({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
         return common | {"request_field": given["request"], "prompts": (), "models": models}
     return common | {"prompts": take_task_prompts(models, *_prompts(given)), "models": models}
+
+
+def _lane(stated: str | None) -> str | None:
+    """A lane's name; an endpoint's URL is told by its host and port."""
+    return endpoint_id(stated) if isinstance(stated, str) and "://" in stated else stated
 
 
 def _prompts(given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
@@ -193,6 +198,14 @@ def _check_levels(spec: RunSpec) -> None:
         raise SubmissionError(
             "evaluators", (), "there is nothing to do", "Give outputs something that scores them."
         )
+
+
+def check_rows_may_follow(spec: RunSpec) -> None:
+    """Refuse what is told of whole datasets alone. Raises `SubmissionError`."""
+    if spec.session_evals:
+        problem = "looks at sessions, which are told apart while a whole dataset is uploaded"
+        remedy = "Submit the rows themselves, or leave it out."
+        raise SubmissionError("evaluators", spec.session_evals[0].name, problem, remedy)
 
 
 def check_connections(spec: RunSpec, known: Iterable[str]) -> None:

@@ -10,8 +10,9 @@ from tests.support.wait import wait_until
 
 VERDICTS = {"yes": 1.0, "no": 0.0}
 
-IN_ORDER = """{% set said = session|map(attribute="output")|join(",") %}{% set asked = session|map(attribute="row.turn")|join(",") %}
-{%- if said == asked %}yes{% else %}no{% endif %}"""
+IN_ORDER = """{% set said = session|map(attribute="output")|join(",") -%}
+{% set asked = session|map(attribute="row.turn")|join(",") -%}
+{% if said == asked %}yes{% else %}no{% endif %}"""
 
 
 def judge_of_sessions(model: str, template: str = IN_ORDER) -> EvaluatorSpec:
@@ -56,8 +57,8 @@ def test_a_session_is_judged_while_others_still_run(deployment: Cluster) -> None
     )
     wait_until(lambda: deployment.served(judge).requests > 0, timeout=20.0)
     assert run.status().items_done < 40
-    whole(run)
     assert [each.scores["conversation"] for each in run.sessions()] == [1.0] * 20
+    assert run.status().progress == 1.0
 
 
 def test_items_that_fail_are_done_and_a_session_of_nothing_else_is_skipped(deployment: Cluster) -> None:
@@ -80,7 +81,7 @@ def test_items_that_fail_are_done_and_a_session_of_nothing_else_is_skipped(deplo
         session="talk",
         evaluators=[judge_of_sessions(judge, template)],
     )
-    states = [record.state for record in whole(run)]
+    states = [record.state for record in run.results()]
     assert states == [JobState.SUCCEEDED, JobState.FAILED, JobState.FAILED, JobState.INVALID]
     half, none = run.sessions()
     assert half.scores == {"conversation": 1.0}

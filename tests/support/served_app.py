@@ -25,7 +25,7 @@ def books() -> Redis:
     return Redis.from_url(load_settings().redis.url)
 
 
-@app.task(name="crm.fetch")
+@app.task(shared=False, name="crm.fetch")
 def fetch(number: int, *, of: str) -> dict[str, object]:
     """Tells who made the call, and how many were under way."""
     with books() as redis:
@@ -43,7 +43,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
-@app.task(name="crm.fail")
+@app.task(shared=False, name="crm.fail")
 def fail(why: str) -> None:
     """A defect."""
     raise ValueError(why)

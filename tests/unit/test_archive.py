@@ -12,7 +12,7 @@ from redis import Redis
 
 from fairlane import mover
 from fairlane.archive.rows import SessionEntry
-from fairlane.errors import RunArchived, RunNotFound
+from fairlane.errors import RunArchived, RunNotFound, SubmissionError
 from fairlane.evaluators.spec import Judge
 from fairlane.handle import Run
 from fairlane.job import JobState
@@ -232,6 +232,16 @@ def test_a_run_that_another_goes_on_from_stays_as_long_as_that_is_active(stage: 
     assert stage.move(run) is Moved.NEEDED
     stage.deployment.cancel(ref)
     assert stage.move(run) is Moved.MOVED
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_run_in_the_archive_is_not_gone_on_from(stage: ArchivedStage, gone: bool) -> None:
+    run = completed(stage)
+    stage.move(run)
+    if gone:
+        stage.expire(run)
+    with pytest.raises(SubmissionError, match="has left Redis for the archive"):
+        stage.client.resume(run.id)
 
 
 def test_a_run_that_is_in_neither_is_not_found(stage: ArchivedStage) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from fairlane.datasets.references import Reference
 from fairlane.errors import SubmissionError
 from fairlane.evaluators import llm_judge
 from fairlane.job import JobState
@@ -114,3 +116,13 @@ def test_a_run_that_was_not_told_of_sessions_has_no_records_of_them(stage: Stage
     stage.admit()
     stage.answer(run.id, 3)
     assert list(run.sessions()) == []
+
+
+def test_sessions_of_rows_that_follow_cannot_be_evaluated(stage: Stage, tmp_path: Path) -> None:
+    whole: dict[str, Any] = {"prompt": "{{ q }}", "model": "sim:fast", "evaluators": [JUDGE], "session": "s"}
+    for hand_over in (
+        lambda: stage.client.open(**whole),
+        lambda: stage.client.submit(Reference(str(tmp_path / "rows.jsonl")), **whole),
+    ):
+        with pytest.raises(SubmissionError, match=r"sessions.*'whole'.*Submit the rows themselves"):
+            hand_over()

@@ -288,6 +288,28 @@ def test_a_session_evaluation_that_is_refused_goes_back_like_any_job() -> None:
     on_loop(scene)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"session_field": None}, {"open": True}, {"source": {"url": "/rows.jsonl", "format": "jsonl"}}],
+)
+def test_a_run_whose_sessions_cannot_be_told_apart_is_refused(parts: Parts, wrong: dict[str, Any]) -> None:
+    given = sessions_of(ROWS) | {"rows": 3, "open": False}
+    spec = parts.spec(given.pop("rows"), **given | wrong)
+    parts.upload(spec.model_copy(update={"session_field": None}), ROWS)
+    parts.redis.set(parts.keys.spec(REF), spec.model_dump_json())
+    parts.receiver.tick(None, parts.moment())
+    assert parts.state(REF)["state"] == "refused"
+    assert "sessions" in parts.state(REF)["reason"]
+
+
+def test_a_run_with_more_jobs_of_sessions_than_a_bitmap_holds_is_refused(parts: Parts) -> None:
+    spec = parts.spec(3, **sessions_of(ROWS) | {"rows": 3, "sessions": 10**9})
+    parts.redis.set(parts.keys.spec(REF), spec.model_dump_json())
+    parts.outbox.submit(spec)
+    parts.receiver.tick(None, parts.moment())
+    assert "jobs" in parts.state(REF)["reason"]
+
+
 GIVEN: dict[str, Any] = {"output_field": "out", "prompts": (), "models": ()}
 EACH = Judge(name="each", model="sim:slow", template="{{ output }}", choices={"yes": 1.0})
 

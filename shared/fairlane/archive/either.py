@@ -33,6 +33,10 @@ class EitherRuns(RunReader):
         except RunNotFound:
             return self._archive.reader.status(ref)
 
+    def is_archived(self, ref: RunRef) -> bool:
+        """Whether Redis has a stub of the run or nothing at all: for a run that `overview` finds."""
+        return super().is_archived(ref) or not self._redis.exists(self._keys.state(ref), self._keys.spec(ref))
+
     def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
         try:
             return super().finished(ref, start, count)

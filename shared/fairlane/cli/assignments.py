@@ -12,9 +12,17 @@ from fairlane.configuration.problems import did_you_mean
 from fairlane.errors import SubmissionError
 from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
 from fairlane.evaluators.spec import EvaluatorSpec
+from fairlane.submission import SubmitOptions
 
 JUDGE_PARAMS = {"temperature": 0, "max_tokens": 64}
-EVALUATOR, CHOICES = "--evaluator", "--judge-choices"
+EVALUATOR, CHOICES, OPTION = "--evaluator", "--judge-choices", "--option"
+
+# Arguments of `Client.submit` that have options of their own on the command line.
+OF_THEIR_OWN = frozenset(
+    {"messages", "prompts", "model", "models", "params", "repetitions", "evaluators", "name", "priority"}
+    | {"timeout", "retry", "max_concurrent"}
+)
+OPTIONS = frozenset(SubmitOptions.__annotations__) - OF_THEIR_OWN
 
 _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
     "exact_match": exact_match,
@@ -43,6 +51,16 @@ def read_params(option: str, given: Iterable[str]) -> dict[str, Any]:
             raise SubmissionError(option, each, f"{name.strip()} is given twice", "Give it once.")
         params[name.strip()] = _value(option, each, text)
     return params
+
+
+def read_options(given: Iterable[str]) -> dict[str, Any]:
+    """``["cache=read_write", "task_rate=20"]`` as arguments of `Client.submit`. Raises `SubmissionError`."""
+    options = read_params(OPTION, given)
+    for name, value in options.items():
+        if name not in OPTIONS:
+            remedy = did_you_mean(name, sorted(OPTIONS)) or f"There are {', '.join(sorted(OPTIONS))}."
+            raise SubmissionError(OPTION, f"{name}={value}", f"there is no option {name!r} here", remedy)
+    return options
 
 
 def read_evaluator(given: str) -> EvaluatorSpec:

@@ -53,12 +53,18 @@ class Prompts(NamedTuple):
 
 
 def collect_prompts(
-    prompts: Sequence[str], prompt_files: Sequence[Path], messages_files: Sequence[Path]
+    prompts: Sequence[str],
+    prompt_files: Sequence[Path],
+    messages_files: Sequence[Path],
+    *,
+    needless: bool = False,
 ) -> Prompts:
-    """What these options amount to. Raises ``typer.BadParameter`` if there is none."""
+    """What these options amount to. Raises ``typer.BadParameter`` if there is none, unless that is ``needless``."""
     texts = [*prompts, *(read_text("--prompt-file", path) for path in prompt_files)]
     chats = [read_messages("--messages-file", path) for path in messages_files]
     match texts, chats:
+        case [], [] if needless:
+            return Prompts()
         case [], []:
             raise typer.BadParameter("give --prompt TEXT, --prompt-file FILE or --messages-file FILE")
         case [text], []:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli.assignments import read_evaluator, read_judge, read_params
+from fairlane.cli.assignments import read_evaluator, read_judge, read_options, read_params
 from fairlane.cli.deployment import open_deployment
 from fairlane.cli.inputs import collect_prompts, open_dataset, read_text
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
@@ -34,7 +34,7 @@ def submit(
         ),
     ],
     model: Annotated[
-        list[str],
+        Texts,
         typer.Option(
             "--model",
             "-m",
@@ -42,7 +42,7 @@ def submit(
             help='"<connection>:<model>", or a template for it. Repeatable.',
             rich_help_panel=PROMPTS,
         ),
-    ],
+    ] = None,
     prompt: Annotated[
         Texts,
         typer.Option(metavar="TEXT", help="Jinja2 template over a row. Repeatable.", rich_help_panel=PROMPTS),
@@ -126,18 +126,38 @@ def submit(
         ),
     ] = 0,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="What a call may take in all.", rich_help_panel=CALLS)
-    ] = 120.0,
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="What a call may take in all.",
+            show_default="120",
+            rich_help_panel=CALLS,
+        ),
+    ] = None,
     max_attempts: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             min=1,
             max=100,
             help="Calls a job may fail; a rate limit is no failure.",
+            show_default=str(RetryPolicy().max_attempts),
             rich_help_panel=CALLS,
         ),
-    ] = RetryPolicy().max_attempts,
+    ] = None,
+    max_concurrent: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Most calls of the run at once.", rich_help_panel=CALLS),
+    ] = None,
+    option: Annotated[
+        Texts,
+        typer.Option(
+            metavar="K=V",
+            help="Any other option of Client.submit, like cache=read_write, task_rate=20, max_duration=3600, "
+            "budget_tokens=100000, session=FIELD or output=FIELD. Repeatable.",
+            rich_help_panel=CALLS,
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
@@ -147,7 +167,11 @@ def submit(
 
     With --wait it ends with 1 if the run was refused or cancelled.
     """
-    prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [])
+    models, more = model or [], read_options(option or ())
+    if not (models or "task" in more or "output" in more):
+        raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
+    needless = any(name in more for name in ("output", "request", "task"))
+    prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [], needless=needless)
     evaluators = [read_evaluator(each) for each in evaluator or ()]
     evaluators += _judges(judge_model, judge_template, judge_template_file, judge_choices, judge_param or [])
     with open_deployment(invocation) as deployment:
@@ -156,15 +180,17 @@ def submit(
             prompt=prompts.prompt,
             messages=prompts.messages,
             prompts=prompts.prompts,
-            model=model[0] if len(model) == 1 else None,
-            models=model if len(model) > 1 else None,
+            model=models[0] if len(models) == 1 else None,
+            models=models if len(models) > 1 else None,
             params=read_params("--param", param or ()),
             repetitions=repetitions,
             evaluators=evaluators,
             name=name,
             priority=priority,
             timeout=timeout,
-            retry=RetryPolicy(max_attempts=max_attempts),
+            retry=RetryPolicy(max_attempts=max_attempts) if max_attempts is not None else None,
+            max_concurrent=max_concurrent,
+            **more,
         )
         status = run.status()
         if not as_json:

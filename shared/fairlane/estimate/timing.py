@@ -30,7 +30,8 @@ def lane_of(
     if connection == FUNCTIONS:
         return f"{FUNCTIONS}:{stated or name}"
     if connection in connections:
-        return lane_key(connection, name, connections[connection].scope)
+        there = connections[connection]
+        return lane_key(connection, name, there.scope, there.base_url)
     own = lane_key(connection, name, "model")
     return connection if connection in known and own not in known else own
 

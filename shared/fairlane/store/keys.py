@@ -60,7 +60,7 @@ class Keys:
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:spec"
 
     def rows(self, ref: RunRef) -> str:
-        """Hash: page number → compressed rows."""
+        """Hash: page number → compressed rows; and which sessions they form (`fairlane.sessions`)."""
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:rows"
 
     def runs(self, team: str) -> str:

@@ -1,0 +1,209 @@
+"""A run's own bounds are kept to whatever is asked, in any order of starts and ends."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.admission.lanes import Grant, Offer
+from fairlane.job import Attempt, JobState, Usage
+from fairlane.results import TaskResult
+from fairlane.store.attempts import Lesson, Ready
+from fairlane.store.keys import RunRef
+from tests.support.deployment import Deployment, entry
+
+TASKS, JUDGES = "sim:fast", "sim:judge"
+DONE = TaskResult(JobState.SUCCEEDED, "x").to_json()
+ANY = {"bounded": 1}
+
+
+def submitted(d: Deployment, rows: int, bounds: dict[str, float], judges: int = 0) -> RunRef:
+    """A run with these bounds, all of it queued."""
+    d.lane(TASKS)
+    d.lane(JUDGES)
+    ref = d.submit(rows=rows, judges=(JUDGES,) * judges)
+    d.redis.hset(d.keys.state(ref), mapping=ANY | bounds)
+    d.feed(ref, rows, TASKS)
+    return ref
+
+
+def ask(d: Deployment, ref: RunRef, lane: str = TASKS, count: int = 100, ahead: int = 0) -> Grant:
+    grant = d.lanes.grant(
+        lane,
+        d.epoch,
+        [Offer(ref, count, ahead)],
+        room=1000,
+        max_in_flight=1000,
+        lease_ms=60_000,
+        now_ms=d.now_ms,
+    )
+    assert grant is not None
+    return grant
+
+
+def started(d: Deployment, ref: RunRef, grant: Grant, lane: str = TASKS) -> list[Attempt]:
+    attempts = [Attempt(ref.run, ref.team, permit.job, permit.number, lane) for permit in grant.permits]
+    for attempt in attempts:
+        d.attempts.claim(attempt, "w1", 60_000, d.now_ms).run(d.redis)
+    return attempts
+
+
+def end(d: Deployment, attempt: Attempt, usage: Usage | None = None, judges: int = 0) -> None:
+    follow = [Ready(entry(attempt.job + step, 10, step), JUDGES) for step in range(1, judges + 1)]
+    lesson = Lesson("ok", usage or Usage())
+    call = d.attempts.finish(attempt, "w1", lesson, JobState.SUCCEEDED, DONE, follow, d.now_ms)
+    assert call.run(d.redis)[0] == 1
+
+
+def put_back(d: Deployment, attempt: Attempt) -> None:
+    assert d.attempts.defer(attempt, "w1", Lesson("none"), now_ms=d.now_ms).run(d.redis)[0] == 1
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(most=st.integers(1, 6), acts=st.lists(st.sampled_from(["ask", "end", "defer"]), max_size=30))
+def test_never_more_in_flight_than_max_concurrent_and_never_fewer_without_need(
+    real_redis: Redis, most: int, acts: list[str]
+) -> None:
+    real_redis.flushdb()
+    d = Deployment(real_redis)
+    ref = submitted(d, 40, {"max_concurrent": most})
+    running: list[Attempt] = []
+    for act in acts:
+        if act == "ask":
+            grant = ask(d, ref)
+            running += started(d, ref, grant)
+            assert len(running) == most or not grant.left[0]
+        elif running:
+            attempt = running.pop(0)
+            end(d, attempt) if act == "end" else put_back(d, attempt)
+        assert len(running) <= most
+        assert int(d.redis.hget(d.keys.state(ref), "in_flight") or 0) == len(running)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ahead=st.integers(1, 5), acts=st.lists(st.sampled_from(["task", "end", "judge"]), max_size=40))
+def test_items_under_way_are_never_more_than_ahead(real_redis: Redis, ahead: int, acts: list[str]) -> None:
+    real_redis.flushdb()
+    d = Deployment(real_redis)
+    ref = submitted(d, 30, {}, judges=2)
+    tasks: list[Attempt] = []
+    pending: dict[int, int] = {}
+    for act in acts:
+        if act == "task":
+            grant = ask(d, ref, ahead=ahead)
+            tasks += started(d, ref, grant)
+            assert len(tasks) + len(pending) == ahead or not grant.left[0]
+        elif act == "end" and tasks:
+            attempt = tasks.pop(0)
+            end(d, attempt, judges=2)
+            pending[attempt.job // 3] = 2
+        elif act == "judge" and pending:
+            for attempt in started(d, ref, ask(d, ref, JUDGES, 1, ahead), JUDGES):
+                end(d, attempt)
+                pending[attempt.job // 3] -= 1
+            pending = {item: left for item, left in pending.items() if left}
+        assert len(tasks) + len(pending) <= ahead
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    gap=st.floats(20, 400),
+    waits=st.lists(st.integers(0, 300), min_size=1, max_size=40),
+)
+def test_no_more_starts_than_the_pace_and_its_slack_allow(
+    real_redis: Redis, gap: float, waits: list[int]
+) -> None:
+    real_redis.flushdb()
+    d = Deployment(real_redis)
+    ref = submitted(d, 200, {"task_gap_ms": gap})
+    starts: list[int] = []
+    for wait in waits:
+        d.clock.advance(wait / 1000)
+        grant = ask(d, ref)
+        starts += [d.now_ms] * len(grant.permits)
+        (kept,) = grant.kept
+        assert (kept.bound, kept.until_ms > d.now_ms) == ("task_rate", True)
+    for first, moment in enumerate(starts):
+        for last in range(first, len(starts)):
+            assert last - first <= (starts[last] - moment + 100) / gap + 1e-6
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    budget=st.integers(30, 400),
+    uses=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=30),
+)
+def test_what_was_used_and_what_is_reserved_never_exceed_the_budget(
+    real_redis: Redis, budget: int, uses: list[tuple[int, int]]
+) -> None:
+    real_redis.flushdb()
+    d = Deployment(real_redis)
+    ref = submitted(d, 60, {"budget_tokens": budget})
+    used = 0
+    for wanted, (input_used, output_used) in enumerate(uses):
+        running = started(d, ref, ask(d, ref, count=1 + wanted % 3))
+        held = sum(_held(d, attempt) for attempt in running)
+        assert used + held <= budget
+        for attempt in running:
+            # A call uses no more than was reserved: its parameters bound the answer.
+            most = _held(d, attempt)
+            usage = Usage(min(input_used, most), min(output_used, max(0, most - input_used)))
+            used += usage.total or 0
+            end(d, attempt, usage)
+        assert used <= budget
+        assert round(float(d.redis.hget(d.keys.state(ref), "tokens") or 0)) == used
+
+
+def _held(d: Deployment, attempt: Attempt) -> int:
+    return int(json.loads(d.redis.hget(d.keys.leased, attempt.id) or "{}")["held"][0])
+
+
+def test_a_run_that_is_held_back_holds_back_no_other(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = submitted(d, 5, {"max_concurrent": 1})
+    other = d.submit(run="r2", rows=5)
+    d.feed(other, 5, TASKS)
+    grant = d.lanes.grant(
+        TASKS,
+        d.epoch,
+        [Offer(ref, 3), Offer(other, 3)],
+        room=99,
+        max_in_flight=99,
+        lease_ms=9999,
+        now_ms=d.now_ms,
+    )
+    assert grant is not None
+    assert [permit.offer for permit in grant.permits] == [0, 1, 1, 1]
+    assert [(kept.offer, kept.bound) for kept in grant.kept] == [(0, "max_concurrent")]
+
+
+def test_the_deployments_cap_as_it_was_at_admission_holds_over_all_lanes(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = submitted(d, 5, {"cap": 2})
+    first = started(d, ref, ask(d, ref))
+    assert len(first) == 2
+    assert [kept.bound for kept in ask(d, ref).kept] == ["cap"]
+    end(d, first[0])
+    assert TASKS.encode() in d.redis.smembers(d.keys.dirty), "the lane is to be looked at again"
+    assert len(ask(d, ref).permits) == 1
+
+
+def test_whoever_waits_for_a_bound_is_woken_when_an_attempt_ends(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = submitted(d, 5, {"max_concurrent": 1})
+    (running,) = started(d, ref, ask(d, ref))
+    assert ask(d, ref).permits == []
+    d.redis.delete(d.keys.dirty)
+    put_back(d, running)
+    assert TASKS.encode() in d.redis.smembers(d.keys.dirty)
+
+
+def test_a_run_without_bounds_has_none_of_their_fields(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(requests_per_minute=0)
+    grant = ask(d, ref, count=3)
+    assert (len(grant.permits), list(grant.kept)) == (3, [])
+    assert not d.redis.hexists(d.keys.state(ref), "tasks_in_flight")

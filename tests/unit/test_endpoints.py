@@ -1,0 +1,70 @@
+"""Endpoints: one name for each, and a bound for those that nobody has described."""
+
+from __future__ import annotations
+
+import fakeredis
+import pytest
+
+from fairlane.admission.lanes import Lanes
+from fairlane.lane import ENDPOINT_CONCURRENCY, LaneLimits, endpoint_id
+from fairlane.settings import Settings
+from fairlane.store.keys import Keys
+from fairlane_scheduler.lane_registry import LaneRegistry
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("openai:gpt-4o", "openai:gpt-4o"),
+        ("http://api.example.com:8080/v1", "http:api.example.com:8080"),
+        ("https://user:secret@API.example.com/v1?x=1", "https:api.example.com"),
+        ("gpt-4o", "id:gpt-4o"),
+    ],
+)
+def test_a_reference_is_told_by_its_endpoint(reference: str, name: str) -> None:
+    assert endpoint_id(reference) == name
+
+
+def registry(redis: fakeredis.FakeRedis, lanes: dict[str, LaneLimits] | None = None) -> LaneRegistry:
+    connection = {"protocol": "openai", "base_url": "http://api.example.com:8080/v1", "lane_scope": "endpoint"}
+    plain = {"protocol": "openai", "base_url": "http://other.example.com/v1"}
+    settings = Settings.model_validate(
+        {"connections": {"a": connection, "b": connection, "c": plain}, "lanes": lanes or {}}
+    )
+    return LaneRegistry(Lanes(redis, Keys("test")), settings)
+
+
+def most_at_once(redis: fakeredis.FakeRedis, lane: str) -> int | None:
+    stored = redis.hget(Keys("test").limits(lane), "max_concurrency")
+    return int(stored) if stored else None
+
+
+def test_connections_to_one_server_share_its_lane_where_their_scope_is_the_endpoint() -> None:
+    lanes = registry(fakeredis.FakeRedis())
+    assert {lanes.lane_of("a:x"), lanes.lane_of("b:y")} == {"http:api.example.com:8080"}
+
+
+def test_four_calls_at_once_on_an_endpoint_that_nobody_has_described() -> None:
+    redis = fakeredis.FakeRedis()
+    lanes = registry(redis)
+    for model, stated in (("a:x", None), ("python:app:fetch", "crm-api")):
+        lane = lanes.lane_of(model, stated)
+        lanes.ensure(lane)
+        assert most_at_once(redis, lane) == ENDPOINT_CONCURRENCY == 4
+
+
+def test_what_the_operator_says_of_an_endpoint_stands() -> None:
+    redis = fakeredis.FakeRedis()
+    lanes = registry(redis, {"http:api.example.com:8080": LaneLimits(max_concurrency=50)})
+    lane = lanes.lane_of("a:x")
+    lanes.ensure(lane)
+    assert most_at_once(redis, lane) == 50
+
+
+def test_a_models_own_lane_is_not_an_endpoints() -> None:
+    redis = fakeredis.FakeRedis()
+    lanes = registry(redis)
+    for model in ("c:gpt-4o", "python:app:score"):
+        lane = lanes.lane_of(model)
+        lanes.ensure(lane)
+        assert most_at_once(redis, lane) is None
