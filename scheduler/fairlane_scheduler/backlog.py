@@ -107,7 +107,9 @@ class Backlog:
             self._queued.get(lane, {}).pop(ref, None)
 
     def keep(self, lane: str, ref: RunRef, until_ms: int | None) -> None:
-        """A run's own bounds hold it back on a lane, until a moment (server time) or until the lane is woken."""
+        """A run's own bounds hold it back on a lane, until a moment (server time) or until the lane is
+        woken.
+        """
         if ref in self._runs:
             self._kept.setdefault(lane, {})[ref] = until_ms
 

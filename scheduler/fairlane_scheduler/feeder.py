@@ -125,13 +125,17 @@ class Feeder:
         return upto - start
 
     def _is_turn(self, run: ActiveRun) -> bool:
-        """Whether all that a serial run has handed out is over; else it is looked at again when it is woken."""
+        """Whether all that a serial run has handed out is over; else it is looked at again when it is
+        woken.
+        """
         handed, done = self._runs.turn(run.ref)
         run.its_turn = handed == done
         return run.its_turn
 
     def _render(self, run: ActiveRun) -> tuple[Stretch, int]:
-        """Place items from the cursor on; returns where it stopped. The first turn ends where the second begins."""
+        """Place items from the cursor on; returns where it stopped. The first turn ends where the second
+        begins.
+        """
         started_ms = self._clock.monotonic_ms()
         end = run.items if run.cursor < run.items else run.items * run.passes
         upto = min(run.cursor + (SCAN if run.serial else STRETCH), end)

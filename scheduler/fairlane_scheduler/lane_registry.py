@@ -45,6 +45,9 @@ class LaneRegistry:
             return
         limits = self._settings.lanes.get(lane)
         if lane in self._undescribed:
+            if lane in self._lanes.names():  # an operator has limited it while running: that stays
+                self._known.add(lane)
+                return
             limits = LaneLimits(max_concurrency=ENDPOINT_CONCURRENCY)
         if self._lanes.configure(lane, limits):
             log.info(Event.LANE_CREATED, lane=lane)

@@ -42,7 +42,9 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An item as far as it is known before anybody is called: its ``call``, or the ``output`` that is given."""
+    """An item as far as it is known before anybody is called: its ``call``, or the ``output`` that is
+    given.
+    """
 
     place: Place
     lane: str = ""

@@ -1,4 +1,6 @@
-"""What is known of jobs before anybody is called: from the run that a run goes on from, and from the team's cache."""
+"""What is known of jobs before anybody is called: from the run that a run goes on from, and from the team's
+cache.
+"""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ from fairlane.store.keys import RunRef
 from fairlane.store.runs import CANCELLED, Ending, Runs
 from fairlane_scheduler.backlog import ActiveRun, Backlog
 from fairlane_scheduler.bounds import bounds_of
+from fairlane_scheduler.extension import check_rows, extend
 from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.leader import Leader
-from fairlane_scheduler.extension import check_rows, extend
 from fairlane_scheduler.server_time import Moment
 from fairlane_scheduler.sources import check_source
 
@@ -168,7 +168,7 @@ class Receiver:
         if spec.open and spec.order.serial_field is not None:
             raise ValueError("open: items that go first need all rows at the start")
         check_names(spec.evaluators)
-        if spec.session_evals and (spec.session_field is None or spec.open or spec.source is not None):
+        if spec.session_evals and (spec.session_field is None or spec.open):
             raise ValueError("evaluators: sessions are told apart while a client uploads whole rows")
         for number, model in enumerate(spec.models):
             template = Template(f"models[{number}]", model)

@@ -109,7 +109,9 @@ def _step(lease: Lease, plan: Plan) -> int | None:
 
 
 def _follow(lease: Lease, plan: Plan | None) -> list[Over | Ready]:
-    """What becomes of the evaluations of a job that is given up: none without an output, criteria one by one."""
+    """What becomes of the evaluations of a job that is given up: none without an output, criteria one by
+    one.
+    """
     step = _step(lease, plan) if plan else None
     if plan is None or step is None:
         return []

@@ -1,4 +1,6 @@
-"""Datasets that runs name and the scheduler reads: a page at a time, in the background, a little ahead of need."""
+"""Datasets that runs name and the scheduler reads: a page at a time, in the background, a little ahead of
+need.
+"""
 
 from __future__ import annotations
 

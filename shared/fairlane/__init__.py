@@ -1,14 +1,17 @@
 """Fairlane runs large batches of LLM calls, and their evaluations, within what each provider allows."""
 
 from fairlane.admission.waiting import Eta, LaneWait, Waiting
+from fairlane.calls import CallHandle, CallMap
 from fairlane.client import Client
 from fairlane.datasets.references import Reference
 from fairlane.errors import (
     ArchiveUnavailable,
+    CallFailed,
     ConfigurationError,
     FairlaneError,
     LaneNotFound,
     LocalStackError,
+    RateLimited,
     RunArchived,
     RunNotFound,
     RunTimeout,
@@ -28,6 +31,7 @@ from fairlane.evaluators import (
     llm_judge,
     numeric_match,
     regex,
+    scorer,
 )
 from fairlane.export import MissingExtra
 from fairlane.handle import Run
@@ -41,6 +45,9 @@ from fairlane.version import __version__
 
 __all__ = [
     "ArchiveUnavailable",
+    "CallFailed",
+    "CallHandle",
+    "CallMap",
     "Client",
     "ConfigurationError",
     "Eta",
@@ -52,6 +59,7 @@ __all__ = [
     "LaneWait",
     "LocalStackError",
     "MissingExtra",
+    "RateLimited",
     "Record",
     "Reference",
     "RetryPolicy",
@@ -80,4 +88,5 @@ __all__ = [
     "llm_judge",
     "numeric_match",
     "regex",
+    "scorer",
 ]

@@ -142,7 +142,8 @@ def _caller(field: str, judge: Judge | Agent) -> Judge | Agent:
 
 
 def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -> dict[str, Any]:
-    """How the items of a run follow each other. A prompt that reads ``_conversation`` makes the run serial, and so does
+    """How the items of a run follow each other. A prompt that reads ``_conversation`` makes the run serial,
+    and so does
     ``store_output_as``.
     """
     serially, store = given.get("run_serially", False), given.get("store_output_as")

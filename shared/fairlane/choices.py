@@ -17,10 +17,11 @@ class _Choice(BaseModel):
 class Bounds(_Choice):
     """What holds a run back, beside what its lanes allow.
 
-    ``ahead``: items whose task has begun and whose evaluations are not over; ``None``: twice the window of the
-    widest evaluation lane, 0: any number. Rates are starts a second: "auto" leaves them to the lanes, 0 does,
-    too, and a number is kept, where the lanes allow it. ``eval_rate`` left out is ``task_rate`` × evaluations an item.
-    ``delay`` is the least time between two starts on a lane, in seconds. ``max_duration`` is in seconds.
+    ``ahead``: items whose task has begun and whose evaluations are not over; ``None``: twice the window of
+    the widest evaluation lane, 0: any number. Rates are starts a second: "auto" leaves them to the lanes, 0
+    does, too, and a number is kept, where the lanes allow it. ``eval_rate`` left out is ``task_rate`` ×
+    evaluations an item. ``delay`` is the least time between two starts on a lane, in seconds.
+    ``max_duration`` is in seconds.
     """
 
     max_concurrent: int | None = Field(default=None, ge=1)
@@ -55,7 +56,9 @@ class Order(_Choice):
 
 
 class CacheChoice(_Choice):
-    """Whether equal calls are answered from the team's cache, and for how long an answer is kept, in seconds."""
+    """Whether equal calls are answered from the team's cache, and for how long an answer is kept, in
+    seconds.
+    """
 
     mode: CacheMode = "off"
     ttl: float = Field(default=7 * 86_400.0, gt=0)
@@ -79,8 +82,8 @@ class Source(_Choice):
 class Resumption(_Choice):
     """The run that this one goes on from, and where its cells were there.
 
-    Indices are the old run's; -1 where it had none. Steps are the old numbers of this run's evaluations. Rows are
-    told page by page, beside the rows.
+    Indices are the old run's; -1 where it had none. Steps are the old numbers of this run's evaluations. Rows
+    are told page by page, beside the rows.
     """
 
     run: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from fairlane.archive.opening import open_archive
 from fairlane.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_settings
+from fairlane.configuration.environment import process_environment
 from fairlane.datasets import Numbering, pages, read_rows
 from fairlane.datasets.references import Reference
 from fairlane.errors import ConfigurationError, RunNotFound, SubmissionError
@@ -72,6 +72,7 @@ class Client:
         ``redis`` (an open client, left open), ``clock`` and ``waiter`` are for tests.
         Raises `ConfigurationError`, or `StoreUnavailable` if nothing answers.
         """
+        evaluation_defaults(process_environment())  # what is wrong there is told at once
         chosen = _settings(url, team, settings)
         shown = without_password(chosen.redis.url)
         self.team = chosen.team
@@ -93,9 +94,9 @@ class Client:
     ) -> Run:
         """Submit a run and return as soon as its rows are written; the scheduler takes it from there.
 
-        The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is a
-        ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts, read by the page; or a `Reference` to
-        what the scheduler reads itself. `SubmitOptions`
+        The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is
+        a ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts, read by the page; or a `Reference`
+        to what the scheduler reads itself. `SubmitOptions`
         lists the options.
 
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
@@ -108,7 +109,8 @@ class Client:
             return self._hand_over(spec, pages(read_rows(dataset), spec.page_rows))
 
     def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
-        """Submit a run whose rows follow: it begins with the first of them, and at most a few thousand wait in
+        """Submit a run whose rows follow: it begins with the first of them, and at most a few thousand wait
+        in
         Redis to be handed out. `RowWriter.write` adds rows, ``close`` ends them. Raises what `submit` raises.
         """
         with self._link.answering():
@@ -126,7 +128,8 @@ class Client:
 
         Items are known by their row's content, prompt, model and repetition, so ``dataset`` may have grown or
         been reordered since; left out, it is the run's own. Evaluators may be others: what has been scored
-        by an equal one is not scored again. ``retry_errors``: do failed jobs again. The old run stays as it is.
+        by an equal one is not scored again. ``retry_errors``: do failed jobs again. The old run stays as it
+        is.
 
         Raises `RunNotFound`, `SubmissionError` where the run is not over, and what `submit` raises.
         """
@@ -159,8 +162,8 @@ class Client:
         """What a run would take: calls, tokens, cost and time, from a sample of its rows and what its lanes
         have learned. Takes what `submit` takes and writes nothing. Raises what `submit` raises.
 
-        ``rows``: how many there are, so that only the first few are read. ``answer_tokens``: how long an answer
-        is expected to be; left out, as long as the parameters allow.
+        ``rows``: how many there are, so that only the first few are read. ``answer_tokens``: how long an
+        answer is expected to be; left out, as long as the parameters allow.
         """
         with self._link.answering():
             spec = self._spec(prompt, **options)
@@ -224,7 +227,7 @@ class Client:
     def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
         """The spec of a run that is submitted now."""
         submitted_ms = self._link.runs.now_ms()
-        filled = evaluation_defaults(os.environ).fill_in(options)
+        filled = evaluation_defaults(process_environment()).fill_in(options)
         spec = build_spec(
             run=_new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **filled
         )

@@ -36,7 +36,7 @@ TERMINAL = frozenset(
 )
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.WAITING: TERMINAL - {JobState.FAILED} | {JobState.LEASED},
+    JobState.WAITING: TERMINAL | {JobState.LEASED},
     JobState.LEASED: TERMINAL - {JobState.INVALID, JobState.SKIPPED} | {JobState.WAITING},
     **{state: frozenset[JobState]() for state in TERMINAL},
 }

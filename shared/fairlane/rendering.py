@@ -92,7 +92,9 @@ class Rendering:
         return _asked(evaluator.model, f"{text}\n\n{instruction(criteria, batch=step.batch)}", params)
 
     def session(self, step: Step, turns: Turns) -> Call:
-        """One evaluation of a session; ``turns`` are ``{"row", "output"}``, in order. Raises `TemplateError`."""
+        """One evaluation of a session; ``turns`` are ``{"row", "output"}``, in order. Raises
+        `TemplateError`.
+        """
         evaluator = step.evaluator
         if isinstance(evaluator, FunctionScorer):
             return Call(step.model, [], {}, {"session": [dict(turn) for turn in turns]})

@@ -62,7 +62,9 @@ def resumed_spec(
 
 
 def _old_steps(old: RunSpec, new: RunSpec) -> tuple[int, ...]:
-    """Where each evaluation of the new run was in the old one: the same scorer under the same name; else -1."""
+    """Where each evaluation of the new run was in the old one: the same scorer under the same name; else
+    -1.
+    """
     before = {_identity(step): number for number, step in enumerate(old.evals, start=1)}
     return tuple(before.get(_identity(step), -1) for step in new.evals)
 
@@ -95,7 +97,9 @@ class Origins:
             yield page
 
     def fields(self) -> Iterator[tuple[str, bytes]]:
-        """What is written beside the rows: for each page that passed, the old numbers of its rows, -1 for new ones."""
+        """What is written beside the rows: for each page that passed, the old numbers of its rows, -1 for
+        new ones.
+        """
         for number, rows in enumerate(self._pages):
             yield f"from:{number}", json.dumps(rows, separators=(",", ":")).encode()
 

@@ -128,7 +128,8 @@ class RunSpec(BaseModel):
 class Plan(BaseModel):
     """A run as the scheduler admitted it: the spec, and on which lane the calls of each evaluation go.
 
-    ``unstructured`` are the connections whose answers cannot be held to a schema: batches are asked one by one.
+    ``unstructured`` are the connections whose answers cannot be held to a schema: batches are asked one by
+    one.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -82,7 +82,8 @@ class Connection(_Section):
     stream: bool = Field(default=True, description="Stream task calls, so that listeners see chunks.")
     structured_output: bool | None = Field(
         default=None,
-        description="Whether its answers can be held to a JSON schema. Left out: openai can, anthropic cannot.",
+        description="Whether its answers can be held to a JSON schema. Left out: openai can, "
+        "anthropic cannot.",
     )
     connect_timeout: float = Field(default=10.0, gt=0, description="Seconds to reach the server.")
 
@@ -116,8 +117,8 @@ class ArchiveSettings(_Section):
 
     url: SecretStr | None = Field(
         default=None,
-        description="A database as SQLAlchemy names it: sqlite:///runs.db, postgresql+psycopg://… Runs are moved "
-        "there once they are finished. Left out: they stay in Redis until they expire.",
+        description="A database as SQLAlchemy names it: sqlite:///runs.db, postgresql+psycopg://… Runs "
+        "are moved there once they are finished. Left out: they stay in Redis until they expire.",
     )
     after_seconds: float = Field(
         default=86_400.0,
@@ -137,7 +138,8 @@ class SchedulerSettings(_Section):
     )
     datasets: tuple[str, ...] = Field(
         default=(),
-        description="Where datasets may lie that runs name and the scheduler reads: folders, or prefixes of URLs.",
+        description="Where datasets may lie that runs name and the scheduler reads: folders, or "
+        "prefixes of URLs.",
     )
     max_in_flight: int = Field(default=1000, ge=1, description="Most calls in flight over all lanes.")
     leader_lease_seconds: float = Field(

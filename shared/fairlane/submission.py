@@ -52,7 +52,8 @@ _REMEDIES = {
 
 
 class SubmitOptions(TypedDict, total=False):
-    """What `Client.submit` takes beside the dataset. One of ``model``, ``models``, ``task`` and ``output`` says who does it.
+    """What `Client.submit` takes beside the dataset. One of ``model``, ``models``, ``task`` and ``output``
+    says who does it.
 
     - one of ``prompt`` (a user message), ``messages`` (a chat) and ``prompts`` (several of either): Jinja2
       templates over a row.

@@ -10,7 +10,7 @@ from fairlane.errors import TemplateError
 from fairlane.evaluators.agents import read_batch, read_opinion
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.scorers import Score, score
-from fairlane.evaluators.spec import CallSpec, FunctionScorer, Judge
+from fairlane.evaluators.spec import Agent, CallSpec, Judge
 from fairlane.evaluators.steps import Step
 from fairlane.job import JobState, Success, Usage
 from fairlane.rendering import Call, Rendering, is_judged
@@ -108,7 +108,9 @@ def following(place: Place, output: str) -> Following:
 def follow(
     place: Place, after: Following, output: str, known: Mapping[int, Known]
 ) -> tuple[Ready | Over, ...]:
-    """Each evaluation of ``after``: over where it cannot be asked for, or how it ended is ``known``; else ready."""
+    """Each evaluation of ``after``: over where it cannot be asked for, or how it ended is ``known``; else
+    ready.
+    """
     return tuple(_each(place, after, output, known))
 
 
@@ -144,7 +146,9 @@ def task_over(place: Place, ended: Ended, after: tuple[Ready | Over, ...] = ()) 
 def evaluation_over(
     place: Place, number: int, ended: Ended, output: str, known: Mapping[int, Known] | None = None
 ) -> Verdict:
-    """An evaluation's record: its score, or why there is none. After a batch, what follows for its criteria."""
+    """An evaluation's record: its score, or why there is none. After a batch, what follows for its
+    criteria.
+    """
     step = place.rendering.spec.evals[number - 1]
     if step.batch:
         return _batch_over(place, number, ended, output, known or {})
@@ -211,10 +215,9 @@ def _each(place: Place, after: Following, output: str, known: Mapping[int, Known
 
 def _batch_over(place: Place, number: int, ended: Ended, output: str, known: Mapping[int, Known]) -> Verdict:
     """Criteria that the answer has are over with it; the others are asked for one by one."""
-    step = place.rendering.spec.evals[number - 1]
-    assert not isinstance(step.evaluator, Judge | FunctionScorer)
+    evaluator = place.rendering.spec.evals[number - 1].evaluator
     text = ended.answer.output if ended.answer else None
-    read = read_batch(text, step.evaluator.criteria) if text is not None else None
+    read = read_batch(text, evaluator.criteria) if text is not None and isinstance(evaluator, Agent) else None
     lanes = place.rendering.plan.eval_lanes
     after: list[Ready | Over] = []
     for other in _criteria_of(place, number):

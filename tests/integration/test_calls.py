@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from fairlane.calls import submit_call, submit_calls
 from fairlane.celery import limited
 from fairlane.configuration import process_environment
 from fairlane.errors import CallFailed, SubmissionError
+from fairlane.events import Event
 from fairlane.lane import queue_name
 from tests.support import served_app
 from tests.support.cluster import Cluster, cluster
@@ -137,6 +139,34 @@ def test_a_workers_stop_gives_its_place_back_and_loses_no_call(served: Cluster) 
     assert len(calls.results(timeout=60)) == 40
     assert served.redis.zcard("crm:leaving:together") == 40
     assert served.redis.llen(queue_name(LANE)) == 0
+
+
+def test_connections_that_are_dropped_lose_no_call(served: Cluster) -> None:
+    calls = submit_calls(
+        served.client, "crm.fetch", [([n], {"of": "dropped"}) for n in range(40)], lane="crm-api"
+    )
+    wait_until(lambda: calls.run.status().jobs_done > 5, timeout=30.0)
+    served.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    assert [each["number"] for each in calls.results(timeout=60)] == list(range(40))
+    wait_until(lambda: len(serving(served)) == 2, timeout=30.0)
+
+
+def test_a_call_that_reaches_a_worker_without_its_task_goes_back_for_one_that_has_it(tmp_path: Path) -> None:
+    """A worker that runs other functions takes calls of this lane, too."""
+    path = os.pathsep.join([str(ROOT), process_environment().get("PYTHONPATH", "")])
+    worker: dict[str, Any] = {"modules": ["tests.support.user_functions"]}
+    with cluster(tmp_path, worker=worker, workers=1, env={"PYTHONPATH": path}) as mixed:
+        mixed.lanes.limit(LANE, {})
+        wait_until(lambda: len(serving(mixed)) == 1)
+        with app_worker(mixed, "crm", "threads"):
+            calls = submit_calls(
+                mixed.client, "crm.fetch", [([n], {"of": "mixed"}) for n in range(12)], lane="crm-api"
+            )
+
+            assert len(calls.results(timeout=60)) == 12
+            assert {record.attempts for record in calls.run.results()} == {1}
+            assert mixed.logged(Event.RETRY, lane=LANE), "none went astray: nothing was tried"
 
 
 @pytest.mark.parametrize("option", [{"countdown": 5}, {"queue": "fast"}, {"link": []}])

@@ -1,4 +1,6 @@
-"""Datasets larger than memory: rows that are written while their run goes on, and rows that the scheduler reads."""
+"""Datasets larger than memory: rows that are written while their run goes on, and rows that the scheduler
+reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A run's own bounds, kept to on the real stack: how many at once, how fast, how far ahead, for how long, for how much."""
+"""A run's own bounds, kept to on the real stack: how many at once, how fast, how far ahead, for how long,
+for how much.
+"""
 
 from __future__ import annotations
 

@@ -113,6 +113,7 @@ def _keys() -> list[str]:
         "headroom": ("<lane>", "<axis>"),
         "hot": (ref, "<lane>"),
         "fresh": (ref, "<lane>"),
+        "answer": ("<team>", "<digest>"),
     }
     built = [value for name, value in vars(keys).items() if name != "prefix"]
     for name in dir(keys):

@@ -26,7 +26,11 @@ def test_a_reference_is_told_by_its_endpoint(reference: str, name: str) -> None:
 
 
 def registry(redis: fakeredis.FakeRedis, lanes: dict[str, LaneLimits] | None = None) -> LaneRegistry:
-    connection = {"protocol": "openai", "base_url": "http://api.example.com:8080/v1", "lane_scope": "endpoint"}
+    connection = {
+        "protocol": "openai",
+        "base_url": "http://api.example.com:8080/v1",
+        "lane_scope": "endpoint",
+    }
     plain = {"protocol": "openai", "base_url": "http://other.example.com/v1"}
     settings = Settings.model_validate(
         {"connections": {"a": connection, "b": connection, "c": plain}, "lanes": lanes or {}}

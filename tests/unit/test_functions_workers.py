@@ -129,3 +129,19 @@ def test_an_application_that_names_no_lanes_serves_those_of_its_tasks() -> None:
     assert (own.worker.lanes, own.worker.modules) == (("python:crm.fetch",), ("crm.fetch",))
     stated = Bridge(app, ("crm-api",), Settings())._own(AppTasks(app))
     assert (stated.worker.lanes, stated.connections) == ((LANE,), {})
+
+
+def test_a_limit_set_before_a_lanes_first_use_is_not_replaced_by_the_default_of_endpoints() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        scheduler = parts.scheduler
+        scheduler.lanes.limit(LANE, {"max_concurrency": 3})
+
+        for stated in ("crm-api", "erp-api"):
+            scheduler.registry.ensure(scheduler.registry.lane_of("python:crm.tasks.fetch", stated))
+
+        limits = [
+            scheduler.redis.hget(KEYS.limits(lane), "max_concurrency") for lane in (LANE, "python:erp-api")
+        ]
+        assert limits == [b"3", b"4"]
+
+    on_loop(scene)

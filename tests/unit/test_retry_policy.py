@@ -1,4 +1,6 @@
-"""How long a failed call waits: two ways to draw it, both bounded, both a function of attempt and random source."""
+"""How long a failed call waits: two ways to draw it, both bounded, both a function of attempt and random
+source.
+"""
 
 from __future__ import annotations
 

@@ -290,11 +290,11 @@ def test_a_session_evaluation_that_is_refused_goes_back_like_any_job() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"session_field": None}, {"open": True}, {"source": {"url": "/rows.jsonl", "format": "jsonl"}}],
+    [{"session_field": None}, {"open": True}],
 )
 def test_a_run_whose_sessions_cannot_be_told_apart_is_refused(parts: Parts, wrong: dict[str, Any]) -> None:
-    given = sessions_of(ROWS) | {"rows": 3, "open": False}
-    spec = parts.spec(given.pop("rows"), **given | wrong)
+    given = sessions_of(ROWS)
+    spec = parts.spec(len(given.pop("rows")), **given | wrong)
     parts.upload(spec.model_copy(update={"session_field": None}), ROWS)
     parts.redis.set(parts.keys.spec(REF), spec.model_dump_json())
     parts.receiver.tick(None, parts.moment())
@@ -303,7 +303,8 @@ def test_a_run_whose_sessions_cannot_be_told_apart_is_refused(parts: Parts, wron
 
 
 def test_a_run_with_more_jobs_of_sessions_than_a_bitmap_holds_is_refused(parts: Parts) -> None:
-    spec = parts.spec(3, **sessions_of(ROWS) | {"rows": 3, "sessions": 10**9})
+    given = sessions_of(ROWS, sessions=10**9)
+    spec = parts.spec(len(given.pop("rows")), **given)
     parts.redis.set(parts.keys.spec(REF), spec.model_dump_json())
     parts.outbox.submit(spec)
     parts.receiver.tick(None, parts.moment())

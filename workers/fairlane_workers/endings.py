@@ -69,7 +69,7 @@ class Endings:
         return {step: Ended(answer, cached=True) for step, answer in found.items() if answer is not None}
 
     def _keep(self, work: Work, answer: Success) -> None:
-        """Cache an answer. Nobody waits for it: what is lost is asked again. A session's is asked each time."""
+        """Cache an answer, but a session's. Nobody waits for it: what is lost is asked again."""
         cache, call = work.spec.cache, _call_of(work)
         if not cache.writes or call is None or work.session is not None:
             return

@@ -38,7 +38,9 @@ class Offer(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A run that its own bounds hold back on a lane: which bound, and until when (server time; 0: until woken)."""
+    """A run that its own bounds hold back on a lane: which bound, and until when (server time; 0: until
+    woken).
+    """
 
     offer: int
     bound: str

@@ -59,7 +59,9 @@ def collect_prompts(
     *,
     needless: bool = False,
 ) -> Prompts:
-    """What these options amount to. Raises ``typer.BadParameter`` if there is none, unless that is ``needless``."""
+    """What these options amount to. Raises ``typer.BadParameter`` if there is none, unless that is
+    ``needless``.
+    """
     texts = [*prompts, *(read_text("--prompt-file", path) for path in prompt_files)]
     chats = [read_messages("--messages-file", path) for path in messages_files]
     match texts, chats:

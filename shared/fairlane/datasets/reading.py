@@ -56,7 +56,9 @@ def _read_file(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_file(name: str, file: BinaryIO, suffix: str) -> Iterator[dict[str, Any]]:
-    """The rows of an open file, which is closed after the last. Raises `SubmissionError` at the row at fault."""
+    """The rows of an open file, which is closed after the last. Raises `SubmissionError` at the row at
+    fault.
+    """
     return _checked(name, file, _READERS[suffix])
 
 

@@ -46,7 +46,7 @@ def _open(url: str) -> BinaryIO:
     try:
         if parts.scheme in ("", "file"):
             return Path(parts.path if parts.scheme else url).open("rb")
-        import fsspec  # noqa: PLC0415 - an extra: only URLs need it
+        import fsspec
 
         return cast(BinaryIO, fsspec.open(url, "rb").open())
     except FileNotFoundError:
@@ -59,7 +59,9 @@ def _open(url: str) -> BinaryIO:
 
 
 class SourcePages:
-    """Pages of a dataset by reference, for whoever reads records: forwards, and from the start again if need be."""
+    """Pages of a dataset by reference, for whoever reads records: forwards, and from the start again if
+    need be.
+    """
 
     def __init__(self, spec: _Paged) -> None:
         self._spec = spec

@@ -16,8 +16,8 @@ ALL_DIMENSIONS = "*"
 class Step:
     """One evaluation job. Step 0 of an item is its task; ``after`` names the step whose end makes this ready.
 
-    ``name`` is its score's. A batch call (``batch``) has none: its criteria's steps are after it, and are over
-    with it where its answer has them.
+    ``name`` is its score's. A batch call (``batch``) has none: its criteria's steps are after it, and are
+    over with it where its answer has them.
     """
 
     name: str

@@ -141,7 +141,9 @@ class Attempts:
         memory: Mapping[str, str] | None = None,
         joined: Joined | None = None,
     ) -> Call:
-        """``memory`` is what later items of the run read of this one; ``joined`` the item's session, if any."""
+        """``memory`` is what later items of the run read of this one; ``joined`` the item's session, if
+        any.
+        """
         ref = RunRef(attempt.team, attempt.run)
         hot = self._queues(ref, follow, joined)
         return script("attempt_finish").bind(

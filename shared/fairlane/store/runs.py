@@ -36,7 +36,9 @@ class Delayed:
 
 
 class Extent(NamedTuple):
-    """Items looked at so far, rows there are so far, whether there will be more, and when the run was admitted."""
+    """Items looked at so far, rows there are so far, whether there will be more, and when the run was
+    admitted.
+    """
 
     cursor: int
     rows: int
@@ -240,7 +242,8 @@ class Runs:
     def extend(
         self, ref: RunRef, plan: Plan, rows: int, epoch: int, now_ms: str | int = "", *, last: bool
     ) -> int:
-        """An open run has ``rows`` rows by now. 1: extended, 2: it is over with that, 0: stale, or nothing new.
+        """An open run has ``rows`` rows by now. 1: extended, 2: it is over with that, 0: stale, or nothing
+        new.
 
         After the ``last`` its plan says how many there are.
         """
@@ -276,7 +279,9 @@ class Runs:
     def end(
         self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""
     ) -> int:
-        """End a run early; ``lanes`` are all there are. Returns jobs that were not over, -1 if it is not running."""
+        """End a run early; ``lanes`` are all there are. Returns jobs that were not over, -1 if it is not
+        running.
+        """
         known = set(lanes)
         while True:
             known |= self.lanes(ref)

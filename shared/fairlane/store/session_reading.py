@@ -30,7 +30,7 @@ class SessionReader:
     def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
         """The records of some sessions of one block, in each of their cells. For a run that is over.
 
-        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where its sessions are gone.
+        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where sessions are gone.
         """
         if not sessions:
             return []

@@ -22,5 +22,5 @@ conclude(lease.job, ARG.state, ARG.payload, lease.lane)
 local queues = follow_up(lease.ref, cjson.decode(ARG.follow), KEY.hot)
 for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end
 local joined = ARG.joined ~= '' and cjson.decode(ARG.joined) or nil
-local finished = settle(lease.ref, lease.job, now, joined, { unpack(KEY.hot, queues + 1) })
+local finished = settle_item(lease.ref, lease.job, now, joined, { unpack(KEY.hot, queues + 1) })
 return { 1, tonumber(redis.call('HGET', KEY.lane, 'inflight')), news, finished and 1 or 0 }

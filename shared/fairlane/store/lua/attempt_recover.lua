@@ -26,7 +26,7 @@ if spent >= tonumber(ARG.max_attempts) then
   conclude(lease.job, 'failed', ARG.payload, lease.lane)
   local queues = follow_up(lease.ref, cjson.decode(ARG.follow), { unpack(KEY.hot, 2) })
   local joined = ARG.joined ~= '' and cjson.decode(ARG.joined) or nil
-  settle(lease.ref, lease.job, now, joined, { unpack(KEY.hot, queues + 2) })
+  settle_item(lease.ref, lease.job, now, joined, { unpack(KEY.hot, queues + 2) })
   return 2
 end
 note(KEY.jobs, lease.job, lease.number, spent, limited)

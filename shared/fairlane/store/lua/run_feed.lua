@@ -38,7 +38,7 @@ for i, each in ipairs(over) do
   conclude(unpack(each))
   local item, following = math.floor(each[1] / steps), over[i + 1]
   if not following or math.floor(following[1] / steps) ~= item then
-    finished = settle(ARG.ref, item * steps, now, joined[item], hot) or finished
+    finished = settle_item(ARG.ref, item * steps, now, joined[item], hot) or finished
   end
 end
 return finished and 2 or 1

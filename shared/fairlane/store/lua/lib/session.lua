@@ -35,7 +35,7 @@ local function end_sessions()
 end
 
 -- After a job's end: what that ends, of its item, its session and its run. `joined` is nil where the item has none.
-local function settle(ref, job, now, joined, queues)
+local function settle_item(ref, job, now, joined, queues)
   local fields = redis.call('HMGET', KEY.state, 'steps', 'first_session_job', 'items')
   local steps, first_session_job, items = tonumber(fields[1]), tonumber(fields[2]), tonumber(fields[3])
   if not first_session_job then
