@@ -136,7 +136,7 @@ class Sources:
         return reading
 
     def _forget_pages(self, run: ActiveRun) -> None:
-        """Whole pages of items that are over, from the first on: whoever wants their rows reads them again."""
+        """Whole pages of items that are over, from the first on; their rows can be read again."""
         reading, spec = self._readings.get(run.ref), run.plan.spec
         bits = spec.page_rows * spec.cells_per_row * spec.steps
         while reading and len(reading.kept) > 1:
