@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeAlias, Unpack
 
 from pydantic import ValidationError
-from redis.exceptions import RedisError
 
 from fairlane.admission.waiting import Waiting
 from fairlane.archive.opening import open_archive
@@ -19,13 +16,14 @@ from fairlane.calls import Arguments, CallHandle, CallMap, CallOptions, submit_c
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_settings
 from fairlane.configuration.environment import process_environment
-from fairlane.datasets import Numbering, pages, read_rows
+from fairlane.datasets import pages, read_rows
 from fairlane.datasets.references import Reference
 from fairlane.errors import ConfigurationError, RunNotFound, SubmissionError
 from fairlane.estimate import Forecast, estimate, take_sample
 from fairlane.evaluation_environment import evaluation_defaults
 from fairlane.evaluators.spec import EvaluatorSpec
 from fairlane.handle import Run
+from fairlane.handover import announce, hand_over, new_id
 from fairlane.link import Link
 from fairlane.polling import SystemWaiter, Waiter
 from fairlane.resuming import Origins, require_over, resumed_spec
@@ -36,19 +34,13 @@ from fairlane.store.keys import Keys, RunRef
 from fairlane.streaming import RowWriter
 from fairlane.submission import (
     SubmitOptions,
-    bounded_pages,
     build_spec,
     check_connections,
-    check_rows_may_follow,
 )
 
-_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 Dataset: TypeAlias = str | PathLike[str] | Iterable[Mapping[str, Any]]
-
-OPEN_PAGE_ROWS = 512
-"""Rows a page of a run whose rows follow: jobs of whole pages then fill whole bytes of a bitmap."""
 
 
 class Client:
@@ -105,8 +97,8 @@ class Client:
         with self._link.answering():
             spec = self._spec(prompt, **options)
             if isinstance(dataset, Reference):
-                return self._announce(spec.model_copy(update={"source": dataset.source})).run
-            return self._hand_over(spec, pages(read_rows(dataset), spec.page_rows))
+                return announce(self._link, spec.model_copy(update={"source": dataset.source})).run
+            return hand_over(self._link, spec, pages(read_rows(dataset), spec.page_rows))
 
     def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
         """Submit a run whose rows follow: it begins with the first of them, and at most a few thousand wait
@@ -114,7 +106,7 @@ class Client:
         Redis to be handed out. `RowWriter.write` adds rows, ``close`` ends them. Raises what `submit` raises.
         """
         with self._link.answering():
-            return self._announce(self._spec(prompt, **options))
+            return announce(self._link, self._spec(prompt, **options))
 
     def resume(
         self,
@@ -141,14 +133,14 @@ class Client:
                 raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
             submitted_ms = self._link.runs.now_ms()
             new = resumed_spec(
-                spec, _new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors
+                spec, new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors
             )
             rows = self._link.records(spec).rows(status.items // spec.cells_per_row)
             if dataset is None:
-                return self._hand_over(new, pages(rows, new.page_rows), Origins())
+                return hand_over(self._link, new, pages(rows, new.page_rows), Origins())
             origins = Origins(rows)
             taken = pages(read_rows(dataset), new.page_rows)
-            return self._hand_over(new, taken, origins)
+            return hand_over(self._link, new, taken, origins)
 
     def estimate(
         self,
@@ -229,44 +221,12 @@ class Client:
         submitted_ms = self._link.runs.now_ms()
         filled = evaluation_defaults(process_environment()).fill_in(options)
         spec = build_spec(
-            run=_new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **filled
+            run=new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **filled
         )
         connections = self._link.runs.connections()
         if connections is not None:
             check_connections(spec, connections)
         return spec
-
-    def _announce(self, spec: RunSpec) -> RowWriter:
-        """Hand over a run whose rows follow."""
-        check_rows_may_follow(spec)
-        announced = spec.model_copy(update={"open": True, "page_rows": OPEN_PAGE_ROWS})
-        self._ask(announced)
-        return RowWriter(self._link, announced)
-
-    def _hand_over(
-        self, spec: RunSpec, rows: Iterable[list[dict[str, Any]]], origins: Origins | None = None
-    ) -> Run:
-        outbox, ref = self._link.outbox, RunRef(spec.team, spec.run)
-        numbering, taken = Numbering(spec.session_field), bounded_pages(rows, spec)
-        if origins is not None:
-            taken = origins.watch(taken)
-        count = outbox.upload(ref, numbering.watch(taken))
-        outbox.note(ref, numbering.fields(spec.page_rows))
-        outbox.note(ref, origins.fields() if origins is not None else ())
-        whole = spec.model_copy(update={"rows": count, "sessions": numbering.sessions})
-        self._ask(whole)
-        return Run(self._link, ref, whole)
-
-    def _ask(self, spec: RunSpec) -> None:
-        outbox, ref = self._link.outbox, RunRef(spec.team, spec.run)
-        try:
-            outbox.submit(spec)
-        except BaseException:
-            # The request may have arrived although its answer did not: then there is something to cancel.
-            with suppress(RedisError):
-                outbox.discard(ref)
-                outbox.cancel(ref)
-            raise
 
 
 def _settings(url: str | None, team: str | None, settings: Settings | None) -> Settings:
@@ -283,9 +243,3 @@ def _settings(url: str | None, team: str | None, settings: Settings | None) -> S
         detail = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in detail["loc"])
         raise ConfigurationError(field, detail["input"], detail["msg"]) from None
-
-
-def _new_id(now_ms: int) -> str:
-    """Fourteen characters: the time in milliseconds, so that ids sort by it, and 25 random bits."""
-    number = (now_ms << 25) | secrets.randbits(25)
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(65, -1, -5))

@@ -8,32 +8,12 @@ from fairlane.errors import TemplateError
 from fairlane.evaluators.spec import FunctionScorer
 from fairlane.evaluators.steps import Step
 from fairlane.rendering import Rendering, Row
-from fairlane.run import Plan, RunSpec
-from fairlane.sessions import Seat
+from fairlane.run import Plan
+from fairlane.sessions import Seat, session_job
 from fairlane.store.entry import Entry
 from fairlane.store.sessions import Joined
 from fairlane.tokens import Estimate, estimate_call
 from fairlane.verdict import Place
-
-
-def first_session_job(spec: RunSpec) -> int:
-    """Jobs of sessions follow those of all items."""
-    return spec.items * spec.steps
-
-
-def session_job(spec: RunSpec, session: int, cell: int, step: int) -> int:
-    """The job of a session's evaluation ``step`` (from 0) in a cell: an item's place within its row."""
-    return first_session_job(spec) + (session * spec.cells_per_row + cell) * len(spec.session_evals) + step
-
-
-def session_of_job(spec: RunSpec, job: int) -> tuple[int, int, int] | None:
-    """The session, cell and step of a job; ``None`` for an item's."""
-    number = job - first_session_job(spec)
-    if not spec.session_evals or number < 0:
-        return None
-    place, step = divmod(number, len(spec.session_evals))
-    session, cell = divmod(place, spec.cells_per_row)
-    return session, cell, step
 
 
 def joined(place: Place, seat: Seat | None, output: str | None) -> Joined | None:

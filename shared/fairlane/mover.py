@@ -13,11 +13,10 @@ from fairlane.archive.opening import Archive
 from fairlane.archive.rows import Entry, SessionEntry
 from fairlane.archive.writing import Finished
 from fairlane.errors import FairlaneError, RunArchived
-from fairlane.joining import first_session_job
 from fairlane.link import Link
 from fairlane.records import RESULTS_AT_ONCE, Records
 from fairlane.run import Plan, Record, RunState
-from fairlane.sessions import SessionRecord
+from fairlane.sessions import SessionRecord, first_session_job
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
 from fairlane.store.stubs import Left, Stubs

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fairlane.errors import FairlaneError
 from fairlane.job import Usage
+from fairlane.run import RunSpec
 
 MOST_ROWS = 10_000
 """Rows of one session: all of them are read for one call."""
@@ -125,3 +126,23 @@ def _decode(blob: bytes) -> list[list[int]]:
     if not all(type(number) is int and number >= 0 for each in lists for number in each):
         raise BrokenSessions("sessions hold what is no number")
     return lists
+
+
+def first_session_job(spec: RunSpec) -> int:
+    """Jobs of sessions follow those of all items."""
+    return spec.items * spec.steps
+
+
+def session_job(spec: RunSpec, session: int, cell: int, step: int) -> int:
+    """The job of a session's evaluation ``step`` (from 0) in a cell: an item's place within its row."""
+    return first_session_job(spec) + (session * spec.cells_per_row + cell) * len(spec.session_evals) + step
+
+
+def session_of_job(spec: RunSpec, job: int) -> tuple[int, int, int] | None:
+    """The session, cell and step of a job; ``None`` for an item's."""
+    number = job - first_session_job(spec)
+    if not spec.session_evals or number < 0:
+        return None
+    place, step = divmod(number, len(spec.session_evals))
+    session, cell = divmod(place, spec.cells_per_row)
+    return session, cell, step

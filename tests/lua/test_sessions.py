@@ -12,10 +12,10 @@ from redis import Redis
 
 from fairlane.evaluators.spec import Judge
 from fairlane.job import Attempt, JobState
-from fairlane.joining import given_up, session_job, session_of_job
+from fairlane.joining import given_up
 from fairlane.results import JudgeResult
 from fairlane.run import Plan, RunSpec
-from fairlane.sessions import Seat
+from fairlane.sessions import Seat, session_job, session_of_job
 from fairlane.store.attempts import Lesson, Over, Ready
 from fairlane.store.entry import Entry
 from fairlane.store.keys import RunRef

@@ -12,9 +12,16 @@ from fairlane.datasets.references import Reference
 from fairlane.errors import SubmissionError
 from fairlane.evaluators import llm_judge
 from fairlane.job import JobState
-from fairlane.joining import session_job
 from fairlane.results import JudgeResult
-from fairlane.sessions import Seat, SessionRecord, decode_members, decode_seats, members_field, seats_field
+from fairlane.sessions import (
+    Seat,
+    SessionRecord,
+    decode_members,
+    decode_seats,
+    members_field,
+    seats_field,
+    session_job,
+)
 from fairlane.store.keys import RunRef
 from tests.support.contents import read_contents
 from tests.support.stage import Stage

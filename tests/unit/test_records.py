@@ -10,9 +10,9 @@ from redis import Redis
 from fairlane.choices import Source
 from fairlane.evaluators import llm_judge
 from fairlane.job import JobState, Usage
-from fairlane.joining import session_job
 from fairlane.records import Records
 from fairlane.results import JudgeResult, TaskResult, assemble
+from fairlane.sessions import session_job
 from fairlane.store.keys import RunRef
 from tests.support.records import spec_of
 from tests.support.stage import Stage

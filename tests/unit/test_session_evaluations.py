@@ -14,12 +14,11 @@ from fairlane.admission.lanes import Offer
 from fairlane.datasets import encode_page
 from fairlane.evaluators.spec import FunctionScorer, Judge
 from fairlane.job import AccessRefused, Attempt, JobState, Outcome, PermanentFailure, Success
-from fairlane.joining import session_of_job
 from fairlane.progress import open_progress
 from fairlane.results import JudgeResult
 from fairlane.retry import RetryPolicy
 from fairlane.run import RunState
-from fairlane.sessions import members_field, seats_field
+from fairlane.sessions import members_field, seats_field, session_of_job
 from fairlane.store.keys import RunRef
 from fairlane.store.reading import RunReader
 from fairlane.store.runs import CANCELLED

@@ -14,7 +14,6 @@ from fairlane.datasets import Numbering
 from fairlane.datasets import sessions as numbering_module
 from fairlane.errors import SubmissionError
 from fairlane.evaluators import llm_judge
-from fairlane.joining import session_job, session_of_job
 from fairlane.run import RunSpec
 from fairlane.sessions import (
     BLOCK,
@@ -24,6 +23,8 @@ from fairlane.sessions import (
     decode_seats,
     members_field,
     seats_field,
+    session_job,
+    session_of_job,
 )
 from fairlane.submission import build_spec
 

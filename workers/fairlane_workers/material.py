@@ -12,7 +12,6 @@ from fairlane.datasets.pages import BrokenPage, decode_page
 from fairlane.errors import FairlaneError
 from fairlane.evaluators.steps import Step
 from fairlane.job import Attempt
-from fairlane.joining import session_of_job
 from fairlane.memory import recalled
 from fairlane.rendering import Call, Rendering
 from fairlane.results import TaskResult
@@ -26,6 +25,7 @@ from fairlane.sessions import (
     decode_seats,
     members_field,
     seats_field,
+    session_of_job,
 )
 from fairlane.store.keys import Keys, RunRef
 from fairlane.verdict import Place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -46,8 +47,7 @@ def _open(url: str) -> BinaryIO:
     try:
         if parts.scheme in ("", "file"):
             return Path(parts.path if parts.scheme else url).open("rb")
-        import fsspec
-
+        fsspec: Any = import_module("fsspec")  # an extra: only URLs need it
         return cast(BinaryIO, fsspec.open(url, "rb").open())
     except FileNotFoundError:
         raise SubmissionError(FIELD, url, "there is no such file", "Check the path.") from None

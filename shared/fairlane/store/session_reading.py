@@ -8,10 +8,9 @@ from typing import Any
 from fairlane.datasets import decode_page
 from fairlane.errors import RunArchived, RunNotFound
 from fairlane.job import JobState, Usage
-from fairlane.joining import session_job
 from fairlane.results import JudgeResult
 from fairlane.run import RunSpec, RunState
-from fairlane.sessions import BLOCK, BrokenSessions, SessionRecord, decode_members, members_field
+from fairlane.sessions import BLOCK, BrokenSessions, SessionRecord, decode_members, members_field, session_job
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 
