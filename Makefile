@@ -78,7 +78,7 @@ pyright: $(VENV)/.installed ## Types, as editors see them
 .PHONY: pytest
 pytest: $(VENV)/.installed ## The tests with branch coverage (ARGS="tests/unit -x" narrows them)
 	$(call step,tests: pytest)
-	@$(BIN)/pytest --cov --cov-report=term $(ARGS)
+	@$(BIN)/pytest --cov --cov-report=term -n 2 --dist loadfile $(ARGS)
 
 ##@ Change
 

@@ -42,6 +42,11 @@ class Run:
         """The name it was given, else its id."""
         return self._spec.name if self._spec else self.id
 
+    @property
+    def serial(self) -> bool:
+        """Whether its items go one at a time, as they must where a prompt reads what came before."""
+        return self._spec is not None and self._spec.order.serial
+
     def __repr__(self) -> str:
         return f"<Run {self.id} of team {self.team}: {self.name}>"
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tests.benchmarks.hidden import hidden_headers, hidden_retry_after, hidden_silent
 from tests.benchmarks.overhead import overhead
+from tests.benchmarks.referenced_rows import referenced_rows
 from tests.benchmarks.report import Finding, Report
 from tests.benchmarks.waiting_run import waiting_run
 from tests.benchmarks.workloads import flaky, known_limit, token_bound, two_lanes
@@ -24,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "hidden-silent": hidden_silent,
     "overhead": overhead,
     "million": waiting_run,
+    "referenced": referenced_rows,
 }
 
 

@@ -53,9 +53,7 @@ class BenchStack:
 
     def rss_mb(self, name: str) -> float:
         """Resident memory of a process."""
-        status = Path(f"/proc/{self.stack.pids[name]}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        return int(line.split()[1]) / 1024
+        return resident_mb(self.stack.pids[name])
 
     def waits_ms(self) -> list[float]:
         """Milliseconds from permit to request, of every call, as the workers logged them."""
@@ -106,6 +104,13 @@ def bench_stack(
                 yield BenchStack(stack, client, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
 
 
 def wait_for(predicate: Any, timeout: float) -> float:

@@ -29,7 +29,7 @@ from tests.support.wait import wait_until
 SETTLED_S = 30.0
 """More than any of these small deployments needs to come up or to notice something."""
 
-SPARE_MODELS = 100
+SPARE_MODELS = 300
 """More than a session's tests ask for; each has a lane of its own, which is used by one test."""
 
 SCHEDULER = {"leader_lease_seconds": 1.0, "lease_seconds": 3.0, "worker_timeout_seconds": 2.0}

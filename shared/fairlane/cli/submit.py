@@ -196,6 +196,8 @@ def submit(
         if not as_json:
             print_line(run.id)
             say(f"{status.items:,} items, {status.jobs:,} jobs")
+            if run.serial:
+                say("items go one at a time: each is over before the next begins")
         if wait:
             status = wait_for(deployment, run)
         elif not as_json:
