@@ -38,7 +38,7 @@ local function bound(run, entry, fresh, reserved, ahead, leases, now)
   if fresh and task and ahead > 0 and (run.tasks_in_flight or 0) + (run.pending or 0) >= ahead then return 'ahead', 0 end
   local role = task and 'task' or 'eval'
   local next_ms = run[role .. '_gap_ms'] and run[role .. '_next_ms'] or 0
-  if now < next_ms - PACE_SLACK_MS then return role .. '_rate', next_ms - PACE_SLACK_MS end
+  if now < next_ms - PACE_SLACK_MS then return role .. '_rate', math.ceil(next_ms - PACE_SLACK_MS) end
   if run.lane_next_ms and now < run.lane_next_ms then return 'delay', run.lane_next_ms end
   if run.budget_tokens and (run.tokens or 0) + reserved.input + reserved.output > run.budget_tokens then return 'budget', 0 end
   if run.budget_cost and (run.cost or 0) + cost_of(run.key, entry.kind, reserved) > run.budget_cost then return 'budget', 0 end
