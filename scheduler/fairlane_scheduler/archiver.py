@@ -15,6 +15,7 @@ from fairlane.link import Link
 from fairlane.logs import get_logger
 from fairlane.mover import Moved, Mover
 from fairlane.settings import Settings
+from fairlane.store.audit import Auditor
 from fairlane.store.connect import RedisClient, open_redis, without_password
 from fairlane.store.inbox import Inbox
 from fairlane.store.keys import Keys, RunRef
@@ -48,7 +49,9 @@ class Archiver:
         url = without_password(settings.redis.url)
         self._link = Link(redis, keys, url, clock, waiter=self)
         self._inbox = Inbox(redis, keys)
-        self._mover = Mover(self._link, archive, keep_on=lambda: self.wait(REST_S))
+        self._mover = Mover(
+            self._link, archive, keep_on=lambda: self.wait(REST_S), auditor=_auditor(settings)
+        )
         self._after_ms = round(settings.archive.after_seconds * 1000)
         self._put_off: dict[RunRef, int] = {}
         self._stop = threading.Event()
@@ -116,6 +119,10 @@ class Archiver:
                 # A defect. The next look may be spared it.
                 log.exception(Event.ARCHIVE_FAILED)
                 pause_s = AGAIN_S
+
+
+def _auditor(settings: Settings) -> Auditor:
+    return Auditor("scheduler", "archiver", settings.audit.keep)
 
 
 def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) -> Archiver | None:

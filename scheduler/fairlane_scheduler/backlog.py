@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 
 from fairlane.run import Plan
 from fairlane.store.keys import RunRef
+from fairlane_scheduler.lane_queue import LaneQueue
+
+INTERACTIVE_PRIORITY = (
+    1000  # above all that a run may ask for, and what it gains by waiting for a quarter of an hour
+)
 
 
 @dataclass(slots=True)
@@ -41,7 +46,12 @@ class ActiveRun:
 
     @property
     def priority(self) -> int:
-        return self.plan.spec.priority
+        return INTERACTIVE_PRIORITY if self.interactive else self.plan.spec.priority
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody waits for it."""
+        return self.plan.spec.interactive
 
     @property
     def items(self) -> int:
@@ -68,12 +78,13 @@ class ActiveRun:
 
 
 class Backlog:
-    """Runs, and queued jobs by lane and run. Counts are upper bounds until a grant tells what is left."""
+    """Runs, and queued jobs by lane, team and run. Counts are upper bounds until a grant tells what is
+    left.
+    """
 
     def __init__(self) -> None:
         self._runs: dict[RunRef, ActiveRun] = {}
-        self._queued: dict[str, dict[RunRef, int]] = {}
-        self._kept: dict[str, dict[RunRef, int | None]] = {}
+        self._lanes: dict[str, LaneQueue] = {}
 
     def runs(self) -> Iterator[ActiveRun]:
         yield from list(self._runs.values())
@@ -87,64 +98,57 @@ class Backlog:
     def drop_run(self, ref: RunRef) -> None:
         """Forget a run that has ended."""
         self._runs.pop(ref, None)
-        for queued in self._queued.values():
-            queued.pop(ref, None)
-        for kept in self._kept.values():
-            kept.pop(ref, None)
+        for lane in self._lanes.values():
+            lane.settle(ref, 0)
+
+    def lane(self, name: str) -> LaneQueue:
+        """What is queued on a lane."""
+        found = self._lanes.get(name)
+        if found is None:
+            found = self._lanes[name] = LaneQueue()
+        return found
 
     def add(self, lane: str, ref: RunRef, count: int = 1) -> None:
         """Jobs of an active run have been queued on a lane."""
-        self._kept.get(lane, {}).pop(ref, None)
-        if ref in self._runs:
-            queued = self._queued.setdefault(lane, {})
-            queued[ref] = queued.get(ref, 0) + count
+        run = self._runs.get(ref)
+        if run is not None:
+            self.lane(lane).add(ref, count, interactive=run.interactive)
 
     def settle(self, lane: str, ref: RunRef, left: int) -> None:
         """A grant told how many jobs are left."""
-        if left > 0 and ref in self._runs:
-            self._queued.setdefault(lane, {})[ref] = left
-        else:
-            self._queued.get(lane, {}).pop(ref, None)
+        run = self._runs.get(ref)
+        self.lane(lane).settle(ref, left if run else 0, interactive=run is not None and run.interactive)
 
     def keep(self, lane: str, ref: RunRef, until_ms: int | None) -> None:
         """A run's own bounds hold it back on a lane, until a moment (server time) or until the lane is
         woken.
         """
-        if ref in self._runs:
-            self._kept.setdefault(lane, {})[ref] = until_ms
+        self.lane(lane).keep(ref, until_ms)
 
     def release(self, lane: str) -> None:
         """The lane was woken: no run is held back on it any more."""
-        self._kept.pop(lane, None)
+        self.lane(lane).release()
 
     def release_all(self) -> None:
-        self._kept.clear()
+        for lane in self._lanes.values():
+            lane.release()
 
     def release_due(self, now_ms: int) -> int | None:
         """Let go of what is due (server time). Returns when the next is."""
-        next_ms: int | None = None
-        for kept in self._kept.values():
-            for ref, until_ms in list(kept.items()):
-                if until_ms is None:
-                    continue
-                if until_ms <= now_ms:
-                    del kept[ref]
-                else:
-                    next_ms = until_ms if next_ms is None else min(next_ms, until_ms)
-        return next_ms
+        due = [next_ms for lane in self._lanes.values() if (next_ms := lane.release_due(now_ms)) is not None]
+        return min(due, default=None)
 
     def queued(self, lane: str) -> dict[RunRef, int]:
         """Jobs queued on a lane, by run; only runs that have some, and that are not held back."""
-        queued, kept = self._queued.get(lane, {}), self._kept.get(lane)
-        return {ref: n for ref, n in queued.items() if ref not in kept} if kept else queued
+        return {ref: left for runs in self.lane(lane).waiting.values() for ref, left in runs.items()}
 
     def count(self, lane: str, ref: RunRef) -> int:
-        return self._queued.get(lane, {}).get(ref, 0)
+        return self.lane(lane).count(ref)
 
     def waiting_lanes(self) -> list[str]:
         """Lanes on which something is queued that is not held back."""
-        return [lane for lane in self._queued if self.queued(lane)]
+        return [name for name, lane in self._lanes.items() if lane.waiting]
 
     def depth(self, lane: str) -> int:
         """Jobs queued on a lane, over all runs."""
-        return sum(self._queued.get(lane, {}).values())
+        return self.lane(lane).depth

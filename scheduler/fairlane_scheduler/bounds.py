@@ -15,10 +15,11 @@ Fields = dict[str, int | float | str]
 def bounds_of(plan: Plan, settings: Settings) -> Fields:
     """The fields of a run that is admitted now; the deployment's cap stays with it as it is now.
 
-    Rates are kept as milliseconds between starts. ``bounded`` is there where any bound is.
+    Rates are kept as milliseconds between starts. ``bounded`` is there where any bound is. Prices are for its
+    own budget and its team's.
     """
     spec, bounds = plan.spec, plan.spec.bounds
-    fields: Fields = {}
+    fields: Fields = dict(_prices(spec, settings))
     if spec.order.serial or spec.order.serial_field is not None:
         fields["serial"] = 1
     limits: Fields = {
@@ -37,8 +38,7 @@ def bounds_of(plan: Plan, settings: Settings) -> Fields:
     runs_ahead = bool(spec.evals) and spec.calls_tasks and bounds.ahead != 0
     if not limits and not runs_ahead:
         return fields
-    prices = dict(_prices(spec, settings)) if bounds.budget_usd is not None else {}
-    return fields | limits | prices | {"bounded": 1}
+    return fields | limits | {"bounded": 1}
 
 
 def eval_rate(spec: RunSpec) -> Rate:
@@ -55,7 +55,8 @@ def _gap_ms(rate: Rate) -> float | None:
 
 def _prices(spec: RunSpec, settings: Settings) -> Iterator[tuple[str, str]]:
     """Prices of a run's kinds of calls, in millionths of a dollar a token: ``"input output"``."""
-    models = [*(spec.models or ("",)), *(step.model for step in spec.evals)]
+    steps = (*spec.evals, *spec.session_evals)
+    models = [*(spec.models or ("",)), *(step.model for step in steps)]
     for kind, model in enumerate(models):
         price = price_of(model, settings.prices)
         if price is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,6 +65,7 @@ class Dispatcher:
         self._lanes, self._backlog, self._capacity = lanes, backlog, capacity
         self._handover, self._settings = handover, settings
         self._turns: dict[str, _LaneTurn] = {}
+        self.weights: Mapping[str, float] = {}  # of teams that were made while running: `service` looks
         self.spent: list[RunRef] = []  # runs whose budget is used up: `service` ends them
         self._windows: dict[str, int] = {}  # as each lane said last
         self._in_flight: dict[str, int] = {}  # what ended since is still in it, so it never says too little
@@ -114,17 +116,22 @@ class Dispatcher:
         return turn
 
     def _weight(self, team: str) -> float:
+        """As the operator made the team, else as the configuration has it."""
         known = self._settings.teams.get(team)
-        return known.weight if known else 1.0
+        return self.weights.get(team, known.weight if known else 1.0)
 
     def _serve(self, lane: str, turn: _LaneTurn, moment: Moment) -> None:
         bounds = self._settings.scheduler
-        while queued := self._backlog.queued(lane):
+        queue = self._backlog.lane(lane)
+        while queue.waiting:
             room = self._room(lane)
             wanted = max(1, min(ASK_AT_MOST, room, 2 * turn.last + ASK_AT_LEAST))
+            turn.shares.arrive(queue.arrivals())
             offers = [
                 offer._replace(ahead=self._ahead(offer.ref))
-                for offer in turn.shares.order(queued, self._priority, wanted)
+                for offer in turn.shares.order(
+                    queue.waiting, self._priority, wanted, moment.server_ms, queue.interactive
+                )
             ]
             grant = self._lanes.grant(
                 lane,
@@ -137,7 +144,7 @@ class Dispatcher:
             )
             if grant is None:
                 raise NotLeader
-            self._hand_over(lane, turn, offers, grant)
+            self._hand_over(lane, turn, offers, grant, moment.server_ms)
             if grant.reason == "slots" and room == 0 and self._counted_room(lane) > 0:
                 continue
             if grant.reason:
@@ -173,7 +180,9 @@ class Dispatcher:
         run = self._backlog.get(ref)
         return run.priority if run else 0
 
-    def _hand_over(self, lane: str, turn: _LaneTurn, offers: list[Offer], grant: Grant) -> None:
+    def _hand_over(self, lane: str, turn: _LaneTurn, offers: list[Offer], grant: Grant, now_ms: int) -> None:
+        for team, off in grant.owed.items():
+            turn.shares.correct(team, off)
         self._in_flight[lane], turn.last = grant.in_flight, len(grant.permits)
         self._windows[lane] = grant.window
         for offer, left in zip(offers, grant.left, strict=True):
@@ -186,7 +195,7 @@ class Dispatcher:
         depth = self._backlog.depth(lane)
         for permit in grant.permits:
             ref = offers[permit.offer].ref
-            turn.shares.charge(ref)
+            turn.shares.charge(ref, permit.share, now_ms)
             attempt = Attempt(run=ref.run, team=ref.team, job=permit.job, number=permit.number, lane=lane)
             self._handover.publish(attempt)
             run = self._backlog.get(ref)

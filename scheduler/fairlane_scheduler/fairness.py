@@ -1,65 +1,156 @@
-"""Start-time fair queueing over teams on each lane, then priority and round-robin over a team's runs.
+"""Start-time fair queueing over teams on each lane, then priority, age and turns over a team's runs.
 
 Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996): a team's next permit is tagged
 ``start = max(virtual time, its last finish)`` and ``finish = start + cost / weight``; the smallest start goes
-first and sets the virtual time. An idle team so keeps no credit, and a lone one gets everything.
+first and sets the virtual time. An idle team so keeps no credit, and a lone one gets everything. The cost of
+a permit is its dominant share of the lane (``lib/share.lua``), corrected by what the call took in the end.
+
+Teams are kept in a heap, so that a decision costs as much as the logarithm of how many wait.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count as counter
+from itertools import repeat
 
 from fairlane.admission.lanes import Offer
 from fairlane.store.keys import RunRef
 
-REQUEST_COST = 1.0
+USUAL_OVER = 16  # permits over which a team's usual share is averaged
 TEAMS_KEPT = 64  # beyond the waiting ones: idle teams whose tag is behind the virtual time say nothing
+HURRIED_AHEAD = 4  # permits that a team may be ahead of its share by those that are hurried
+AGEING_PER_S = 1.0  # a second of waiting is worth so much priority: the lowest has its turn, too
+
+Waiting = Mapping[str, Mapping[RunRef, int]]
+"""Jobs that wait on a lane, by team and run."""
 
 
 class LaneShares:
-    """One lane's virtual time and its teams' finish tags."""
+    """One lane's virtual time and its teams' tags."""
 
     def __init__(self, weight_of: Callable[[str], float]) -> None:
         self._weight_of = weight_of
         self._virtual = 0.0
         self._teams: dict[str, _Team] = {}
+        self._heap: list[tuple[float, str, int]] = []
+        self._entries = counter()
+        self._usual_of_all = 1.0  # as the last team's: what is expected of one of which nothing is known
+        self._moved: dict[str, None] = {}  # teams whose place in the heap is out of date
+        self._express = False  # whether the last permit went to somebody who waits for it
+        self._hurried: Counter[RunRef] = Counter()  # permits that were offered out of turn
+
+    def arrive(self, teams: Iterable[str]) -> None:
+        """These have work now; to be told again is harmless."""
+        self._moved.update(dict.fromkeys(teams))
 
     def order(
-        self, queued: Mapping[RunRef, int], priority_of: Callable[[RunRef], int], count: int
+        self,
+        waiting: Waiting,
+        priority_of: Callable[[RunRef], int],
+        count: int,
+        now_ms: int = 0,
+        interactive: Iterable[RunRef] = (),
     ) -> list[Offer]:
-        """The next ``count`` permits at most, in fair order, as offers to runs; nothing is charged yet."""
-        waiting: dict[str, list[RunRef]] = {}
-        for ref in queued:
-            waiting.setdefault(ref.team, []).append(ref)
-        self._forget_idle(waiting)
-        picks = {
-            team: self._team(team).runs_in_turn(refs, queued, priority_of) for team, refs in waiting.items()
-        }
-        if len(picks) == 1:
-            return _merge(islice(next(iter(picks.values())), count))
-        return _merge(islice(self._interleave(picks), count))
+        """The next ``count`` permits at most, in fair order, as offers to runs; nothing is charged yet.
 
-    def charge(self, ref: RunRef, cost: float = REQUEST_COST) -> None:
+        Whoever waits for an ``interactive`` run goes next, but never twice before somebody else whose turn it
+        is, nor with more than the team's share for long.
+        """
+        self._place(waiting)
+        self._hurried.clear()
+        turns: dict[str, Iterator[RunRef]] = {}
+
+        def next_of(name: str) -> RunRef | None:
+            if name not in turns:
+                turns[name] = self._team(name).runs_in_turn(waiting.get(name, {}), priority_of, now_ms)
+            return next(turns[name], None)
+
+        urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_hurry(ref.team)]
+        picks: list[RunRef] = []
+        while len(picks) < count:
+            ref = None
+            if urgent and not self._express:
+                ref, self._express = next_of(urgent.pop(0)), True
+                if ref is not None:
+                    self._hurried[ref] += 1
+            else:
+                self._express = False
+                ref = self._pick(waiting, next_of)
+                if ref is None and urgent:
+                    continue
+            if ref is None:
+                break
+            picks.append(ref)
+        self._moved.update(dict.fromkeys(turns))
+        self._forget_idle(waiting)
+        return _merge(picks)
+
+    def charge(self, ref: RunRef, share: float, now_ms: int = 0) -> None:
         """A permit was granted: move the team's finish tag and the virtual time, and end the run's turn."""
         team = self._team(ref.team)
-        self._virtual = max(self._virtual, team.finish)
-        team.finish = self._virtual + cost / self._weight_of(ref.team)
-        team.end_turn(ref)
+        start = max(self._virtual, team.finish)
+        if self._hurried[ref]:
+            self._hurried[ref] -= 1  # it was not its turn: the others' time does not go on
+        else:
+            self._virtual = start
+        team.finish = start + share / self._weight_of(ref.team)
+        team.usual += (share - team.usual) / USUAL_OVER if team.usual else share
+        self._usual_of_all = team.usual
+        team.served(ref, now_ms)
+        self._moved[ref.team] = None
 
-    def _interleave(self, picks: Mapping[str, Iterator[RunRef]]) -> Iterator[RunRef]:
-        tags = [(max(self._virtual, self._team(team).finish), team) for team in picks]
-        heapq.heapify(tags)
-        while tags:
-            start, team = tags[0]
-            following = next(picks[team], None)
-            if following is None:
-                heapq.heappop(tags)
+    def correct(self, name: str, off: float) -> None:
+        """A team's calls took more of the lane than they were charged, or less. It never gains credit."""
+        team = self._teams.get(name)
+        if team is not None:
+            team.finish = max(self._virtual, team.finish + off / self._weight_of(name))
+            self._moved[name] = None
+
+    def _may_hurry(self, name: str) -> bool:
+        """Whether a team is no further ahead of its share than it may be for those who wait for their
+        answers.
+        """
+        ahead = self._team(name).finish - self._virtual
+        return ahead <= HURRIED_AHEAD * self._usual(name) / self._weight_of(name)
+
+    def _place(self, waiting: Waiting) -> None:
+        """Put every team that moved where it belongs."""
+        for name in self._moved:
+            if name in waiting:
+                self._push(name, max(self._virtual, self._team(name).finish))
+        self._moved.clear()
+        if len(self._heap) > 2 * len(waiting) + TEAMS_KEPT:
+            self._heap = [each for each in self._heap if self._is_current(each) and each[1] in waiting]
+            heapq.heapify(self._heap)
+
+    def _push(self, name: str, start: float) -> None:
+        team = self._team(name)
+        team.entry = next(self._entries)
+        heapq.heappush(self._heap, (start, name, team.entry))
+
+    def _is_current(self, entry: tuple[float, str, int]) -> bool:
+        team = self._teams.get(entry[1])
+        return team is not None and team.entry == entry[2]
+
+    def _pick(self, waiting: Waiting, next_of: Callable[[str], RunRef | None]) -> RunRef | None:
+        """The run of the team whose start is the smallest; its place is moved as if it had been charged."""
+        while self._heap:
+            start, name, _ = entry = heapq.heappop(self._heap)
+            if not self._is_current(entry) or name not in waiting:
                 continue
-            yield following
-            heapq.heapreplace(tags, (start + REQUEST_COST / self._weight_of(team), team))
+            ref = next_of(name)
+            if ref is not None:
+                self._push(name, start + self._usual(name) / self._weight_of(name))
+                return ref
+        return None
+
+    def _usual(self, name: str) -> float:
+        """What a team's next permit is likely to be charged; as another's where nothing of it is known."""
+        return self._team(name).usual or self._usual_of_all
 
     def _team(self, name: str) -> _Team:
         team = self._teams.get(name)
@@ -67,8 +158,8 @@ class LaneShares:
             team = self._teams[name] = _Team()
         return team
 
-    def _forget_idle(self, waiting: Mapping[str, list[RunRef]]) -> None:
-        if len(self._teams) > len(waiting) + TEAMS_KEPT:
+    def _forget_idle(self, waiting: Waiting) -> None:
+        if len(self._teams) > 2 * len(waiting) + TEAMS_KEPT:
             self._teams = {
                 name: team
                 for name, team in self._teams.items()
@@ -78,40 +169,47 @@ class LaneShares:
 
 @dataclass(slots=True)
 class _Team:
-    """A team's finish tag, and whose turn it is among its waiting runs of each priority."""
+    """A team's finish tag, what its permits are charged on average, and when its runs were last served."""
 
     finish: float = 0.0
-    turns: dict[int, dict[RunRef, None]] = field(default_factory=dict)
+    usual: float = 0.0
+    entry: int = -1
+    since: dict[RunRef, tuple[int, int]] = field(default_factory=dict)
+    turns: Iterator[int] = field(default_factory=counter)
 
     def runs_in_turn(
-        self, waiting: list[RunRef], queued: Mapping[RunRef, int], priority_of: Callable[[RunRef], int]
+        self, waiting: Mapping[RunRef, int], priority_of: Callable[[RunRef], int], now_ms: int
     ) -> Iterator[RunRef]:
-        """The runs of the team's next permits, one after another, until nothing of it is queued."""
-        by_priority: dict[int, dict[RunRef, None]] = {}
-        for ref in waiting:
-            by_priority.setdefault(priority_of(ref), {})[ref] = None
-        self.turns = {
-            priority: {ref: None for ref in self.turns.get(priority, ()) if ref in refs} | refs
-            for priority, refs in by_priority.items()
-        }
-        for priority in sorted(self.turns, reverse=True):
-            yield from _rounds(self.turns[priority], queued)
+        """The runs of the team's next permits, one after another, until nothing of it is queued.
 
-    def end_turn(self, ref: RunRef) -> None:
-        """A run has had its turn: it goes behind the others of its priority."""
-        for turn in self.turns.values():
-            if ref in turn:
-                del turn[ref]
-                turn[ref] = None
-                return
+        The highest priority goes first, where waiting adds to it; among equals, who has waited longest.
+        """
+        self.since = {ref: self.since.get(ref) or (now_ms, next(self.turns)) for ref in waiting}
+        if len(waiting) == 1:
+            yield from _alone(waiting)
+            return
+        ranked: list[tuple[float, int, int, RunRef]] = []
+        for ref, (since_ms, turn) in self.since.items():
+            age = AGEING_PER_S * (now_ms - since_ms) / 1000
+            ranked.append((-(priority_of(ref) + age), turn, waiting[ref], ref))
+        heapq.heapify(ranked)
+        while ranked:
+            _, _, left, ref = ranked[0]
+            yield ref
+            if left > 1:
+                heapq.heapreplace(ranked, (-float(priority_of(ref)), next(self.turns), left - 1, ref))
+            else:
+                heapq.heappop(ranked)
+
+    def served(self, ref: RunRef, now_ms: int) -> None:
+        """A run has had its turn: it waits anew, behind the others of its priority."""
+        if ref in self.since:
+            self.since[ref] = now_ms, next(self.turns)
 
 
-def _rounds(turn: Iterable[RunRef], queued: Mapping[RunRef, int]) -> Iterator[RunRef]:
-    taken, waiting = 0, turn
-    while waiting:
-        yield from waiting
-        taken += 1
-        waiting = [ref for ref in waiting if queued[ref] > taken]
+def _alone(waiting: Mapping[RunRef, int]) -> Iterator[RunRef]:
+    for ref, left in waiting.items():
+        yield from repeat(ref, left)
 
 
 def _merge(refs: Iterable[RunRef]) -> list[Offer]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
+from fairlane.datasets.pages import MAX_ROW_BYTES
 from fairlane.events import Event
 from fairlane.logs import get_logger
 from fairlane.store.keys import RunRef
@@ -32,9 +33,16 @@ log = get_logger("feeder")
 class Feeder:
     """Keeps every lane of every run supplied; where one lane of a run is slow, it reads past its items."""
 
-    def __init__(self, runs: Runs, backlog: Backlog, lanes: LaneRegistry, clock: Clock) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        backlog: Backlog,
+        lanes: LaneRegistry,
+        clock: Clock,
+        most_row_bytes: int = MAX_ROW_BYTES,
+    ) -> None:
         self._runs, self._backlog, self._lanes, self._clock = runs, backlog, lanes, clock
-        self._placement = Placement(runs, lanes)
+        self._placement = Placement(runs, lanes, most_row_bytes)
         self._last_ms: dict[RunRef, int] = {}
         self._aside_ms: dict[RunRef, int] = {}
         self._first: RunRef | None = None  # whose turn it is when a tick cannot serve all

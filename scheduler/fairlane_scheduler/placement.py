@@ -55,9 +55,9 @@ class Draft:
 class Placement:
     """Renders items just far enough to know their lane and their size."""
 
-    def __init__(self, runs: Runs, lanes: LaneRegistry) -> None:
+    def __init__(self, runs: Runs, lanes: LaneRegistry, most_row_bytes: int) -> None:
         self._runs, self._lanes = runs, lanes
-        self._pages = RowPages(runs)
+        self._pages = RowPages(runs, most_row_bytes)
         self._seats = Seats(runs)
         self._precedents = Precedents(runs)
         self._renderings: OrderedDict[RunRef, Rendering] = OrderedDict()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.exceptions import RedisError
@@ -27,10 +28,14 @@ from fairlane_scheduler.extension import check_rows, extend
 from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.leader import Leader
+from fairlane_scheduler.limits import Limits
 from fairlane_scheduler.server_time import Moment
 from fairlane_scheduler.sources import check_source
 
 TICK_MS = 100  # then the requests that are left wait for the next tick
+TURN_MS = 25  # then it is another team's turn
+SEARCH_MS = 500  # how long a new leader searches for inboxes at a time
+MOST_ANNOUNCED = 10_000
 REASON_CHARS = 500
 
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -55,39 +60,81 @@ class Receiver:
         self._settings = settings
         self._inbox, self._runs, self._backlog = inbox, runs, backlog
         self._feeder, self._lanes, self._leader, self._clock = feeder, lanes, leader, clock
+        self._limits = Limits(runs, backlog, settings.scheduler.limits)
         self._waiting: dict[str, None] = {}
+        self._known: set[str] = set()
+        self._cursor: int | None = None
+
+    def forget_all(self) -> None:
+        """A term begins: look for inboxes that were announced to another."""
+        self._waiting.clear()
+        self._known.clear()
+        self._cursor = None
 
     def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
         """Act on what lies in the inboxes of ``teams``, or of all. 0 where some is left, else ``None``.
 
         Raises `NotLeader` where this scheduler has been replaced; then nothing is forgotten.
         """
-        if teams is None:
-            self._waiting |= dict.fromkeys(self._inbox.teams())
-        else:
-            self._waiting = dict.fromkeys(teams) | self._waiting  # those that were announced go first
         started_ms = self._clock.monotonic_ms()
+        self._limits.begin()
+        if teams is None:
+            known = dict.fromkeys([*self._inbox.teams(), *self._settings.teams, *self._found()])
+            self._waiting |= dict.fromkeys(
+                self._inbox.filled([name for name in known if _TEAM.fullmatch(name)])
+            )
+        else:
+            # Those that were announced go first, of a bounded number.
+            self._waiting = dict.fromkeys([*islice(teams, MOST_ANNOUNCED), *self._waiting])
         while self._waiting:
             if self._clock.monotonic_ms() - started_ms >= TICK_MS:
                 return 0
             team = next(iter(self._waiting))
-            if not (_TEAM.fullmatch(team) and self._serve(team, moment, started_ms)):
-                del self._waiting[team]
+            del self._waiting[team]
+            if _TEAM.fullmatch(team) and self._serve(team, moment):
+                self._waiting[team] = None  # the others first
         return None
 
-    def _serve(self, team: str, moment: Moment, started_ms: int) -> bool:
+    def _found(self) -> list[str]:
+        """Whose inboxes a search of all keys finds, a part of them at a time; the first one goes to the
+        end.
+        """
+        started_ms, first, found = self._clock.monotonic_ms(), self._cursor is None, list[str]()
+        while True:
+            self._cursor, some = self._inbox.search(self._cursor or 0)
+            found += some
+            if not (first and self._cursor) or self._clock.monotonic_ms() - started_ms >= SEARCH_MS:
+                return found
+
+    def _serve(self, team: str, moment: Moment) -> bool:
         """Act on a team's requests for a while; false where none were there."""
-        handled = 0
+        self._shorten(team, moment)
+        handled, started_ms = 0, self._clock.monotonic_ms()
         for request in self._inbox.peek(team):
             handled += 1
             if request is not None:
                 self._act(RunRef(team, request.run), request, moment)
-            if self._clock.monotonic_ms() - started_ms >= TICK_MS:
+            if self._clock.monotonic_ms() - started_ms >= TURN_MS:
                 break
         if handled:
             self._leader.confirm(moment.argument)
             self._inbox.drop(team, handled)
+            if team not in self._known:
+                self._inbox.remember(team)
+                self._known.add(team)
         return handled > 0
+
+    def _shorten(self, team: str, moment: Moment) -> None:
+        """Refuse what lies in an inbox beyond its limit: the first of these with a message."""
+        most, waiting = self._limits.waiting_requests, self._inbox.waiting(team)
+        if waiting <= most:
+            return
+        for request in self._inbox.peek(team, most):
+            if request is not None and request.op == "submit":
+                self._refuse(RunRef(team, request.run), self._limits.too_many_waiting(waiting), moment)
+        self._leader.confirm(moment.argument)
+        self._inbox.cut(team, most)
+        log.warning(Event.INBOX_CUT, team=team, waiting=waiting, kept=most)
 
     def _act(self, ref: RunRef, request: Request, moment: Moment) -> None:
         if request.op == "submit":
@@ -101,10 +148,11 @@ class Receiver:
                 log.info(Event.RUN_CANCELLED, run=ref.run, team=ref.team, jobs=cancelled)
 
     def _submit(self, ref: RunRef, moment: Moment) -> None:
-        text = self._runs.spec_text(ref)
+        text = self._runs.spec_text(ref, self._limits.spec_bytes)
         if text is None:
             return
         try:
+            self._limits.check_spec(ref, text)
             plan = self._plan(ref, text)
         except (RedisError, OSError):
             raise
@@ -120,6 +168,7 @@ class Receiver:
         if admitted:
             self._tell(plan, bounds)
         if admitted == 1:
+            self._limits.count(ref)
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
 
     def _extend(self, ref: RunRef, request: Request, moment: Moment) -> None:
@@ -129,6 +178,7 @@ class Receiver:
             return
         try:
             check_rows(run.plan.spec, request.rows)
+            self._limits.check_rows(run.plan.spec, request.rows)
         except ValueError as error:
             ending = Ending(RunState.STOPPED, JobState.SKIPPED, str(error))
             self._runs.end(ref, self._lanes.names(), ending, moment.epoch, moment.argument)
@@ -139,6 +189,7 @@ class Receiver:
             self._forget(ref)
 
     def _forget(self, ref: RunRef) -> None:
+        self._limits.forget(ref)
         self._backlog.drop_run(ref)
         self._feeder.forget(ref)
 
@@ -164,6 +215,7 @@ class Receiver:
         if (spec.team, spec.run) != (ref.team, ref.run):
             raise ValueError(f"the spec names run {spec.team}/{spec.run}, it was submitted as {ref}")
         check_rows(spec, spec.rows)
+        self._limits.check_rows(spec, spec.rows)
         check_source(spec, self._settings.scheduler.datasets)
         if spec.open and spec.order.serial_field is not None:
             raise ValueError("open: items that go first need all rows at the start")

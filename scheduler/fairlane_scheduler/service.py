@@ -14,15 +14,19 @@ from fairlane.events import Event
 from fairlane.logs import get_logger
 from fairlane.settings import Settings
 from fairlane.store.attempts import Attempts
+from fairlane.store.audit import Auditor
+from fairlane.store.budgets import Budgets
 from fairlane.store.connect import RedisClient
 from fairlane.store.inbox import Inbox
 from fairlane.store.keys import Keys
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
+from fairlane.store.registry import Registry
 from fairlane.store.runs import OUT_OF_BUDGET, TIMED_OUT, Runs
 from fairlane.store.script import load_all
 from fairlane.store.workers import Workers
 from fairlane_scheduler.backlog import Backlog
+from fairlane_scheduler.budgets import BudgetWatch
 from fairlane_scheduler.capacity import Capacity
 from fairlane_scheduler.dispatcher import Dispatcher, Handover
 from fairlane_scheduler.feeder import Feeder
@@ -66,15 +70,17 @@ class Scheduler:
         bounds = settings.scheduler
         lease_ms = round(bounds.leader_lease_seconds * 1000)
         self._worker_timeout_ms = round(bounds.worker_timeout_seconds * 1000)
-        self._lanes, self._memory = Lanes(redis, keys), LaneMemory(redis, keys)
-        self._runs = runs = Runs(redis, keys, round(bounds.finished_ttl_seconds * 1000))
+        auditor = Auditor("scheduler", identity, settings.audit.keep)
+        self._lanes, self._memory = Lanes(redis, keys, auditor), LaneMemory(redis, keys)
+        self._runs = runs = Runs(redis, keys, round(bounds.finished_ttl_seconds * 1000), auditor)
         self._workers, self._inbox = Workers(keys), Inbox(redis, keys)
         self._lease = LeaderLease(redis, keys, identity, lease_ms)
         self.leader = Leader(self._lease, lease_ms)
         self._backlog, self._capacity = Backlog(), Capacity()
-        self._registry = LaneRegistry(self._lanes, settings)
+        self._registry, self._made_teams = LaneRegistry(self._lanes, settings), Registry(redis, keys)
+        self._budgets = BudgetWatch(Budgets(redis, keys, auditor), settings)
         self._wakeups = Wakeups(redis, keys)
-        self._feeder = Feeder(runs, self._backlog, self._registry, clock)
+        self._feeder = Feeder(runs, self._backlog, self._registry, clock, bounds.limits.row_bytes)
         self._loader = RunLoader(redis, keys, runs, self._backlog, self._feeder)
         self._receiver = Receiver(
             self._inbox, runs, self._backlog, self._feeder, self._registry, self.leader, clock, settings
@@ -129,9 +135,11 @@ class Scheduler:
         for lane in self._memory.restore(self._time.argument()):
             log.warning(Event.LANE_RESTORED, lane=lane)
         self._registry.reload()
+        self._budgets.reload()
         self._drain_after_restart()
         self._publisher.close()
         self._loader.forget_all()
+        self._receiver.forget_all()
         self._sources.forget_all()
         self._dispatcher.begin_term(self._registry.names())
         self._housekeeping_ms = 0
@@ -170,7 +178,9 @@ class Scheduler:
         if moment.monotonic_ms >= self._remember_ms:
             self._memory.refresh(self._registry.names())
             self._remember_ms = moment.monotonic_ms + REMEMBER_MS
+        self._dispatcher.weights = self._made_teams.weights()
         self._look_at_workers(moment)
+        self._budgets.tick(moment.server_ms)
         return more
 
     def _look_at_workers(self, moment: Moment) -> None:

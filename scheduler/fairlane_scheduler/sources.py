@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fairlane.choices import Source
 from fairlane.datasets import encode_page, pages
@@ -50,9 +50,11 @@ def _lies_in(url: str, place: str) -> bool:
     there, here = urlsplit(url), urlsplit(place)
     if there.scheme not in ("", "file"):
         inside = url.startswith(place if place.endswith("/") else f"{place}/")
-        return inside and ".." not in there.path.split("/")
-    return here.scheme in ("", "file") and Path(there.path).resolve().is_relative_to(
-        Path(here.path).resolve()
+        return inside and ".." not in unquote(there.path).split("/")
+    # Whole, as it is opened: what looks like a host, a query or a fragment is part of a plain path.
+    path = Path(there.path if there.scheme else url)
+    return here.scheme in ("", "file") and path.resolve().is_relative_to(
+        Path(here.path if here.scheme else place).resolve()
     )
 
 

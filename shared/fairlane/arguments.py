@@ -14,6 +14,7 @@ from fairlane.evaluators.spec import Agent, EvaluatorSpec, Judge
 from fairlane.lane import FUNCTIONS, split_model
 from fairlane.memory import CONVERSATION
 from fairlane.prompts import compile_template, referenced_variables
+from fairlane.rendering import operators_own
 from fairlane.run import Message
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]
@@ -138,7 +139,8 @@ def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
 def _caller(field: str, judge: Judge | Agent) -> Judge | Agent:
     _check_model(f"{field}.model", judge.model, template=False)
     _check_template(f"{field}.template", judge.template)
-    return judge.model_copy(update={"params": take_params(f"{field}.params", judge.params)})
+    params = take_call_params(f"{field}.params", judge.params)
+    return judge.model_copy(update={"params": params})
 
 
 def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -> dict[str, Any]:
@@ -167,7 +169,7 @@ def take_params(field: str, params: object) -> dict[str, Any]:
         raise SubmissionError(
             field, params, "is not a dict", 'Give parameters by name, like {"max_tokens": 64}.'
         )
-    checked = {}
+    checked: dict[str, Any] = {}
     for name, value in params.items():
         if not isinstance(name, str):
             raise SubmissionError(field, name, "has a name that is no text", "Use texts as names.")
@@ -180,6 +182,15 @@ def take_params(field: str, params: object) -> dict[str, Any]:
             remedy = "Use texts, finite numbers, booleans, None, lists and dicts."
             raise SubmissionError(f"{field}[{name!r}]", value, f"is not JSON: {error}", remedy) from None
         checked.update(json.loads(text))
+    return checked
+
+
+def take_call_params(field: str, params: object) -> dict[str, Any]:
+    """The same for calls of models: connections alone say where these go, and with which credential."""
+    checked = take_params(field, params)
+    if taken := operators_own(checked):
+        problem = "is not a run's to say: addresses, headers and keys belong to connections"
+        raise SubmissionError(f"{field}[{taken!r}]", None, problem, "Leave it out.")
     return checked
 
 

@@ -16,6 +16,7 @@ class Event(StrEnum):
 
     RUN_ADMITTED = "run_admitted"
     RUN_REFUSED = "run_refused"
+    INBOX_CUT = "inbox_cut"  # a team asked for more than is read: waiting, kept
     RUN_FINISHED = "run_finished"
     RUN_CANCELLED = "run_cancelled"
     RUN_ENDED_EARLY = "run_ended_early"
@@ -32,6 +33,9 @@ class Event(StrEnum):
     LANE_RESTORED = "lane_restored"
     CIRCUIT_OPENED = "circuit_opened"
     CIRCUIT_CLOSED = "circuit_closed"
+
+    BUDGET_NEARLY_USED = "budget_nearly_used"  # of a team, 80 %: lane, per, unit, used, most
+    BUDGET_USED_UP = "budget_used_up"  # its next call waits for the period's end: until
 
     LEADER_ELECTED = "leader_elected"
     LEADER_LOST = "leader_lost"

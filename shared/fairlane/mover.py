@@ -17,6 +17,7 @@ from fairlane.link import Link
 from fairlane.records import RESULTS_AT_ONCE, Records
 from fairlane.run import Plan, Record, RunState
 from fairlane.sessions import SessionRecord, first_session_job
+from fairlane.store.audit import UNNAMED, Auditor
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
 from fairlane.store.stubs import Left, Stubs
@@ -35,11 +36,17 @@ class Moved(StrEnum):
 class Mover:
     """Moves runs from a deployment into an archive. Broken off anywhere, it can be done again."""
 
-    def __init__(self, link: Link, archive: Archive, keep_on: Callable[[], None] = lambda: None) -> None:
-        """``keep_on`` is called before each portion, and raises to break off."""
+    def __init__(
+        self,
+        link: Link,
+        archive: Archive,
+        keep_on: Callable[[], None] = lambda: None,
+        auditor: Auditor = UNNAMED,
+    ) -> None:
+        """``keep_on`` is called before each portion, and raises to break off; ``auditor`` is who moves."""
         # What is to be copied is read from Redis and nowhere else.
         self._link, self._archive, self._keep_on = replace(link, archive=None), archive, keep_on
-        self._stubs = Stubs(link.redis, link.keys)
+        self._stubs = Stubs(link.redis, link.keys, auditor)
         self._runs = Runs(link.redis, link.keys, 0)
         self._settled: dict[str, set[RunRef]] = {}
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 MASK = "***"
+LEAST_SPELLING = 8
 
 SECRET_NAMES = frozenset(
     {
@@ -28,6 +34,31 @@ SECRET_NAMES = frozenset(
 _URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]*):[^\s'\"]*@")
 _QUERY_SECRET = re.compile(r"([?&](?:password|api_key|key|token)=)[^&\s'\"]+")
 _BEARER = re.compile(r"(\bBearer\s+)[^\s'\",]+", re.IGNORECASE)
+
+
+def fingerprint(secret: str, salt: bytes) -> str:
+    """Tells credentials of one deployment apart, and says nothing about them: 16 hexadecimal digits.
+
+    HMAC-SHA256, so that whoever does not have the deployment's salt cannot even try guesses.
+    """
+    return hmac.new(salt, secret.encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def spellings(secret: str) -> tuple[str, ...]:
+    """A secret as it may be quoted: as it is, escaped for JSON or for a URL, in base64 or hexadecimal.
+
+    Base64 depends on what stands before and after; what does not is given. The longest come first.
+    """
+    raw = secret.encode()
+    found = {json.dumps(secret)[1:-1], quote(secret), quote(secret, safe=""), quote_plus(secret), raw.hex()}
+    for before in range(3):
+        whole = base64.b64encode(b"0" * before + raw).decode().rstrip("=")
+        first = -(-before * 8 // 6)
+        core = whole[first : (before + len(raw)) * 8 // 6]
+        found |= {core, core.replace("+", "-").replace("/", "_")}
+    # What is as short as a word may be one.
+    longer = {each for each in found if len(each) >= LEAST_SPELLING}
+    return tuple(sorted(longer | {secret}, key=len, reverse=True))
 
 
 def mask_text(text: str) -> str:

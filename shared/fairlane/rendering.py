@@ -14,8 +14,18 @@ from fairlane.evaluators.spec import Agent, FunctionScorer, Judge
 from fairlane.evaluators.steps import Step
 from fairlane.lane import FUNCTIONS
 from fairlane.prompts import Prompt, Template
+from fairlane.redaction import is_secret_name
 from fairlane.run import Cell, Plan, RunSpec
 from fairlane.tokens import Estimate, estimate_call
+
+OPERATORS_OWN = frozenset(
+    {
+        *("api_base", "api_host", "api_version", "azure_endpoint", "base_url", "default_headers"),
+        *("default_query", "endpoint", "extra_body", "extra_headers", "extra_query", "headers"),
+        *("http_client", "organization", "proxies", "proxy"),
+    }
+)
+"""Names under which clients and proxies of providers take an address, headers or a way there."""
 
 Row = Mapping[str, Any]
 Turns = Sequence[Mapping[str, Any]]
@@ -48,6 +58,7 @@ class Rendering:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         spec = self.spec = plan.spec
+        _check_params(spec)
         self._prompts = [Prompt(messages, f"prompts[{i}]") for i, messages in enumerate(spec.prompts)]
         self._models = [Template(f"models[{i}]", text) for i, text in enumerate(spec.models)]
         self._templates = {
@@ -106,6 +117,28 @@ class Rendering:
         return self._register.render(row).strip() if self._register else ""
 
 
+def operators_own(params: Mapping[str, Any]) -> str | None:
+    """The first parameter that says where a call goes or with which credential: only connections do."""
+    for name in params:
+        if name.lower().replace("-", "_") in OPERATORS_OWN or is_secret_name(name):
+            return name
+    return None
+
+
+def _check_params(spec: RunSpec) -> None:
+    """A function's parameters are its own; those of calls of models are sent to a provider."""
+    stated = {
+        f"evaluators[{e.name}].params": e.params for e in spec.evaluators if isinstance(e, Judge | Agent)
+    }
+    if not all(model.startswith(f"{FUNCTIONS}:") for model in spec.models):
+        stated["params"] = spec.params
+    for field, params in stated.items():
+        if taken := operators_own(params):
+            raise TemplateError(
+                field, f"{taken!r} is not a run's to say: the operator configures connections"
+            )
+
+
 def is_judged(step: Step, row: Row) -> bool:
     """Whether an item of this row has this evaluation."""
     return not (isinstance(step.evaluator, Judge) and step.evaluator.when) or bool(
@@ -131,4 +164,6 @@ def _requested(spec: RunSpec, model: str, row: Row) -> Call:
     if not isinstance(body, Mapping) or not isinstance(body.get("messages"), list):
         raise TemplateError("request_field", f"the row's field {spec.request_field!r} holds no chat request")
     params = {name: value for name, value in body.items() if name not in ("model", "messages", "stream")}
+    if taken := operators_own(params):
+        raise TemplateError("request_field", f"the row's request sets {taken!r}, which connections alone say")
     return Call(model, [dict(each) for each in body["messages"]], {**spec.params, **params})

@@ -49,6 +49,7 @@ class RunSpec(BaseModel):
     repetitions: int = Field(default=1, ge=1, le=10_000)
     evaluators: tuple[EvaluatorSpec, ...] = Field(default=(), max_length=50)
     priority: int = Field(default=0, ge=-100, le=100)
+    interactive: bool = False
     timeout: float = Field(default=120.0, gt=0, le=86_400)
     retry: RetryPolicy = RetryPolicy()
     output_field: str | None = None

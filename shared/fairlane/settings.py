@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from fairlane.lane import LaneLimits, LaneScope, lane_key, split_model
 
@@ -36,6 +36,17 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def require_checks(url: str) -> str:
+    """The URL, unless it says that a certificate is not to be checked. Raises ``ValueError``."""
+    asked = {name: value[-1].lower() for name, value in parse_qs(urlsplit(url).query).items()}
+    reqs, hostname = asked.get("ssl_cert_reqs", "required"), asked.get("ssl_check_hostname", "true")
+    if reqs not in ("required", "cert_required") or hostname in ("0", "f", "false", "n", "no"):
+        raise ValueError(
+            "certificates are always checked: name the authority instead, ?ssl_ca_certs=/path/to/ca.pem"
+        )
+    return url
+
+
 class RedisSettings(_Section):
     """Where live state is kept."""
 
@@ -50,11 +61,21 @@ class RedisSettings(_Section):
         description="Names this deployment's keys; several may share one Redis.",
     )
 
+    @field_validator("url")
+    @classmethod
+    def _is_checked(cls, url: str) -> str:
+        return require_checks(url)
+
 
 class CelerySettings(_Section):
     """How attempts reach the workers."""
 
     broker_url: str | None = Field(default=None, description="Celery's broker. Left out: the state Redis.")
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_checked(cls, url: str | None) -> str | None:
+        return None if url is None else require_checks(url)
 
 
 class Connection(_Section):
@@ -96,10 +117,39 @@ class Connection(_Section):
         return self.lane_scope or ("connection" if self.protocol == "anthropic" else "model")
 
 
+class Budget(_Section):
+    """What a team may use in a day or a month, on one lane or in all."""
+
+    lane: str = Field(default="*", min_length=1, description='A lane as `fairlane lanes` names it; "*": all.')
+    per: Literal["day", "month"] = Field(description="It ends at midnight UTC.")
+    requests: int | None = Field(default=None, gt=0, le=10**12, description="Calls.")
+    tokens: int | None = Field(default=None, gt=0, le=10**12, description="Input and output together.")
+    usd: float | None = Field(
+        default=None, gt=0, le=10**6, description="Dollars, by `prices`; a model without one costs nothing."
+    )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What is limited, by unit."""
+        stated = {"requests": self.requests, "tokens": self.tokens, "usd": self.usd}
+        return {unit: most for unit, most in stated.items() if most is not None}
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Budget:
+        if not self.limits:
+            raise ValueError("a budget is of requests, tokens or usd")
+        return self
+
+
 class TeamSettings(_Section):
     """What a team may claim of a shared lane."""
 
     weight: float = Field(default=1.0, gt=0, le=1000, description="Its share, relative to the other teams'.")
+    budgets: tuple[Budget, ...] = Field(
+        default=(),
+        description='What it may use: `lane` ("*": all), `per` ("day" or "month", UTC), and `requests`, '
+        "`tokens` or `usd`. What is beyond it waits for the next period.",
+    )
 
 
 class Price(_Section):
@@ -125,6 +175,32 @@ class ArchiveSettings(_Section):
         ge=0,
         description="How long a finished run stays in Redis, where it can be resumed, before it is moved.",
     )
+
+
+class AuditSettings(_Section):
+    """The log of who changed what."""
+
+    keep: int = Field(default=100_000, ge=1, description="Entries that are kept, approximately.")
+
+
+class PayloadLimits(_Section):
+    """What a team may ask of the scheduler; more is refused, with a message."""
+
+    row_bytes: int = Field(
+        default=1024 * 1024, ge=1, description="Largest row as JSON. The items of a larger one fail."
+    )
+    run_bytes: int = Field(
+        default=1024**3, ge=1, description="Most bytes that a run's rows take in Redis, compressed."
+    )
+    spec_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1, description="Largest run without its rows: prompts, parameters."
+    )
+    waiting_requests: int = Field(
+        default=10_000,
+        ge=1,
+        description="Most requests of a team that wait to be read. Later ones are refused.",
+    )
+    active_runs: int = Field(default=10_000, ge=1, description="Most runs of a team that are not finished.")
 
 
 class SchedulerSettings(_Section):
@@ -154,6 +230,7 @@ class SchedulerSettings(_Section):
     finished_ttl_seconds: float = Field(
         default=7 * 86_400, ge=1, description="How long a finished run is kept."
     )
+    limits: PayloadLimits = PayloadLimits()
 
 
 class WorkerSettings(_Section):
@@ -192,6 +269,7 @@ class Settings(_Section):
     teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
     prices: dict[str, Price] = Field(default_factory=dict)
     archive: ArchiveSettings = ArchiveSettings()
+    audit: AuditSettings = AuditSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     worker: WorkerSettings = WorkerSettings()
     log: LogSettings = LogSettings()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -13,6 +13,7 @@ from fairlane.arguments import (
     in_our_words,
     is_constant,
     model_field,
+    take_call_params,
     take_evaluators,
     take_models,
     take_order,
@@ -39,7 +40,7 @@ Row = TypeVar("Row")
 _REMEDIES = {
     "name": "Give a text of at most 200 characters.",
     "repetitions": "Give a whole number from 1 to 10,000.",
-    "priority": "Give a whole number from -100 (last) to 100 (first).",
+    "priority": 'Give a whole number from -100 (last) to 100 (first), or "interactive".',
     "timeout": "Give seconds, more than 0 and at most 86,400.",
     "prompts": "Give 1 to 100 prompts.",
     "models": "Give 1 to 100 models.",
@@ -65,7 +66,7 @@ class SubmitOptions(TypedDict, total=False):
     - ``params``: what the provider takes, such as ``max_tokens``; ``repetitions``: times each is asked.
     - ``evaluators``: what scores each output, made by `exact_match`, `llm_judge` and the like; ``session`` is
       the row field by which rows form sessions.
-    - ``name``; ``priority``: -100 to 100, among the team's own runs.
+    - ``name``; ``priority``: -100 to 100, among the team's own runs, or "interactive": somebody waits for it.
     - ``timeout``: seconds a call may take in all; ``retry``: a `RetryPolicy`.
     - ``max_concurrent``, ``ahead``, ``task_rate``, ``eval_rate``, ``delay``, ``max_duration``,
       ``budget_tokens``, ``budget_usd``: see `Bounds`.
@@ -87,7 +88,7 @@ class SubmitOptions(TypedDict, total=False):
     evaluators: Sequence[EvaluatorSpec]
     session: str | None
     name: str | None
-    priority: int
+    priority: int | Literal["interactive"]
     timeout: float | None
     retry: RetryPolicy | None
     max_concurrent: int | None
@@ -143,9 +144,8 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
             **_task(given),
             "evaluators": take_evaluators(given.get("evaluators", ())),
             "session_field": given.get("session"),
-            **{
-                name: given[name] for name in ("repetitions", "priority", "timeout", "retry") if name in given
-            },
+            **{name: given[name] for name in ("repetitions", "timeout", "retry") if name in given},
+            **_priority(given.get("priority", 0)),
             "bounds": {name: given[name] for name in _BOUNDS if name in given},
             "cache": {
                 field: given[name]
@@ -165,6 +165,10 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
     return spec
 
 
+def _priority(stated: object) -> dict[str, Any]:
+    return {"interactive": True} if stated == "interactive" else {"priority": stated}
+
+
 def _task(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a spec that say what is done with a row."""
     field = the_one({name: given.get(name) for name in ("model", "models", "task", "output")})
@@ -175,6 +179,8 @@ def _task(given: Mapping[str, Any]) -> dict[str, Any]:
         model = f"{FUNCTIONS}:{given['task']}"
         return common | {"prompts": take_task_prompts([model], *_prompts(given)), "models": (model,)}
     models = take_models(given.get("model"), given.get("models"))
+    if not all(model.startswith(f"{FUNCTIONS}:") for model in models):
+        take_call_params("params", common["params"])
     if "request" in given:
         the_one({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
         return common | {"request_field": given["request"], "prompts": (), "models": models}

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.benchmarks.hidden import hidden_headers, hidden_retry_after, hidden_silent
+from tests.benchmarks.many_teams import many_teams
 from tests.benchmarks.overhead import overhead
 from tests.benchmarks.referenced_rows import referenced_rows
 from tests.benchmarks.report import Finding, Report
@@ -24,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "hidden-retry-after": hidden_retry_after,
     "hidden-silent": hidden_silent,
     "overhead": overhead,
+    "teams": many_teams,
     "million": waiting_run,
     "referenced": referenced_rows,
 }

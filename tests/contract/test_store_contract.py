@@ -242,7 +242,10 @@ def _after_a_history(redis: Redis) -> dict[str, Content]:
 
 
 def _readable(key: str, content: Content) -> Content:
-    """JSON as what it says, and without the names of claims, which are random."""
+    """JSON as what it says, without the names of claims, which are random, and without what time it was."""
+    if key.endswith(":audit") and isinstance(content.value, list):
+        told = [{**fields, b"detail": json.loads(fields[b"detail"])} for _, fields in content.value]
+        return Content(told, content.expires)
     if not key.endswith(":leased") or not isinstance(content.value, dict):
         return content
     records = {name: json.loads(record) for name, record in content.value.items()}

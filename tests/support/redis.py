@@ -15,7 +15,7 @@ from fairlane.store.script import load_all
 
 # Families that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
 PERMANENT = re.compile(
-    r"leader|teams|lanes|configured|workers|catalog|lane:.+:(state|limits|headroom:(tokens|input|output))|run:[^:]+:index"
+    r"leader|teams|audit|salt|lanes|configured|workers|catalog|lane:.+:(state|limits|headroom:(tokens|input|output))|run:[^:]+:(index|budget)|budgets"
     # Sets of things to do: Redis deletes them with their last entry, so what is there is not done.
     r"|dirty|starved"
 )

@@ -34,8 +34,12 @@ class Stage:
         self.client = self.client_of(team)
 
     def client_of(self, team: str) -> Client:
+        return self.client_through(self.redis, team)
+
+    def client_through(self, redis: Redis, team: str) -> Client:
+        """A client with a connection of its own."""
         settings = Settings(redis=RedisSettings(deployment="test"), team=team)
-        return Client(settings=settings, redis=self.redis, clock=self.clock, waiter=self)
+        return Client(settings=settings, redis=redis, clock=self.clock, waiter=self)
 
     def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -49,13 +53,14 @@ class Stage:
     def admit(self) -> None:
         """Act on all inboxes as the scheduler does, and hand out every item."""
         inbox = Inbox(self.redis, self.keys)
-        for team in inbox.teams():
+        for team in inbox.search(0)[1]:
             requests = list(inbox.peek(team))
             for request in requests:
                 if request is not None:
                     ref = RunRef(team, request.run)
                     self.deployment.cancel(ref) if request.op == "cancel" else self._admit(ref)
             inbox.drop(team, len(requests))
+            inbox.remember(team)
 
     def _admit(self, ref: RunRef) -> None:
         text = self.deployment.runs.spec_text(ref)

@@ -108,8 +108,10 @@ def _keys() -> list[str]:
     """Every key and channel below the prefix, with names in place of values."""
     keys, ref = Keys("x"), RunRef("<team>", "<run>")
     arguments: dict[str, tuple[Any, ...]] = {"inbox": ("<team>",), "runs": ("<team>",), "lane": ("<lane>",)}
+    arguments["budget"] = ("<team>",)
     arguments |= {
         "limits": ("<lane>",),
+        "owed": ("<lane>",),
         "headroom": ("<lane>", "<axis>"),
         "hot": (ref, "<lane>"),
         "fresh": (ref, "<lane>"),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import json
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.redaction import MASK, mask_text, mask_value
+from fairlane.redaction import MASK, fingerprint, mask_text, mask_value, spellings
 
 PASSWORDS = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="'\""), min_size=1)
 
@@ -59,3 +65,23 @@ def test_a_field_with_a_telling_name_is_masked_whole(name: str) -> None:
 @pytest.mark.parametrize("name", ["tokens", "input_tokens", "lane", "key", "job"])
 def test_a_field_with_a_harmless_name_is_kept(name: str) -> None:
     assert mask_value(name, 7) == 7
+
+
+def test_a_fingerprint_is_an_hmac_with_the_deployment_s_salt() -> None:
+    whole = hmac.new(b"salt", b"sk-123", hashlib.sha256).hexdigest()
+    assert fingerprint("sk-123", b"salt") == whole[:16]
+    assert fingerprint("sk-123", b"another") != fingerprint("sk-123", b"salt")
+    assert fingerprint("sk-124", b"salt") != fingerprint("sk-123", b"salt")
+
+
+@given(
+    secret=st.text(st.characters(codec="ascii", min_codepoint=33), min_size=12), around=st.binary(max_size=9)
+)
+def test_a_quoted_secret_holds_one_of_its_spellings(secret: str, around: bytes) -> None:
+    text = base64.b64encode(around + secret.encode() + around).decode()
+    for quoted in (secret, json.dumps(secret), quote(secret), secret.encode().hex(), text):
+        assert any(spelling in quoted for spelling in spellings(secret))
+
+
+def test_a_short_secret_has_no_spelling_that_words_may_hold() -> None:
+    assert spellings("abc") == ("abc",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from redis import Redis
 from structlog.testing import capture_logs
@@ -226,3 +228,16 @@ def test_each_permit_is_told_to_the_log(fake_redis: Redis) -> None:
     assert [line["job"] for line in lines] == [0, 1]
     assert all(line.items() >= fields.items() for line in lines)
     assert [(line["active_slots"], line["queue_depth"]) for line in lines] == [(2, 3), (2, 3)]
+
+
+def test_a_team_that_was_made_while_running_has_its_weight(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 80)
+    parts.dispatcher.weights = {"large": 3.0}
+    for team in ("large", "small"):
+        parts.admit(1000, run=f"of-{team}", team=team)
+    parts.feed_all()
+
+    tick(parts)
+
+    granted = Counter(attempt.team for attempt in parts.mailbox.collect())
+    assert granted == {"large": 60, "small": 20}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane.admission.lanes import Offer
 from fairlane.store.keys import RunRef
 from fairlane_scheduler import fairness
 from fairlane_scheduler.fairness import LaneShares
@@ -21,16 +23,30 @@ class Lane:
         self.weights = weights or {}
         self.shares = LaneShares(lambda team: self.weights.get(team, 1.0))
         self.priorities: dict[RunRef, int] = {}
+        self.costs: dict[str, float] = {}
+        self.waited: set[str] = set()
+        self.interactive: list[RunRef] = []
+        self.now_ms = 0
+
+    def order(self, queued: Mapping[RunRef, int], count: int) -> list[Offer]:
+        """As a dispatcher asks, told of every team."""
+        waiting: dict[str, dict[RunRef, int]] = {}
+        for ref, jobs in queued.items():
+            if jobs:
+                waiting.setdefault(ref.team, {})[ref] = jobs
+        self.shares.arrive(team for team in waiting if team not in self.waited)
+        self.waited = set(waiting)
+        urgent = [ref for ref in self.interactive if queued.get(ref)]
+        return self.shares.order(waiting, lambda ref: self.priorities.get(ref, 0), count, self.now_ms, urgent)
 
     def grant(self, queued: dict[RunRef, int], count: int, batch: int = 1) -> list[RunRef]:
         """Grant ``count`` permits, ``batch`` at a time; takes them from ``queued``."""
         granted: list[RunRef] = []
         while len(granted) < count and any(queued.values()):
-            waiting = {ref: jobs for ref, jobs in queued.items() if jobs}
-            offers = self.shares.order(waiting, lambda ref: self.priorities.get(ref, 0), batch)
+            offers = self.order(queued, batch)
             for offer in offers:
                 for _ in range(offer.most):
-                    self.shares.charge(offer.ref)
+                    self.shares.charge(offer.ref, self.costs.get(offer.ref.team, 1.0), self.now_ms)
                     queued[offer.ref] -= 1
                     granted.append(offer.ref)
         return granted
@@ -128,20 +144,20 @@ def test_a_higher_priority_goes_first_until_nothing_of_it_is_left() -> None:
 
 
 def test_an_offer_never_exceeds_what_is_queued() -> None:
-    offers = Lane().shares.order({run("a"): 3, run("b"): 2}, lambda ref: 0, 100)
+    offers = Lane().order({run("a"): 3, run("b"): 2}, 100)
 
     assert sum(offer.most for offer in offers if offer.ref.team == "a") == 3
     assert sum(offer.most for offer in offers if offer.ref.team == "b") == 2
 
 
 def test_neighbouring_permits_of_a_run_are_one_offer() -> None:
-    assert [offer.most for offer in Lane().shares.order({run("a"): 30}, lambda ref: 0, 20)] == [20]
+    assert [offer.most for offer in Lane().order({run("a"): 30}, 20)] == [20]
 
 
 def test_what_was_ordered_and_not_granted_costs_nothing() -> None:
     lane = Lane()
     for _ in range(50):
-        lane.shares.order({run("a"): 10, run("b"): 10}, lambda ref: 0, 8)
+        lane.order({run("a"): 10, run("b"): 10}, 8)
 
     assert [ref.team for ref in lane.grant({run("a"): 4, run("b"): 4}, 8)] == ["a", "b"] * 4
 
@@ -154,22 +170,53 @@ def test_teams_that_are_long_idle_are_forgotten() -> None:
     assert len(lane.shares._teams) <= 2 * fairness.TEAMS_KEPT
 
 
-def test_ordering_reads_each_run_a_bounded_number_of_times() -> None:
+def test_a_decision_looks_at_no_more_teams_than_it_serves() -> None:
     lane, asked = Lane(), Counter[RunRef]()
-    queued = {run(f"team{n % 20}", f"r{n}"): 1000 for n in range(2000)}
+    queued = {run(f"team{n}"): 1000 for n in range(2000)}
+    lane.order(queued, 1)
+    waiting = {ref.team: {ref: jobs} for ref, jobs in queued.items()}
 
     def priority(ref: RunRef) -> int:
         asked[ref] += 1
         return 0
 
-    lane.shares.order(queued, priority, 200)
+    for _ in range(10):
+        for offer in lane.shares.order(waiting, priority, 5):
+            lane.shares.charge(offer.ref, 1.0)
 
-    assert max(asked.values()) == 1
-    turn = {team: list(each.turns[0]) for team, each in lane.shares._teams.items()}
-    lane.shares.charge(run("team3", "r3"))
-    assert {team: list(each.turns[0]) for team, each in lane.shares._teams.items() if team != "team3"} == {
-        team: refs for team, refs in turn.items() if team != "team3"
-    }
+    assert len(asked) <= 50
+
+
+def test_a_low_priority_has_its_turn_once_it_has_waited_long_enough() -> None:
+    lane = Lane()
+    lane.priorities = {run("a", "high"): 50, run("a", "low"): -50}
+    queued = {run("a", "high"): 10**6, run("a", "low"): 5}
+
+    assert {ref.run for ref in lane.grant(queued, 50)} == {"high"}
+    lane.now_ms += 101_000
+    assert "low" in [ref.run for ref in lane.grant(queued, 2)]
+
+
+def test_whoever_waits_for_a_run_is_served_next_and_not_twice_before_others() -> None:
+    lane = Lane()
+    queued = {run(f"team{n}"): 100 for n in range(50)} | {run("visitor", "now"): 10}
+    lane.grant({ref: jobs for ref, jobs in queued.items() if ref.team != "visitor"}, 200)
+    lane.interactive = [run("visitor", "now")]
+
+    granted = [ref.team for ref in lane.grant(queued, 8)]
+
+    assert granted[0] == "visitor"
+    assert ("visitor", "visitor") not in pairwise(granted)
+
+
+def test_who_labels_everything_interactive_starves_nobody() -> None:
+    lane = Lane()
+    queued = {run(f"team{n}"): 1000 for n in range(9)} | {run("greedy", "now"): 1000}
+    lane.interactive = [run("greedy", "now")]
+
+    counts = by_team(lane.grant(queued, 1000))
+
+    assert counts["greedy"] <= 100 + fairness.HURRIED_AHEAD + 1
 
 
 teams = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.1, 100), min_size=1)
@@ -202,10 +249,36 @@ def test_an_order_is_as_long_as_it_can_be_and_offers_nothing_twice(
     lane = Lane()
     known = dict(zip(sorted(queued, key=str), priorities, strict=False))
 
-    offers = lane.shares.order(queued, lambda ref: known[ref], count)
+    lane.priorities = known
+    offers = lane.order(queued, count)
 
     offered = Counter[RunRef]()
     for offer in offers:
         offered[offer.ref] += offer.most
     assert offered.total() == min(count, sum(queued.values()))
     assert all(offered[ref] <= jobs for ref, jobs in queued.items())
+
+
+def test_teams_get_equal_shares_whatever_their_jobs_cost() -> None:
+    lane = Lane()
+    lane.costs = {"heavy": 5.0, "light": 1.0}
+    granted = lane.grant({run("heavy"): 1000, run("light"): 1000}, 600, batch=10)
+
+    counts = by_team(granted)
+    assert counts["light"] / counts["heavy"] == pytest.approx(5, rel=0.05)
+
+
+def test_a_team_pays_later_for_what_its_calls_took_beyond_their_charge() -> None:
+    lane = Lane()
+    lane.grant({run("a"): 10, run("b"): 10}, 20)
+    lane.shares.correct("a", 4.0)
+
+    assert by_team(lane.grant({run("a"): 50, run("b"): 50}, 12)) == {"a": 4, "b": 8}
+
+
+def test_a_correction_gives_no_credit() -> None:
+    lane = Lane()
+    lane.grant({run("a"): 10, run("b"): 10}, 20)
+    lane.shares.correct("a", -100.0)
+
+    assert by_team(lane.grant({run("a"): 50, run("b"): 50}, 20))["a"] <= 11

@@ -354,11 +354,11 @@ class TestRowPages:
     ) -> None:
         run, decoded = parts.admit(3, page_rows=3), []
 
-        def broken(blob: bytes) -> None:
+        def broken(blob: bytes, _most: int) -> None:
             decoded.append(blob)
             raise BrokenPage("a bomb")
 
-        monkeypatch.setattr(row_pages, "decode_page", broken)
+        monkeypatch.setattr(row_pages, "bounded_rows", broken)
         pages = RowPages(parts.runs)
 
         for n in range(3):

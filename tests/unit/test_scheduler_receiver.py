@@ -304,7 +304,8 @@ def test_a_tick_ends_in_time_and_goes_on_where_it_was(parts: Parts, monkeypatch:
 def test_an_announced_inbox_is_read_before_those_that_wait_their_turn(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts.redis.sadd(parts.keys.teams, *(f"idle{n}" for n in range(500)))
+    for n in range(500):
+        parts.redis.rpush(parts.keys.inbox(f"other{n}"), b"nothing")
     peek = parts.inbox.peek
 
     def slowly(team: str) -> Any:

@@ -59,7 +59,11 @@ def _place(
 ) -> int:
     """How many permits an idle lane grants before the one that has ``before`` of its own run before it."""
     shares = LaneShares(weights.__getitem__)
-    offers = shares.order(waiting, lambda ref: priorities.get(ref, 0), sum(waiting.values()))
+    by_team: dict[str, dict[RunRef, int]] = {}
+    for ref, count in waiting.items():
+        by_team.setdefault(ref.team, {})[ref] = count
+    shares.arrive(by_team)
+    offers = shares.order(by_team, lambda ref: priorities.get(ref, 0), sum(waiting.values()))
     ahead = own = 0
     for ref, count, _ in offers:
         if ref == OWN and own + count > before:

@@ -28,6 +28,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.workers import WorkerInfo
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.chunks import Chunks
+from fairlane_workers.credentials import tell_credentials
 from fairlane_workers.executor import Executor
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.functions.roster import Roster
@@ -164,6 +165,7 @@ class Engine:
         self._background = [
             asyncio.create_task(self._heartbeat.run()),
             asyncio.create_task(self._heartbeat.listen()),
+            asyncio.create_task(tell_credentials(batcher, keys, self._secrets)),
         ]
 
     async def _shut(self) -> None:

@@ -15,6 +15,7 @@ from fairlane.admission.waiting import Constraint, Eta, LaneWait, Waiting
 from fairlane.durations import until
 from fairlane.errors import LaneNotFound
 from fairlane.run import Plan, RunState, RunStatus
+from fairlane.store.allowed import if_allowed
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.overview import DeploymentReader
@@ -33,6 +34,7 @@ ENDS: Mapping[RunState, Constraint] = {
 
 
 _SMALLEST = Cost(1, 1)
+MANY_SLOTS = 1_000_000  # where nobody tells how many there are, they are not what is scarce
 _HANDED_OUT_SOON = "its next items are about to be handed out"
 
 
@@ -40,6 +42,7 @@ class Surroundings:
     """All that is read once for a question: who leads, who works, how lanes and their queues stand.
 
     ``weights`` are the teams' as the settings of whoever asks have them; a team that they do not name has 1.
+    Where only ``team``'s own may be read, a scheduler and workers are taken to be there.
     """
 
     def __init__(
@@ -49,15 +52,23 @@ class Surroundings:
         lanes: Sequence[str],
         weights: Mapping[str, float],
         now_ms: str | int,
+        team: str | None = None,
     ) -> None:
         self._weights, self._queues = weights, Queues(redis, keys)
         self.views = dict(zip(lanes, Lanes(redis, keys).views(lanes, now_ms), strict=True))
-        self.queues = self._queues.on(lanes)
-        beats = [beat.info for beat in Workers(keys).beats(redis) if not beat.info.stopping]
-        self._slots = {lane: sum(info.slots for info in beats if lane in info.lanes) for lane in lanes}
+        self.queues = self._queues.on(lanes, team)
+        beats = if_allowed(lambda: Workers(keys).beats(redis), None)
+        self._in_part = beats is None
+        self._slots = dict.fromkeys(lanes, MANY_SLOTS)
+        if beats is not None:
+            working = [beat.info for beat in beats if not beat.info.stopping]
+            self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
         self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
-        leader = DeploymentReader(redis, keys).leader()
-        self.led = leader is not None and leader.until_ms > self._now_ms
+        self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
+
+    def _is_led(self, deployment: DeploymentReader) -> bool:
+        leader = deployment.leader()
+        return leader is not None and leader.until_ms > self._now_ms
 
     @property
     def now_ms(self) -> int:
@@ -102,18 +113,21 @@ class Surroundings:
         if not self.led:
             return Eta(None, True)
         slots = self._slots[lane] if places is None else min(self._slots[lane], places)
-        return start_of(jobs, self.views[lane], cost, slots)
+        found = start_of(jobs, self.views[lane], cost, slots)
+        return found._replace(at_least=True) if self._in_part else found
 
     def cost(self, lane: str, ref: RunRef) -> Cost:
         return self._queues.of(ref, lane).cost
 
 
-def explain_lane(redis: RedisClient, keys: Keys, lane: str, now_ms: str | int = "") -> Waiting:
+def explain_lane(
+    redis: RedisClient, keys: Keys, lane: str, now_ms: str | int = "", team: str | None = None
+) -> Waiting:
     """Why the jobs of a lane wait, whoever's they are. Raises `LaneNotFound`."""
     known = Lanes(redis, keys).names()
     if lane not in known:
         raise LaneNotFound(lane, known)
-    here = Surroundings(redis, keys, [lane], {}, now_ms)
+    here = Surroundings(redis, keys, [lane], {}, now_ms, team)
     view, queued = here.views[lane], here.depth(lane)
     reason = here.reason(lane, queued) or _unheld(queued, view.in_flight)
     largest = max(here.queues[lane], key=lambda queue: queue.queued, default=None)
@@ -128,8 +142,10 @@ def explain_run(
 ) -> Waiting:
     """Why the jobs of a run wait, lane by lane."""
     ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
-    here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms)
+    here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team)
     flying = Counter(flight.lane for flight in traces.flights())
+    if not traces.sees_all() and len(status.lanes) == 1:
+        flying[status.lanes[0].lane] = status.in_flight
     delays = list(traces.delays())
     plan = traces.plan()
     bounds = RunBounds(traces, plan, status.items, here.now_ms)

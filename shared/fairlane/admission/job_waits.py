@@ -35,7 +35,7 @@ class JobExplainer:
         self._ref, self._plan, self._status = RunRef(status.team, status.run), plan, status
         self._traces, self._queues = RunTraces(redis, keys, self._ref), Queues(redis, keys)
         lanes = sorted({*self._traces.lanes(), *plan.eval_lanes})
-        self._here = Surroundings(redis, keys, lanes, weights, now_ms)
+        self._here = Surroundings(redis, keys, lanes, weights, now_ms, status.team)
         self._bounds = RunBounds(self._traces, plan, status.items, self._here.now_ms)
 
     def explain(self, item: int, step: int | None) -> Waiting:

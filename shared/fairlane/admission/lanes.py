@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from pydantic import ValidationError
@@ -14,6 +14,7 @@ from fairlane.admission.views import LaneView, read_view, stored_limit
 from fairlane.errors import ConfigurationError, LaneNotFound
 from fairlane.lane import LaneLimits
 from fairlane.store.attempts import headroom_keys
+from fairlane.store.audit import UNNAMED, Act, Auditor
 from fairlane.store.connect import RedisClient
 from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
@@ -49,11 +50,13 @@ class Kept(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """A granted attempt: which offer it came from, its dispatch number, and its entry in the queue."""
+    """A granted attempt: which offer it came from, its dispatch number, its entry in the queue, and its share
+    of the lane: what its team is charged."""
 
     offer: int
     number: int
     entry: Entry
+    share: float = 0.0
 
     @property
     def job(self) -> int:
@@ -64,7 +67,8 @@ class Permit(NamedTuple):
 class Grant:
     """A lane's answer. ``at_ms``: ask again then (server time; 0: when woken). ``left``: queued, by offer.
 
-    ``window``: most calls that the lane may have in flight.
+    ``window``: most calls that the lane may have in flight. ``owed``: by team, what its calls took beyond
+    their shares as they were granted, negative where it was less.
     """
 
     permits: Sequence[Permit]
@@ -75,6 +79,7 @@ class Grant:
     now_ms: int
     kept: Sequence[Kept] = ()
     window: int = 0
+    owed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def wait_ms(self) -> int:
@@ -85,8 +90,8 @@ class Grant:
 class Lanes:
     """All lanes of a deployment."""
 
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._redis, self._keys, self._auditor = redis, keys, auditor
 
     def names(self) -> list[str]:
         """Every lane that was configured or used."""
@@ -109,7 +114,7 @@ class Lanes:
             name
             for ref, *_ in offers
             for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
-        ]
+        ] + [keys.budget(ref.team) for ref, *_ in offers]
         reply = (
             script("permit_grant")
             .bind(
@@ -117,6 +122,7 @@ class Lanes:
                     "leader": keys.leader,
                     "lane": keys.lane(lane),
                     "limits": keys.limits(lane),
+                    "owed": keys.owed(lane),
                     "leases": keys.leases,
                     "leased": keys.leased,
                     "starved": keys.starved,
@@ -137,11 +143,17 @@ class Lanes:
         )
         if reply is None:
             return None
-        flat, at_ms, reason, in_flight, left, now, held, window = reply
+        flat, at_ms, reason, in_flight, left, now, held, window, owed = reply
         permits = [
-            Permit(flat[i] - 1, flat[i + 2], Entry(flat[i + 1], Estimate(*flat[i + 3 : i + 5]), flat[i + 5]))
-            for i in range(0, len(flat), 6)
+            Permit(
+                flat[i] - 1,
+                flat[i + 2],
+                Entry(flat[i + 1], Estimate(*flat[i + 3 : i + 5]), flat[i + 5]),
+                float(flat[i + 6]),
+            )
+            for i in range(0, len(flat), 7)
         ]
+        corrections = {owed[i].decode(): float(owed[i + 1]) for i in range(0, len(owed), 2)}
         kept = [
             Kept(held[i] - 1, held[i + 1].decode(), int(held[i + 2]), int(held[i + 3] or 0))
             for i in range(0, len(held), 4)
@@ -155,6 +167,7 @@ class Lanes:
             int(now),
             kept,
             int(window),
+            corrections,
         )
 
     def limit(self, lane: str, limits: Mapping[str, Limit]) -> bool:
@@ -168,12 +181,18 @@ class Lanes:
             field, text = stored_limit(name, getattr(made, name))
             fields[field] = None if value is None else text
         call = script("lane_limit").bind(
-            {"lanes": self._keys.lanes, "limits": self._keys.limits(lane), "dirty": self._keys.dirty},
+            {
+                "lanes": self._keys.lanes,
+                "limits": self._keys.limits(lane),
+                "dirty": self._keys.dirty,
+                "audit": self._keys.audit,
+            },
             {
                 "channel": self._keys.wake,
                 "control": self._keys.control,
                 "name": lane,
                 "fields": json.dumps(fields),
+                "audit": self._auditor.entry(Act.LIMITED, lane, after=fields),
             },
         )
         return bool(call.run(self._redis) == 1)
@@ -194,7 +213,8 @@ class Lanes:
     def pause(self, lane: str) -> None:
         """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
         call = script("lane_pause").bind(
-            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane)}, {"name": lane}
+            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane), "audit": self._keys.audit},
+            {"name": lane, "audit": self._auditor.entry(Act.PAUSED, lane)},
         )
         if call.run(self._redis) == 0:
             raise LaneNotFound(lane, self.names())
@@ -202,16 +222,31 @@ class Lanes:
     def resume(self, lane: str, now_ms: str | int = "") -> None:
         """Open a paused lane, or a parked one with a single probe. Raises `LaneNotFound`."""
         call = script("lane_resume").bind(
-            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane), "dirty": self._keys.dirty},
-            {"now_ms": now_ms, "channel": self._keys.wake, "name": lane},
+            {
+                "lanes": self._keys.lanes,
+                "lane": self._keys.lane(lane),
+                "dirty": self._keys.dirty,
+                "audit": self._keys.audit,
+            },
+            {
+                "now_ms": now_ms,
+                "channel": self._keys.wake,
+                "name": lane,
+                "audit": self._auditor.entry(Act.OPENED, lane),
+            },
         )
         if call.run(self._redis) == 0:
             raise LaneNotFound(lane, self.names())
 
     def drain(self, lane: str, now_ms: str | int = "") -> None:
         """Empty the lane's buckets: nothing bursts after Redis came back."""
-        keys = {"lane": self._keys.lane(lane), "limits": self._keys.limits(lane)}
-        script("lane_drain").bind(keys, {"now_ms": now_ms}).run(self._redis)
+        keys = {
+            "lane": self._keys.lane(lane),
+            "limits": self._keys.limits(lane),
+            "audit": self._keys.audit,
+        }
+        told = self._auditor.entry(Act.DRAINED, lane)
+        script("lane_drain").bind(keys, {"now_ms": now_ms, "audit": told}).run(self._redis)
 
     def in_flight(self, lanes: Sequence[str]) -> dict[str, int]:
         """Attempts that hold a permit, by lane."""
@@ -232,7 +267,7 @@ class Lanes:
         for first in range(0, len(lanes), VIEWED_AT_ONCE):
             some = lanes[first : first + VIEWED_AT_ONCE]
             owned = [key for lane in some for key in (self._keys.lane(lane), self._keys.limits(lane))]
-            now, *replies = script("lane_view").bind({"lanes": owned}, {"now_ms": now_ms}).run(self._redis)
+            now, *replies = script("lane_view").bind({"lanes": owned}, {"now_ms": now_ms}).look(self._redis)
             found += [
                 read_view(lane, _pairs(state), _pairs(limits), json.loads(told), int(now))
                 for lane, (state, limits, told) in zip(some, replies, strict=True)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from fairlane.admission.eta import Cost
 from fairlane.run import Plan
+from fairlane.store.allowed import if_allowed
 from fairlane.store.attempts import headroom_keys
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
@@ -19,6 +20,10 @@ LOOKED_AT = 5_000
 
 PRIORITIES_READ = 50
 """A team's runs on a lane whose priority is read; further ones count as equal."""
+
+
+OWN_RUNS_READ = 200
+"""A team's latest runs, among which the active ones are looked for where it may not ask which are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,10 @@ class Queues:
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
-    def on(self, lanes: Sequence[str]) -> dict[str, list[RunQueue]]:
-        """Who has something queued, by lane."""
+    def on(self, lanes: Sequence[str], team: str | None = None) -> dict[str, list[RunQueue]]:
+        """Who has something queued, by lane; of ``team`` alone where no more may be read."""
         keys = self._keys
-        refs = [RunRef.parse(ref.decode()) for ref in self._redis.smembers(keys.active)]
+        refs = self._active(team)
         pipeline = self._redis.pipeline(transaction=False)
         for ref in refs:
             pipeline.hmget(keys.state(ref), "items", "handed")
@@ -63,6 +68,15 @@ class Queues:
                     found[lane].append(RunQueue(ref, queued, int(items or 0) - int(handed or 0)))
         return found
 
+    def _active(self, team: str | None) -> list[RunRef]:
+        active = if_allowed(lambda: self._redis.smembers(self._keys.active), None)
+        if active is not None:
+            return [RunRef.parse(ref.decode()) for ref in active]
+        if team is None:
+            return []
+        latest = self._redis.zrevrange(self._keys.runs(team), 0, OWN_RUNS_READ - 1)
+        return [RunRef(team, run.decode()) for run in latest]
+
     def of(self, ref: RunRef, lane: str, job: int = -1) -> QueueView:
         """One run's queue, and where ``job`` stands in it."""
         keys = self._keys
@@ -75,7 +89,7 @@ class Queues:
             **headroom_keys(keys, lane),
         }
         call = script("queue_view").bind(owned, {"job": job, "looked": LOOKED_AT})
-        queued, count, tokens_in, tokens_out, place = call.run(self._redis)
+        queued, count, tokens_in, tokens_out, place = call.look(self._redis)
         cost = Cost(int(tokens_in) / count, int(tokens_out) / count) if count else Cost(0, 0)
         return QueueView(int(queued), cost, int(place) or None)
 

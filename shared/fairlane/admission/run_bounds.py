@@ -1,18 +1,21 @@
-"""What of a run its own bounds hold back now: the counts that `lib/bounds.lua` keeps, in words."""
+"""What of a run its own bounds hold back now, or its team's budgets: what `lib/bounds.lua` and
+`lib/allowance.lua` count, in words.
+"""
 
 from __future__ import annotations
 
 from fairlane.admission.reasons import Reason
 from fairlane.durations import span, until
 from fairlane.run import Plan
+from fairlane.store.budgets import ALL_LANES, Allowance, amount_in_words
 from fairlane.store.entry import Entry
 from fairlane.store.waits import Head, RunTraces
 
 PACE_SLACK_MS = 100
 """As in `lib/bounds.lua`: how much lost time a pace may make up for."""
 
-UNTIMED = frozenset(("max_concurrent", "cap", "ahead", "budget", "serial", "rows"))
-"""Bounds whose end no clock tells."""
+UNTIMED = frozenset(("max_concurrent", "cap", "ahead", "budget", "team_budget", "serial", "rows"))
+"""Bounds of which no clock tells when they let the last job start."""
 
 
 class RunBounds:
@@ -23,6 +26,7 @@ class RunBounds:
         self._state = traces.state()
         self._held = set(self._state.get("held_lanes", "").split("\n"))
         self._heads: dict[str, Head | None] = {}
+        self._budgets: list[Allowance] | None = None
 
     @property
     def unfed(self) -> int:
@@ -60,16 +64,22 @@ class RunBounds:
         if role is not None and (gap := self._number(f"{role}_gap_ms")):
             first = max(self._now_ms, self._number(f"{role}_next_ms") - PACE_SLACK_MS)
             times.append(round(first + (jobs - 1) * gap))
+        if (over := self.reason(lane)) is not None and over.constraint == "team_budget":
+            times.append(over.until_ms or 0)
         if delay := self._number("delay_ms"):
             first = max(self._now_ms, self._number(f"next_ms:{lane}"))
             times.append(round(first + (jobs - 1) * delay))
         return max(times)
 
     def reason(self, lane: str) -> Reason | None:
-        """What of the run's bounds keeps its next job on a lane from starting."""
+        """What of the run's bounds, or of its team's budgets, keeps its next job on a lane from starting."""
         head = self._head(lane)
-        if head is None or "bounded" not in self._state:
+        if head is None:
             return None
+        own = self._own(lane, head) if "bounded" in self._state else None
+        return own or self._team_budget(lane, head.entry)
+
+    def _own(self, lane: str, head: Head) -> Reason | None:
         return (
             self._cap()
             or self._max_concurrent()
@@ -163,6 +173,24 @@ class RunBounds:
             return f"${self._number('cost') / 1e6:,.4g} of the run's budget of ${most / 1e6:,.4g}"
         return None
 
+    def _team_budget(self, lane: str, entry: Entry) -> Reason | None:
+        """Of several the one that ends last. By the estimate, where only that tells, if the scheduler found
+        so.
+        """
+        wanted = {"requests": 1, "tokens": entry.tokens.total, "usd": self._cost(entry) / 1e6}
+        if self._budgets is None:
+            self._budgets = self._traces.budgets(self._now_ms)
+        over = [
+            each
+            for each in self._budgets
+            if each.lane in (ALL_LANES, lane)
+            and (each.used >= each.most or (each.held and each.used + wanted[each.unit] > each.most))
+        ]
+        if not over:
+            return None
+        last = max(over, key=lambda each: each.period.end_ms)
+        return Reason("team_budget", _used_up(last, wanted[last.unit]), last.period.end_ms)
+
     def _cost(self, entry: Entry) -> float:
         """In millionths of a dollar."""
         prices = [float(each) for each in self._state.get(f"price:{entry.kind}", "0 0").split()]
@@ -185,3 +213,15 @@ class RunBounds:
 
     def _number(self, field: str) -> float:
         return float(self._state.get(field) or 0)
+
+
+def _used_up(budget: Allowance, wanted: float) -> str:
+    if wanted > budget.most:
+        return (
+            f"the next call may use {amount_in_words(budget.unit, wanted)}, more than the whole {budget.name}"
+        )
+    told = f"{budget.name} is used up until {budget.end_in_words}"
+    if budget.used >= budget.most:
+        return told
+    used = amount_in_words(budget.unit, budget.used)
+    return f"{told}: {used} are used or held by calls in flight, and the next may exceed it"

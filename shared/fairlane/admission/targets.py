@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from fairlane.admission.explaining import explain_lane, explain_run
 from fairlane.admission.job_waits import JobExplainer
@@ -21,6 +22,12 @@ from fairlane.store.waits import RunTraces
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
 NEAR = 3
+OUT_OF_SIGHT = (
+    "what other teams have queued",
+    "whether a scheduler leads and workers serve",
+    "which calls are in flight, and which retries wait",
+)
+"""What a team's own user may not read: an answer that goes without it says so."""
 
 
 class Asker:
@@ -39,8 +46,13 @@ class Asker:
 
     def why(self, target: str) -> Waiting:
         """A lane wins over a run of that name. Raises `TargetNotFound`."""
+        found = self._why(target)
+        sees_all = RunTraces(self._redis, self._keys, RunRef(self._team, "")).sees_all()
+        return found if sees_all else replace(found, unknown=OUT_OF_SIGHT)
+
+    def _why(self, target: str) -> Waiting:
         if self._redis.sismember(self._keys.lanes, target):
-            return explain_lane(self._redis, self._keys, target, self._now_ms)
+            return explain_lane(self._redis, self._keys, target, self._now_ms, self._team)
         run, *rest = target.split("/")
         status, spec = self._run(run, target)
         if not rest:

@@ -31,6 +31,8 @@ Constraint: TypeAlias = Literal[
     "eval_rate",
     "delay",
     "budget",
+    # What its team may use in a day or a month is used up (lib/allowance.lua).
+    "team_budget",
     # Before the lane: nobody leads; the run is not admitted; the item is not handed out, or waits for another
     # because they go one at a time, or its row is not there yet; an evaluation has no output yet; a retry is
     # not due.
@@ -100,6 +102,7 @@ class Waiting:
     time alone ends it. ``position`` is a job's place in its run's queue (1 is next) and ``ahead`` about how
     many jobs start before it, those of other runs and teams included. ``eta`` is when the job starts, or the
     last job of the run or of the lane's queue. ``state`` is the run's or the job's; a lane is open or shut.
+    ``unknown`` is what the answer leaves out, since this team's user may not read it.
     """
 
     target: str
@@ -113,3 +116,4 @@ class Waiting:
     eta: Eta
     lanes: tuple[LaneWait, ...]
     now_ms: int
+    unknown: tuple[str, ...] = ()

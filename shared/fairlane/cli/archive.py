@@ -66,7 +66,9 @@ def _move(deployment: Deployment, wanted: Iterable[str], *, finished: bool) -> d
         require_archive(deployment.settings),
     )
     url, keys = without_password(settings.redis.url), deployment.keys
-    mover = Mover(Link(deployment.redis, keys, url, SystemClock(), SystemWaiter()), found)
+    mover = Mover(
+        Link(deployment.redis, keys, url, SystemClock(), SystemWaiter()), found, auditor=deployment.auditor
+    )
     came_to: dict[str, Moved] = {}
     try:
         due = list(mover.due(team, deployment.now_ms())) if finished else _named(deployment, wanted)

@@ -13,6 +13,7 @@ from fairlane.cli.invocation import Invocation
 from fairlane.client import Client
 from fairlane.errors import StoreUnavailable
 from fairlane.settings import Settings
+from fairlane.store.audit import Auditor, operator
 from fairlane.store.connect import RedisClient, open_redis, require, without_password
 from fairlane.store.keys import Keys
 from fairlane.store.overview import DeploymentReader
@@ -34,8 +35,13 @@ class Deployment:
         return Client(settings=self.settings, redis=self.redis)
 
     @property
+    def auditor(self) -> Auditor:
+        """This command's user, for what an operator changes."""
+        return Auditor("operator", operator(), self.settings.audit.keep)
+
+    @property
     def lanes(self) -> Lanes:
-        return Lanes(self.redis, self.keys)
+        return Lanes(self.redis, self.keys, self.auditor)
 
     @property
     def reader(self) -> DeploymentReader:

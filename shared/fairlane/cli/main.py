@@ -11,7 +11,9 @@ import typer
 
 from fairlane.cli import (
     archive,
+    audit,
     batch,
+    budgets,
     demonstration,
     doctor,
     lanes,
@@ -22,6 +24,7 @@ from fairlane.cli import (
     stack,
     submit,
     summary,
+    teams,
     why,
     workers,
 )
@@ -72,8 +75,11 @@ for commands in (
     results,
     summary,
     lanes,
+    teams,
+    budgets,
     workers,
     archive,
+    audit,
     doctor,
     roles,
 ):

@@ -125,6 +125,10 @@ def submit(
             rich_help_panel=CALLS,
         ),
     ] = 0,
+    interactive: Annotated[
+        bool,
+        typer.Option("--interactive", help="Somebody waits for it: start it next.", rich_help_panel=CALLS),
+    ] = False,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -186,7 +190,7 @@ def submit(
             repetitions=repetitions,
             evaluators=evaluators,
             name=name,
-            priority=priority,
+            priority="interactive" if interactive else priority,
             timeout=timeout,
             retry=RetryPolicy(max_attempts=max_attempts) if max_attempts is not None else None,
             max_concurrent=max_concurrent,

@@ -57,6 +57,7 @@ def document(found: Waiting) -> dict[str, Any]:
         "eta_at_least": found.eta.at_least,
         "lanes": [_lane_document(part) for part in found.lanes],
         "at": iso(found.now_ms),
+        "unknown": list(found.unknown),
     }
 
 
@@ -74,6 +75,8 @@ def print_waiting(found: Waiting) -> None:
         fields.append(("ahead", f"about {found.ahead:,} jobs start before {last}"))
     if _starts(found):
         fields.append((_STARTS[found.kind], eta_in_words(found.eta, now_ms)))
+    if found.unknown:
+        fields.append(("unknown", f"{'; '.join(found.unknown)}: this user may not read that"))
     print_fields(fields)
     if found.kind == "run" and found.lanes:
         _print_lanes(found.lanes, now_ms)

@@ -101,6 +101,8 @@ def _code(default: object) -> str:
 def _type(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(_type(option) for option in schema["anyOf"] if option.get("type") != "null")
+    if "$ref" in schema:
+        return "table"
     if "enum" in schema:
         return " or ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
     if schema["type"] == "array":

@@ -57,13 +57,38 @@ def encode_page(rows: list[dict[str, Any]]) -> bytes:
 
 def decode_page(blob: bytes) -> list[dict[str, Any]]:
     """The rows of a page. Raises `BrokenPage` for anything that `encode_page` would not have written."""
+    return _rows(_inflated(blob))
+
+
+def bounded_rows(blob: bytes, most_bytes: int) -> list[dict[str, Any] | str]:
+    """Like `decode_page`, with the reason in place of a row that is larger than ``most_bytes`` as JSON."""
+    text = _inflated(blob)
+    rows: list[dict[str, Any] | str] = [*_rows(text)]
+    if len(text) <= most_bytes:
+        return rows
+    return [_bounded(row, most_bytes) for row in rows]
+
+
+def _bounded(row: dict[str, Any] | str, most_bytes: int) -> dict[str, Any] | str:
+    size = len(_encode(row).encode(errors="replace"))
+    return row if size <= most_bytes else f"it has {size:,} bytes as JSON, at most {most_bytes:,} are allowed"
+
+
+def _inflated(blob: bytes) -> bytes:
     inflater = zlib.decompressobj()
     try:
         text = inflater.decompress(blob, MAX_PAGE_BYTES)
         if not inflater.eof:
             raise BrokenPage(f"a page of rows is cut short, or larger than {MAX_PAGE_BYTES:,} bytes")
+    except zlib.error as error:
+        raise BrokenPage(f"a page of rows cannot be read: {error}") from error
+    return text
+
+
+def _rows(text: bytes) -> list[dict[str, Any]]:
+    try:
         rows = json.loads(text)
-    except (zlib.error, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenPage(f"a page of rows cannot be read: {error}") from error
     if not isinstance(rows, list):
         raise BrokenPage("a page of rows is no list of objects")

@@ -12,13 +12,14 @@ from fairlane.estimate.counting import Counting, Tally, Use
 from fairlane.estimate.forecast import Forecast, LaneForecast, ModelForecast
 from fairlane.estimate.notes import notes_on
 from fairlane.estimate.sampling import Sample
-from fairlane.estimate.timing import call_seconds, forecast_lane, lane_of
+from fairlane.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane, lane_of
 from fairlane.job import Usage
 from fairlane.link import Link
 from fairlane.prices import cost_usd, price_of
 from fairlane.rendering import Rendering
 from fairlane.run import Plan, RunSpec
 from fairlane.settings import Price
+from fairlane.store.allowed import if_allowed
 from fairlane.store.workers import Workers
 
 
@@ -37,7 +38,7 @@ def estimate(link: Link, spec: RunSpec, sample: Sample, *, answer_tokens: int | 
     for (model, stated), use in tally.uses.items():
         _merge(by_lane, lane_of(model, stated, link.connections, known), use)
         _merge(by_model, model, use)
-    lanes, views, slots = _lanes(link, by_lane, spec.bounds.delay * 1000)
+    lanes, views, slots = _lanes(link, by_lane, spec.bounds.delay * 1000, spec.team)
     models = tuple(_model(model, use, link.prices) for model, use in sorted(by_model.items()))
     seconds = _whole(spec, tally, lanes, views)
     plain = Forecast(
@@ -56,14 +57,15 @@ def estimate(link: Link, spec: RunSpec, sample: Sample, *, answer_tokens: int | 
 
 
 def _lanes(
-    link: Link, uses: Mapping[str, Use], gap_ms: float
+    link: Link, uses: Mapping[str, Use], gap_ms: float, team: str
 ) -> tuple[tuple[LaneForecast, ...], dict[str, LaneView], int]:
     names = sorted(uses)
     views = dict(zip(names, Lanes(link.redis, link.keys).views(names), strict=True))
-    queues = Queues(link.redis, link.keys).on(names)
+    queues = Queues(link.redis, link.keys).on(names, team)
     queued = {lane: sum(each.queued for each in queues[lane]) for lane in names}
-    infos = [beat.info for beat in Workers(link.keys).beats(link.redis) if not beat.info.stopping]
-    slots = sum(info.slots for info in infos)
+    beats = if_allowed(lambda: Workers(link.keys).beats(link.redis), None)
+    infos = [beat.info for beat in beats or () if not beat.info.stopping]
+    slots = MANY_SLOTS if beats is None else sum(info.slots for info in infos)
     # A lane that nobody has used is taken on by workers only once it is.
     serving = {lane: sum(info.slots for info in infos if lane in info.lanes) or slots for lane in names}
     lanes = tuple(

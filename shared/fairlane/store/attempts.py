@@ -147,7 +147,9 @@ class Attempts:
         ref = RunRef(attempt.team, attempt.run)
         hot = self._queues(ref, follow, joined)
         return script("attempt_finish").bind(
-            self._lane_keys(attempt.lane) | run_keys(self._keys, ref) | {"hot": hot},
+            self._lane_keys(attempt.lane)
+            | run_keys(self._keys, ref)
+            | {"budget": self._keys.budget(attempt.team), "hot": hot},
             self._report(attempt, worker, lesson, now_ms)
             | {
                 "state": state,
@@ -177,6 +179,7 @@ class Attempts:
                 "jobs": keys.jobs(ref),
                 "delayed": keys.delayed,
                 "hot": keys.hot(ref, attempt.lane),
+                "budget": keys.budget(attempt.team),
             },
             self._report(attempt, worker, lesson, now_ms)
             | {"delay_ms": delay_ms, "attempts": int(costs_attempt), "limited": int(rate_limited)},
@@ -199,6 +202,7 @@ class Attempts:
             {"leader": self._keys.leader}
             | self._lane_keys(attempt.lane)
             | run_keys(self._keys, ref)
+            | {"budget": self._keys.budget(attempt.team)}
             | {"hot": [self._keys.hot(ref, attempt.lane), *self._queues(ref, follow, joined)]},
             {
                 "now_ms": now_ms,
@@ -224,6 +228,7 @@ class Attempts:
             "leased": keys.leased,
             "lane": keys.lane(lane),
             "limits": keys.limits(lane),
+            "owed": keys.owed(lane),
             **headroom_keys(keys, lane),
             "dirty": keys.dirty,
             "starved": keys.starved,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal
 
@@ -13,10 +13,13 @@ from fairlane.datasets import encode_page
 from fairlane.run import RunSpec
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
+from fairlane.store.script import script
 from fairlane.store.untrusted import read_untrusted
 
 UPLOAD_TTL_S = 24 * 3600  # an upload that no scheduler ever admits goes away by itself
 READ_AT_ONCE = 100
+ENTRY_BYTES = 1024  # a longer entry is no request
+SEARCHED_AT_ONCE = 1000
 NOTED_AT_ONCE = 64
 
 
@@ -95,7 +98,6 @@ class Outbox:
 
     def _ask(self, ref: RunRef, op: str, **more: int | bool) -> None:
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.sadd(self._keys.teams, ref.team)
         pipeline.rpush(self._keys.inbox(ref.team), json.dumps({"op": op, "run": ref.run, **more}))
         pipeline.publish(self._keys.wake, f"inbox:{ref.team}")
         pipeline.execute()
@@ -108,20 +110,51 @@ class Inbox:
         self._redis, self._keys = redis, keys
 
     def teams(self) -> list[str]:
-        """Teams that have ever asked for something."""
-        return sorted(team.decode("utf-8", "replace") for team in self._redis.smembers(self._keys.teams))
+        """Teams that have ever asked for something, and those that the operator has made."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.smembers(self._keys.teams)
+        pipeline.hkeys(self._keys.registry)
+        asked, made = pipeline.execute()
+        return sorted({team.decode("utf-8", "replace") for team in (*asked, *made)})
 
-    def peek(self, team: str) -> Iterator[Request | None]:
-        """Requests in order; ``None`` for an entry that is none. They stay until `drop`."""
-        inbox = self._keys.inbox(team)
-        entries = read_untrusted(lambda: self._redis.lrange(inbox, 0, READ_AT_ONCE - 1))
-        if entries is None:
-            self._redis.unlink(inbox)  # not a list: nothing could ever be asked for again
-        for raw in entries or ():
+    def filled(self, teams: Sequence[str]) -> list[str]:
+        """Those of ``teams`` whose inbox is not empty, in that order."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for team in teams:
+            pipeline.exists(self._keys.inbox(team))
+        return [team for team, there in zip(teams, pipeline.execute(), strict=True) if there]
+
+    def search(self, cursor: int) -> tuple[int, list[str]]:
+        """Look through a part of all keys for inboxes; where to go on, and whose they are. 0: the end."""
+        pattern = self._keys.inbox("*")
+        before, after = pattern.split("*")
+        cursor, found = self._redis.scan(cursor, match=pattern, count=SEARCHED_AT_ONCE)
+        names = [key.decode("utf-8", "replace").removeprefix(before).removesuffix(after) for key in found]
+        return int(cursor), names
+
+    def remember(self, team: str) -> None:
+        """This team has asked for something; its runs are looked after from now on."""
+        self._redis.sadd(self._keys.teams, team)
+
+    def peek(self, team: str, first: int = 0) -> Iterator[Request | None]:
+        """Requests in order, from the ``first``; ``None`` for an entry that is none. They stay until `drop`.
+
+        What is no list goes away: nothing could ever be asked for again.
+        """
+        bounds = {"first": first, "most": READ_AT_ONCE, "entry_bytes": ENTRY_BYTES}
+        for raw in script("inbox_peek").bind({"inbox": self._keys.inbox(team)}, bounds).run(self._redis):
             try:
                 yield Request.model_validate_json(raw)
             except ValidationError:
                 yield None
+
+    def waiting(self, team: str) -> int:
+        """Entries that lie there."""
+        return read_untrusted(lambda: int(self._redis.llen(self._keys.inbox(team)))) or 0
+
+    def cut(self, team: str, count: int) -> None:
+        """Forget all but the first ``count`` entries."""
+        self._redis.ltrim(self._keys.inbox(team), 0, count - 1)
 
     def drop(self, team: str, count: int) -> None:
         """Forget the first ``count`` entries: they have been acted on."""

@@ -37,7 +37,8 @@ class Keys:
     def __init__(self, deployment: str) -> None:
         self.prefix = f"fairlane:{{{deployment}}}:{KEY_VERSION}:"
         self.leader = f"{self.prefix}leader"  # hash: id, epoch, until_ms, server
-        self.teams = f"{self.prefix}teams"  # set: teams that have an inbox
+        self.teams = f"{self.prefix}teams"  # set: teams that have ever asked for something
+        self.registry = f"{self.prefix}registry"  # hash: team → what the operator said of it
         self.active = f"{self.prefix}active"  # set: "<team>/<run>" of runs that are not finished
         self.catalog = f"{self.prefix}catalog"  # string: what clients may know of the connections
         self.lanes = f"{self.prefix}lanes"  # set: lane keys
@@ -48,6 +49,9 @@ class Keys:
         self.dirty = f"{self.prefix}dirty"  # set: "<lane>" or "<lane>|<run ref>" to be looked at
         self.starved = f"{self.prefix}starved"  # set: lanes that wait for a worker's slot
         self.workers = f"{self.prefix}workers"  # hash: worker id → its last beat
+        self.audit = f"{self.prefix}audit"  # stream: who has changed what, and when
+        self.budgets = f"{self.prefix}budgets"  # set: teams that have budgets
+        self.salt = f"{self.prefix}salt"  # string: what fingerprints of credentials are made with
         self.wake = f"{self.prefix}wake"  # channel: something is dirty, or "inbox:<team>"
         self.control = f"{self.prefix}control"  # channel: "cancel:<team>/<run>", "lanes"
 
@@ -66,6 +70,10 @@ class Keys:
     def runs(self, team: str) -> str:
         """Zset: the team's runs → submitted_ms."""
         return f"{self.prefix}run:{team}:index"
+
+    def budget(self, team: str) -> str:
+        """Hash: what a team may use in a day or a month, and what it has used."""
+        return f"{self.prefix}run:{team}:budget"
 
     def _run(self, ref: RunRef, part: str) -> str:
         return f"{self.prefix}run:{ref.team}:{ref.run}:{part}"
@@ -129,6 +137,10 @@ class Keys:
     def headroom(self, lane: str, axis: str) -> str:
         """List: how far a lane's bucket of a token axis was from full before each of its latest charges."""
         return f"{self.prefix}lane:{lane}:headroom:{axis}"
+
+    def owed(self, lane: str) -> str:
+        """Hash: team → by how much its calls' shares of a lane were charged too low."""
+        return f"{self.prefix}lane:{lane}:owed"
 
     def limits(self, lane: str) -> str:
         """Hash: what the operator says of a lane."""

@@ -10,7 +10,7 @@ from fairlane.run import Plan
 from fairlane.sessions import seats_field
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
-from fairlane.store.untrusted import read_untrusted
+from fairlane.store.untrusted import answers, read_untrusted
 
 ORIGINS = "from:"
 """Fields of a run's rows that tell where a page's rows were in the run before."""
@@ -47,10 +47,28 @@ class RunQueries:
         """Runs that are not finished."""
         return [RunRef.parse(ref.decode()) for ref in self.redis.smembers(self.keys.active)]
 
-    def spec_text(self, ref: RunRef) -> bytes | None:
-        """A submitted spec as its client wrote it."""
-        text: bytes | None = read_untrusted(lambda: self.redis.get(self.keys.spec(ref)))
-        return text
+    def spec_text(self, ref: RunRef, most: int = -1) -> bytes | None:
+        """A submitted spec as its client wrote it; of one that is longer than ``most`` bytes, a byte more."""
+
+        def read() -> bytes | None:
+            pipeline = self.redis.pipeline(transaction=True)
+            pipeline.exists(self.keys.spec(ref))
+            pipeline.getrange(self.keys.spec(ref), 0, most)
+            there, text = answers(pipeline)
+            return text if there else None
+
+        return read_untrusted(read)
+
+    def page_bytes(self, ref: RunRef, numbers: Sequence[int]) -> list[int]:
+        """How long these pages of rows are, compressed; 0 where there is none."""
+
+        def read() -> list[int]:
+            pipeline = self.redis.pipeline(transaction=False)
+            for number in numbers:
+                pipeline.hstrlen(self.keys.rows(ref), str(number))
+            return [int(size) for size in answers(pipeline)]
+
+        return read_untrusted(read) or [0] * len(numbers)
 
     def plan(self, ref: RunRef) -> Plan | None:
         """An admitted run's plan."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fairlane.job import JobState
 from fairlane.run import Plan, RunState
 from fairlane.store.attempts import Over, follow_json, run_keys
+from fairlane.store.audit import UNNAMED, Act, Auditor
 from fairlane.store.connect import RedisClient
 from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
@@ -40,9 +41,9 @@ class Runs(RunQueries):
     Every verb is fenced by the leader's epoch, but `promote`: it moves a job once, whoever asks.
     """
 
-    def __init__(self, redis: RedisClient, keys: Keys, ttl_ms: int) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, ttl_ms: int, auditor: Auditor = UNNAMED) -> None:
         super().__init__(redis, keys)
-        self._ttl_ms = ttl_ms
+        self._ttl_ms, self._auditor = ttl_ms, auditor
 
     def admit(
         self,
@@ -73,7 +74,7 @@ class Runs(RunQueries):
         if spec.open:
             fields["open"] = 1
         call = script("run_admit").bind(
-            self._run_keys(ref) | {"runs": self.keys.runs(ref.team)},
+            self._run_keys(ref) | {"runs": self.keys.runs(ref.team), "audit": self.keys.audit},
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -81,13 +82,14 @@ class Runs(RunQueries):
                 "plan": plan.model_dump_json(),
                 "counts": json.dumps(fields),
                 "ttl_ms": self._ttl_ms,
+                "audit": self._submitted(plan),
             },
         )
         return int(call.run(self.redis))
 
     def refuse(self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = "") -> bool:
         call = script("run_refuse").bind(
-            self._run_keys(ref) | {"runs": self.keys.runs(ref.team)},
+            self._run_keys(ref) | {"runs": self.keys.runs(ref.team), "audit": self.keys.audit},
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -95,6 +97,7 @@ class Runs(RunQueries):
                 "reason": reason,
                 "submitted_ms": submitted_ms,
                 "ttl_ms": self._ttl_ms,
+                "audit": self._auditor.of_team(Act.REFUSED, ref.team, ref.run, reason=reason),
             },
         )
         return bool(call.run(self.redis) == 1)
@@ -191,6 +194,8 @@ class Runs(RunQueries):
                 "leased": keys.leased,
                 "dirty": keys.dirty,
                 "starved": keys.starved,
+                "audit": keys.audit,
+                "budget": keys.budget(ref.team),
                 "lanes": owned,
             },
             {
@@ -203,6 +208,7 @@ class Runs(RunQueries):
                 "state": ending.state,
                 "unfinished": ending.unfinished,
                 "reason": ending.reason,
+                "audit": self._ended(ref, ending),
             },
         )
         return int(call.run(self.redis))
@@ -226,6 +232,21 @@ class Runs(RunQueries):
             },
         )
         return bool(call.run(self.redis) == 1)
+
+    def _submitted(self, plan: Plan) -> str:
+        spec = plan.spec
+        if spec.resumes is None:
+            return self._auditor.of_team(Act.SUBMITTED, spec.team, spec.run, jobs=spec.jobs)
+        return self._auditor.of_team(
+            Act.RESUMED, spec.team, spec.run, jobs=spec.jobs, resumes=spec.resumes.run
+        )
+
+    def _ended(self, ref: RunRef, ending: Ending) -> str:
+        """Teams cancel; all else that ends a run early is the scheduler's doing."""
+        if ending.state is RunState.CANCELLED:
+            return self._auditor.of_team(Act.CANCELLED, ref.team, ref.run)
+        told = {"state": ending.state, "reason": ending.reason}
+        return self._auditor.entry(Act.ENDED, ref.run, ref.team, **told)
 
     def _run_keys(self, ref: RunRef) -> dict[str, str | Sequence[str]]:
         return {"leader": self.keys.leader, **run_keys(self.keys, ref)}

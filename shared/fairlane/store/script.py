@@ -20,7 +20,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any, Protocol
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoPermissionError, NoScriptError
 
 from fairlane.errors import ScriptError
 
@@ -74,6 +74,13 @@ class Call:
             return redis.evalsha(self.script.sha, *self.packed)
         except NoScriptError:
             return redis.eval(self.script.source, *self.packed)
+
+    def look(self, redis: Any) -> Any:
+        """`run` for a verb that changes nothing, also for a user who may only read."""
+        try:
+            return self.run(redis)
+        except NoPermissionError:
+            return redis.evalsha_ro(self.script.sha, *self.packed)
 
     def queue(self, pipeline: Pipeline) -> None:
         """Append to a pipeline. The server must know the script, see `load_all`."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fairlane.errors import RunArchived, RunNotFound
 from fairlane.store.attempts import run_keys
+from fairlane.store.audit import UNNAMED, Act, Auditor
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.script import script
@@ -43,8 +44,8 @@ class Brief(NamedTuple):
 class Stubs:
     """Finds finished runs, and turns those that have been copied into stubs."""
 
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._redis, self._keys, self._auditor = redis, keys, auditor
 
     def remains(self, ref: RunRef) -> Remains:
         """A run's state and plan; an empty state where there is no such run."""
@@ -87,7 +88,9 @@ class Stubs:
 
     def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> Left:
         """Delete what the archive has of the run that finished then; once it is a stub, nothing happens."""
-        keys = run_keys(self._keys, ref)
+        keys = run_keys(self._keys, ref) | {"audit": self._keys.audit}
         del keys["active"], keys["plan"]
-        call = script("run_archive").bind(keys, {"now_ms": now_ms, "finished_ms": finished_ms})
+        told = self._auditor.entry(Act.ARCHIVED, ref.run, ref.team)
+        arguments = {"now_ms": now_ms, "finished_ms": finished_ms, "audit": told}
+        call = script("run_archive").bind(keys, arguments)
         return Left(call.run(self._redis))

@@ -11,6 +11,8 @@ from pydantic import ValidationError
 
 from fairlane.results import unpacked
 from fairlane.run import Plan
+from fairlane.store.allowed import if_allowed
+from fairlane.store.budgets import Allowance, Budgets
 from fairlane.store.connect import RedisClient
 from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
@@ -72,6 +74,10 @@ class RunTraces:
         found = self._redis.hgetall(self._keys.state(self._ref))
         return {field.decode(): value.decode() for field, value in found.items()}
 
+    def budgets(self, now_ms: int) -> list[Allowance]:
+        """How its team's budgets stand."""
+        return Budgets(self._redis, self._keys).of([self._ref.team], now_ms)
+
     def head(self, lane: str) -> Head | None:
         """What the run starts next on a lane; ``None`` where it has nothing queued there."""
         keys, ref = self._keys, self._ref
@@ -82,9 +88,13 @@ class RunTraces:
         text = hot or fresh
         return Head(Entry.parse(text.decode()), fresh=not hot) if text else None
 
+    def sees_all(self) -> bool:
+        """Whether this user may read what is not one team's: leases, delays, workers, who leads."""
+        return if_allowed(lambda: self._redis.exists(self._keys.leased) >= 0, otherwise=False)
+
     def leases(self) -> int:
-        """Calls in flight, of all runs."""
-        return int(self._redis.zcard(self._keys.leases))
+        """Calls in flight, of all runs; 0 where they may not be counted."""
+        return if_allowed(lambda: int(self._redis.zcard(self._keys.leases)), 0)
 
     def lanes(self) -> list[str]:
         """Lanes on which the run has had jobs."""
@@ -93,6 +103,8 @@ class RunTraces:
     def delays(self, job: int | None = None) -> Iterator[Delay]:
         """Jobs that wait out a back-off, or one of them."""
         match = f"{self._ref}|*" if job is None else f"{self._ref}|{job}:*"
+        if not self.sees_all():
+            return
         for member, due_ms in self._redis.zscan_iter(self._keys.delayed, match=match, count=SCANNED_AT_ONCE):
             _, entry, lane = member.decode().split("|", 2)
             yield Delay(int(entry.partition(":")[0]), lane, int(due_ms))
@@ -100,6 +112,8 @@ class RunTraces:
     def flights(self) -> Iterator[Flight]:
         """Permits that jobs of the run hold."""
         match = f"{self._ref}/*"
+        if not self.sees_all():
+            return
         for _, record in self._redis.hscan_iter(self._keys.leased, match=match, count=SCANNED_AT_ONCE):
             yield _flight(json.loads(record))
 
@@ -115,7 +129,8 @@ class RunTraces:
         record = None
         if tried is not None:
             number = tried.decode().partition(":")[0]
-            record = self._redis.hget(keys.leased, f"{ref}/{job}/{number}")
+            lease = f"{ref}/{job}/{number}"
+            record = if_allowed(lambda: self._redis.hget(keys.leased, lease), None)
         return JobTraces(
             done=bool(done),
             result_state=json.loads(unpacked(result)).get("s") if result else None,

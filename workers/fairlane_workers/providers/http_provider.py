@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from fairlane.clock import Clock
 from fairlane.hints import Hints
 from fairlane.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, Success, TimedOut
+from fairlane.redaction import spellings
 from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.classify import classify, classify_late_error
 from fairlane_workers.providers.contract import OnChunk, Request
@@ -56,7 +57,8 @@ class HttpProvider:
             }
         )
         # The query of a base URL may hold a key too, and exceptions quote URLs.
-        self._secrets = tuple(secret for secret in (key, base_url.query.decode("ascii")) if secret)
+        held = (secret for secret in (key, base_url.query.decode("ascii")) if secret)
+        self._secrets = tuple(spelling for secret in held for spelling in spellings(secret))
         self._transport = transport
         self._clock = clock
 

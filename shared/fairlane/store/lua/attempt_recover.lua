@@ -1,7 +1,7 @@
 -- Takes back a lapsed lease, or one whose worker is dead, and puts its job back; past its budget the job fails.
--- KEYS: leader leases leased lane limits headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows memory sessions hot*
+-- KEYS: leader leases leased lane limits owed headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms epoch channel attempt dead_worker max_attempts payload follow joined
--- USES: time leader wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit lease teach leave tried entry run job session follow
+-- USES: time leader wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit lease share teach leave settle tried entry run job session follow
 -- RETURNS: 0 nothing to do, 1 put back, 2 failed.
 -- A claimed attempt costs one: what kills its worker must end. KEY.hot is the job's own queue, and then those of `follow` and
 -- `joined`, which are what attempt_finish takes.
@@ -18,6 +18,7 @@ if not lapsed and not (lease.worker and lease.worker == ARG.dead_worker) then re
 
 teach(lease, 'none', lease.worker and { input = -1, output = -1, cached = -1 } or nil, 0, '', '', now)
 release(lease, ARG.attempt)
+settle_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
 if redis.call('EXISTS', KEY.state) == 0 then return 0 end
 leave(lease, lease.worker and { input = -1, output = -1 } or nil)
 local _, spent, limited = tried(KEY.jobs, lease.job)

@@ -1,7 +1,7 @@
 -- Admits a submitted run: from here its rows stay and its items are handed out.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs
--- ARGV: now_ms epoch ref plan counts ttl_ms
--- USES: time leader run
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
+-- ARGV: now_ms epoch ref plan counts ttl_ms audit
+-- USES: time leader run audit
 -- RETURNS: 1 running, 2 completed at once (no items), 0 already admitted or not the leader.
 -- `counts` is an object of fields: integers, or texts for the state hash: items, jobs, steps, submitted_ms, known:<lane> …
 local now = clock(ARG.now_ms)
@@ -15,4 +15,5 @@ redis.call('PERSIST', KEY.spec)
 redis.call('PERSIST', KEY.rows)
 redis.call('ZADD', KEY.runs, counts.submitted_ms, string.match(ARG.ref, '/(.*)$'))
 redis.call('SADD', KEY.active, ARG.ref)
+audit()
 return close_if_done(ARG.ref, now) and 2 or 1

@@ -1,7 +1,7 @@
 -- Leaves a stub of a finished run that the archive holds whole: its state and its plan, which expire as before.
--- KEYS: state results finished done jobs run_lanes spec rows memory sessions
--- ARGV: now_ms finished_ms
--- USES: time
+-- KEYS: state results finished done jobs run_lanes spec rows memory sessions audit
+-- ARGV: now_ms finished_ms audit
+-- USES: time audit
 -- RETURNS: 1 a stub from now on, 2 it was one already, 0 there is no such run, -1 it is not finished, or finished at another time.
 local state, finished_ms, archived = unpack(redis.call('HMGET', KEY.state, 'state', 'finished_ms', 'archived'))
 if not state then return 0 end
@@ -12,4 +12,5 @@ local copied = {
   KEY.results, KEY.finished, KEY.done, KEY.jobs, KEY.run_lanes, KEY.spec, KEY.rows, KEY.memory, KEY.sessions,
 }
 for _, key in ipairs(copied) do redis.call('UNLINK', key) end
+audit()
 return 1

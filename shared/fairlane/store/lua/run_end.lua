@@ -1,7 +1,7 @@
 -- Ends a run before its time: nothing of it starts any more, what is in flight loses its lease, the rest needs no record.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions leases leased dirty starved lanes*
--- ARGV: now_ms epoch channel control ref names state unfinished reason
--- USES: time leader wake run
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions leases leased dirty starved audit budget lanes*
+-- ARGV: now_ms epoch channel control ref names state unfinished reason audit
+-- USES: time leader wake run audit settle
 -- RETURNS: the number of jobs that were not over; -1 where the run is not running or this is not the leader; -2 where the run
 --          has jobs on a lane that is not named.
 -- `state` is what becomes of the run, `unfinished` of its jobs. `names` are lane names; KEY.lanes has the lane, hot and fresh of each in turn.
@@ -25,6 +25,7 @@ for i = 1, #records, 2 do
     redis.call('HDEL', KEY.leased, id)
     redis.call('HINCRBY', lane_key[lease.lane], 'inflight', -1)
     if lease.probe then redis.call('HSET', lane_key[lease.lane], 'circuit', 'open', 'open_ms', whole(now)) end
+    settle_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
     wake(KEY.dirty, ARG.channel, lease.lane)
   end
 end
@@ -37,4 +38,5 @@ redis.call('HSET', KEY.state, 'jobs_done', jobs, 'items_done', items, 'reason', 
 redis.call('DEL', KEY.jobs)
 close_run(ARG.ref, ARG.state, now)
 redis.call('PUBLISH', ARG.control, 'cancel:' .. ARG.ref)
+audit({unfinished = jobs - done})
 return jobs - done

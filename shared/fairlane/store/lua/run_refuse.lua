@@ -1,7 +1,7 @@
 -- Refuses a submitted run and says why; it expires like a finished one.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs
--- ARGV: now_ms epoch ref reason submitted_ms ttl_ms
--- USES: time leader run
+-- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
+-- ARGV: now_ms epoch ref reason submitted_ms ttl_ms audit
+-- USES: time leader run audit
 -- RETURNS: 1 refused, 0 already admitted or not the leader.
 local now = clock(ARG.now_ms)
 if not leads(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end
@@ -9,4 +9,5 @@ redis.call('HSET', KEY.state, 'reason', ARG.reason, 'submitted_ms', ARG.submitte
   'items', 0, 'jobs', 0, 'steps', 1)
 redis.call('ZADD', KEY.runs, ARG.submitted_ms, string.match(ARG.ref, '/(.*)$'))
 close_run(ARG.ref, 'refused', now)
+audit()
 return 1

@@ -50,13 +50,14 @@ local function limited(row, limits, lease, hints, retry_after_ms, now)
   return cut and 'cut' or ''
 end
 
--- Makes what was spent what the provider has charged.
+-- Makes what was spent what the provider has charged, and what a team is charged its share of that.
 local function correct_spending(row, limits, lease, signal, used)
   local final = final_charge(limits, lease, signal, used)
   for _, kind in ipairs({ 'input', 'output' }) do
     local off = final[kind] - lease.charged[kind]
     if off ~= 0 then row['spent_' .. kind] = (row['spent_' .. kind] or 0) + off end
   end
+  settle_share(row, limits, lease, final)
 end
 
 -- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 where it did not say,

@@ -1,0 +1,173 @@
+"""A team's budget as people see it: why a run waits, what the log says, what `fairlane budgets` shows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from redis import Redis
+from structlog.testing import capture_logs
+
+from fairlane.admission.targets import Asker
+from fairlane.admission.waiting import Waiting
+from fairlane.clock import ManualClock
+from fairlane.evaluators import llm_judge
+from fairlane.settings import Settings
+from fairlane.store.audit import AuditLog
+from fairlane.store.budgets import Budgets, period_of
+from fairlane.store.workers import WorkerInfo
+from fairlane.tokens import Estimate
+from fairlane_scheduler.bounds import bounds_of
+from fairlane_scheduler.budgets import BudgetWatch
+from tests.support.command_line import CommandLine
+from tests.support.deployment import Deployment
+from tests.unit.test_scheduler_bounds import plan
+
+LANE = "sim:fast"
+
+
+class Asked:
+    """A run of ten jobs of 60 and 40 tokens on a deployment with a hundred slots."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.d = Deployment(redis)
+        self.d.lane(LANE)
+        info = WorkerInfo("w1", 100, (LANE,), "1", 1, "box", 0)
+        self.d.workers.beat("w1", info, [], 1000, changed=True, now_ms=self.d.now_ms).run(redis)
+        self.ref = self.d.submit(rows=10)
+        self.d.feed(self.ref, 10, LANE, Estimate(60, 40))
+        self.budgets = Budgets(redis, self.d.keys)
+
+    def why(self, target: str = "r1") -> Waiting:
+        return Asker(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why(target)
+
+
+@pytest.fixture
+def asked(real_redis: Redis) -> Asked:
+    return Asked(real_redis)
+
+
+def watch(asked: Asked, budgets: list[dict[str, Any]]) -> BudgetWatch:
+    return BudgetWatch(asked.budgets, Settings.model_validate({"teams": {"search": {"budgets": budgets}}}))
+
+
+def warned(asked: Asked, found: BudgetWatch) -> list[tuple[Any, ...]]:
+    with capture_logs() as logs:
+        found.tick(asked.d.now_ms)
+    return [(line["log_level"], line["event"], line["unit"], line["used"], line["most"]) for line in logs]
+
+
+def test_a_used_up_budget_is_named_with_its_end(asked: Asked) -> None:
+    asked.budgets.set("search", "day", {"tokens": 400})
+    for attempt in asked.d.start(asked.ref, 4):
+        asked.d.finish(attempt, used=100)
+    assert asked.d.take(asked.ref) == []
+    found, end_ms = asked.why(), period_of("day", asked.d.now_ms).end_ms
+    assert found.constraint == "team_budget"
+    assert found.sentence == "team budget of 400 tokens a day is used up until 00:00 UTC"
+    assert found.until_ms == end_ms
+    assert found.eta.at_ms is not None
+    assert found.eta.at_ms >= end_ms
+    assert found.eta.at_least
+    assert asked.why("r1/7").constraint == "team_budget"
+
+
+def test_a_budget_that_calls_in_flight_hold_says_how_much(asked: Asked) -> None:
+    asked.budgets.set("search", "month", {"tokens": 250}, lane=LANE)
+    assert len(asked.d.take(asked.ref)) == 2
+    assert asked.why().sentence == (
+        "team budget of 250 tokens a month on sim:fast is used up until 1 December, 00:00 UTC: "
+        "200 tokens are used or held by calls in flight, and the next may exceed it"
+    )
+
+
+def test_a_call_larger_than_the_whole_budget_is_told_so(asked: Asked) -> None:
+    asked.budgets.set("search", "day", {"tokens": 50})
+    assert asked.d.take(asked.ref) == []
+    words = "the next call may use 100 tokens, more than the whole team budget of 50 tokens a day"
+    assert asked.why().sentence == words
+
+
+def test_nothing_is_said_of_a_budget_that_leaves_room(asked: Asked) -> None:
+    asked.budgets.set("search", "day", {"requests": 100, "usd": 1})
+    assert asked.why().constraint == "nothing"
+
+
+def test_eighty_percent_are_a_warning_once_a_period_and_so_is_the_end(asked: Asked) -> None:
+    found = watch(asked, [{"per": "day", "requests": 5}])
+    found.reload()
+    asked.d.take(asked.ref, 3)
+    assert warned(asked, found) == []
+    asked.d.take(asked.ref, 1)
+    assert warned(asked, found) == [("warning", "budget_nearly_used", "requests", 4, 5)]
+    assert warned(asked, found) == []
+    asked.d.take(asked.ref)
+    assert warned(asked, found) == [("warning", "budget_used_up", "requests", 5, 5)]
+    assert warned(asked, watch(asked, [])) == [], "nor does another leader tell it again"
+    asked.d.advance(period_of("day", asked.d.now_ms).end_ms - asked.d.now_ms)
+    assert warned(asked, found) == []
+    asked.d.take(asked.ref)
+    assert warned(asked, found) == [("warning", "budget_used_up", "requests", 5, 5)]
+
+
+def test_budgets_that_the_configuration_no_longer_states_are_gone(asked: Asked) -> None:
+    watch(asked, [{"per": "day", "requests": 5}]).reload()
+    assert asked.budgets.teams() == ["search"]
+    BudgetWatch(asked.budgets, Settings()).reload()
+    assert asked.budgets.teams() == []
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [{"per": "day"}, {"per": "week", "tokens": 1}, {"tokens": 5}, {"per": "day", "tokens": 0}],
+)
+def test_a_budget_in_the_configuration_says_how_much_of_what_in_which_time(budget: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Settings.model_validate({"teams": {"search": {"budgets": [budget]}}})
+
+
+def test_every_run_carries_the_prices_of_its_calls() -> None:
+    judge = llm_judge("sim:judge", "{{ output }}", {"yes": 1})
+    prices = {"sim:fast": {"input": 1, "output": 2}, "sim:judge": {"input": 0.5, "output": 4}}
+    fields = bounds_of(plan(judge), Settings.model_validate({"prices": prices}))
+    assert (fields["price:0"], fields["price:1"]) == ("1 2", "0.5 4")
+
+
+def test_the_command_sets_and_lists_budgets(real_redis: Redis) -> None:
+    command = CommandLine(real_redis)
+    assert "no team has a budget" in command("budgets").stderr
+    assert "0 tokens used" in command("budgets", "set", "search", "--per", "day", "--tokens", "1,000").stderr
+    assert command("budgets", "set", "search", "--per", "month", "--usd", "2.5").exit_code == 0
+    command("budgets", "set", "ads", "--per", "day", "--requests", "5", "--lane", LANE)
+    rows = [re.split(r"\s{2,}", line) for line in command.out("budgets").splitlines()]
+    assert rows[0] == ["team", "lane", "per", "used", "budget", "share", "state", "until"]
+    assert [row[:5] for row in rows[1:]] == [
+        ["ads", "sim:fast", "day", "0 requests", "5 requests"],
+        ["search", "all", "day", "0 tokens", "1,000 tokens"],
+        ["search", "all", "month", "$0.00", "$2.50"],
+    ]
+    (first, *_) = command.json("budgets")
+    assert (first["team"], first["most"], first["state"]) == ("ads", 5, "open")
+    assert "no budget a day" in command("budgets", "set", "search", "--per", "day", "--tokens", "none").stderr
+    assert "no lane" in command.refused("budgets", "set", "ads", "--per", "day", "--usd", "1", "--lane", "x")
+    assert "is no number" in command.refused(
+        "budgets", "set", "ads", "--per", "day", "--tokens", "many", code=2
+    )
+
+
+def test_a_change_is_in_the_audit_log_and_a_restart_of_the_scheduler_is_not(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    budgets = Budgets(real_redis, d.keys)
+    budgets.set("search", "day", {"tokens": 5})
+    settings = Settings.model_validate({"teams": {"ads": {"budgets": [{"per": "day", "usd": 1}]}}})
+    for _ in range(2):
+        BudgetWatch(budgets, settings).reload()
+    acts = [(each.act, each.team) for each in AuditLog(real_redis, d.keys).since()]
+    assert acts == [("team_budgeted", "search"), ("team_budgeted", "ads")]
+
+
+def test_the_end_of_a_month_is_found_in_any_year() -> None:
+    leap = ManualClock(1_709_164_800_000)  # 29 February 2024
+    assert period_of("month", leap.now_ms()) == ("2024-02", 1_709_251_200_000)

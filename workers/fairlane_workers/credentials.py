@@ -1,0 +1,34 @@
+"""Tells which credentials a worker uses, by their fingerprints."""
+
+from __future__ import annotations
+
+import secrets
+
+from fairlane.logs import get_logger
+from fairlane.redaction import fingerprint
+from fairlane.settings import WorkerSecrets
+from fairlane.store.keys import Keys
+from fairlane_workers.batcher import Batcher
+
+log = get_logger("credentials")
+
+SALT_BYTES = 32
+
+
+async def deployment_salt(batcher: Batcher, keys: Keys) -> bytes:
+    """What this deployment's fingerprints are made with: chosen at random by whoever asks first."""
+    await batcher.send(("SET", keys.salt, secrets.token_bytes(SALT_BYTES), "NX"))
+    return bytes(await batcher.send(("GET", keys.salt)))
+
+
+async def tell_credentials(batcher: Batcher, keys: Keys, held: WorkerSecrets) -> None:
+    """Log a fingerprint for each connection whose key this worker holds: equal keys have equal ones."""
+    if not held.keys:
+        return
+    salt = await deployment_salt(batcher, keys)
+    for connection, key in held.keys.items():
+        log.info(
+            "credential_in_use",
+            connection=connection,
+            fingerprint=fingerprint(key.get_secret_value(), salt),
+        )
