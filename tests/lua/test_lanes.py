@@ -139,3 +139,16 @@ def test_whoever_waits_for_the_window_is_woken_by_its_own_lane(real_redis: Redis
     d.dirty()
     d.finish(busy)
     assert "sim:fast" in d.dirty()
+
+
+@pytest.mark.parametrize("limit", [0, None])
+def test_a_limit_may_be_taken_away_while_it_is_what_holds_jobs_back(
+    real_redis: Redis, limit: float | None
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(requests_per_minute=60, jobs=50)
+    assert d.ask(ref).reason == "requests"
+    d.lanes.limit("sim:fast", {"requests_per_minute": limit})
+    d.clock.advance(5)
+
+    assert d.ask(ref).permits

@@ -20,7 +20,8 @@ local function come_to_now(row, limits, now)
       local count = admitted(row, axis)
       turn(row, axis, count, now)
       if row.stop == axis then
-        grow_older(row, axis, allowed(row, limits, axis), elapsed)
+        local most = allowed(row, limits, axis)
+        if most then grow_older(row, axis, most, elapsed) end
         row[axis .. '_slack_ms'] = 0
       else
         keep_slack(row, axis, count, elapsed, now)
