@@ -10,8 +10,7 @@ from itertools import islice
 from pydantic import ValidationError
 
 from fairlane.archive.opening import Archive
-from fairlane.archive.rows import Entry, SessionEntry
-from fairlane.archive.writing import Finished
+from fairlane.archive.rows import Entry, Finished, SessionEntry
 from fairlane.errors import FairlaneError, RunArchived
 from fairlane.link import Link
 from fairlane.records import RESULTS_AT_ONCE, Records

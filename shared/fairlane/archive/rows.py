@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -12,11 +13,30 @@ from pydantic import TypeAdapter
 from fairlane.results import TaskResult, unpacked
 from fairlane.run import Record, RunSpec
 from fairlane.sessions import SessionRecord
+from fairlane.store.keys import RunRef
 
 _RECORD, _SESSION = TypeAdapter(Record), TypeAdapter(SessionRecord)
 _RECORD_FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 _SESSION_FIELDS = frozenset(field.name for field in dataclasses.fields(SessionRecord))
 _TASK_FIELDS = frozenset(field.name for field in dataclasses.fields(TaskResult))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished run beside its records: its plan as JSON and the fields of its state."""
+
+    spec: RunSpec
+    plan: str
+    counts: Mapping[str, str]
+
+    @property
+    def ref(self) -> RunRef:
+        return RunRef(self.spec.team, self.spec.run)
+
+    @property
+    def items(self) -> int:
+        """How many there came to be; of rows that came after the submission the spec says nothing."""
+        return int(self.counts["items"])
 
 
 class Entry(NamedTuple):

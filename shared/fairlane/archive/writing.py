@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Table, and_, delete, func, select, update
 
 from fairlane.archive.database import Database
-from fairlane.archive.rows import Entry, SessionEntry, evaluations_text, plain_json, plain_text, record_text
+from fairlane.archive.rows import (
+    Entry,
+    Finished,
+    SessionEntry,
+    evaluations_text,
+    plain_json,
+    plain_text,
+    record_text,
+)
 from fairlane.archive.schema import records, runs, sessions, upsert, upsert_run
 from fairlane.errors import FairlaneError
-from fairlane.run import RunSpec
 from fairlane.store.keys import RunRef
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A finished run beside its records: its plan as JSON and the fields of its state."""
-
-    spec: RunSpec
-    plan: str
-    counts: Mapping[str, str]
-
-    @property
-    def ref(self) -> RunRef:
-        return RunRef(self.spec.team, self.spec.run)
-
-    @property
-    def items(self) -> int:
-        """How many there came to be; of rows that came after the submission the spec says nothing."""
-        return int(self.counts["items"])
 
 
 class ArchiveWriter:
