@@ -48,24 +48,32 @@ class Submits(Protocol):
     ) -> Run: ...
 
 
-class CallHandle:
-    """One call. It lives in Redis: it goes on without this object."""
+class _Calls:
+    """Calls that are the items of a run. They live in Redis: they go on without this object."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     @property
     def id(self) -> str:
-        """Names the call within its team: the id of its run."""
+        """The id of the run that it is."""
         return self._run.id
 
     @property
     def run(self) -> Run:
-        """The run that it is."""
+        """The run that it is: look, wait, cancel."""
         return self._run
 
     def __repr__(self) -> str:
-        return f"<CallHandle {self.id}: {self._run.name}>"
+        return f"<{type(self).__name__} {self.id}: {self._run.name}>"
+
+    def cancel(self) -> None:
+        """Ask for what is not over to be cancelled, and return at once."""
+        self._run.cancel()
+
+
+class CallHandle(_Calls):
+    """One call."""
 
     def done(self) -> bool:
         """Whether it is over, one way or another. Raises `StoreUnavailable`."""
@@ -81,33 +89,13 @@ class CallHandle:
         (record,) = self._run.results()
         return _returned(self.id, record)
 
-    def cancel(self) -> None:
-        """Ask for it to be cancelled, and return at once."""
-        self._run.cancel()
-
     def why(self) -> Waiting:
         """Why it waits, and when it starts, at about."""
         return self._run.why(0)
 
 
-class CallMap:
+class CallMap(_Calls):
     """Many calls of one function: one run, whose items they are."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    @property
-    def id(self) -> str:
-        """The id of its run."""
-        return self._run.id
-
-    @property
-    def run(self) -> Run:
-        """The run that it is: look, wait, cancel."""
-        return self._run
-
-    def __repr__(self) -> str:
-        return f"<CallMap {self.id}: {self._run.name}>"
 
     def results(self, timeout: float | None = None, *, return_exceptions: bool = False) -> list[Any]:
         """What the calls returned, in their order; waits for all of them.
@@ -133,10 +121,6 @@ class CallMap:
                 yield record.item, _returned(f"{self.id}/{record.item}", record)
             except CallFailed as failed:
                 yield record.item, failed
-
-    def cancel(self) -> None:
-        """Ask for what is not over to be cancelled, and return at once."""
-        self._run.cancel()
 
 
 def submit_call(

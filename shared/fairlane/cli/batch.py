@@ -16,6 +16,13 @@ from fairlane.batchfile import (
     read_batch,
 )
 from fairlane.cli.assignments import read_params
+from fairlane.cli.call_options import (
+    CALLS,
+    MaxAttemptsOption,
+    PriorityOption,
+    TimeoutOption,
+    retry_of,
+)
 from fairlane.cli.deployment import Deployment, open_deployment
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
@@ -24,10 +31,7 @@ from fairlane.cli.panels import RUNS
 from fairlane.cli.runs import conclude, wait_for
 from fairlane.cli.selection import find_run
 from fairlane.handle import Run
-from fairlane.retry import RetryPolicy
 from fairlane.run import RunState
-
-CALLS = "How it is done"
 
 
 @with_settings
@@ -85,29 +89,9 @@ def batch(
             rich_help_panel=CALLS,
         ),
     ] = None,
-    priority: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=-100,
-            max=100,
-            help="Higher goes first among the team's runs.",
-            rich_help_panel=CALLS,
-        ),
-    ] = 0,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="What a call may take in all.", rich_help_panel=CALLS)
-    ] = 120.0,
-    max_attempts: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=100,
-            help="Calls a request may fail; a rate limit is no failure.",
-            rich_help_panel=CALLS,
-        ),
-    ] = RetryPolicy().max_attempts,
+    priority: PriorityOption = 0,
+    timeout: TimeoutOption = None,
+    max_attempts: MaxAttemptsOption = None,
 ) -> None:
     """Send the requests of an OpenAI batch file, wait for the answers, and write them as that API does.
 
@@ -133,7 +117,7 @@ def batch(
                 name=requests.name if name is None else name,
                 priority=priority,
                 timeout=timeout,
-                retry=RetryPolicy(max_attempts=max_attempts),
+                retry=retry_of(max_attempts),
             )
             say(f"run {batch_run.id}: {count:,} requests")
         else:

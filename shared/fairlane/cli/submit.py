@@ -8,6 +8,13 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.assignments import read_evaluator, read_judge, read_options, read_params
+from fairlane.cli.call_options import (
+    CALLS,
+    MaxAttemptsOption,
+    PriorityOption,
+    TimeoutOption,
+    retry_of,
+)
 from fairlane.cli.deployment import open_deployment
 from fairlane.cli.inputs import collect_prompts, open_dataset, read_text
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
@@ -16,9 +23,8 @@ from fairlane.cli.panels import RUNS
 from fairlane.cli.run_views import run_document
 from fairlane.cli.runs import caution_if_unled, conclude, wait_for
 from fairlane.evaluators.spec import EvaluatorSpec
-from fairlane.retry import RetryPolicy
 
-PROMPTS, SCORES, CALLS = "What is asked", "What is scored", "How it is done"
+PROMPTS, SCORES = "What is asked", "What is scored"
 
 Texts = list[str] | None
 Files = list[Path] | None
@@ -115,40 +121,13 @@ def submit(
     name: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What to call the run.", rich_help_panel=CALLS)
     ] = None,
-    priority: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=-100,
-            max=100,
-            help="Higher goes first among the team's runs.",
-            rich_help_panel=CALLS,
-        ),
-    ] = 0,
+    priority: PriorityOption = 0,
     interactive: Annotated[
         bool,
         typer.Option("--interactive", help="Somebody waits for it: start it next.", rich_help_panel=CALLS),
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="What a call may take in all.",
-            show_default="120",
-            rich_help_panel=CALLS,
-        ),
-    ] = None,
-    max_attempts: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=100,
-            help="Calls a job may fail; a rate limit is no failure.",
-            show_default=str(RetryPolicy().max_attempts),
-            rich_help_panel=CALLS,
-        ),
-    ] = None,
+    timeout: TimeoutOption = None,
+    max_attempts: MaxAttemptsOption = None,
     max_concurrent: Annotated[
         int | None,
         typer.Option(metavar="N", help="Most calls of the run at once.", rich_help_panel=CALLS),
@@ -192,7 +171,7 @@ def submit(
             name=name,
             priority="interactive" if interactive else priority,
             timeout=timeout,
-            retry=RetryPolicy(max_attempts=max_attempts) if max_attempts is not None else None,
+            retry=retry_of(max_attempts),
             max_concurrent=max_concurrent,
             **more,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer, Judge
+from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer, Judge, Level
 from fairlane.lane import FUNCTIONS
 
 ALL_DIMENSIONS = "*"
@@ -45,34 +45,24 @@ def item_steps(evaluators: Iterable[EvaluatorSpec]) -> tuple[Step, ...]:
     """Steps 1, 2, … of every item."""
     steps: list[Step] = []
     for evaluator in evaluators:
-        match evaluator:
-            case Judge(level="item"):
-                steps.append(Step(evaluator.name, evaluator, evaluator.model))
-            case FunctionScorer(level="item"):
-                steps.append(_function_step(evaluator))
-            case Agent():
-                steps.extend(_agent_steps(evaluator, len(steps) + 1))
-            case _:
-                pass
+        if isinstance(evaluator, Agent):
+            steps.extend(_agent_steps(evaluator, len(steps) + 1))
+        else:
+            steps.extend(_single_step(evaluator, "item"))
     return tuple(steps)
 
 
 def session_steps(evaluators: Iterable[EvaluatorSpec]) -> tuple[Step, ...]:
     """The steps of every session."""
-    steps: list[Step] = []
-    for evaluator in evaluators:
-        match evaluator:
-            case Judge(level="session"):
-                steps.append(Step(evaluator.name, evaluator, evaluator.model))
-            case FunctionScorer(level="session"):
-                steps.append(_function_step(evaluator))
-            case _:
-                pass
-    return tuple(steps)
+    return tuple(step for evaluator in evaluators for step in _single_step(evaluator, "session"))
 
 
-def _function_step(scorer: FunctionScorer) -> Step:
-    return Step(scorer.name, scorer, f"{FUNCTIONS}:{scorer.function}", scorer.lane)
+def _single_step(evaluator: EvaluatorSpec, level: Level) -> Iterator[Step]:
+    """The one step of a judge or a function that looks at this level."""
+    if isinstance(evaluator, Judge) and evaluator.level == level:
+        yield Step(evaluator.name, evaluator, evaluator.model)
+    elif isinstance(evaluator, FunctionScorer) and evaluator.level == level:
+        yield Step(evaluator.name, evaluator, f"{FUNCTIONS}:{evaluator.function}", evaluator.lane)
 
 
 def _agent_steps(agent: Agent, first: int) -> Iterator[Step]:
