@@ -197,3 +197,13 @@ def test_what_is_wrong_is_told_and_nothing_is_sent(
     assert complaint in told
     assert cli.stage.client.runs() == []
     assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "bad-in.jsonl"}
+
+
+def test_what_is_left_out_is_as_the_environment_says(
+    cli: CommandLine, outside: Outside, requests: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_CALL_TIMEOUT", "7")
+    monkeypatch.setenv("RETRY_MAX_ATTEMPTS", "5")
+    cli("batch", requests, "-o", str(tmp_path / "out.jsonl"), "--model", "sim:fast")
+    spec = outside.spec()
+    assert (spec.timeout, spec.retry.max_attempts, spec.retry.jitter) == (7.0, 5, "added")
