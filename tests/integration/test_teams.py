@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from fairlane.events import Event
 from fairlane.handle import Run
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
@@ -22,18 +25,30 @@ def competing(deployment: Cluster, model: str, *teams: str) -> list[Run]:
     return runs
 
 
+def granted(deployment: Cluster, *runs: Run) -> list[str]:
+    """Whose permits were granted one after another, as the scheduler logged it, once all runs are over."""
+    for run in runs:
+        all_succeeded(run)
+    lines = [line for run in runs for line in deployment.logged(Event.ACQUIRED, run=run.id)]
+    return [line["run"] for line in sorted(lines, key=lambda line: line["timestamp"])]
+
+
+def while_both_wait(order: list[str], first: Run, last: Run) -> list[str]:
+    """The stretch from the first permit of one run to the last of another."""
+    return order[order.index(first.id) : len(order) - order[::-1].index(last.id)]
+
+
 def test_teams_share_a_saturated_lane_by_weight(deployment: Cluster) -> None:
     small, large = competing(deployment, deployment.new_model(latency_ms=50), "small", "large")
-    wait_until(lambda: large.status().jobs_done == JOBS, timeout=30.0)
-    assert JOBS / 3 * 0.7 <= small.status().jobs_done <= JOBS / 3 * 1.4
-    all_succeeded(small)
+    shared = while_both_wait(granted(deployment, small, large), large, large)
+    assert shared.count(large.id) == JOBS
+    assert shared.count(small.id) == pytest.approx(JOBS / 3, abs=3)
 
 
 def test_teams_without_a_weight_share_alike(deployment: Cluster) -> None:
     one, other = competing(deployment, deployment.new_model(latency_ms=50), "one", "other")
-    wait_until(lambda: one.status().jobs_done == JOBS, timeout=30.0)
-    assert other.status().jobs_done >= JOBS * 0.85
-    all_succeeded(other)
+    shared = while_both_wait(granted(deployment, one, other), one, one)
+    assert shared.count(other.id) == pytest.approx(JOBS, abs=3)
 
 
 def test_a_team_that_comes_later_gets_its_share_at_once_and_no_more(deployment: Cluster) -> None:
@@ -41,12 +56,13 @@ def test_a_team_that_comes_later_gets_its_share_at_once_and_no_more(deployment: 
     (early,) = competing(deployment, model, "one")
     wait_until(lambda: early.status().jobs_done >= JOBS // 4)
     late = deployment.client_of("other").submit(numbered(JOBS), "late {{ n }}", model=f"sim:{model}")
-    wait_until(lambda: late.status().jobs_done)
-    left = JOBS - early.status().jobs_done
-    wait_until(lambda: early.status().jobs_done == JOBS, timeout=30.0)
-    # What it had not claimed before is no credit: it has done as much as the other one since, not more.
-    assert left * 0.6 <= late.status().jobs_done <= left * 1.4 + 1
-    all_succeeded(late)
+    order = granted(deployment, early, late)
+    queued = min(line["timestamp"] for line in deployment.logged(Event.QUEUEING, run=late.id))
+    before = [line for line in deployment.logged(Event.ACQUIRED, run=early.id) if line["timestamp"] < queued]
+    shared = while_both_wait(order, late, early)
+    # It is served at once; what it had not claimed before is no credit.
+    assert order.index(late.id) - len(before) <= 3
+    assert shared.count(late.id) == pytest.approx(shared.count(early.id), abs=3)
 
 
 def test_within_a_team_the_run_of_higher_priority_goes_first(deployment: Cluster) -> None:
