@@ -36,9 +36,8 @@ def _used(name: str, table: str) -> set[str]:
     return set(re.findall(rf"\b{table}\.(\w+)", _code(name)))
 
 
-def _defined(prelude: str) -> set[str]:
-    found = re.findall(r"^local (?:function )?(\w+(?:, ?\w+)*)", _code(prelude), re.MULTILINE)
-    return {name.strip() for names in found for name in names.split(",")}
+def _given(prelude: str) -> set[str]:
+    return set(_declared(prelude, "GIVES"))
 
 
 def _needed(name: str) -> set[str]:
@@ -68,11 +67,22 @@ def test_a_verb_uses_what_it_declares_and_declares_what_it_uses(verb: str, table
 def test_a_verb_names_its_preludes_in_order_and_no_others(verb: str) -> None:
     uses = _declared(verb, "USES")
     for position, name in enumerate([*uses, verb]):
-        needed = {prelude for prelude in PRELUDES if prelude != name and _defined(prelude) & _needed(name)}
+        needed = {prelude for prelude in PRELUDES if prelude != name and _given(prelude) & _needed(name)}
         assert needed <= set(uses[:position]), f"{name} needs {needed}"
     for prelude in uses:
         others = [name for name in [*uses, verb] if name != prelude]
-        assert any(_defined(prelude) & _needed(name) for name in others), f"nobody uses {prelude}"
+        assert any(_given(prelude) & _needed(name) for name in others), f"nobody uses {prelude}"
+
+
+@pytest.mark.parametrize("prelude", PRELUDES)
+def test_a_prelude_gives_what_it_says_and_everything_it_gives_is_wanted(prelude: str) -> None:
+    given = _given(prelude)
+    assigned = set(re.findall(r"^(?:function )?(\w+)(?: = |\()", _code(prelude), re.MULTILINE))
+    assert given == assigned
+    wanted = {
+        word for name in VERBS + PRELUDES if name != prelude for word in re.findall(r"\w+", _code(name))
+    }
+    assert given <= wanted
 
 
 @pytest.mark.parametrize("name", VERBS + PRELUDES)

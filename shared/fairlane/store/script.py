@@ -8,6 +8,9 @@ A file ``lua/<noun>_<verb>.lua`` opens with its purpose and four lines that are 
     -- RETURNS: ...                     for the reader
 
 Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string).
+
+A prelude says ``-- GIVES: names`` and assigns them; whatever else it declares as local stays its own. So a verb may use
+any number of preludes, though Lua allows a script no more than 200 local variables.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ class Call:
         pipeline.evalsha(self.script.sha, *self.packed)
 
 
-_HEADER = re.compile(r"^-- (KEYS|ARGV|USES):(.*)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (KEYS|ARGV|USES|GIVES):(.*)$", re.MULTILINE)
 
 
 @cache
@@ -95,10 +98,12 @@ def script(name: str) -> Script:
     """The verb ``lua/<name>.lua``, read once per process."""
     folder = files("fairlane.store") / "lua"
     body = (folder / f"{name}.lua").read_text(encoding="utf-8")
-    header = {key: tuple(words.split()) for key, words in _HEADER.findall(body)}
+    header = _header(body)
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
     used = header.get("USES", ())
-    preludes = [(folder / "lib" / f"{prelude}.lua").read_text(encoding="utf-8") for prelude in used]
+    preludes = [
+        _enclosed((folder / "lib" / f"{prelude}.lua").read_text(encoding="utf-8")) for prelude in used
+    ]
     source = "\n".join([_bindings(name, keys, args), *preludes, body])
     return Script(
         name=name,
@@ -107,6 +112,15 @@ def script(name: str) -> Script:
         keys=keys,
         args=args,
     )
+
+
+def _header(text: str) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(words.split()) for key, words in _HEADER.findall(text)}
+
+
+def _enclosed(prelude: str) -> str:
+    """The prelude in a block of its own, which only the names that it gives are seen outside of."""
+    return f"local {', '.join(_header(prelude)['GIVES'])}\ndo\n{prelude}\nend"
 
 
 def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:

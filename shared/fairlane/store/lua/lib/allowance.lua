@@ -6,96 +6,95 @@
 --   stated                              what the configuration says of the team
 --   held_lanes, swept                   lanes to be woken when something comes back; the day of the last sweep
 -- Read when a permit is asked for, charged when it is granted; lib/settle.lua gives back.
-local budget_of, over_budget, spend
-do
-  local DAY_MS, BILLION = 86400000, 1e9
+-- GIVES: budget_of over_budget spend
 
-  -- Forgets what was used before the period that was before this one: no call is in flight for so long.
-  local function sweep(key, fields, today)
-    local name = period_of('day', today)
-    if fields.swept == name then return end
-    redis.call('HSET', key, 'swept', name)
-    for field in pairs(fields) do
-      local per, period = string.match(field, '^used (%S+) (%S+) ')
-      if per then
-        local _, first = period_of(per, today)
-        if period < period_of(per, first - 1) then redis.call('HDEL', key, field) end
+local DAY_MS, BILLION = 86400000, 1e9
+
+-- Forgets what was used before the period that was before this one: no call is in flight for so long.
+local function sweep(key, fields, today)
+  local name = period_of('day', today)
+  if fields.swept == name then return end
+  redis.call('HSET', key, 'swept', name)
+  for field in pairs(fields) do
+    local per, period = string.match(field, '^used (%S+) (%S+) ')
+    if per then
+      local _, first = period_of(per, today)
+      if period < period_of(per, first - 1) then redis.call('HDEL', key, field) end
+    end
+  end
+end
+
+-- A team's budgets that bind on a lane, read once a script; nil where there are none.
+local read_before = {}
+budget_of = function(key, lane, now)
+  if read_before[key] ~= nil then return read_before[key] or nil end
+  local flat, fields, today, lines = redis.call('HGETALL', key), {}, math.floor(now / DAY_MS), {}
+  for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
+  for field, most in pairs(fields) do
+    local per, unit, scope = string.match(field, '^limit (%S+) (%S+) (.+)$')
+    if per and (scope == '*' or scope == lane) then
+      local period, _, over = period_of(per, today)
+      lines[#lines + 1] = { per = per, unit = unit, scope = scope, period = period, until_ms = over * DAY_MS, most = tonumber(most) }
+    end
+  end
+  if #lines > 0 then sweep(key, fields, today) end
+  local budget = #lines > 0 and { key = key, lane = lane, lines = lines, fields = fields }
+  read_before[key] = budget
+  return budget or nil
+end
+
+local function used_field(line, unit)
+  return table.concat({ 'used', line.per, line.period, unit, line.scope }, ' ')
+end
+
+local function held_field(line, unit)
+  return table.concat({ 'held', line.per, unit, line.scope }, ' ')
+end
+
+-- What a job would take: the lane's surcharge on output (`output_factor`) is none of a budget's.
+local function asked(budget, entry, reserved, state)
+  local price = redis.call('HGET', state, 'price:' .. entry.kind) or '0 0' -- millionths of a dollar a token
+  local input, output = string.match(price, '^(%S+) (%S+)$')
+  input, output = tonumber(input) * BILLION / 1e6, tonumber(output) * BILLION / 1e6
+  local answer = math.min(reserved.output, entry.output)
+  budget.prices = { input, output }
+  return { requests = 1, tokens = reserved.input + answer, usd = math.ceil(reserved.input * input + answer * output) }
+end
+
+-- What holds a job of the team back, and until when: the end of the last period whose budget it would exceed.
+over_budget = function(budget, entry, reserved, state)
+  if not budget then return nil end
+  local wanted, until_ms = asked(budget, entry, reserved, state), nil
+  for _, line in ipairs(budget.lines) do
+    local most = line.unit == 'usd' and line.most * BILLION or line.most
+    if tonumber(budget.fields[used_field(line, line.unit)] or 0) + wanted[line.unit] > most then
+      redis.call('HSET', budget.key, held_field(line, line.unit), line.period)
+      until_ms = math.max(until_ms or 0, line.until_ms)
+    end
+  end
+  if not until_ms then return nil end
+  local lanes = budget.fields.held_lanes or ''
+  if not string.find('\n' .. lanes, '\n' .. budget.lane .. '\n', 1, true) then
+    budget.fields.held_lanes = lanes .. budget.lane .. '\n'
+    redis.call('HSET', budget.key, 'held_lanes', budget.fields.held_lanes)
+  end
+  return 'team_budget', until_ms
+end
+
+-- Notes that a job of the team starts; what it takes is in the lease, for lib/settle.lua.
+spend = function(budget, entry, reserved, state, lease)
+  if not budget then return end
+  local wanted, seen, of = asked(budget, entry, reserved, state), {}, {}
+  for _, line in ipairs(budget.lines) do
+    local name = line.per .. ' ' .. line.scope
+    if not seen[name] then
+      seen[name] = true
+      for unit, amount in pairs(wanted) do
+        local field = used_field(line, unit)
+        of[#of + 1] = { unit, field, held_field(line, unit) }
+        budget.fields[field] = redis.call('HINCRBY', budget.key, field, whole(amount))
       end
     end
   end
-
-  -- A team's budgets that bind on a lane, read once a script; nil where there are none.
-  local read_before = {}
-  budget_of = function(key, lane, now)
-    if read_before[key] ~= nil then return read_before[key] or nil end
-    local flat, fields, today, lines = redis.call('HGETALL', key), {}, math.floor(now / DAY_MS), {}
-    for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
-    for field, most in pairs(fields) do
-      local per, unit, scope = string.match(field, '^limit (%S+) (%S+) (.+)$')
-      if per and (scope == '*' or scope == lane) then
-        local period, _, over = period_of(per, today)
-        lines[#lines + 1] = { per = per, unit = unit, scope = scope, period = period, until_ms = over * DAY_MS, most = tonumber(most) }
-      end
-    end
-    if #lines > 0 then sweep(key, fields, today) end
-    local budget = #lines > 0 and { key = key, lane = lane, lines = lines, fields = fields }
-    read_before[key] = budget
-    return budget or nil
-  end
-
-  local function used_field(line, unit)
-    return table.concat({ 'used', line.per, line.period, unit, line.scope }, ' ')
-  end
-
-  local function held_field(line, unit)
-    return table.concat({ 'held', line.per, unit, line.scope }, ' ')
-  end
-
-  -- What a job would take: the lane's surcharge on output (`output_factor`) is none of a budget's.
-  local function asked(budget, entry, reserved, state)
-    local price = redis.call('HGET', state, 'price:' .. entry.kind) or '0 0' -- millionths of a dollar a token
-    local input, output = string.match(price, '^(%S+) (%S+)$')
-    input, output = tonumber(input) * BILLION / 1e6, tonumber(output) * BILLION / 1e6
-    local answer = math.min(reserved.output, entry.output)
-    budget.prices = { input, output }
-    return { requests = 1, tokens = reserved.input + answer, usd = math.ceil(reserved.input * input + answer * output) }
-  end
-
-  -- What holds a job of the team back, and until when: the end of the last period whose budget it would exceed.
-  over_budget = function(budget, entry, reserved, state)
-    if not budget then return nil end
-    local wanted, until_ms = asked(budget, entry, reserved, state), nil
-    for _, line in ipairs(budget.lines) do
-      local most = line.unit == 'usd' and line.most * BILLION or line.most
-      if tonumber(budget.fields[used_field(line, line.unit)] or 0) + wanted[line.unit] > most then
-        redis.call('HSET', budget.key, held_field(line, line.unit), line.period)
-        until_ms = math.max(until_ms or 0, line.until_ms)
-      end
-    end
-    if not until_ms then return nil end
-    local lanes = budget.fields.held_lanes or ''
-    if not string.find('\n' .. lanes, '\n' .. budget.lane .. '\n', 1, true) then
-      budget.fields.held_lanes = lanes .. budget.lane .. '\n'
-      redis.call('HSET', budget.key, 'held_lanes', budget.fields.held_lanes)
-    end
-    return 'team_budget', until_ms
-  end
-
-  -- Notes that a job of the team starts; what it takes is in the lease, for lib/settle.lua.
-  spend = function(budget, entry, reserved, state, lease)
-    if not budget then return end
-    local wanted, seen, of = asked(budget, entry, reserved, state), {}, {}
-    for _, line in ipairs(budget.lines) do
-      local name = line.per .. ' ' .. line.scope
-      if not seen[name] then
-        seen[name] = true
-        for unit, amount in pairs(wanted) do
-          local field = used_field(line, unit)
-          of[#of + 1] = { unit, field, held_field(line, unit) }
-          budget.fields[field] = redis.call('HINCRBY', budget.key, field, whole(amount))
-        end
-      end
-    end
-    lease.budget = { of = of, taken = wanted, prices = budget.prices }
-  end
+  lease.budget = { of = of, taken = wanted, prices = budget.prices }
 end

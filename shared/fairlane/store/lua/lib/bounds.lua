@@ -1,5 +1,7 @@
 -- A run's own bounds on what may start, beside its lanes': how many calls at once, how far tasks run ahead of their
 -- evaluations, how many starts a second, and a budget. A run without any has no field 'bounded'.
+-- GIVES: bounds_of bound start hold_lane
+
 local PACE_SLACK_MS = 100 -- a pace may be made up for so much lost time (the tolerance of a leaky bucket)
 
 local FIELDS = {
@@ -7,7 +9,7 @@ local FIELDS = {
   'task_next_ms', 'eval_next_ms', 'delay_ms', 'budget_tokens', 'budget_cost', 'tokens', 'cost',
 }
 
-local function bounds_of(key, lane)
+function bounds_of(key, lane)
   local run = { key = key, lane = lane }
   if not redis.call('HGET', key, 'bounded') then return run end
   local values = redis.call('HMGET', key, unpack(FIELDS))
@@ -30,7 +32,7 @@ local function cost_of(key, kind, tokens)
 end
 
 -- What keeps a job of the run from starting, and when that may be over (0: when woken). `ahead`: 0 is any number.
-local function bound(run, entry, fresh, reserved, ahead, leases, now)
+function bound(run, entry, fresh, reserved, ahead, leases, now)
   if not run.bounded then return nil end
   local task = is_task(run, entry.job)
   if run.cap and leases >= run.cap then return 'cap', 0 end
@@ -46,7 +48,7 @@ local function bound(run, entry, fresh, reserved, ahead, leases, now)
 end
 
 -- Notes that a job of the run starts; what it adds is in the lease, for lib/leave.lua to take back.
-local function start(run, entry, reserved, lease, now)
+function start(run, entry, reserved, lease, now)
   run.in_flight = (run.in_flight or 0) + 1
   redis.call('HINCRBY', run.key, 'in_flight', 1)
   if not run.bounded then return end
@@ -73,7 +75,7 @@ local function start(run, entry, reserved, lease, now)
 end
 
 -- A run is held back until something of it ends: the lane is then to be looked at again.
-local function hold_lane(run)
+function hold_lane(run)
   local lanes = redis.call('HGET', run.key, 'held_lanes') or ''
   if not string.find(lanes, run.lane .. '\n', 1, true) then
     redis.call('HSET', run.key, 'held_lanes', lanes .. run.lane .. '\n')

@@ -1,4 +1,6 @@
 -- The circuit breaker of a lane, shared by all workers: consecutive network failures open it, one probe closes it.
+-- GIVES: count_failure end_probe
+
 local CIRCUIT_FAILURES, CIRCUIT_APART_MS, CIRCUIT_OPEN_MS = 5, 50, 30000
 
 local function open_circuit(row, now)
@@ -7,7 +9,7 @@ end
 
 -- Failures count while their attempts started apart in time: one dropped link with fifty calls on it is one. Those
 -- that started before the circuit opened say nothing new.
-local function count_failure(row, lease, now)
+function count_failure(row, lease, now)
   if (row.circuit or 'closed') ~= 'closed' then return end
   if lease.granted_ms < (row.failed_ms or -CIRCUIT_APART_MS) + CIRCUIT_APART_MS then return end
   row.failures, row.failed_ms = (row.failures or 0) + 1, lease.granted_ms
@@ -15,7 +17,7 @@ local function count_failure(row, lease, now)
 end
 
 -- A probe's end. A lane whose circuit closes starts with empty buckets and a ramp: no burst into what recovers.
-local function end_probe(row, limits, lease, signal, now)
+function end_probe(row, limits, lease, signal, now)
   if not lease.probe then return end
   if signal == 'broken' then
     open_circuit(row, now)

@@ -2,17 +2,19 @@
 -- limit. Where a lane was refused on new ground and then found far less, it has climbed too steeply: half as steep
 -- from now on. Where that happens to one that climbs gently already, the limit may be there: it is kept clear of for
 -- a while, each time for longer. Where the lane found the limit at the refusal, it may be steeper again.
+-- GIVES: climbed judge_climb
+
 local TOO_STEEP, FAIR, STEEPER, GENTLER = 0.75, 0.9, 1.5, 0.7
 local KNOWN_WITHIN = 0.11 -- the estimate's standard deviation; whoever still searches has no ground of its own
 local CLEAR, CLEAR_MS, CLEAR_MOST_MS = 0.95, 120000, 3600000
 
-local function climbed(row, axis)
+function climbed(row, axis)
   if row[axis .. '_var'] > (KNOWN_WITHIN * row[axis .. '_est']) ^ 2 then return end
   local minutes = math.max(0.05, row.age_then / 60000)
   row.ground, row.ground_growth = row.pace_then, math.log(row.pace_then / row[axis .. '_est']) / minutes
 end
 
-local function judge_climb(row, axis, now)
+function judge_climb(row, axis, now)
   local ground, slope = known(row.ground), known(row[axis .. '_slope'])
   if not ground then return end
   local found = row[axis .. '_est'] / ground

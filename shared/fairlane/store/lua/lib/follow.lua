@@ -1,6 +1,8 @@
 -- What follows from a job's end: evaluations that are ready (queued, in the order of `queues`) or over (recorded).
 -- Returns how many queues that took.
-local function follow_up(ref, follow, queues)
+-- GIVES: follow_up
+
+function follow_up(ref, follow, queues)
   local queue = 0
   for _, step in ipairs(follow) do
     local job, state, value, lane = unpack(step)

@@ -1,5 +1,7 @@
 -- The gate of a lane while it grants permits: everything that may hold a job back, and what a permit takes from it.
-local function gate_of(row, limits, room, most, now)
+-- GIVES: gate_of barrier pass
+
+function gate_of(row, limits, room, most, now)
   local day_used, day_until = today(row, now)
   return {
     row = row, limits = limits, now = now, taken = 0, room = room, most = most,
@@ -11,7 +13,7 @@ end
 
 -- What keeps a job that is charged `reserved` from starting now, and when that may be over (0: when woken). Of several
 -- buckets it is the one that takes longest. What is larger than a bucket goes when it is full, and leaves a debt.
-local function barrier(gate, reserved)
+function barrier(gate, reserved)
   local row, now, gap = gate.row, gate.now, gate.limits.min_gap_ms or 0
   if gate.probing and gate.taken > 0 then return 'probing', 0 end
   if (row.inflight or 0) >= gate.window then return 'window', 0 end
@@ -31,7 +33,7 @@ local function barrier(gate, reserved)
 end
 
 -- Lets a job through. Returns the numbers of its charges, by token axis.
-local function pass(gate, reserved)
+function pass(gate, reserved)
   local row = gate.row
   gate.taken, gate.cluster, gate.day_used = gate.taken + 1, gate.cluster + 1, gate.day_used + 1
   row.inflight, row.granted, row.started_ms = (row.inflight or 0) + 1, (row.granted or 0) + 1, gate.now

@@ -2,6 +2,8 @@
 -- reset_ms], "exhausted": axis}, where -1 is not told.
 --   <axis>_told, _told_ms               the limit as told, and when
 --   <axis>_left, _left_at, _left_ms, _renews_ms   what was left when, what we had admitted by then, when it renews
+-- GIVES: learn_hints
+
 local MOVED = 0.01
 local APART_MS, SAME_RENEWAL_MS, FULLEST = 2000, 1500, 0.9
 local SMOOTHING, SHARED_FROM = 0.3, 0.03
@@ -46,7 +48,7 @@ local function note_left(row, axis, left, reset_ms, lease, now)
 end
 
 -- Learns from what an answer says. Returns whether somebody else was found to use the same key.
-local function learn_hints(row, hints, lease, now)
+function learn_hints(row, hints, lease, now)
   local shared = false
   for axis, told in pairs(hints) do
     local limit, left, reset_ms = told[1], told[2], told[3]

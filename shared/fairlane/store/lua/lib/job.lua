@@ -1,7 +1,8 @@
 -- A job's one terminal record, and the end of its item.
+-- GIVES: conclude end_item
 
 -- Records a job once and for all; false where it already has its record. What was 'given' was no job to do.
-local function conclude(job, state, payload, lane)
+function conclude(job, state, payload, lane)
   if redis.call('SETBIT', KEY.done, job, 1) == 1 then return false end
   redis.call('HSET', KEY.results, job, payload)
   redis.call('HDEL', KEY.jobs, job)
@@ -14,7 +15,7 @@ end
 
 -- Ends the item of `job` if that was its last: true then. An item whose task is over and which has evaluations left is
 -- 'pending' (lib/bounds.lua); a 'serial' run's next item waits for it.
-local function end_item(ref, job, steps)
+function end_item(ref, job, steps)
   local step = job % steps
   for each = 0, steps - 1 do
     if redis.call('GETBIT', KEY.done, job - step + each) == 0 then

@@ -1,30 +1,31 @@
 -- A lane as a table: its state hash, its limits, and the questions admission asks of both.
+-- GIVES: AXES STATED SPREAD_MS read edited write allowed buckets_of keep_level empty today shut
 
 -- Axes with a bucket each: `<axis>_level` units at `<axis>_ms`. The axis `day` is a count, `day_used` until
 -- `day_until_ms`; its `day_rate` is what was learned, a day.
-local AXES = { 'requests', 'tokens', 'input', 'output' }
-local STATED = {
+AXES = { 'requests', 'tokens', 'input', 'output' }
+STATED = {
   requests = 'requests_per_minute', tokens = 'tokens_per_minute', input = 'input_tokens_per_minute',
   output = 'output_tokens_per_minute', day = 'requests_per_day',
 }
 local DAY_MS = 86400000
 
 -- Requests that leave at once reach the provider spread over this long, so that much of the burst is held back.
-local SPREAD_MS = 100
+SPREAD_MS = 100
 local LEARNED_BURST_MS = 250
 
-local function read(key)
+function read(key)
   local flat, row = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do row[flat[i]] = tonumber(flat[i + 1]) or flat[i + 1] end
   return row
 end
 
 -- A lane that is being changed: what is set in it is what `write` stores, all else is read through.
-local function edited(lane)
+function edited(lane)
   return setmetatable({}, { __index = lane })
 end
 
-local function write(key, row)
+function write(key, row)
   local flat = {}
   for name, value in pairs(row) do
     flat[#flat + 1] = name
@@ -35,7 +36,7 @@ end
 
 -- What an axis allows a minute ('day': a day); nil is no limit. The operator's number, where 0 is never limited, is a
 -- ceiling: what was learned lowers it, unless it is exact. The second result tells whether it is the operator's.
-local function allowed(lane, limits, axis)
+function allowed(lane, limits, axis)
   local stated = limits[STATED[axis]]
   if stated == 0 then return nil end
   if stated and limits.exact == 1 then return stated, true end
@@ -56,7 +57,7 @@ local function learned_burst(lane, limits, axis, per_minute)
 end
 
 -- The buckets that limit a lane, in the order of AXES and brought up to now: {axis, pace, full, level}, in units.
-local function buckets_of(lane, limits, now)
+function buckets_of(lane, limits, now)
   local found, share = {}, ramp(lane, now)
   for _, axis in ipairs(AXES) do
     local per_minute, stated = allowed(lane, limits, axis)
@@ -72,12 +73,12 @@ local function buckets_of(lane, limits, now)
 end
 
 -- Puts a bucket's level into `change`.
-local function keep_level(change, axis, level, now)
+function keep_level(change, axis, level, now)
   change[axis .. '_level'], change[axis .. '_ms'] = level, now
 end
 
 -- Empties all buckets in `change`, so that nothing bursts; what is owed stays owed.
-local function empty(lane, limits, change, now)
+function empty(lane, limits, change, now)
   local levels = {}
   for _, bucket in ipairs(buckets_of(lane, limits, now)) do levels[bucket.axis] = bucket.level end
   for _, axis in ipairs(AXES) do
@@ -87,14 +88,14 @@ end
 
 -- Requests started in the present day, and when it ends: at midnight UTC, or where a hint has moved `day_until_ms`, at
 -- that time of every day.
-local function today(lane, now)
+function today(lane, now)
   local ends = lane.day_until_ms or 0
   if now < ends then return lane.day_used or 0, ends end
   return 0, ends + (math.floor((now - ends) / DAY_MS) + 1) * DAY_MS
 end
 
 -- What keeps the whole lane shut: its reason and when to ask again (0: not before something happens).
-local function shut(lane, now)
+function shut(lane, now)
   if lane.paused == 1 then return 'paused', 0 end
   if lane.parked then return 'parked', 0 end
   if lane.circuit == 'half_open' then return 'probing', 0 end

@@ -1,5 +1,7 @@
 -- How many calls a provider serves at once where the others queue: latency grows with the calls in flight, while no
 -- more of them come back a second. A lane keeps `lat_base`, its usual latency a token, and sums since `lat_from_ms`.
+-- GIVES: watch_latency
+
 local SAMPLES, MANY_SAMPLES = 16, 64
 local KNEE, SHARP_KNEE, ROOM, EASED, LEAST_QUEUE = 2, 4, 1.25, 0.8, 4
 local BASE_FALLS, BASE_RISES = 0.5, 0.02
@@ -7,7 +9,7 @@ local REFUSED_MS = 600000 -- a lane that was refused so lately is judged by its 
 
 -- Watches the mean latency of successes, a token of output, since long answers take long. Where it has doubled, the window becomes what keeps the provider busy by
 -- Little's law and some more; where that does not bring it down, it was not our calls that slowed it.
-local function watch_latency(row, lease, used, now)
+function watch_latency(row, lease, used, now)
   if lease.granted_ms < (row.knee_ms or 0) or now < (row.last_ms or -REFUSED_MS) + REFUSED_MS then return end
   local per_token = (now - lease.granted_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
   local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + per_token

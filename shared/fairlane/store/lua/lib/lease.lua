@@ -1,5 +1,7 @@
 -- Ends a lease: the permit's window place is free again and whoever waited for it is told.
-local function release(lease, id)
+-- GIVES: release held
+
+function release(lease, id)
   redis.call('ZREM', KEY.leases, id)
   redis.call('HDEL', KEY.leased, id)
   redis.call('HINCRBY', KEY.lane, 'inflight', -1)
@@ -9,7 +11,7 @@ local function release(lease, id)
 end
 
 -- The lease if `worker` holds it, else nil: nobody may change anything after losing it.
-local function held(id, worker)
+function held(id, worker)
   local record = redis.call('HGET', KEY.leased, id)
   local lease = record and cjson.decode(record)
   if lease and lease.worker == worker then return lease end

@@ -1,6 +1,8 @@
 -- An attempt of a run ends: what it took of the run's bounds (lib/bounds.lua) is given back, and whoever waited for
 -- that is told. `used` is {input, output}, -1 where unknown; nil where nothing was used.
-local function leave(lease, used)
+-- GIVES: leave
+
+function leave(lease, used)
   redis.call('HINCRBY', KEY.state, 'in_flight', -1)
   if lease.task then redis.call('HINCRBY', KEY.state, 'tasks_in_flight', -1) end
   if lease.held then

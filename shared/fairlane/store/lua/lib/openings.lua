@@ -4,26 +4,29 @@
 --   shut, first_ms, first, last_ms, last, again_ms   the refusals not yet got over: their axis, when the first and the
 --            last refused call started and what had been admitted by then, and when the provider said to come back
 --   <axis>_open_ms, _open                            the last opening, and what had been admitted by then
+-- GIVES: KEPT_OF_NEW STARTED_WITH admitted admitted_by reopen settle learn_opening rate_of_use
+
 local DRIFT = 0.002 -- how far a limit may wander a second, as a share of it
 local SURPRISE = 3 -- standard deviations beyond which a limit has moved
-local NEW_GROUND, KEPT_OF_NEW = 1.15, 0.9 -- refused that far above the estimate: the limit is near where it was met
-local STARTED_WITH = 0.5 -- of the rate that slow start had reached, as TCP does
+KEPT_OF_NEW = 0.9
+local NEW_GROUND = 1.15 -- refused that far above the estimate: the limit is near where it was met
+STARTED_WITH = 0.5 -- of the rate that slow start had reached, as TCP does
 local SAVED_MS = 1000 -- what a lane that was not used to the full may have saved
 local SHAPE_MS = 2500 -- refusals that last longer than a bucket needs for a few calls are a window's
 
 -- What a lane has admitted so far on an axis: refused calls come back at once and are not in it.
-local function admitted(row, axis)
+function admitted(row, axis)
   if axis == 'requests' then return (row.granted or 0) - (row.seen_limited or 0) end
   return amount_on(axis, { input = row.spent_input or 0, output = row.spent_output or 0 })
 end
 
 -- The same just when a call was granted.
-local function admitted_by(row, axis, lease)
+function admitted_by(row, axis, lease)
   if axis == 'requests' then return lease.n - (row.seen_limited or 0) end
   return amount_on(axis, lease.spent) - amount_on(axis, lease.charged)
 end
 
-local function reopen(row, axis, at_ms, count)
+function reopen(row, axis, at_ms, count)
   row[axis .. '_open_ms'], row[axis .. '_open'] = at_ms, count
 end
 
@@ -37,7 +40,7 @@ local function measure(row, axis, count, span_ms, unsure_ms)
   return count / span_ms * 60000, (off / span_ms * 60000) ^ 2
 end
 
-local function settle(row, axis, est, var, now)
+function settle(row, axis, est, var, now)
   row[axis .. '_est'] = math.max(LEAST_PER_MINUTE, est)
   row[axis .. '_var'] = var
   row[axis .. '_est_ms'] = now
@@ -80,7 +83,7 @@ local function learn_count(row, axis, count, span_ms, unsure_ms, lasted, now)
 end
 
 -- Takes the refusals that began at `first_ms` as over: what do they say of the limit?
-local function learn_opening(row, now)
+function learn_opening(row, now)
   local axis, again = row.shut, known(row.again_ms)
   row.shut = ''
   local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
@@ -102,7 +105,7 @@ local function learn_opening(row, now)
 end
 
 -- What an axis that nothing limits has been used at, a minute: as many tokens a call as so far.
-local function rate_of_use(row, axis)
+function rate_of_use(row, axis)
   local calls = math.max(1, row.granted or 1)
   local rate = believed(row, 'requests') or calls * 60000 / math.max(1000, (row.asked_ms or 0) - (row.known_ms or 0))
   return axis == 'requests' and rate or rate * math.max(1, admitted(row, axis)) / calls

@@ -1,14 +1,15 @@
 -- A permit: a job leaves its queue, its number goes up by one, and a lease says who may try it until when.
+-- GIVES: next_entry lease_out
 
 -- A run's next entry and the queue it is in: ready judges and due retries (hot) before items never tried (fresh).
-local function next_entry(hot, fresh)
+function next_entry(hot, fresh)
   local entry = redis.call('LINDEX', hot, 0)
   if entry then return entry, hot end
   return redis.call('LINDEX', fresh, 0), fresh
 end
 
 -- Writes the lease of a job's next attempt. Returns its number: greater than any before it, so it fences them out.
-local function lease_out(lease, jobs, until_ms)
+function lease_out(lease, jobs, until_ms)
   local number, attempts, limited = tried(jobs, lease.job)
   lease.number = number + 1
   note(jobs, lease.job, lease.number, attempts, limited)

@@ -3,6 +3,8 @@
 -- and then. `floor` is the fewest in flight at a refusal, `low` the same in the present epoch, `floors` how many epochs
 -- agreed in a row, `under` the calls that went through at clearly fewer, `over` at more. Where the number in flight
 -- never varies, both look alike: the rate is believed.
+-- GIVES: refused_at places_limited refused_place refutes_places served_at
+
 local FLOORS, UNDER, NEAR, OVER = 4, 20, 0.4, 3
 local RARE = 50 -- one call over for so many under is a miscount
 
@@ -17,7 +19,7 @@ end
 
 -- A refusal while a rate is thought to be limited; `new` where it began an epoch. An epoch's fewest in flight is known
 -- at the next. Returns whether it is to be tried that places are limited: those calls at once, at any rate.
-local function refused_at(row, lease, new)
+function refused_at(row, lease, new)
   if not new then
     row.low = math.min(known(row.low) or lease.inflight, lease.inflight)
     return false
@@ -35,12 +37,12 @@ local function refused_at(row, lease, new)
   return true
 end
 
-local function places_limited(row)
+function places_limited(row)
   return known(row.window) ~= nil and row.window_by == 'refusals'
 end
 
 -- A refusal for want of a place. Returns whether it began an epoch.
-local function refused_place(row, lease)
+function refused_place(row, lease)
   if lease.n <= (row.sign or 0) then return false end
   row.sign = row.granted
   if lease.inflight < 2 then return false end
@@ -50,7 +52,7 @@ end
 
 -- Whether a refusal shows that it was not places that were limited: well within the window. Then what had been learned
 -- of the rate counts again, and the next such trial wants twice the evidence.
-local function refutes_places(row, lease, now)
+function refutes_places(row, lease, now)
   if lease.inflight >= math.min(row.window, known(row.floor) or row.window) - blur(row) then return false end
   row.window, row.floors_wanted = '', 2 * (row.floors_wanted or FLOORS)
   forget_floor(row)
@@ -63,7 +65,7 @@ local function refutes_places(row, lease, now)
 end
 
 -- A call that went through.
-local function served_at(row, lease)
+function served_at(row, lease)
   local floor = known(row.floor)
   if not floor then return end
   if lease.inflight > floor + blur(row) then

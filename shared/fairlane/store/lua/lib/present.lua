@@ -1,4 +1,5 @@
 -- A lane in the present: what time alone has changed since it was last asked for permits.
+-- GIVES: come_to_now note_grant
 
 -- Where jobs, not the limit, were scarce for a while, counting starts anew: what has been saved meanwhile is unknown.
 local SLACK_MS = 1000
@@ -11,7 +12,7 @@ local function keep_slack(row, axis, count, elapsed_ms, now)
 end
 
 -- Brings a lane up to now: rates grow older, windows turn, refusals are got over.
-local function come_to_now(row, limits, now)
+function come_to_now(row, limits, now)
   local elapsed = math.min(60000, now - (row.asked_ms or now))
   row.asked_ms, row.known_ms = now, row.known_ms or now
   if row.stop == 'window' then widen(row, elapsed) end
@@ -32,6 +33,6 @@ local function come_to_now(row, limits, now)
 end
 
 -- Notes that a permit is granted: the first since a refusal is what shows whether the lane is open.
-local function note_grant(row, now)
+function note_grant(row, now)
   if known(row.shut) and not known(row.after_ms) then row.after_ms = now end
 end

@@ -5,7 +5,10 @@
 --   <axis>_slope       the steepest it may climb, e-fold a minute, where a provider is found to mind; `_top` is
 --                      kept below until `_top_until_ms`
 --   <axis>_told        what the provider's headers say it allows; `_foreign` is what others take of it
-local START_PER_MINUTE, LEAST_PER_MINUTE, MOST_PER_MINUTE = 600, 0.1, 6e6
+-- GIVES: LEAST_PER_MINUTE known believed ramp grow_older start_faster unlearn_rate
+
+LEAST_PER_MINUTE = 0.1
+local START_PER_MINUTE, MOST_PER_MINUTE = 600, 6e6
 local CUT = 0.03 -- how far below its estimate a lane goes on after a refusal
 local BACK_MS, BACK_CALLS, BACK_MOST_MS = 20000, 30, 360000 -- how long until it is back at it, at least so many calls
 local SURE, SOONEST = 0.03, 0.15 -- an estimate less sure than that is tried sooner, at most by that factor
@@ -15,7 +18,7 @@ local STEEPEST = 2.5 -- e-fold a minute: twice as fast in 17 s
 local BOUNDED = 1.05
 local RAMP_MS, RAMP_FROM = 10000, 0.1
 
-local function known(value)
+function known(value)
   return value and value ~= '' and value or nil
 end
 
@@ -38,7 +41,7 @@ local function curve(row, axis)
 end
 
 -- What was learned, a minute; nil where nothing limits the axis.
-local function believed(row, axis, stated)
+function believed(row, axis, stated)
   local told, rate = known(row[axis .. '_told']), curve(row, axis)
   if not rate and axis == 'requests' and not told and not stated then rate = START_PER_MINUTE end
   if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
@@ -52,7 +55,7 @@ local function believed(row, axis, stated)
 end
 
 -- The share of its rate that a lane uses just after its circuit closed or its Redis came back.
-local function ramp(row, now)
+function ramp(row, now)
   local since = now - (row.ramp_ms or -RAMP_MS)
   return since >= RAMP_MS and 1 or math.max(RAMP_FROM, since / RAMP_MS)
 end
@@ -60,7 +63,7 @@ end
 -- Lets the axis that held jobs back since the last question grow older, unless something else than its estimate is
 -- what bounds it to `allowed`. Beyond its estimate a rate only grows once a call started after the last refusal has
 -- succeeded; and none grows while a refusal is not got over.
-local function grow_older(row, axis, allowed, elapsed_ms)
+function grow_older(row, axis, allowed, elapsed_ms)
   local age = known(row[axis .. '_age_ms'])
   if not age or known(row.shut) or curve(row, axis) > BOUNDED * allowed then return end
   local older = age + elapsed_ms
@@ -69,7 +72,7 @@ local function grow_older(row, axis, allowed, elapsed_ms)
 end
 
 -- Slow start: one more call in flight for each success (TCP's, RFC 5681), while the rate is what holds jobs back.
-local function start_faster(row, limits, lease, now)
+function start_faster(row, limits, lease, now)
   if limits.requests_per_minute or known(row.requests_told) or known(row.requests_age_ms) then return end
   if known(row.shut) or row.stop ~= 'requests' then return end
   local rate = known(row.requests_est) or START_PER_MINUTE
@@ -77,7 +80,7 @@ local function start_faster(row, limits, lease, now)
 end
 
 -- Where places are what is limited, the rate starts anew.
-local function unlearn_rate(row, limits)
+function unlearn_rate(row, limits)
   row.requests_age_ms, row.shut = '', ''
   if limits.requests_per_minute or known(row.requests_told) then row.requests_est = '' end
 end

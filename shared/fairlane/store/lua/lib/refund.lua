@@ -1,6 +1,8 @@
 -- Refunds on the token axes: a charge becomes what was used, as if that had been known when the call started. No more
 -- comes back than there was headroom before any later charge: the provider's bucket, which charged less, was full
 -- there and lost the rest.
+-- GIVES: final_charge true_up
+
 local SHARE_QUANTILE, LEAST_STEP, STEADY, LEAST_SHARE = 0.97, 0.05, 10, 0.01
 local MOST_INPUT_SHARE = 4 -- characters are a poor measure of tokens, and worse ones exist than English text
 
@@ -50,7 +52,7 @@ end
 
 -- What the provider has charged in the end for an attempt: nothing for what was never sent (`used` is nil) and for
 -- what it turned away, unless it tells of tokens all the same.
-local function final_charge(limits, lease, signal, used)
+function final_charge(limits, lease, signal, used)
   local free = signal == 'limited' or signal == 'overloaded' or signal == 'refused'
     or signal == 'answered' and used and used.input < 0 and used.output < 0
   if free or not used then return { input = 0, output = 0 } end
@@ -58,7 +60,7 @@ local function final_charge(limits, lease, signal, used)
 end
 
 -- Applies an attempt's end to the buckets that it was charged to. What is not known stands as it was charged.
-local function true_up(lane, limits, lease, signal, used, change, now)
+function true_up(lane, limits, lease, signal, used, change, now)
   if not lease.charges then return end
   local roomier = false
   if signal == 'ok' and used and limits.charge ~= 'reserved' then

@@ -1,6 +1,8 @@
 -- A refusal (429). Those of calls granted before the last one was heard of tell nothing new: one cut an epoch, and
 -- `sign` is the number of the last call granted in the epoch before. The first call after it that is refused too
 -- says that the lane is still shut; a later one, that it had opened in between.
+-- GIVES: holding got_over refused_axis refused
+
 local BACK_OFF_MS, BACK_OFF_MOST_MS, RARELY_MS = 100, 2000, 30000
 local EDGE_MARGIN_MS = 20
 
@@ -10,20 +12,20 @@ local function silence_ms(row)
 end
 
 -- Where the lane is shut for longer than a moment, one call at a time finds out whether it still is.
-local function holding(row)
+function holding(row)
   if not known(row.shut) or row.refusals < 2 or not known(row.after_ms) then return nil end
   return row.after_ms + silence_ms(row)
 end
 
 -- Whether the provider has been silent for long enough after the first call since the last refusal.
-local function got_over(row, now)
+function got_over(row, now)
   local after = known(row.shut) and known(row.after_ms)
   return after and now - after >= silence_ms(row)
 end
 
 -- The axis that a refusal is for, and its bucket's level: as the provider names it, else the emptiest bucket of those
 -- that it could be.
-local function refused_axis(buckets, exhausted)
+function refused_axis(buckets, exhausted)
   local worst, least, levels = 'requests', 0.5, {}
   for _, bucket in ipairs(buckets) do
     local share = bucket.level / bucket.full
@@ -63,7 +65,7 @@ end
 
 -- Learns from a refusal on `axis`, whose rate was `rate` a minute, in slow start if `starting`, and whose bucket held
 -- `level`. Returns whether it began an epoch.
-local function refused(row, axis, rate, starting, level, lease, retry_after_ms, now)
+function refused(row, axis, rate, starting, level, lease, retry_after_ms, now)
   row.refusal_ms = 0.8 * (row.refusal_ms or 100) + 0.2 * (now - lease.granted_ms)
   if lease.n <= (row.sign or 0) then return false end
   local still = known(row.shut) and lease.n == row.sign + 1

@@ -1,5 +1,7 @@
 -- Sessions: an item that is over joins its session in its cell. The last one makes the session's evaluations ready, or
 -- ends them where no item of it has an output.
+-- GIVES: settle_item
+
 local ANSWERED = 2 ^ 20 -- a tally is the items that joined, and this for each that has an output; sessions are smaller
 
 -- `joined` is {session, cell, size, what to record where no item has an output ('': this one has), [[job, entry, lane], …]};
@@ -35,7 +37,7 @@ local function end_sessions()
 end
 
 -- After a job's end: what that ends, of its item, its session and its run. `joined` is nil where the item has none.
-local function settle_item(ref, job, now, joined, queues)
+function settle_item(ref, job, now, joined, queues)
   local fields = redis.call('HMGET', KEY.state, 'steps', 'first_session_job', 'items')
   local steps, first_session_job, items = tonumber(fields[1]), tonumber(fields[2]), tonumber(fields[3])
   if not first_session_job then

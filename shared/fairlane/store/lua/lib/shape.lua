@@ -5,12 +5,15 @@
 --   <axis>_edge_ms, _edge              the next boundary, and what had been admitted at the last one
 --   <axis>_minute_ms, _minute, _before where the present minute began, what had been admitted then, and in the minute before
 --   <axis>_long_ms                     when refusals last lasted long
-local WINDOW_MS, AGREE_MS, MISSED_MS, LONG_AGO_MS = 60000, 200, 500, 300000
+-- GIVES: WINDOW_MS note_boundary windowed miss_boundary turn over_a_minute note_fullness
+
+WINDOW_MS = 60000
+local AGREE_MS, MISSED_MS, LONG_AGO_MS = 200, 500, 300000
 local EDGES_ENOUGH = 2
 local LEAST_FULL = 0.4 -- a window that is shut with less in it than that share of the estimate is none
 
 -- Refusals that lasted long ended between `low` and `high`.
-local function note_boundary(row, axis, low, high, now)
+function note_boundary(row, axis, low, high, now)
   row[axis .. '_long_ms'] = now
   local was_low, was_high = known(row[axis .. '_edge_lo']), known(row[axis .. '_edge_hi'])
   local seen, lo, hi = 1, low, high
@@ -26,12 +29,12 @@ local function note_boundary(row, axis, low, high, now)
   row[axis .. '_edge_ms'], row[axis .. '_edge'] = hi + WINDOW_MS, row.last
 end
 
-local function windowed(row, axis)
+function windowed(row, axis)
   return (row[axis .. '_edges'] or 0) >= EDGES_ENOUGH
 end
 
 -- A call that is refused well after the boundary that was waited for: it is not where it was thought to be.
-local function miss_boundary(row, axis, at_ms)
+function miss_boundary(row, axis, at_ms)
   local edge = (known(row[axis .. '_edge_ms']) or 0) - WINDOW_MS
   if known(row.in_window) and row.first_ms < edge and at_ms > edge + MISSED_MS then
     row[axis .. '_edges'], row.in_window = 0, ''
@@ -39,7 +42,7 @@ local function miss_boundary(row, axis, at_ms)
 end
 
 -- Keeps count at the turn of a window and of a minute.
-local function turn(row, axis, count, now)
+function turn(row, axis, count, now)
   local edge = known(row[axis .. '_edge_ms'])
   if edge and now >= edge then
     row[axis .. '_edge'] = count
@@ -56,14 +59,14 @@ local function turn(row, axis, count, now)
 end
 
 -- What was admitted in the minute before the first of the present refusals, where it may slide: else nil.
-local function over_a_minute(row, axis, now)
+function over_a_minute(row, axis, now)
   local long_ago = now - (row[axis .. '_long_ms'] or -LONG_AGO_MS) >= LONG_AGO_MS
   if long_ago or windowed(row, axis) then return nil end
   return known(row.last_minute)
 end
 
 -- Notes at the first refusal what its window and its minute had taken.
-local function note_fullness(row, axis, now)
+function note_fullness(row, axis, now)
   local taken = windowed(row, axis) and row.first - row[axis .. '_edge']
   if taken and taken < LEAST_FULL * (known(row[axis .. '_est']) or 0) * WINDOW_MS / 60000 then
     taken, row[axis .. '_edges'] = nil, 0

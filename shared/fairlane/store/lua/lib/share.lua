@@ -1,8 +1,10 @@
 -- A call's share of a lane: the largest of its shares of what the lane's axes allow in a minute, or of its window where
 -- that is what holds jobs back. Teams are charged by it (dominant resource fairness; Ghodsi et al., NSDI 2011).
+-- GIVES: share_of settle_share
+
 local UNKNOWN_PER_MINUTE = 600 -- a lane without any limit counts calls; only their ratios matter
 
-local function share_of(row, limits, tokens)
+function share_of(row, limits, tokens)
   local window = places(row, limits)
   if row.stop == 'window' and window < math.huge then return 1 / window end
   local requests = allowed(row, limits, 'requests')
@@ -16,7 +18,7 @@ end
 
 -- What a team was charged too little (or, negative, too much) for a call that took `tokens` in the end, for the scheduler
 -- to take into account when it asks next.
-local function settle_share(row, limits, lease, tokens)
+function settle_share(row, limits, lease, tokens)
   if not lease.share then return end
   local off = share_of(row, limits, tokens) - lease.share
   if tokens.input == 0 and tokens.output == 0 and lease.charged.input + lease.charged.output > 0 then off = -lease.share end

@@ -1,5 +1,7 @@
 -- Who says what an axis allows: the operator, the provider's headers, refusals ('probed'), or slow start.
-local function source_of(row, limits, axis, stated, learned)
+-- GIVES: source_of
+
+function source_of(row, limits, axis, stated, learned)
   if stated or limits[STATED[axis]] == 0 then return 'configured' end
   if not learned then return nil end
   if axis == 'day' then return 'headers' end

@@ -1,5 +1,7 @@
 -- What an attempt's end says of its lane. `signal` is one of
 --   ok | answered (refused for its own fault) | limited | overloaded | broken | refused | none.
+-- GIVES: teach
+
 local BUSY_MS, BUSY_MOST_MS = 100, 5000
 
 -- Shuts the lane of an overloaded provider for a moment that doubles while attempts started after the last such sign
@@ -62,7 +64,7 @@ end
 
 -- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 where it did not say,
 -- and nil where the attempt was never sent. Returns what to tell the log.
-local function teach(lease, signal, used, retry_after_ms, told, reason, now)
+function teach(lease, signal, used, retry_after_ms, told, reason, now)
   local lane, limits, news = read(KEY.lane), read(KEY.limits), ''
   local row = edited(lane)
   local hints = told ~= '' and cjson.decode(told) or {}

@@ -1,10 +1,12 @@
 -- Charges on the token axes: what a call is expected to use is taken when it starts. For each axis a list has, for
 -- each of the latest charges, how far the bucket was from full just before it: lib/refund.lua needs it.
-local HEADROOM = { tokens = KEY.headroom_tokens, input = KEY.headroom_input, output = KEY.headroom_output }
+-- GIVES: HEADROOM append charged amount_on reserve take keep_taken
+
+HEADROOM = { tokens = KEY.headroom_tokens, input = KEY.headroom_input, output = KEY.headroom_output }
 local HEADROOM_KEPT = 1024
 local AT_ONCE = 1000 -- what Lua's stack takes at once
 
-local function append(key, values)
+function append(key, values)
   for first = 1, #values, AT_ONCE do
     redis.call('RPUSH', key, unpack(values, first, math.min(first + AT_ONCE - 1, #values)))
   end
@@ -12,7 +14,7 @@ end
 
 -- What a provider charges for the `used` tokens of a call ({input, output, cached}; -1 is unknown) for which `reserved`
 -- was charged when it started: {input, output}. The reference is fairlane/admission/charge.py.
-local function charged(limits, used, reserved)
+function charged(limits, used, reserved)
   local input, output = reserved.input, reserved.output
   if used.input >= 0 then
     local free = limits.cache_reads ~= 'counted' and math.max(0, used.cached) or 0
@@ -26,7 +28,7 @@ local function charged(limits, used, reserved)
 end
 
 -- An amount of {input, output} on one token axis.
-local function amount_on(axis, tokens)
+function amount_on(axis, tokens)
   if axis == 'tokens' then return tokens.input + tokens.output end
   return tokens[axis]
 end
@@ -34,7 +36,7 @@ end
 -- What is charged for a job when it starts: shares of its estimates that calls like it have hardly ever exceeded, by
 -- lane for the input, by run (its hash at `state`) and kind for the output.
 local shares_read = {}
-local function reserve(lane, limits, entry, state)
+function reserve(lane, limits, entry, state)
   local factor = limits.output_factor or 1
   if limits.charge == 'reserved' then return { input = entry.input, output = math.ceil(entry.output * factor) } end
   local name = state .. ' ' .. entry.kind
@@ -50,7 +52,7 @@ local function reserve(lane, limits, entry, state)
 end
 
 -- Takes a request and `reserved` tokens from every bucket. Returns the numbers of the charges, by token axis.
-local function take(lane, buckets, reserved)
+function take(lane, buckets, reserved)
   local numbers
   for _, bucket in ipairs(buckets) do
     local axis = bucket.axis
@@ -65,7 +67,7 @@ local function take(lane, buckets, reserved)
 end
 
 -- Puts what was taken into `change`.
-local function keep_taken(lane, buckets, change, now)
+function keep_taken(lane, buckets, change, now)
   for _, bucket in ipairs(buckets) do
     local axis = bucket.axis
     keep_level(change, axis, bucket.level, math.max(now, lane[axis .. '_ms'] or now))

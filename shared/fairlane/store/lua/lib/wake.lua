@@ -1,5 +1,7 @@
 -- Tells the scheduler that something is worth a look; once, until it has looked.
-local function wake(dirty, channel, what)
+-- GIVES: wake
+
+function wake(dirty, channel, what)
   if redis.call('SADD', dirty, what) == 1 then
     redis.call('PUBLISH', channel, '')
   end
