@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairlane.store.workers import Beat
@@ -41,6 +41,11 @@ class Capacity:
             merged.slots += sum(pool.slots for pool in joined)
             pools = [pool for pool in pools if pool.lanes.isdisjoint(info.lanes)] + [merged]
         self._pools = {lane: pool for pool in pools for lane in pool.lanes}
+
+    def pools(self, lanes: Iterable[str]) -> list[tuple[int, list[str]]]:
+        """The pools that serve these lanes: their slots, and all lanes of each."""
+        found = {id(pool): pool for lane in lanes if (pool := self._pools.get(lane)) is not None}
+        return [(pool.slots, sorted(pool.lanes)) for pool in found.values()]
 
     def room(self, lane: str, in_flight: Mapping[str, int]) -> int:
         """Attempts that may be added on ``lane`` now."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fairlane.admission.lanes import Grant, Lanes, Offer
+from fairlane.admission.lanes import Allotment, Grant, Lanes, Offer
 from fairlane.events import Event
 from fairlane.job import Attempt
 from fairlane.logs import attempt_fields, get_logger
@@ -14,14 +14,18 @@ from fairlane.settings import Settings
 from fairlane.store.keys import RunRef
 from fairlane_scheduler.backlog import Backlog
 from fairlane_scheduler.capacity import Capacity
+from fairlane_scheduler.claims import Claims
 from fairlane_scheduler.fairness import LaneShares
+from fairlane_scheduler.lane_queue import LaneQueue
 from fairlane_scheduler.leader import NotLeader
 from fairlane_scheduler.server_time import Moment
+from fairlane_scheduler.slots import Quotas, Slots
 
 ASK_AT_MOST = 200  # permits asked for at once
 ASK_AT_LEAST = 8
 BROKER_AWAY_MS = 500  # nothing is granted while it could not be handed over
 AHEAD_WINDOWS = 2  # windows of the evaluations that tasks may be ahead of, where a run says nothing
+TEAM_WIDE = frozenset(("team_share", "team_budget"))  # what holds a run back holds its team's others, too
 AGAIN_MS = 10  # a lane that waits for its rate is asked at most this often; its bucket keeps what it gathers
 
 log = get_logger("dispatcher")
@@ -54,6 +58,12 @@ class _LaneTurn:
     shares: LaneShares
     ask_ms: int | None = 0  # monotonic; None: when woken
     last: int = ASK_AT_LEAST
+    window: int = 0  # calls that it may have in flight, where that is what held its jobs back; else 0
+
+    @property
+    def wants(self) -> int:
+        """How many permits are worth asking for."""
+        return min(ASK_AT_MOST, 2 * self.last + ASK_AT_LEAST)
 
 
 class Dispatcher:
@@ -62,18 +72,18 @@ class Dispatcher:
     def __init__(
         self, lanes: Lanes, backlog: Backlog, capacity: Capacity, handover: Handover, settings: Settings
     ) -> None:
-        self._lanes, self._backlog, self._capacity = lanes, backlog, capacity
+        self._lanes, self._backlog = lanes, backlog
         self._handover, self._settings = handover, settings
         self._turns: dict[str, _LaneTurn] = {}
-        self.weights: Mapping[str, float] = {}  # of teams that were made while running: `service` looks
+        self.claims = Claims(settings.teams)  # `service` tells it of teams that were made while running
         self.spent: list[RunRef] = []  # runs whose budget is used up: `service` ends them
         self._windows: dict[str, int] = {}  # as each lane said last
-        self._in_flight: dict[str, int] = {}  # what ended since is still in it, so it never says too little
+        self._slots = Slots(lanes, capacity, self.claims.weight)
 
     def begin_term(self, lanes: list[str]) -> None:
         """Another may have led: count what is in flight on all lanes, and ask each anew."""
         self._turns.clear()
-        self._in_flight = self._lanes.in_flight(lanes)
+        self._slots.begin_term(lanes)
 
     def wake(self, lane: str) -> None:
         """Something about a lane has changed: ask it at the next tick."""
@@ -98,9 +108,7 @@ class Dispatcher:
         if waiting and not self._handover.connect():
             return BROKER_AWAY_MS
         try:
-            # Lanes contend for the workers' slots: who uses the fewest is asked first.
-            for lane in sorted(due, key=lambda lane: self._in_flight.get(lane, 0)):
-                self._serve(lane, waiting[lane], moment)
+            self._serve_all({lane: waiting[lane] for lane in sorted(due, key=self._slots.in_flight)}, moment)
         finally:
             sent = self._handover.flush()
         if not sent:
@@ -112,27 +120,52 @@ class Dispatcher:
     def _turn(self, lane: str) -> _LaneTurn:
         turn = self._turns.get(lane)
         if turn is None:
-            turn = self._turns[lane] = _LaneTurn(LaneShares(self._weight))
+            turn = self._turns[lane] = _LaneTurn(LaneShares(self.claims.weight))
         return turn
 
-    def _weight(self, team: str) -> float:
-        """As the operator made the team, else as the configuration has it."""
-        known = self._settings.teams.get(team)
-        return self.weights.get(team, known.weight if known else 1.0)
+    def _serve_all(self, due: Mapping[str, _LaneTurn], moment: Moment) -> None:
+        """Ask lanes, the one that uses the fewest slots first: they contend for these.
 
-    def _serve(self, lane: str, turn: _LaneTurn, moment: Moment) -> None:
+        Where there are not enough, each team first has its share of them, over all lanes, and what is left
+        goes to whoever can use it. So it is with the places of a lane's window.
+        """
+        queues = {lane: self._backlog.lane(lane) for lane in due}
+        wants = {lane: min(turn.wants, queues[lane].depth) for lane, turn in due.items()}
+        quotas = self._slots.quotas(wants, queues)
+        left: list[str] = []
+        for lane, turn in due.items():
+            turn.ask_ms = 0
+            binding = [quotas[lane]] if lane in quotas else []
+            if turn.window:
+                binding.append(self._slots.places(lane, turn.window, queues[lane]))
+            self._serve(lane, turn, moment, binding)
+            if binding and turn.ask_ms == 0:
+                left.append(lane)
+        for lane in left:
+            self._serve(lane, due[lane], moment)
+
+    def _serve(self, lane: str, turn: _LaneTurn, moment: Moment, quotas: Sequence[Quotas] = ()) -> None:
         bounds = self._settings.scheduler
         queue = self._backlog.lane(lane)
+        apart = False  # the rest of the lane is reserved: ask for those alone for whom something is
         while queue.waiting:
-            room = self._room(lane)
-            wanted = max(1, min(ASK_AT_MOST, room, 2 * turn.last + ASK_AT_LEAST))
+            room = self._slots.room(lane)
+            allotments = self.claims.allotments(queue.waiting)
+            allowed = _allowed(queue, allotments if apart else None, quotas)
             turn.shares.arrive(queue.arrivals())
             offers = [
                 offer._replace(ahead=self._ahead(offer.ref))
                 for offer in turn.shares.order(
-                    queue.waiting, self._priority, wanted, moment.server_ms, queue.interactive
+                    queue.waiting,
+                    self._priority,
+                    max(1, min(room, turn.wants)),
+                    moment.server_ms,
+                    queue.interactive,
+                    allowed,
                 )
             ]
+            if not offers:
+                break
             grant = self._lanes.grant(
                 lane,
                 moment.epoch,
@@ -141,24 +174,24 @@ class Dispatcher:
                 max_in_flight=bounds.max_in_flight,
                 lease_ms=round(bounds.lease_seconds * 1000),
                 now_ms=moment.argument,
+                allotments=allotments,
             )
             if grant is None:
                 raise NotLeader
             self._hand_over(lane, turn, offers, grant, moment.server_ms)
-            if grant.reason == "slots" and room == 0 and self._counted_room(lane) > 0:
+            for permit in grant.permits:
+                for quota in quotas:
+                    quota[offers[permit.offer].ref.team] -= 1
+            if grant.reason == "slots" and room == 0 and self._slots.counted_room(lane) > 0:
                 continue
+            again = moment.monotonic_ms + max(AGAIN_MS, grant.wait_ms) if grant.at_ms else None
             if grant.reason:
-                again = moment.monotonic_ms + max(AGAIN_MS, grant.wait_ms)
-                turn.ask_ms = again if grant.at_ms else None
-                return
-        turn.ask_ms = 0  # nothing holds the lane back: what is queued next is asked for at once
-
-    def _room(self, lane: str) -> int:
-        return self._capacity.room(lane, self._in_flight) or self._counted_room(lane)
-
-    def _counted_room(self, lane: str) -> int:
-        self._in_flight = self._lanes.in_flight(list({*self._in_flight, *self._turns}))
-        return self._capacity.room(lane, self._in_flight)
+                turn.ask_ms = again
+                if apart or grant.reason != "reserved":
+                    return
+                apart = True
+        if not apart:
+            turn.ask_ms = 0  # nothing holds the lane back: what is queued next is asked for at once
 
     def _ahead(self, ref: RunRef) -> int:
         """How far a run's tasks may be ahead of their evaluations; 0: any number of items."""
@@ -183,13 +216,16 @@ class Dispatcher:
     def _hand_over(self, lane: str, turn: _LaneTurn, offers: list[Offer], grant: Grant, now_ms: int) -> None:
         for team, off in grant.owed.items():
             turn.shares.correct(team, off)
-        self._in_flight[lane], turn.last = grant.in_flight, len(grant.permits)
+        self._slots.note(lane, grant.in_flight)
+        turn.last, turn.window = len(grant.permits), grant.window if grant.reason == "window" else 0
         self._windows[lane] = grant.window
         for offer, left in zip(offers, grant.left, strict=True):
             self._backlog.settle(lane, offer.ref, left)
         for kept in grant.kept:
             ref = offers[kept.offer].ref
             self._backlog.keep(lane, ref, kept.until_ms or None)
+            if kept.bound in TEAM_WIDE:
+                self._backlog.lane(lane).keep_team(ref.team, kept.until_ms or None)
             if kept.bound == "budget" and kept.in_flight == 0:
                 self.spent.append(ref)
         depth = self._backlog.depth(lane)
@@ -206,3 +242,19 @@ class Dispatcher:
                 active_slots=grant.in_flight,
                 queue_depth=depth,
             )
+
+
+def _allowed(
+    queue: LaneQueue, allotments: Mapping[str, Allotment] | None, quotas: Sequence[Quotas]
+) -> dict[str, int] | None:
+    """The most that each team is offered: the least of its quotas. With ``allotments`` nothing for those for
+    whom nothing is kept. ``None``: any number, for all.
+    """
+    if allotments is None and not quotas:
+        return None
+    teams = queue.waiting if allotments is None else [t for t, each in allotments.items() if each.own > 0]
+    return {
+        team: min((quota.get(team, 0) for quota in quotas), default=ASK_AT_MOST)
+        for team in teams
+        if team in queue.waiting
+    }

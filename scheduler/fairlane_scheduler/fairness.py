@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count as counter
-from itertools import repeat
+from itertools import islice, repeat
 
 from fairlane.admission.lanes import Offer
 from fairlane.store.keys import RunRef
@@ -54,11 +54,13 @@ class LaneShares:
         count: int,
         now_ms: int = 0,
         interactive: Iterable[RunRef] = (),
+        quotas: Mapping[str, int] | None = None,
     ) -> list[Offer]:
         """The next ``count`` permits at most, in fair order, as offers to runs; nothing is charged yet.
 
         Whoever waits for an ``interactive`` run goes next, but never twice before somebody else whose turn it
-        is, nor with more than the team's share for long.
+        is, nor with more than the team's share for long. With ``quotas`` no team is offered more than its
+        own, and who is not in it nothing.
         """
         self._place(waiting)
         self._hurried.clear()
@@ -66,7 +68,8 @@ class LaneShares:
 
         def next_of(name: str) -> RunRef | None:
             if name not in turns:
-                turns[name] = self._team(name).runs_in_turn(waiting.get(name, {}), priority_of, now_ms)
+                runs = self._team(name).runs_in_turn(waiting.get(name, {}), priority_of, now_ms)
+                turns[name] = runs if quotas is None else islice(runs, quotas.get(name, 0))
             return next(turns[name], None)
 
         urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_hurry(ref.team)]

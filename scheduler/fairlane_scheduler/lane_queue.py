@@ -22,6 +22,10 @@ class LaneQueue:
         """Jobs of a run, held back or not."""
         return self.waiting.get(ref.team, {}).get(ref, 0) + self._kept.get(ref, (0, None))[0]
 
+    def by_team(self) -> dict[str, int]:
+        """Jobs that may start."""
+        return {team: sum(runs.values()) for team, runs in self.waiting.items()}
+
     def add(self, ref: RunRef, count: int, *, interactive: bool = False) -> None:
         """More jobs of a run; whatever held it back may have changed."""
         self._set(ref, self.count(ref) + count, interactive=interactive)
@@ -36,6 +40,11 @@ class LaneQueue:
         if left:
             self._take_out(ref)
             self._kept[ref] = left, until_ms
+
+    def keep_team(self, team: str, until_ms: int | None) -> None:
+        """Hold back all that a team has queued now."""
+        for ref in list(self.waiting.get(team, ())):
+            self.keep(ref, until_ms)
 
     def release(self) -> None:
         """Hold nobody back."""

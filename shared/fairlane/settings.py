@@ -145,11 +145,31 @@ class TeamSettings(_Section):
     """What a team may claim of a shared lane."""
 
     weight: float = Field(default=1.0, gt=0, le=1000, description="Its share, relative to the other teams'.")
+    lendable_percent: float = Field(
+        default=100.0,
+        ge=0,
+        le=100,
+        description="How much of its share others may use while it does not. The rest is kept for it.",
+    )
+    borrowing_limit_percent: float | None = Field(
+        default=None,
+        ge=0,
+        description="How much it may take beyond its share, of that share, while others do not use theirs. "
+        "Left out: any.",
+    )
+    max_percent: float | None = Field(
+        default=None, gt=0, le=100, description="The most of a lane that it may ever take. Left out: all."
+    )
     budgets: tuple[Budget, ...] = Field(
         default=(),
         description='What it may use: `lane` ("*": all), `per` ("day" or "month", UTC), and `requests`, '
         "`tokens` or `usd`. What is beyond it waits for the next period.",
     )
+
+    @property
+    def restricted(self) -> bool:
+        """Whether anything is kept for it, or it may not take all."""
+        return self.lendable_percent < 100 or (self.borrowing_limit_percent, self.max_percent) != (None, None)
 
 
 class Price(_Section):
@@ -259,6 +279,32 @@ class LogSettings(_Section):
     )
 
 
+class MetricsSettings(_Section):
+    """What schedulers and workers tell Prometheus and probes: /metrics, /healthz and /readyz."""
+
+    enabled: bool = Field(default=True, description="Whether they are served.")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Whoever reaches it sees the names of lanes and teams. "
+        "0.0.0.0: all of this machine's.",
+    )
+    scheduler_port: int = Field(
+        default=9460,
+        ge=0,
+        le=65_535,
+        description="Port of a scheduler. Where it is taken, the next that is free of twenty is used; "
+        "0: any free one. The log tells which.",
+    )
+    worker_port: int = Field(default=9480, ge=0, le=65_535, description="Port of a worker, in the same way.")
+    lanes: int = Field(
+        default=200, ge=1, le=2000, description='Lanes that are told by name. The others are "(other)".'
+    )
+    teams: int = Field(
+        default=100, ge=1, le=2000, description='Teams that are told by name. The others are "(other)".'
+    )
+
+
 class Settings(_Section):
     """Everything that can be configured. See docs/configuration.md, which is made from this class."""
 
@@ -272,6 +318,7 @@ class Settings(_Section):
     audit: AuditSettings = AuditSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     worker: WorkerSettings = WorkerSettings()
+    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
     team: TeamName = Field(default="default", description="The team a client submits for.")
     config_file: str | None = Field(default=None, description="Where these settings came from.")

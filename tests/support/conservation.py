@@ -66,6 +66,11 @@ class Books:
         for lane in lanes:
             count = int(self._hash(self.keys.lane(lane)).get("inflight", 0))
             assert count == held[lane], f"{lane}: {count} in flight, {held[lane]} leases"
+            teams = Counter(
+                RunRef.parse(lease["ref"]).team for lease in self.leased.values() if lease["lane"] == lane
+            )
+            flying = {team: int(number) for team, number in self._hash(self.keys.flying(lane)).items()}
+            assert flying == teams, f"{lane}: in flight by team"
 
     def _check_running(self, ref: RunRef, state: dict[str, str]) -> None:
         places, done = self.places[ref], self._done(ref, int(state["jobs"]))

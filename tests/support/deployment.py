@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from fairlane.admission.lanes import Grant, Lanes, Offer
+from fairlane.admission.lanes import Allotment, Grant, Lanes, Offer
 from fairlane.clock import ManualClock
 from fairlane.evaluators.spec import Judge
 from fairlane.job import Attempt, JobState, Usage
@@ -113,6 +113,7 @@ class Deployment:
         count: int = PLENTY,
         room: int = PLENTY,
         max_in_flight: int = PLENTY,
+        allotments: Mapping[str, Allotment] | None = None,
     ) -> Grant:
         """One question to a lane as its leader; fails where somebody else leads."""
         if isinstance(offers, RunRef):
@@ -125,6 +126,7 @@ class Deployment:
             max_in_flight=max_in_flight,
             lease_ms=LEASE_MS,
             now_ms=self.now_ms,
+            allotments=allotments,
         )
         assert grant is not None, "not the leader"
         return grant

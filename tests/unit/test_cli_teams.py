@@ -30,6 +30,10 @@ def opened(url: str) -> Any:
     return Redis.from_url(url.strip())
 
 
+def _weights(redis: Redis) -> dict[str, float]:
+    return {team: record.weight for team, record in Registry(redis, KEYS).all().items()}
+
+
 def test_an_added_team_gets_a_url_that_opens_its_own_keys(fairlane: CommandLine, real_redis: Redis) -> None:
     result = fairlane("teams", "add", "search", "--weight", "3")
     assert result.exit_code == 0
@@ -39,7 +43,7 @@ def test_an_added_team_gets_a_url_that_opens_its_own_keys(fairlane: CommandLine,
         client.rpush(KEYS.inbox("search"), "x")
         with pytest.raises(NoPermissionError):
             client.rpush(KEYS.inbox("ads"), "x")
-    assert Registry(real_redis, KEYS).weights() == {"search": 3.0}
+    assert _weights(real_redis) == {"search": 3.0}
 
 
 def test_adding_again_changes_the_weight_and_no_password(fairlane: CommandLine, real_redis: Redis) -> None:
@@ -47,7 +51,7 @@ def test_adding_again_changes_the_weight_and_no_password(fairlane: CommandLine, 
     again = fairlane("teams", "add", "search", "--weight", "2")
     assert again.stdout == ""
     assert fairlane("teams", "add", "search").exit_code == 0
-    assert Registry(real_redis, KEYS).weights() == {"search": 2.0}
+    assert _weights(real_redis) == {"search": 2.0}
     with opened(url) as client:
         assert client.ping()
 
@@ -161,3 +165,33 @@ def test_a_user_who_may_not_make_users_is_told_of_print(fairlane: CommandLine, r
 )
 def test_a_teams_url_leads_to_the_same_place(url: str, made: str) -> None:
     assert url_of(url, "u", "p") == made
+
+
+def test_bounds_of_a_share_are_set_and_taken_back(fairlane: CommandLine, real_redis: Redis) -> None:
+    fairlane("teams", "add", "search", "--weight", "3", "--lendable", "50", "--max", "40%")
+    again = fairlane("teams", "add", "search", "--borrowing-limit", "20", "--max", "none")
+    assert "weight 3, lends 50 %, borrows at most 20 %" in again.stderr
+    (team,) = fairlane.json("teams", "list", "--json")
+    assert (team["lendable_percent"], team["borrowing_limit_percent"], team["max_percent"]) == (50, 20, None)
+    *_, second = AuditLog(real_redis, KEYS).since()
+    assert second.detail["borrowing_limit_percent"] == 20
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--lendable", "101", "Give 0 to 100"),
+        ("--borrowing-limit", "-1", "Give 0 or more"),
+        ("--max", "0", "is out of range (got 0.0). Give more than 0"),
+        ("--max", "much", "is no percentage (got 'much'). Give more"),
+        ("--max", "nan", "is out of range"),
+    ],
+)
+def test_a_bound_of_a_share_that_makes_no_sense_is_refused(
+    fairlane: CommandLine, real_redis: Redis, option: str, value: str, told: str
+) -> None:
+    result = fairlane("teams", "add", "search", option, value)
+    assert result.exit_code != 0
+    assert option in result.stderr
+    assert told in " ".join(result.stderr.split())
+    assert not real_redis.exists(KEYS.registry)

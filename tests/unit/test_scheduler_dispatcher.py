@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
+from fairlane.store.registry import TeamRecord
 from fairlane.store.workers import Beat, WorkerInfo
 from fairlane_scheduler.dispatcher import AGAIN_MS, BROKER_AWAY_MS
 from fairlane_scheduler.leader import NotLeader
@@ -232,7 +233,7 @@ def test_each_permit_is_told_to_the_log(fake_redis: Redis) -> None:
 
 def test_a_team_that_was_made_while_running_has_its_weight(fake_redis: Redis) -> None:
     parts = staffed(fake_redis, 80)
-    parts.dispatcher.weights = {"large": 3.0}
+    parts.dispatcher.claims.update({"large": TeamRecord(weight=3.0)})
     for team in ("large", "small"):
         parts.admit(1000, run=f"of-{team}", team=team)
     parts.feed_all()

@@ -43,6 +43,7 @@ class SchedulerProcess:
 class Cluster:
     """Everything that happens, in order, at the milliseconds at which it would.
 
+    ``teams``: weights, or all that the settings say of a team.
     ``redis`` is a server of its own: what it holds is the cluster's. The same seed and the same calls give
     the same course of events, on a real server and on fakeredis.
     """
@@ -55,7 +56,7 @@ class Cluster:
         workers: Iterable[PretendedWorker],
         clock: ManualClock | None = None,
         lanes: Mapping[str, Mapping[str, float]] | None = None,
-        teams: Mapping[str, float] | None = None,
+        teams: Mapping[str, float | Mapping[str, float]] | None = None,
         bounds: Mapping[str, float] | None = None,
         standbys: int = 0,
         leader_redis: RedisClient = None,
@@ -244,14 +245,19 @@ class Cluster:
 
 
 def _settings(
-    lanes: Mapping[str, Mapping[str, float]], teams: Mapping[str, float], bounds: Mapping[str, float]
+    lanes: Mapping[str, Mapping[str, float]],
+    teams: Mapping[str, float | Mapping[str, float]],
+    bounds: Mapping[str, float],
 ) -> Settings:
     return Settings.model_validate(
         {
             "redis": {"deployment": DEPLOYMENT},
             "connections": {"sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"}},
             "lanes": lanes,
-            "teams": {team: {"weight": weight} for team, weight in teams.items()},
+            "teams": {
+                team: claim if isinstance(claim, Mapping) else {"weight": claim}
+                for team, claim in teams.items()
+            },
             "scheduler": bounds,
         }
     )

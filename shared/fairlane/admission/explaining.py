@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fairlane.admission.eta import Cost, start_of
 from fairlane.admission.lanes import Lanes
-from fairlane.admission.queues import Queues, ahead_of, share_of
+from fairlane.admission.queues import Queues, RunQueue, ahead_of, share_of
 from fairlane.admission.reasons import SHARED_OUT, Reason, reason_of
 from fairlane.admission.run_bounds import UNTIMED, RunBounds
 from fairlane.admission.waiting import Constraint, Eta, LaneWait, Waiting
@@ -75,8 +75,8 @@ class Surroundings:
         return self._now_ms
 
     def depth(self, lane: str) -> int:
-        """Jobs queued on a lane, over all runs."""
-        return sum(queue.queued for queue in self.queues[lane])
+        """Jobs queued on a lane, over all runs that are not paused."""
+        return sum(queue.queued for queue in self.queues[lane] if not queue.paused)
 
     def share(self, team: str, lane: str) -> float:
         return share_of(team, self.queues[lane], self._weights)
@@ -129,8 +129,9 @@ def explain_lane(
         raise LaneNotFound(lane, known)
     here = Surroundings(redis, keys, [lane], {}, now_ms, team)
     view, queued = here.views[lane], here.depth(lane)
-    reason = here.reason(lane, queued) or _unheld(queued, view.in_flight)
-    largest = max(here.queues[lane], key=lambda queue: queue.queued, default=None)
+    reason = here.reason(lane, queued) or _unpaused(here.queues[lane]) or _unheld(queued, view.in_flight)
+    going = [queue for queue in here.queues[lane] if not queue.paused]
+    largest = max(going, key=lambda queue: queue.queued, default=None)
     eta = here.eta(lane, queued, here.cost(lane, largest.ref)) if largest else Eta(here.now_ms)
     wait = LaneWait(lane, *reason, queued=queued, in_flight=view.in_flight, eta=eta)
     state = "shut" if view.shut else "open"
@@ -181,7 +182,8 @@ def _lane_of_run(
     due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
     not_ready = max(0, known - queued - flying - len(due))
     waits = queued + len(due) + not_ready + unfed
-    reason = here.reason(lane, queued or len(due), ref.team, bounds.reason(lane))
+    held = bounds.paused() if waits else None
+    reason = held or here.reason(lane, queued or len(due), ref.team, bounds.reason(lane))
     ahead, eta = None, Eta(here.now_ms)
     if waits:
         ahead = here.ahead(ref, lane, waits - 1)
@@ -190,7 +192,7 @@ def _lane_of_run(
             eta = eta._replace(
                 at_ms=max(eta.at_ms, bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:])
             )
-        eta = eta._replace(at_least=eta.at_least or not_ready > 0)
+        eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
         reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, flying)
     if waits and reason is not None and reason.constraint in UNTIMED:
@@ -232,6 +234,14 @@ def _before_the_lane(
     return None
 
 
+def _unpaused(queues: Sequence[RunQueue]) -> Reason | None:
+    """Where all that is queued is of runs that are paused."""
+    queued = sum(queue.queued for queue in queues)
+    if not queued or not all(queue.paused for queue in queues):
+        return None
+    return Reason("run_paused", f"the {queued:,} jobs queued here are of runs that are paused")
+
+
 def _unheld(queued: int, flying: int) -> Reason:
     if queued:
         return Reason("nothing", "nothing holds it: the next job starts in a moment")
@@ -250,6 +260,8 @@ def _whole(
         return Reason("scheduler", "no scheduler leads: nothing starts until one does"), Eta(None, True)
     if status.state is RunState.SUBMITTED:
         return Reason("admission", "the run waits to be admitted, as a rule for less than a second"), Eta()
+    if held := bounds.paused():
+        return held, Eta(None, True)
     waiting = [part for part in parts if part.waits] or [part for part in parts if part.in_flight]
     if not waiting:
         if own := bounds.feeding():

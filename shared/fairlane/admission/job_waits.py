@@ -52,9 +52,8 @@ class JobExplainer:
     def _explain(self, item: int, step: int) -> Waiting:
         job = item * self._plan.spec.steps + step
         for _ in range(LOOKS):
-            found = (
-                self._over(item, step, job) or self._flying(item, step, job) or self._delayed(item, step, job)
-            )
+            found = self._over(item, step, job) or self._flying(item, step, job)
+            found = found or self._paused(item, step) or self._delayed(item, step, job)
             found = found or self._queued(item, step, job) or self._unready(item, step)
             if found is not None:
                 return found
@@ -105,6 +104,10 @@ class JobExplainer:
             return None
         reason = Reason("running", _in_flight_in_words(flight, self._here.now_ms))
         return self._answer(item, step, "leased", reason, lane=flight.lane)
+
+    def _paused(self, item: int, step: int) -> Waiting | None:
+        held = self._bounds.paused()
+        return self._answer(item, step, "waiting", held, Eta(None, True)) if held else None
 
     def _delayed(self, item: int, step: int, job: int) -> Waiting | None:
         delay = next(self._traces.delays(job), None)

@@ -38,6 +38,15 @@ class Offer(NamedTuple):
     ahead: int = 0
 
 
+class Allotment(NamedTuple):
+    """Parts of a lane, of 1: what is kept for a team also while it does not use it, and the most it may
+    take.
+    """
+
+    own: float = 0.0
+    most: float = 1.0
+
+
 class Kept(NamedTuple):
     """A run that its own bounds hold back on a lane: which bound, and until when (server time; 0: until
     woken).
@@ -107,8 +116,12 @@ class Lanes:
         max_in_flight: int,
         lease_ms: int,
         now_ms: str | int = "",
+        allotments: Mapping[str, Allotment] | None = None,
     ) -> Grant | None:
-        """As many permits as the lane gives now, in the order offered; ``None`` if this is not the leader."""
+        """As many permits as the lane gives now, in the order offered; ``None`` if this is not the leader.
+
+        ``allotments``: what the lane keeps for teams, and the most of each; of all others nothing is said.
+        """
         keys = self._keys
         queues = [
             name
@@ -123,6 +136,8 @@ class Lanes:
                     "lane": keys.lane(lane),
                     "limits": keys.limits(lane),
                     "owed": keys.owed(lane),
+                    "flying": keys.flying(lane),
+                    "allotted": keys.allotted(lane),
                     "leases": keys.leases,
                     "leased": keys.leased,
                     "starved": keys.starved,
@@ -136,6 +151,7 @@ class Lanes:
                     "room": room,
                     "max_in_flight": max_in_flight,
                     "lease_ms": lease_ms,
+                    "allotments": json.dumps(allotments) if allotments else "",
                     "offers": json.dumps([[str(ref), most, ahead] for ref, most, ahead in offers]),
                 },
             )
@@ -204,7 +220,8 @@ class Lanes:
         """
         stated = limits.model_dump(exclude_unset=True) if limits else {}
         said = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
-        changed = {name: stated.get(name) for name in {*said, *stated} if said.get(name) != stated.get(name)}
+        known = LaneLimits.model_fields.keys() & {*said, *stated}  # a later version may have said more
+        changed = {name: stated.get(name) for name in known if said.get(name) != stated.get(name)}
         new = self.limit(lane, changed)
         if changed:
             self._redis.hset(self._keys.configured, lane, json.dumps(stated))
@@ -247,6 +264,13 @@ class Lanes:
         }
         told = self._auditor.entry(Act.DRAINED, lane)
         script("lane_drain").bind(keys, {"now_ms": now_ms, "audit": told}).run(self._redis)
+
+    def flying(self, lanes: Sequence[str]) -> list[dict[str, int]]:
+        """Calls in flight by team, lane by lane."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hgetall(self._keys.flying(lane))
+        return [{team.decode(): int(count) for team, count in found.items()} for found in pipeline.execute()]
 
     def in_flight(self, lanes: Sequence[str]) -> dict[str, int]:
         """Attempts that hold a permit, by lane."""

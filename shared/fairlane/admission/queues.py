@@ -28,11 +28,15 @@ OWN_RUNS_READ = 200
 
 @dataclass(frozen=True, slots=True)
 class RunQueue:
-    """A run's part of a lane: jobs that are queued, and all of its items that are not handed out yet."""
+    """A run's part of a lane: jobs that are queued, and all of its items that are not handed out yet.
+
+    Those of a run that is ``paused`` wait for nobody, and nobody waits for them.
+    """
 
     ref: RunRef
     queued: int
     unfed: int
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +60,17 @@ class Queues:
         refs = self._active(team)
         pipeline = self._redis.pipeline(transaction=False)
         for ref in refs:
-            pipeline.hmget(keys.state(ref), "items", "handed")
+            pipeline.hmget(keys.state(ref), "items", "handed", "paused_ms")
             for lane in lanes:
                 pipeline.llen(keys.hot(ref, lane))
                 pipeline.llen(keys.fresh(ref, lane))
         replies, found = iter(pipeline.execute()), {lane: list[RunQueue]() for lane in lanes}
         for ref in refs:
-            items, handed = next(replies)
+            items, handed, paused_ms = next(replies)
+            unfed, paused = int(items or 0) - int(handed or 0), paused_ms is not None
             for lane in lanes:
                 if queued := next(replies) + next(replies):
-                    found[lane].append(RunQueue(ref, queued, int(items or 0) - int(handed or 0)))
+                    found[lane].append(RunQueue(ref, queued, unfed, paused))
         return found
 
     def _active(self, team: str | None) -> list[RunRef]:
@@ -102,7 +107,7 @@ class Queues:
         found = {}
         for ref, text in zip(some, pipeline.execute(), strict=True):
             try:
-                found[ref] = Plan.model_validate_json(text or b"").spec.priority
+                found[ref] = Plan.read(text or b"").spec.priority
             except ValidationError:
                 continue
         return found
@@ -110,7 +115,7 @@ class Queues:
 
 def share_of(team: str, queues: Sequence[RunQueue], weights: Mapping[str, float]) -> float:
     """A team's part of a lane, by weight among the teams that wait for it."""
-    teams = {queue.ref.team for queue in queues} | {team}
+    teams = {queue.ref.team for queue in queues if not queue.paused} | {team}
     return weights.get(team, 1.0) / sum(weights.get(each, 1.0) for each in teams)
 
 
@@ -129,13 +134,13 @@ def ahead_of(
     own = priorities.get(ref, 0)
     team = before
     for queue in queues:
-        if queue.ref.team != ref.team or queue.ref == ref:
+        if queue.ref.team != ref.team or queue.ref == ref or queue.paused:
             continue
         rank, has = priorities.get(queue.ref, own), queue.queued + queue.unfed
         team += has if rank > own else min(has, before) if rank == own else 0
     others: dict[str, int] = {}
     for queue in queues:
-        if queue.ref.team != ref.team:
+        if queue.ref.team != ref.team and not queue.paused:
             others[queue.ref.team] = others.get(queue.ref.team, 0) + queue.queued + queue.unfed
     weight = weights.get(ref.team, 1.0)
     return team + sum(min(has, round(team * weights.get(name, 1.0) / weight)) for name, has in others.items())

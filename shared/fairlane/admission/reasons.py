@@ -101,5 +101,8 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
             return f"{lane} is blocked: the provider asked to come back, {when}"
         case "blocked":
             return f"{lane} is blocked after a refusal, an overload or a Retry-After; it goes on {when}"
+        case "reserved":
+            told = f"what is left of {lane} is kept for teams that do not lend it"
+            return f"{told}; `fairlane teams list` has them"
         case _:
             return f"{lane} was refused; one call finds out whether the provider takes calls again"

@@ -14,7 +14,9 @@ from fairlane.store.waits import Head, RunTraces
 PACE_SLACK_MS = 100
 """As in `lib/bounds.lua`: how much lost time a pace may make up for."""
 
-UNTIMED = frozenset(("max_concurrent", "cap", "ahead", "budget", "team_budget", "serial", "rows"))
+UNTIMED = frozenset(
+    ("run_paused", "max_concurrent", "cap", "ahead", "budget", "team_budget", "team_share", "serial", "rows")
+)
 """Bounds of which no clock tells when they let the last job start."""
 
 
@@ -77,7 +79,18 @@ class RunBounds:
         if head is None:
             return None
         own = self._own(lane, head) if "bounded" in self._state else None
-        return own or self._team_budget(lane, head.entry)
+        return self.paused() or own or self._team_budget(lane, head.entry) or self._team_share(lane)
+
+    def paused(self) -> Reason | None:
+        """That the run starts nothing, since when, and who wanted that."""
+        if "paused_ms" not in self._state:
+            return None
+        by = f" by {self._state['paused_by']}" if self._state.get("paused_by") else ""
+        since = span(max(0, self._now_ms - int(self._number("paused_ms"))))
+        run = self._traces.run
+        return Reason(
+            "run_paused", f"the run was paused{by} {since} ago; `fairlane unpause {run}` lets it go on"
+        )
 
     def _own(self, lane: str, head: Head) -> Reason | None:
         return (
@@ -190,6 +203,15 @@ class RunBounds:
             return None
         last = max(over, key=lambda each: each.period.end_ms)
         return Reason("team_budget", _used_up(last, wanted[last.unit]), last.period.end_ms)
+
+    def _team_share(self, lane: str) -> Reason | None:
+        held = self._traces.held_share(lane)
+        if held is None or (held.until_ms is not None and held.until_ms <= self._now_ms):
+            return None
+        team, most = self._traces.team, f"{held.most:.3g} %"
+        return Reason(
+            "team_share", f"team {team} has {most} of {lane}, the most that it may take", held.until_ms
+        )
 
     def _cost(self, entry: Entry) -> float:
         """In millionths of a dollar."""

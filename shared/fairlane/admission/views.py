@@ -17,7 +17,7 @@ STATED = {
 }
 AXES = tuple(STATED)
 
-WAITS = frozenset((*AXES, "window", "slots", "gap", "refused"))
+WAITS = frozenset((*AXES, "window", "slots", "gap", "refused", "reserved"))
 """What a lane may have been last told that holds its jobs, besides what shuts it."""
 
 Source = Literal["configured", "headers", "probed", "starting"]

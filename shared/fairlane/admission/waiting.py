@@ -23,6 +23,10 @@ Constraint: TypeAlias = Literal[
     "gap",
     # The lane is used to the full, and other teams wait for it, too.
     "fairness",
+    # What is left of the lane is kept for other teams, or this one has the most of it that it may
+    # (lib/allotment.lua).
+    "reserved",
+    "team_share",
     # The run's own bounds (lib/bounds.lua).
     "cap",
     "max_concurrent",
@@ -31,6 +35,8 @@ Constraint: TypeAlias = Literal[
     "eval_rate",
     "delay",
     "budget",
+    # Somebody has paused the run.
+    "run_paused",
     # What its team may use in a day or a month is used up (lib/allowance.lua).
     "team_budget",
     # Before the lane: nobody leads; the run is not admitted; the item is not handed out, or waits for another

@@ -32,6 +32,7 @@ _WAITS = {
     "window": "concurrency",
     "slots": "workers' slots",
     "gap": "least gap",
+    "reserved": "the rest is kept for other teams",
     "circuit": "circuit open",
     "probing": "circuit: probing",
     "refused": "refused: one call finds out whether it opens",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from fairlane.cli.deployment import Deployment, open_deployment
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
@@ -31,6 +32,18 @@ from fairlane.store.audit import Act
 from fairlane.store.registry import Registry, TeamRecord
 
 NAME_CHARS = 64
+NO_LIMIT = "none"
+ALL = 100.0
+_FIELDS = {
+    "--lendable": "lendable_percent",
+    "--borrowing-limit": "borrowing_limit_percent",
+    "--max": "max_percent",
+}
+_RANGES = {
+    "--lendable": f'Give 0 to 100, or "{NO_LIMIT}".',
+    "--borrowing-limit": f'Give 0 or more, or "{NO_LIMIT}".',
+    "--max": f'Give more than 0, up to 100, or "{NO_LIMIT}".',
+}
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ and -.")]
 PrintOption = Annotated[
@@ -47,18 +60,29 @@ def add(
         float | None,
         typer.Option(metavar="N", min=0.001, max=1000, help="Its share, relative to the others'."),
     ] = None,
+    lendable: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="Of its share, what others may use while it does not."),
+    ] = None,
+    borrowing_limit: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="Of its share, what it may take beyond it."),
+    ] = None,
+    most: Annotated[
+        str | None,
+        typer.Option("--max", metavar="PERCENT", help="Of a lane, the most that it ever takes."),
+    ] = None,
     only_print: PrintOption = False,
 ) -> None:
     """Make a team known, and a user for its clients. Prints the URL by which they connect, once.
 
-    Of a team that is there, the weight changes, and its user gets the rules of this version.
+    Of a team that is there, what is given changes, and its user gets the rules of this version. A
+    percentage of "none" is what the configuration has.
     """
+    given = {"--lendable": lendable, "--borrowing-limit": borrowing_limit, "--max": most}
+    changes = {option: _percent(option, text) for option, text in given.items() if text is not None}
     with _opened(invocation, name) as deployment:
-        registry = Registry(deployment.redis, deployment.keys)
-        before = registry.get(name)
-        stated = deployment.settings.teams.get(name, TeamSettings()).weight
-        share = weight if weight is not None else before.weight if before else stated
-        added_ms = before.added_ms if before else deployment.now_ms()
+        record = _claimed(deployment, name, weight, changes)
         access = _access(deployment, name)
         users = Users(deployment.redis)
         if only_print:
@@ -71,8 +95,9 @@ def add(
                 say(f"team {name} has its user; `fairlane teams rotate {name}` gives it another password")
             else:
                 _make(deployment, users, access)
-        _record(deployment, name, Act.TEAM_ADDED, TeamRecord(weight=share, added_ms=added_ms))
-    say(f"team {name} has the weight {share:g}")
+        _record(deployment, name, Act.TEAM_ADDED, record)
+    claim = record.over(deployment.settings.teams.get(name, TeamSettings()))
+    say(f"team {name} has the weight {claim.weight:g}{_bounds_in_words(claim)}")
 
 
 @with_settings
@@ -84,11 +109,16 @@ def list_teams(invocation: Invocation, as_json: JsonOption = False) -> None:
         found = []
         for name in sorted({*made, *stated}):
             record = made.get(name)
+            base = stated.get(name, TeamSettings())
+            claim = record.over(base) if record else base
             passwords, dashboard = _users_of(deployment, name)
             found.append(
                 {
                     "team": name,
-                    "weight": record.weight if record else stated[name].weight,
+                    "weight": claim.weight,
+                    "lendable_percent": claim.lendable_percent,
+                    "borrowing_limit_percent": claim.borrowing_limit_percent,
+                    "max_percent": claim.max_percent,
                     "added": iso(record.added_ms) if record else None,
                     "passwords": passwords,
                     "dashboard": dashboard,
@@ -97,8 +127,22 @@ def list_teams(invocation: Invocation, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(found)
     elif found:
-        columns = ["team", ">weight", "user", "dashboard"]
-        print_table(columns, ((t["team"], f"{t['weight']:g}", _user(t), _yes(t["dashboard"])) for t in found))
+        columns = ["team", ">weight", ">lends", ">borrows", ">most", "user", "dashboard"]
+        print_table(
+            columns,
+            (
+                (
+                    t["team"],
+                    f"{t['weight']:g}",
+                    _part(t["lendable_percent"]),
+                    _part(t["borrowing_limit_percent"]),
+                    _part(t["max_percent"]),
+                    _user(t),
+                    _yes(t["dashboard"]),
+                )
+                for t in found
+            ),
+        )
     else:
         say("there are no teams yet: `fairlane teams add NAME` makes one")
 
@@ -173,6 +217,47 @@ def dashboard(invocation: Invocation, name: NameArgument, only_print: PrintOptio
         _audit(deployment, name, Act.TEAM_ADDED, dashboard=True)
 
 
+def _claimed(
+    deployment: Deployment, name: str, weight: float | None, changes: Mapping[str, float | None]
+) -> TeamRecord:
+    """What is said of a team, after what was said before."""
+    before = Registry(deployment.redis, deployment.keys).get(name)
+    if before is None:
+        stated = deployment.settings.teams.get(name, TeamSettings()).weight
+        before = TeamRecord(weight=stated, added_ms=deployment.now_ms())
+    said = {_FIELDS[option]: value for option, value in changes.items()}
+    if weight is not None:
+        said["weight"] = weight
+    try:
+        return TeamRecord.model_validate(before.model_dump() | said)
+    except ValidationError as error:
+        field = str(error.errors()[0]["loc"][0])
+        option = next(option for option, of in _FIELDS.items() if of == field)
+        raise ConfigurationError(option, said[field], "is out of range", _RANGES[option]) from None
+
+
+def _percent(option: str, text: str) -> float | None:
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    try:
+        return float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise ConfigurationError(option, text, "is no percentage", _RANGES[option]) from None
+
+
+def _bounds_in_words(claim: TeamSettings) -> str:
+    said = {
+        "lends": claim.lendable_percent if claim.lendable_percent < ALL else None,
+        "borrows at most": claim.borrowing_limit_percent,
+        "never has more of a lane than": claim.max_percent,
+    }
+    return "".join(f", {words} {_part(value)}" for words, value in said.items() if value is not None)
+
+
+def _part(percent: object) -> str:
+    return "any" if percent is None else f"{percent:g} %"
+
+
 @contextmanager
 def _opened(invocation: Invocation, name: str) -> Iterator[Deployment]:
     if not (
@@ -199,7 +284,7 @@ def _make(deployment: Deployment, users: Users, access: Access) -> None:
 
 def _print_rules(deployment: Deployment, access: Access) -> None:
     password = new_password()
-    print_line(set_user_command(access, password))
+    print_line(set_user_command(Users(deployment.redis).suited(access), password))
     url = url_of(deployment.settings.redis.url, access.user, password)
     say(f"once that is done, clients connect to {url}")
 
@@ -212,7 +297,14 @@ def _tell_saved(users: Users) -> None:
 def _record(deployment: Deployment, name: str, act: Act, record: TeamRecord) -> None:
     pipeline = deployment.redis.pipeline(transaction=True)
     Registry(pipeline, deployment.keys).put(name, record)
-    deployment.auditor.append(pipeline, deployment.keys, act, name, name, weight=record.weight)
+    deployment.auditor.append(
+        pipeline,
+        deployment.keys,
+        act,
+        name,
+        name,
+        **record.model_dump(exclude={"added_ms"}, exclude_none=True),
+    )
     pipeline.execute()
 
 

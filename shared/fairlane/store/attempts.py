@@ -229,6 +229,7 @@ class Attempts:
             "lane": keys.lane(lane),
             "limits": keys.limits(lane),
             "owed": keys.owed(lane),
+            "flying": keys.flying(lane),
             **headroom_keys(keys, lane),
             "dirty": keys.dirty,
             "starved": keys.starved,

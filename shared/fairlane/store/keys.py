@@ -49,11 +49,12 @@ class Keys:
         self.dirty = f"{self.prefix}dirty"  # set: "<lane>" or "<lane>|<run ref>" to be looked at
         self.starved = f"{self.prefix}starved"  # set: lanes that wait for a worker's slot
         self.workers = f"{self.prefix}workers"  # hash: worker id → its last beat
+        self.drains = f"{self.prefix}drains"  # hash: worker id → what is asked of it: "idle", "stop" or "work"
         self.audit = f"{self.prefix}audit"  # stream: who has changed what, and when
         self.budgets = f"{self.prefix}budgets"  # set: teams that have budgets
         self.salt = f"{self.prefix}salt"  # string: what fingerprints of credentials are made with
         self.wake = f"{self.prefix}wake"  # channel: something is dirty, or "inbox:<team>"
-        self.control = f"{self.prefix}control"  # channel: "cancel:<team>/<run>", "lanes"
+        self.control = f"{self.prefix}control"  # channel: "cancel:<team>/<run>", "lanes", "drain"
 
     def inbox(self, team: str) -> str:
         """List of a team's requests to the scheduler."""
@@ -141,6 +142,20 @@ class Keys:
     def owed(self, lane: str) -> str:
         """Hash: team → by how much its calls' shares of a lane were charged too low."""
         return f"{self.prefix}lane:{lane}:owed"
+
+    def history(self, lane: str, step: str) -> str:
+        """List: what a lane did lately, a reading for each step (`fairlane.store.history`)."""
+        return f"{self.prefix}lane:{lane}:history:{step}"
+
+    def flying(self, lane: str) -> str:
+        """Hash: team → its calls in flight on a lane."""
+        return f"{self.prefix}lane:{lane}:flying"
+
+    def allotted(self, lane: str) -> str:
+        """Hash: parts of a lane that teams have to themselves or may take at most → when the next call may
+        start.
+        """
+        return f"{self.prefix}lane:{lane}:allotted"
 
     def limits(self, lane: str) -> str:
         """Hash: what the operator says of a lane."""

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fairlane.settings import TeamSettings
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys
 
 
 class TeamRecord(BaseModel):
-    """What the operator said of a team, and when it was made (server milliseconds)."""
+    """What the operator said of a team, and when it was made (server milliseconds).
+
+    What is ``None`` is as the configuration has it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     weight: float = Field(default=1.0, gt=0, le=1000)
+    lendable_percent: float | None = Field(default=None, ge=0, le=100)
+    borrowing_limit_percent: float | None = Field(default=None, ge=0)
+    max_percent: float | None = Field(default=None, gt=0, le=100)
     added_ms: int = 0
+
+    def over(self, stated: TeamSettings) -> TeamSettings:
+        """The configuration's claim, with whatever is said here in its place."""
+        return stated.model_copy(update=self.model_dump(exclude={"added_ms"}, exclude_none=True))
 
 
 class Registry:
@@ -40,10 +51,6 @@ class Registry:
         """Every team that has been made."""
         found = self._redis.hgetall(self._keys.registry)
         return {team.decode("utf-8", "replace"): _record(text) for team, text in sorted(found.items())}
-
-    def weights(self) -> dict[str, float]:
-        """Each made team's weight."""
-        return {team: record.weight for team, record in self.all().items()}
 
 
 def _record(text: bytes) -> TeamRecord:

@@ -1,4 +1,4 @@
-"""The scheduler's verbs on runs: admit, refuse, feed, extend, end, promote."""
+"""The scheduler's verbs on runs: admit, refuse, feed, extend, pause, unpause, end, promote."""
 
 from __future__ import annotations
 
@@ -102,6 +102,21 @@ class Runs(RunQueries):
         )
         return bool(call.run(self.redis) == 1)
 
+    def forget_refused(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> bool:
+        """Take a refused run's traces away before their time; false where it is not refused."""
+        keys = self.keys
+        call = script("run_forget").bind(
+            {
+                "leader": keys.leader,
+                "state": keys.state(ref),
+                "spec": keys.spec(ref),
+                "rows": keys.rows(ref),
+                "runs": keys.runs(ref.team),
+            },
+            {"now_ms": now_ms, "epoch": epoch, "run": ref.run},
+        )
+        return bool(call.run(self.redis) == 1)
+
     def feed(
         self,
         ref: RunRef,
@@ -169,6 +184,38 @@ class Runs(RunQueries):
         )
         return int(call.run(self.redis))
 
+    def pause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
+        """Hold a running run back; false where it is none, or is held back already."""
+        call = script("run_pause").bind(
+            {"leader": self.keys.leader, "state": self.keys.state(ref), "audit": self.keys.audit},
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "by": by,
+                "audit": self._asked(Act.RUN_PAUSED, ref, by),
+            },
+        )
+        return bool(call.run(self.redis) == 1)
+
+    def unpause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
+        """Let a run go on that is held back, and wake its lanes; false where there is nothing to do."""
+        call = script("run_unpause").bind(
+            {
+                "leader": self.keys.leader,
+                "state": self.keys.state(ref),
+                "run_lanes": self.keys.run_lanes(ref),
+                "dirty": self.keys.dirty,
+                "audit": self.keys.audit,
+            },
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": self.keys.wake,
+                "audit": self._asked(Act.RUN_UNPAUSED, ref, by),
+            },
+        )
+        return bool(call.run(self.redis) == 1)
+
     def end(
         self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""
     ) -> int:
@@ -185,7 +232,9 @@ class Runs(RunQueries):
     def _end(self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int) -> int:
         keys = self.keys
         owned = [
-            name for lane in lanes for name in (keys.lane(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
+            name
+            for lane in lanes
+            for name in (keys.lane(lane), keys.flying(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
         ]
         call = script("run_end").bind(
             self._run_keys(ref)
@@ -240,6 +289,10 @@ class Runs(RunQueries):
         return self._auditor.of_team(
             Act.RESUMED, spec.team, spec.run, jobs=spec.jobs, resumes=spec.resumes.run
         )
+
+    def _asked(self, act: Act, ref: RunRef, by: str) -> str:
+        """What a team has asked for, and for whom, as its client says."""
+        return self._auditor.of_team(act, ref.team, ref.run, **({"by": by} if by else {}))
 
     def _ended(self, ref: RunRef, ending: Ending) -> str:
         """Teams cancel; all else that ends a run early is the scheduler's doing."""

@@ -9,8 +9,8 @@ A file ``lua/<noun>_<verb>.lua`` opens with its purpose and four lines that are 
 
 Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string).
 
-A prelude says ``-- GIVES: names`` and assigns them; whatever else it declares as local stays its own. So a verb may use
-any number of preludes, though Lua allows a script no more than 200 local variables.
+A prelude says ``-- GIVES: names`` and assigns them; whatever else it declares as local stays its own. So a
+verb may use any number of preludes, though Lua allows a script no more than 200 local variables.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Protocol
 
 from redis.exceptions import NoPermissionError, NoScriptError
@@ -96,7 +97,11 @@ _HEADER = re.compile(r"^-- (KEYS|ARGV|USES|GIVES):(.*)$", re.MULTILINE)
 @cache
 def script(name: str) -> Script:
     """The verb ``lua/<name>.lua``, read once per process."""
-    folder = files("fairlane.store") / "lua"
+    return load(files("fairlane.store") / "lua", name)
+
+
+def load(folder: Traversable, name: str) -> Script:
+    """The verb ``<name>.lua`` of a folder that has the preludes in ``lib``."""
     body = (folder / f"{name}.lua").read_text(encoding="utf-8")
     header = _header(body)
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())

@@ -55,17 +55,36 @@ class JobTraces:
     flight: Flight | None
 
 
+class HeldShare(NamedTuple):
+    """Percent of a lane that a team may take at most, and when the next call may start; ``None``: when one
+    ends.
+    """
+
+    most: float
+    until_ms: int | None
+
+
 class RunTraces:
     """Reads one run's jobs. What scans all leases or all delays costs their number."""
 
     def __init__(self, redis: RedisClient, keys: Keys, ref: RunRef) -> None:
         self._redis, self._keys, self._ref = redis, keys, ref
 
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._ref.run
+
+    @property
+    def team(self) -> str:
+        """The run's team."""
+        return self._ref.team
+
     def plan(self) -> Plan | None:
         """The run as admitted; ``None`` where it is not, or where another version wrote it."""
         text = self._redis.get(self._keys.plan(self._ref))
         try:
-            return Plan.model_validate_json(text) if text else None
+            return Plan.read(text) if text else None
         except ValidationError:
             return None
 
@@ -77,6 +96,19 @@ class RunTraces:
     def budgets(self, now_ms: int) -> list[Allowance]:
         """How its team's budgets stand."""
         return Budgets(self._redis, self._keys).of([self._ref.team], now_ms)
+
+    def held_share(self, lane: str) -> HeldShare | None:
+        """The most of a lane that its team may take, where that was last found to hold it back; ``None`` also
+        where this user may not know.
+        """
+        keys = self._keys
+        text = if_allowed(lambda: self._redis.hget(keys.allotted(lane), f"held {self._ref.team}"), None)
+        if text is None:
+            return None
+        most, until_ms = text.decode().split()
+        if until_ms == "0" and self._redis.hget(keys.lane(lane), "teams_wait") != b"1":
+            return None
+        return HeldShare(100 * float(most), int(until_ms) or None)
 
     def head(self, lane: str) -> Head | None:
         """What the run starts next on a lane; ``None`` where it has nothing queued there."""

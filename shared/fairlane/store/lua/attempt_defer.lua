@@ -1,7 +1,7 @@
 -- Ends an attempt without its job: the job waits and is tried again. A deferral by itself costs no attempt.
--- KEYS: leases leased lane limits owed headroom_tokens headroom_input headroom_output dirty starved state jobs delayed hot budget
+-- KEYS: leases leased lane limits owed flying headroom_tokens headroom_input headroom_output dirty starved state jobs delayed hot budget
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason delay_ms attempts limited
--- USES: time wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit lease share teach leave settle tried entry
+-- USES: time wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit flying lease share teach leave settle tried entry
 -- RETURNS: {1, lane in flight, news of the lane} or {0} for a late report, which changes nothing.
 -- `attempts` and `limited` (0 or 1) are added to what the job has spent; tokens that are unknown are -1.
 -- `hints` is what the provider said of its limits (fairlane/hints.py), or ''.

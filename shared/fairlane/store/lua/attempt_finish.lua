@@ -1,7 +1,7 @@
 -- Ends an attempt with its job's terminal record, teaches the lane, and makes the item's judges ready.
--- KEYS: leases leased lane limits owed headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
+-- KEYS: leases leased lane limits owed flying headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason state payload follow memory joined
--- USES: time wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit lease share teach leave settle run job session follow
+-- USES: time wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit flying lease share teach leave settle run job session follow
 -- RETURNS: {1, lane in flight, news of the lane, run finished} or {0} for a late report, which changes nothing.
 -- `follow` is [[job, "ready", entry, lane] | [job, state, payload, lane], …]; KEY.hot has one queue per "ready", then one for each
 -- evaluation in `joined` (lib/session.lua), which is '' where the item has no session or is not over.

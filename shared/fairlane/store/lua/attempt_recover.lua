@@ -1,7 +1,7 @@
 -- Takes back a lapsed lease, or one whose worker is dead, and puts its job back; past its budget the job fails.
--- KEYS: leader leases leased lane limits owed headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
+-- KEYS: leader leases leased lane limits owed flying headroom_tokens headroom_input headroom_output dirty starved active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms epoch channel attempt dead_worker max_attempts payload follow joined
--- USES: time leader wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit lease share teach leave settle tried entry run job session follow
+-- USES: time leader wake bucket rate lane tokens refund shape climb openings refusal window places latency hints circuit flying lease share teach leave settle tried entry run job session follow
 -- RETURNS: 0 nothing to do, 1 put back, 2 failed.
 -- A claimed attempt costs one: what kills its worker must end. KEY.hot is the job's own queue, and then those of `follow` and
 -- `joined`, which are what attempt_finish takes.

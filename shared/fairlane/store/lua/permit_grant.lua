@@ -1,13 +1,14 @@
 -- Grants permits of one lane to runs in the order offered, as many as its buckets, window and circuit allow now.
--- KEYS: leader lane limits owed leases leased starved headroom_tokens headroom_input headroom_output queues*
--- ARGV: now_ms epoch name room max_in_flight lease_ms offers
--- USES: time leader bucket rate lane entry tokens shape climb openings refusal window present gate tried permit bounds period allowance share
+-- KEYS: leader lane limits owed flying allotted leases leased starved headroom_tokens headroom_input headroom_output queues*
+-- ARGV: now_ms epoch name room max_in_flight lease_ms allotments offers
+-- USES: time leader bucket rate lane entry tokens shape climb openings refusal window present gate tried flying permit bounds period allowance share allotment
 -- RETURNS: {granted, at_ms, reason, lane in flight, left, now_ms}; granted is flat: offer, job, number, input, output,
 --          kind, share, …; at_ms: ask again then (0: when woken); left: jobs still queued, per offer; kept is flat: offer, what bound of its run holds
 --          it back, until when (0: when woken), its calls in flight, …; then the most calls at once, and by team what shares were
 --          charged too little; nil when not the leader.
 -- `offers` is [["<run ref>", count, ahead], …] (lib/bounds.lua); KEY.queues has its hot, fresh, jobs and state, offer by offer,
--- and then its team's budget (lib/allowance.lua), offer by offer.
+-- and then its team's budget (lib/allowance.lua), offer by offer. `allotments` is what the lane keeps for teams, and the most of
+-- each (lib/allotment.lua): who is held back since the rest is reserved is not in `kept`, as that may change with every call.
 local now = clock(ARG.now_ms)
 if not leads(KEY.leader, ARG.epoch, now) then return false end
 
@@ -17,6 +18,8 @@ local row = edited(lane)
 come_to_now(row, limits, now)
 local gate = gate_of(row, limits, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
 local reason, at = shut(row, now)
+local allotments = allotments_of(ARG.allotments, row, limits, now)
+local apart_ms
 for i, offer in ipairs(offers) do
   local hot, fresh, jobs, state = unpack(KEY.queues, i * 4 - 3, i * 4)
   local run = bounds_of(state, ARG.name)
@@ -28,9 +31,16 @@ for i, offer in ipairs(offers) do
     local reserved = reserve(row, limits, entry, state)
     local held, until_ms = bound(run, entry, queue == fresh, reserved, offer[3], gate.cluster, now)
     if not held then held, until_ms = over_budget(budget, entry, reserved, state) end
-    if held then
+    local team, minutes = team_of(offer[1]), allotments and minutes_of(row, limits, reserved)
+    if not held then held, until_ms = beyond_allotment(allotments, team, minutes) end
+    if held == 'reserved' then
+      apart_ms = math.min(apart_ms or math.huge, until_ms > 0 and until_ms or math.huge)
+      break
+    elseif held then
       for _, value in ipairs({ i, held, until_ms, run.in_flight or 0 }) do kept[#kept + 1] = value end
-      if held == 'cap' then redis.call('SADD', KEY.starved, ARG.name) elseif until_ms == 0 then hold_lane(run) end
+      if held == 'cap' then redis.call('SADD', KEY.starved, ARG.name)
+      elseif held == 'team_share' then row.teams_wait = until_ms == 0 and 1 or row.teams_wait
+      elseif until_ms == 0 then hold_lane(run) end
       break
     end
     reason, at = barrier(gate, reserved)
@@ -43,6 +53,7 @@ for i, offer in ipairs(offers) do
       charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
     }
     lease.share = share_of(row, limits, reserved)
+    allot(allotments, team, minutes)
     start(run, entry, reserved, lease, now)
     spend(budget, entry, reserved, state, lease)
     local number = lease_out(lease, jobs, now + tonumber(ARG.lease_ms))
@@ -58,6 +69,8 @@ for i = 1, #offers do
 end
 local owed = redis.call('HGETALL', KEY.owed)
 if #owed > 0 then redis.call('DEL', KEY.owed) end
+keep_allotments(allotments, row.stop ~= 'window' and owed or {})
+if apart_ms and not reason then reason, at = 'reserved', apart_ms < math.huge and apart_ms or 0 end
 if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
 row.stop = reason or ''
 keep_taken(lane, gate.buckets, row, now)

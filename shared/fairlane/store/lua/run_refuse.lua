@@ -1,4 +1,4 @@
--- Refuses a submitted run and says why; it expires like a finished one.
+-- Refuses a submitted run and says why; it expires like a finished one. Its rows, and a spec that is no small text, go at once.
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
 -- ARGV: now_ms epoch ref reason submitted_ms ttl_ms audit
 -- USES: time leader run audit
@@ -8,6 +8,8 @@ if not leads(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1
 redis.call('HSET', KEY.state, 'reason', ARG.reason, 'submitted_ms', ARG.submitted_ms, 'ttl_ms', ARG.ttl_ms,
   'items', 0, 'jobs', 0, 'steps', 1)
 redis.call('ZADD', KEY.runs, ARG.submitted_ms, string.match(ARG.ref, '/(.*)$'))
+redis.call('UNLINK', KEY.rows)
+if redis.call('TYPE', KEY.spec).ok ~= 'string' or redis.call('STRLEN', KEY.spec) > 65536 then redis.call('UNLINK', KEY.spec) end
 close_run(ARG.ref, 'refused', now)
 audit()
 return 1

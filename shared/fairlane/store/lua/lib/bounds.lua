@@ -1,5 +1,6 @@
 -- A run's own bounds on what may start, beside its lanes': how many calls at once, how far tasks run ahead of their
--- evaluations, how many starts a second, and a budget. A run without any has no field 'bounded'.
+-- evaluations, how many starts a second, and a budget. A run without any has no field 'bounded'. One that is paused
+-- starts nothing.
 -- GIVES: bounds_of bound start hold_lane
 
 local PACE_SLACK_MS = 100 -- a pace may be made up for so much lost time (the tolerance of a leaky bucket)
@@ -11,7 +12,9 @@ local FIELDS = {
 
 function bounds_of(key, lane)
   local run = { key = key, lane = lane }
-  if not redis.call('HGET', key, 'bounded') then return run end
+  local marks = redis.call('HMGET', key, 'bounded', 'paused_ms')
+  run.paused = marks[2]
+  if not marks[1] then return run end
   local values = redis.call('HMGET', key, unpack(FIELDS))
   for i, name in ipairs(FIELDS) do run[name] = tonumber(values[i]) end
   run.in_flight = run.in_flight or 0 -- a run that has not begun has no such field
@@ -33,6 +36,7 @@ end
 
 -- What keeps a job of the run from starting, and when that may be over (0: when woken). `ahead`: 0 is any number.
 function bound(run, entry, fresh, reserved, ahead, leases, now)
+  if run.paused then return 'run_paused', 0 end
   if not run.bounded then return nil end
   local task = is_task(run, entry.job)
   if run.cap and leases >= run.cap then return 'cap', 0 end

@@ -2,7 +2,7 @@
 -- GIVES: read_entry entry_of
 
 function read_entry(text)
-  local job, input, output, kind = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+  local job, input, output, kind = string.match(text, '^(%d+):(%d+):(%d+):(%d+)')
   return { job = tonumber(job), input = tonumber(input), output = tonumber(output), kind = tonumber(kind) }
 end
 

@@ -5,7 +5,10 @@ function release(lease, id)
   redis.call('ZREM', KEY.leases, id)
   redis.call('HDEL', KEY.leased, id)
   redis.call('HINCRBY', KEY.lane, 'inflight', -1)
-  if redis.call('HGET', KEY.lane, 'stop') == 'window' then wake(KEY.dirty, ARG.channel, lease.lane) end
+  land(KEY.flying, lease)
+  local stop, waits = unpack(redis.call('HMGET', KEY.lane, 'stop', 'teams_wait'))
+  if waits == '1' then redis.call('HSET', KEY.lane, 'teams_wait', 0) end
+  if waits == '1' or stop == 'window' or stop == 'reserved' then wake(KEY.dirty, ARG.channel, lease.lane) end
   for _, name in ipairs(redis.call('SMEMBERS', KEY.starved)) do wake(KEY.dirty, ARG.channel, name) end
   redis.call('DEL', KEY.starved)
 end

@@ -16,5 +16,6 @@ function lease_out(lease, jobs, until_ms)
   local id = table.concat({ lease.ref, whole(lease.job), whole(lease.number) }, '/')
   redis.call('ZADD', KEY.leases, until_ms, id)
   redis.call('HSET', KEY.leased, id, cjson.encode(lease))
+  take_off(KEY.flying, lease)
   return lease.number
 end

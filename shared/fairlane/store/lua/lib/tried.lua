@@ -3,7 +3,7 @@
 
 function tried(jobs, job)
   local record = redis.call('HGET', jobs, job) or '0:0:0'
-  local number, attempts, limited = string.match(record, '^(%d+):(%d+):(%d+)$')
+  local number, attempts, limited = string.match(record, '^(%d+):(%d+):(%d+)')
   return tonumber(number), tonumber(attempts), tonumber(limited)
 end
 

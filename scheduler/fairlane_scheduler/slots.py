@@ -1,0 +1,72 @@
+"""The workers' slots that lanes and teams contend for: how many are free, and who may take them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from fairlane.admission.lanes import Lanes
+from fairlane_scheduler.capacity import Capacity
+from fairlane_scheduler.lane_queue import LaneQueue
+from fairlane_scheduler.slot_shares import slot_quotas
+
+Quotas = dict[str, int]
+"""Slots that each team may take; who is not in it may take none."""
+
+
+class Slots:
+    """Free slots, by what each lane said last. What ended since still counts, so it never says too many."""
+
+    def __init__(self, lanes: Lanes, capacity: Capacity, weight_of: Callable[[str], float]) -> None:
+        self._lanes, self._capacity, self._weight_of = lanes, capacity, weight_of
+        self._in_flight: dict[str, int] = {}
+
+    def begin_term(self, lanes: list[str]) -> None:
+        """Another may have led: count what is in flight on all lanes."""
+        self._in_flight = self._lanes.in_flight(lanes)
+
+    def note(self, lane: str, in_flight: int) -> None:
+        """A lane has told how many of its calls are in flight."""
+        self._in_flight[lane] = in_flight
+
+    def in_flight(self, lane: str) -> int:
+        """As the lane said last."""
+        return self._in_flight.get(lane, 0)
+
+    def room(self, lane: str) -> int:
+        """Free slots for a lane; counted where there seem to be none."""
+        return self._capacity.room(lane, self._in_flight) or self.counted_room(lane)
+
+    def counted_room(self, lane: str) -> int:
+        """Free slots for a lane, exactly."""
+        self._in_flight = self._lanes.in_flight(list({*self._in_flight, lane}))
+        return self._capacity.room(lane, self._in_flight)
+
+    def quotas(self, wants: Mapping[str, int], queues: Mapping[str, LaneQueue]) -> dict[str, Quotas]:
+        """What each team may take on the lanes whose pool of workers has not enough for what they want now.
+
+        Lanes of one pool share one object; lanes with enough are left out.
+        """
+        found: dict[str, Quotas] = {}
+        for slots, lanes in self._capacity.pools(wants):
+            asking = [lane for lane in lanes if lane in wants]
+            free = slots - sum(self._in_flight.get(lane, 0) for lane in lanes)
+            if sum(wants[lane] for lane in asking) > free:
+                found.update(
+                    dict.fromkeys(asking, self._shared(slots, lanes, [queues[one] for one in asking]))
+                )
+        return found
+
+    def places(self, lane: str, window: int, queue: LaneQueue) -> Quotas:
+        """What each team may take of the places of a lane's window."""
+        (flying,) = self._lanes.flying([lane])
+        return slot_quotas(window, flying, queue.by_team(), self._weight_of)
+
+    def _shared(self, slots: int, lanes: Sequence[str], queues: Sequence[LaneQueue]) -> Quotas:
+        held, wanted = Counter[str](), Counter[str]()
+        for lane, teams in zip(lanes, self._lanes.flying(lanes), strict=True):
+            self._in_flight[lane] = sum(teams.values())
+            held.update(teams)
+        for queue in queues:
+            wanted.update(queue.by_team())
+        return slot_quotas(slots, held, wanted, self._weight_of)
