@@ -250,8 +250,8 @@ def _allowed(
     """The most that each team is offered: the least of its quotas. With ``allotments`` nothing for those for
     whom nothing is kept. ``None``: any number, for all.
     """
-    if allotments is None and not quotas:
-        return None
+    if allotments is None and len(quotas) < 2:
+        return quotas[0] if quotas else None
     teams = queue.waiting if allotments is None else [t for t, each in allotments.items() if each.own > 0]
     return {
         team: min((quota.get(team, 0) for quota in quotas), default=ASK_AT_MOST)
