@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from fairlane.events import Event
@@ -74,3 +76,15 @@ def test_within_a_team_the_run_of_higher_priority_goes_first(deployment: Cluster
     all_succeeded(urgent)
     assert usual.status().jobs_done < JOBS * 0.75
     all_succeeded(usual)
+
+
+def test_a_team_at_its_most_waits_and_says_so_while_others_go_on(deployment: Cluster) -> None:
+    bounded, free = competing(deployment, deployment.new_model(latency_ms=50), "bounded", "other")
+    wait_until(lambda: bounded.why().constraint == "team_share")
+    assert "has 20 % of" in bounded.why().sentence
+    order = granted(deployment, bounded, free)
+    assert order[-1] == bounded.id
+    lines = deployment.logged(Event.ACQUIRED, run=bounded.id)
+    times = [datetime.fromisoformat(line["timestamp"]).timestamp() for line in lines]
+    # A fifth of 60 a second, and what may be made up for of a second.
+    assert JOBS <= 12 * (times[-1] - times[0] + 1) * 1.1 + 1
