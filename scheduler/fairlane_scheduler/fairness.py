@@ -22,6 +22,7 @@ from fairlane.store.keys import RunRef
 
 USUAL_OVER = 16  # permits over which a team's usual share is averaged
 TEAMS_KEPT = 64  # beyond the waiting ones: idle teams whose tag is behind the virtual time say nothing
+BEHIND = 32  # permits that a team which waits can be owed
 HURRIED_AHEAD = 4  # permits that a team may be ahead of its share by those that are hurried
 AGEING_PER_S = 1.0  # a second of waiting is worth so much priority: the lowest has its turn, too
 
@@ -45,7 +46,10 @@ class LaneShares:
 
     def arrive(self, teams: Iterable[str]) -> None:
         """These have work now; to be told again is harmless."""
-        self._moved.update(dict.fromkeys(teams))
+        for name in teams:
+            team = self._team(name)
+            team.finish = max(self._virtual, team.finish)  # what it did not want is no credit
+            self._moved[name] = None
 
     def order(
         self,
@@ -95,11 +99,11 @@ class LaneShares:
     def charge(self, ref: RunRef, share: float, now_ms: int = 0) -> None:
         """A permit was granted: move the team's finish tag and the virtual time, and end the run's turn."""
         team = self._team(ref.team)
-        start = max(self._virtual, team.finish)
+        start = self._start_of(ref.team)
         if self._hurried[ref]:
             self._hurried[ref] -= 1  # it was not its turn: the others' time does not go on
         else:
-            self._virtual = start
+            self._virtual = max(self._virtual, start)
         team.finish = start + share / self._weight_of(ref.team)
         team.usual += (share - team.usual) / USUAL_OVER if team.usual else share
         self._usual_of_all = team.usual
@@ -124,7 +128,7 @@ class LaneShares:
         """Put every team that moved where it belongs."""
         for name in self._moved:
             if name in waiting:
-                self._push(name, max(self._virtual, self._team(name).finish))
+                self._push(name, self._start_of(name))
         self._moved.clear()
         if len(self._heap) > 2 * len(waiting) + TEAMS_KEPT:
             self._heap = [each for each in self._heap if self._is_current(each) and each[1] in waiting]
@@ -154,6 +158,13 @@ class LaneShares:
     def _usual(self, name: str) -> float:
         """What a team's next permit is likely to be charged; as another's where nothing of it is known."""
         return self._team(name).usual or self._usual_of_all
+
+    def _start_of(self, name: str) -> float:
+        """The tag of a team's next permit. One that has waited all along may be behind the others: it was
+        ordered by what its permits were expected to cost.
+        """
+        behind = BEHIND * self._usual(name) / self._weight_of(name)
+        return max(self._virtual - behind, self._team(name).finish)
 
     def _team(self, name: str) -> _Team:
         team = self._teams.get(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
@@ -13,10 +15,12 @@ from fairlane.store.runs import Runs
 from fairlane_scheduler.backlog import ActiveRun, Backlog
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.placement import Placement, Stretch
+from fairlane_scheduler.rests import Rests
 from fairlane_scheduler.server_time import Moment
 
 STRETCH = 128  # items handed out at once: a few milliseconds of rendering
 STRETCH_MS = 10  # a stretch of costly templates ends early
+COSTLY_MS = 100  # one whose last item took longer lets its team rest
 TICK_ITEMS, TICK_MS = (
     1024,
     40,
@@ -43,6 +47,7 @@ class Feeder:
     ) -> None:
         self._runs, self._backlog, self._lanes, self._clock = runs, backlog, lanes, clock
         self._placement = Placement(runs, lanes, most_row_bytes)
+        self._rests = Rests(COSTLY_MS)
         self._last_ms: dict[RunRef, int] = {}
         self._aside_ms: dict[RunRef, int] = {}
         self._first: RunRef | None = None  # whose turn it is when a tick cannot serve all
@@ -72,15 +77,21 @@ class Feeder:
         self._aside_ms.pop(ref, None)
 
     def _in_turn(self) -> list[ActiveRun]:
+        """From where the last tick ended, a run of each team in turn: none waits for all runs of another."""
         runs = list(self._backlog.runs())
         start = next((i for i, run in enumerate(runs) if run.ref == self._first), 0)
-        return runs[start:] + runs[:start]
+        by_team: dict[str, list[ActiveRun]] = {}
+        for run in runs[start:] + runs[:start]:
+            by_team.setdefault(run.ref.team, []).append(run)
+        return [run for turn in zip_longest(*by_team.values()) for run in turn if run is not None]
 
     def _wait_of(self, run: ActiveRun, monotonic_ms: int) -> int | None:
         if (aside_ms := self._aside_ms.get(run.ref, 0) - monotonic_ms) > 0:
             return aside_ms
-        if run.supplied:
+        if run.supplied or run.paused:
             return None
+        if rest_ms := self._rests.left_ms(run.ref.team, monotonic_ms):
+            return rest_ms
         if run.serial:
             return 0 if run.its_turn else None
         queued = [self._backlog.count(lane, run.ref) for lane in run.task_lanes]
@@ -147,7 +158,14 @@ class Feeder:
         started_ms = self._clock.monotonic_ms()
         end = run.items if run.cursor < run.items else run.items * run.passes
         upto = min(run.cursor + (SCAN if run.serial else STRETCH), end)
-        return self._placement.place(run, upto, lambda: self._clock.monotonic_ms() - started_ms >= STRETCH_MS)
+        self._rests.begin()
+        try:
+            return self._placement.place(
+                run, upto, lambda: self._clock.monotonic_ms() - started_ms >= STRETCH_MS
+            )
+        finally:
+            if rest_ms := self._rests.end(run.ref.team, self._clock.monotonic_ms()):
+                log.warning(Event.TEAM_RESTS, team=run.ref.team, rest_ms=rest_ms)
 
     def _queue(self, run: ActiveRun, stretch: Stretch) -> None:
         for lane, entries in stretch.entries.items():

@@ -52,7 +52,7 @@ for i, offer in ipairs(offers) do
       input = entry.input, output = entry.output, kind = entry.kind, probe = gate.probing or nil,
       charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
     }
-    lease.share = share_of(row, limits, reserved)
+    lease.share = share_of(row, limits, reserved, held_usually(row, state, entry.kind))
     allot(allotments, team, minutes)
     start(run, entry, reserved, lease, now)
     spend(budget, entry, reserved, state, lease)

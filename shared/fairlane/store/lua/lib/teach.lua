@@ -53,13 +53,13 @@ local function limited(row, limits, lease, hints, retry_after_ms, now)
 end
 
 -- Makes what was spent what the provider has charged, and what a team is charged its share of that.
-local function correct_spending(row, limits, lease, signal, used)
+local function correct_spending(row, limits, lease, signal, used, now)
   local final = final_charge(limits, lease, signal, used)
   for _, kind in ipairs({ 'input', 'output' }) do
     local off = final[kind] - lease.charged[kind]
     if off ~= 0 then row['spent_' .. kind] = (row['spent_' .. kind] or 0) + off end
   end
-  settle_share(row, limits, lease, final)
+  settle_share(row, limits, lease, final, KEY.state, now)
 end
 
 -- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 where it did not say,
@@ -70,7 +70,7 @@ function teach(lease, signal, used, retry_after_ms, told, reason, now)
   local hints = told ~= '' and cjson.decode(told) or {}
   row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
   true_up(lane, limits, lease, signal, used, row, now)
-  correct_spending(row, limits, lease, signal, used)
+  correct_spending(row, limits, lease, signal, used, now)
   if learn_hints(row, hints, lease, now) then news = 'shared' end
   if signal == 'ok' or signal == 'answered' then
     served(row, limits, lease, signal, used, now)
