@@ -45,7 +45,18 @@ bench: $(VENV)/.installed ## Measure, and print ratios (ARGS=… is handed on)
 simulate: $(VENV)/.installed ## Rehearse how lanes find their limits, and write docs/control (ARGS=… replaces that)
 	@$(BIN)/python -m fairlane_scheduler.rehearsal $(or $(ARGS),--out docs/control)
 
+##@ Document
+
+.PHONY: docs
+docs: $(VENV)/.installed ## Build the documentation's site into site/; a broken link or a page left out is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'site/index.html'
+
 ##@ Check
+
+.PHONY: compose-check
+compose-check: $(VENV)/.installed ## Try docker-compose.yml: scale, drain, stop the leader, restart Redis (needs an engine)
+	@$(BIN)/python -m tests.compose $(ARGS)
 
 .PHONY: test
 test: format lint imports mypy pyright pytest ## All checks, each a step of its own; stops at the first that fails
@@ -69,6 +80,7 @@ imports: $(VENV)/.installed ## Do imports point down only?
 mypy: $(VENV)/.installed ## Types, strictly
 	$(call step,types: mypy)
 	@$(BIN)/mypy
+	@$(BIN)/mypy examples deploy/site
 
 .PHONY: pyright
 pyright: $(VENV)/.installed ## Types, as editors see them
@@ -98,7 +110,7 @@ install: $(VENV)/.installed ## Make .venv and install everything into it (all ot
 
 .PHONY: clean
 clean: ## Remove what tools have cached and built
-	@rm -rf .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	@find shared scheduler workers tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean

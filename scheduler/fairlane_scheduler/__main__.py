@@ -14,8 +14,9 @@ from fairlane.clock import SystemClock
 from fairlane.configuration import load_settings
 from fairlane.errors import FairlaneError
 from fairlane.logs import configure_logging
-from fairlane.store.connect import open_redis
+from fairlane.store.connect import open_store
 from fairlane_scheduler.archiver import start_archiver
+from fairlane_scheduler.monitoring import Monitoring
 from fairlane_scheduler.publisher import Publisher
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
@@ -33,17 +34,23 @@ def main(argv: list[str] | None = None) -> int:
     configure_logging(settings.log, name)
     clock = SystemClock()
     # A lost reply leaves open what has taken effect: then everything is read anew, nothing asked twice.
-    redis = open_redis(settings.redis.url, retries=0)
-    scheduler = Scheduler(redis, settings, clock, identity=name, publisher=Publisher(settings))
+    redis = open_store(settings.redis, retries=0)
+    monitoring = Monitoring(settings, clock)
+    metrics = monitoring.metrics
+    scheduler = Scheduler(
+        redis, settings, clock, identity=name, publisher=Publisher(settings), metrics=metrics
+    )
     try:
         archiver = start_archiver(settings, clock, lambda: scheduler.leader.leads)
     except FairlaneError as error:
         print(error, file=sys.stderr)  # noqa: T201 - what is wrong is the configuration
         return 2
-    runner = Runner(scheduler, redis, clock)
+    runner = Runner(scheduler, redis, clock, monitoring.health)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: runner.stop())
-    runner.run(on_ready=lambda: _write_ready(options.ready_file, name))
+    monitoring.start(scheduler.leader)
+    runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
+    monitoring.stop()
     if archiver is not None:
         archiver.stop()
     redis.close()
@@ -58,10 +65,10 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _write_ready(path: Path | None, name: str) -> None:
+def _write_ready(path: Path | None, name: str, metrics: str | None) -> None:
     if path is not None:
         draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps({"pid": os.getpid(), "name": name}))
+        draft.write_text(json.dumps({"pid": os.getpid(), "name": name, "metrics": metrics}))
         draft.replace(path)
 
 

@@ -16,7 +16,7 @@ from fairlane.logs import get_logger
 from fairlane.mover import Moved, Mover
 from fairlane.settings import Settings
 from fairlane.store.audit import Auditor
-from fairlane.store.connect import RedisClient, open_redis, without_password
+from fairlane.store.connect import RedisClient, open_store, without_password
 from fairlane.store.inbox import Inbox
 from fairlane.store.keys import Keys, RunRef
 
@@ -135,6 +135,6 @@ def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) 
         problem = f"runs are kept for {kept:g} s, and would expire before they are moved"
         raise ConfigurationError("archive.after_seconds", after, problem, "Make it less than that")
     _ = archive.writer  # a URL or a driver that is wrong is told at once, not when the first run has finished
-    archiver = Archiver(open_redis(settings.redis.url), settings, archive, clock, leads)
+    archiver = Archiver(open_store(settings.redis), settings, archive, clock, leads)
     archiver.start()
     return archiver

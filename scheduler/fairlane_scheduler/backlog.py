@@ -21,7 +21,7 @@ class ActiveRun:
     ``rows``: how many there are so far, and ``open``: whether there will be more. Where some items go before
     the others, all are looked at twice: the cursor then goes to twice their number. ``open_ended``: a row
     decides its model, so items yet unread may go to lanes that nobody has seen. ``its_turn``: the item that a
-    serial run handed out last may be over.
+    serial run handed out last may be over. ``paused``: nothing more of it is handed out.
     """
 
     ref: RunRef
@@ -33,6 +33,7 @@ class ActiveRun:
     started_ms: int = 0
     its_turn: bool = True
     over: bool = False
+    paused: bool = False
     open_ended: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -4,31 +4,59 @@ used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fairlane.events import Event
 from fairlane.logs import get_logger
-from fairlane.settings import Settings
+from fairlane.settings import Budget, Settings
 from fairlane.store.budgets import Allowance, Budgets
 
 log = get_logger("budgets")
 
 
 class BudgetWatch:
-    """Looks at every budget now and then; what each one allows is decided in `lib/allowance.lua`."""
+    """Looks at the budgets of about a hundred teams a tick, in turn: a thousand cost no more.
+
+    What each one allows is decided in `lib/allowance.lua`.
+    """
 
     def __init__(self, budgets: Budgets, settings: Settings) -> None:
         self._budgets, self._settings = budgets, settings
+        self._cursor = 0
+        self._standing: dict[str, list[Allowance]] = {}
+        self._round: set[str] = set()
+
+    @property
+    def latest(self) -> list[Allowance]:
+        """All budgets as they stood when they were looked at last."""
+        return [allowance for team in sorted(self._standing) for allowance in self._standing[team]]
 
     def reload(self) -> None:
         """Put what the configuration says of teams into Redis, where it says something new."""
-        stated = {name: team.budgets for name, team in self._settings.teams.items()}
-        for team in {*stated, *self._budgets.teams()}:
-            self._budgets.configure(team, stated.get(team, ()))
+        budgets: dict[str, Sequence[Budget]] = dict.fromkeys(self._budgets.teams(), ())
+        budgets |= {name: team.budgets for name, team in self._settings.teams.items()}
+        self._budgets.configure(budgets)
+        self._cursor, self._round = 0, set()
 
     def tick(self, server_ms: int) -> None:
         """Warn of budgets that are at 80 %, and of those for whose end jobs wait, once a period each."""
-        for allowance in self._budgets.of(self._budgets.teams(), server_ms):
-            if allowance.state != "open" and self._budgets.tell(allowance):
-                log.warning(_EVENTS[allowance.state], **_fields(allowance))
+        self._cursor, teams = self._budgets.some_teams(self._cursor)
+        found = self._budgets.of(teams, server_ms)
+        news = [allowance for allowance in found if allowance.is_news]
+        for allowance in news:
+            log.warning(_EVENTS[allowance.state], **_fields(allowance))
+        if news:
+            self._budgets.note_told(news)
+        self._remember(teams, found)
+
+    def _remember(self, teams: list[str], found: list[Allowance]) -> None:
+        self._round |= set(teams)
+        self._standing |= {team: [] for team in teams}
+        for allowance in found:
+            self._standing[allowance.team].append(allowance)
+        if self._cursor == 0:  # all have been looked at: who was not seen has no budget any more
+            self._standing = {team: self._standing[team] for team in self._round}
+            self._round = set()
 
 
 _EVENTS = {"nearly_used": Event.BUDGET_NEARLY_USED, "used_up": Event.BUDGET_USED_UP}

@@ -1,4 +1,4 @@
-"""Sweeps what has no expiry of its own: index entries of runs that are gone."""
+"""Sweeps what has no expiry of its own: index entries of runs that are gone, uploads that became none."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ class Janitor:
 
     def __init__(self, redis: RedisClient, keys: Keys, inbox: Inbox) -> None:
         self._redis, self._keys, self._inbox = redis, keys, inbox
-        self._due_ms = 0
+        self._due_ms = self._cursor = 0
 
     def tick(self, monotonic_ms: int) -> int:
         """One sweep if it is due; milliseconds until the next."""
         if monotonic_ms >= self._due_ms:
             for team in self._inbox.teams():
                 self._sweep(team)
+            self._tidy()
             self._due_ms = monotonic_ms + EVERY_MS
         return self._due_ms - monotonic_ms
+
+    def _tidy(self) -> None:
+        for _ in range(MOST_PAGES):
+            self._cursor = self._inbox.tidy(self._cursor)
+            if self._cursor == 0:
+                return
 
     def _sweep(self, team: str) -> None:
         index, there = self._keys.runs(team), 0

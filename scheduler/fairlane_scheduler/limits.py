@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any
 
+from fairlane.prompts import words_of
 from fairlane.run import RunSpec
 from fairlane.settings import PayloadLimits
 from fairlane.store.keys import RunRef
@@ -12,6 +15,11 @@ from fairlane_scheduler.backlog import Backlog
 
 MOST_PAGES = 250_000
 WEIGHED_AT_ONCE = 1000
+TEMPLATE_WORDS = (
+    10_000  # in the markup of all templates of a run: to compile them takes a second at the worst
+)
+TEMPLATE_CHARS = 2_000_000
+REFUSED_KEPT = 1000  # of a team's refused runs; the oldest beyond them are forgotten
 
 
 class Limits:
@@ -25,6 +33,7 @@ class Limits:
         self._runs, self._backlog, self._limits = runs, backlog, limits
         self._active: Counter[str] | None = None
         self._weighed: dict[RunRef, tuple[int, int]] = {}
+        self._refused: dict[str, deque[RunRef]] = {}
 
     @property
     def waiting_requests(self) -> int:
@@ -54,6 +63,19 @@ class Limits:
             allowed = f"at most {most_runs:,} are allowed (scheduler.limits.active_runs)"
             raise ValueError(f"runs: team {ref.team} has {active:,} that are not finished, {allowed}")
 
+    def check_templates(self, spec: RunSpec) -> None:
+        """Templates that are compiled in a moment, all of them together."""
+        words = chars = 0
+        for text in _texts(spec.model_dump(include={"prompts", "models", "evaluators"})):
+            found = words_of(text, TEMPLATE_WORDS - words)
+            words, chars = words + found, chars + (len(text) if found else 0)
+            if words > TEMPLATE_WORDS or chars > TEMPLATE_CHARS:
+                raise ValueError(
+                    "prompts: all templates of the run together may have "
+                    f"{TEMPLATE_WORDS:,} words and signs in their markup and {TEMPLATE_CHARS:,} characters, "
+                    "and have more: shorten them, or put their texts into the rows"
+                )
+
     def check_rows(self, spec: RunSpec, rows: int) -> None:
         """The pages of so many rows, of a run that its client uploads."""
         if spec.source is not None:
@@ -81,6 +103,12 @@ class Limits:
         allowed = f"at most {self._limits.waiting_requests:,} may (scheduler.limits.waiting_requests)"
         return f"inbox: {waiting:,} requests of the team wait, {allowed}: submit it again later"
 
+    def note_refused(self, ref: RunRef) -> RunRef | None:
+        """A run was refused; the one that is to be forgotten for it, if any."""
+        kept = self._refused.setdefault(ref.team, deque())
+        kept.append(ref)
+        return kept.popleft() if len(kept) > REFUSED_KEPT else None
+
     def forget(self, ref: RunRef) -> None:
         """A run has ended."""
         self._weighed.pop(ref, None)
@@ -89,3 +117,15 @@ class Limits:
         if self._active is None:
             self._active = Counter(run.ref.team for run in self._backlog.runs())
         return self._active
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import select
+
+from kombu import Connection
 from kombu.exceptions import KombuError, OperationalError
 from kombu.messaging import Producer
 
@@ -11,9 +14,12 @@ from fairlane.job import Attempt
 from fairlane.lane import queue_name
 from fairlane.logs import get_logger
 from fairlane.settings import Settings
+from fairlane.store.trust import in_words
 
 BATCH = 200
 CONNECT_TIMEOUT_S = 1.0  # a leader must bid again in time
+AMQP = "amqp"
+AMQP_TIMEOUT_S = 2.0  # of what RabbitMQ is to answer or to take
 
 log = get_logger("publisher")
 
@@ -30,21 +36,20 @@ class Publisher:
         self._pending: list[Attempt] = []
         self._declared: set[str] = set()
         self._away = False
+        self._refuses: str | None = None
 
     def connect(self) -> bool:
         """Whether the broker can be reached now; afterwards what is granted can leave at once."""
-        if self._producer is not None:
-            return True
-        connection = self._app.connection_for_write()
+        if self._producer is not None and self._still_open(self._producer):
+            return self._refuses is None
+        connection = self._open()
         try:
             connection.ensure_connection(max_retries=0, timeout=CONNECT_TIMEOUT_S)
         except OperationalError as error:
             self._lost(error)
             return False
         self._producer = Producer(connection, auto_declare=False)
-        if self._away:
-            log.info(Event.STORE_BACK, store="broker")
-            self._away = False
+        self._back()
         return True
 
     def publish(self, attempt: Attempt) -> None:
@@ -73,12 +78,51 @@ class Publisher:
         """Drop the connection; the next `connect` opens another."""
         producer, self._producer = self._producer, None
         self._declared.clear()
+        self._refuses = None
         if producer is not None and producer.connection is not None:
             producer.connection.release()
 
+    def _open(self) -> Connection:
+        connection: Connection = self._app.connection_for_write()
+        if connection.transport.driver_type == AMQP:
+            # It would wait for ever for a server that stands still.
+            limits = {"read_timeout": AMQP_TIMEOUT_S, "write_timeout": AMQP_TIMEOUT_S}
+            told = {"on_blocked": self._blocked, "on_unblocked": self._unblocked}
+            connection.transport_options = {**connection.transport_options, **limits, **told}
+        return connection
+
+    def _still_open(self, producer: Producer) -> bool:
+        """Hear what RabbitMQ has to say: that it goes, is full, or knows no queue of that name.
+
+        What is sent to a server that has gone would be lost without an error, until its lease lapses.
+        """
+        connection = producer.connection
+        if connection is None or connection.transport.driver_type != AMQP:
+            return True
+        try:
+            while _has_news(connection):
+                connection.drain_events(timeout=AMQP_TIMEOUT_S)
+        except _faults(producer) as error:
+            self.close()
+            self._lost(error)
+        return self._producer is not None
+
+    def _blocked(self, reason: str) -> None:
+        self._refuses = reason
+        self._lost(OperationalError(f"RabbitMQ takes no messages: {reason}"))
+
+    def _unblocked(self) -> None:
+        self._refuses = None
+        self._back()
+
+    def _back(self) -> None:
+        if self._away:
+            log.info(Event.STORE_BACK, store="broker")
+        self._away = False
+
     def _lost(self, error: Exception) -> None:
         if not self._away:
-            log.warning(Event.STORE_UNREACHABLE, store="broker", error=str(error))
+            log.warning(Event.STORE_UNREACHABLE, store="broker", error=in_words(error))
         self._away = True
 
     def _send_all(self, producer: Producer) -> None:
@@ -100,8 +144,19 @@ class Publisher:
             serializer="json",
             headers=message.headers,
             delivery_mode=2,
+            mandatory=True,  # RabbitMQ says so where the queue has been deleted
             **message.properties,
         )
+
+
+def _has_news(connection: Connection) -> bool:
+    """Whether something has arrived that nobody has read. Raises ``OSError`` where the socket is gone."""
+    sock = connection.connection.sock
+    if sock is None:
+        raise ConnectionResetError("the broker ended the connection")
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _faults(producer: Producer) -> tuple[type[Exception], ...]:

@@ -1,4 +1,4 @@
-"""Reads the teams' inboxes: admits, refuses and cancels runs. All in them is hostile until validated."""
+"""Reads the teams' inboxes: admits, refuses, holds, cancels runs. All there is hostile until validated."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.leader import Leader
 from fairlane_scheduler.limits import Limits
+from fairlane_scheduler.rests import Rests
 from fairlane_scheduler.server_time import Moment
 from fairlane_scheduler.sources import check_source
 
 TICK_MS = 100  # then the requests that are left wait for the next tick
 TURN_MS = 25  # then it is another team's turn
+COSTLY_MS = 50  # a request that takes longer to read lets its team rest
 SEARCH_MS = 500  # how long a new leader searches for inboxes at a time
 MOST_ANNOUNCED = 10_000
 REASON_CHARS = 500
@@ -61,6 +63,7 @@ class Receiver:
         self._inbox, self._runs, self._backlog = inbox, runs, backlog
         self._feeder, self._lanes, self._leader, self._clock = feeder, lanes, leader, clock
         self._limits = Limits(runs, backlog, settings.scheduler.limits)
+        self._rests = Rests(COSTLY_MS)
         self._waiting: dict[str, None] = {}
         self._known: set[str] = set()
         self._cursor: int | None = None
@@ -72,7 +75,8 @@ class Receiver:
         self._cursor = None
 
     def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
-        """Act on what lies in the inboxes of ``teams``, or of all. 0 where some is left, else ``None``.
+        """Act on what lies in the inboxes of ``teams``, or of all. 0 where some is left, milliseconds where
+        that of teams which rest is, else ``None``.
 
         Raises `NotLeader` where this scheduler has been replaced; then nothing is forgotten.
         """
@@ -86,14 +90,20 @@ class Receiver:
         else:
             # Those that were announced go first, of a bounded number.
             self._waiting = dict.fromkeys([*islice(teams, MOST_ANNOUNCED), *self._waiting])
+        resting: dict[str, None] = {}
         while self._waiting:
-            if self._clock.monotonic_ms() - started_ms >= TICK_MS:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - started_ms >= TICK_MS:
+                self._waiting |= resting
                 return 0
             team = next(iter(self._waiting))
             del self._waiting[team]
-            if _TEAM.fullmatch(team) and self._serve(team, moment):
+            if self._rests.left_ms(team, now_ms):
+                resting[team] = None
+            elif _TEAM.fullmatch(team) and self._serve(team, moment):
                 self._waiting[team] = None  # the others first
-        return None
+        self._waiting = resting
+        return self._rests.first_ms(resting, self._clock.monotonic_ms())
 
     def _found(self) -> list[str]:
         """Whose inboxes a search of all keys finds, a part of them at a time; the first one goes to the
@@ -108,12 +118,16 @@ class Receiver:
 
     def _serve(self, team: str, moment: Moment) -> bool:
         """Act on a team's requests for a while; false where none were there."""
-        self._shorten(team, moment)
         handled, started_ms = 0, self._clock.monotonic_ms()
+        self._shorten(team, moment)
         for request in self._inbox.peek(team):
             handled += 1
             if request is not None:
+                self._rests.begin()
                 self._act(RunRef(team, request.run), request, moment)
+                if rest_ms := self._rests.end(team, self._clock.monotonic_ms()):
+                    log.warning(Event.TEAM_RESTS, team=team, rest_ms=rest_ms)
+                    break
             if self._clock.monotonic_ms() - started_ms >= TURN_MS:
                 break
         if handled:
@@ -125,13 +139,16 @@ class Receiver:
         return handled > 0
 
     def _shorten(self, team: str, moment: Moment) -> None:
-        """Refuse what lies in an inbox beyond its limit: the first of these with a message."""
+        """Refuse what lies in an inbox beyond its limit: the first of these, for a turn, with a message."""
         most, waiting = self._limits.waiting_requests, self._inbox.waiting(team)
+        started_ms = self._clock.monotonic_ms()
         if waiting <= most:
             return
         for request in self._inbox.peek(team, most):
             if request is not None and request.op == "submit":
                 self._refuse(RunRef(team, request.run), self._limits.too_many_waiting(waiting), moment)
+            if self._clock.monotonic_ms() - started_ms >= TURN_MS:
+                break
         self._leader.confirm(moment.argument)
         self._inbox.cut(team, most)
         log.warning(Event.INBOX_CUT, team=team, waiting=waiting, kept=most)
@@ -146,6 +163,19 @@ class Receiver:
             if cancelled >= 0:
                 self._forget(ref)
                 log.info(Event.RUN_CANCELLED, run=ref.run, team=ref.team, jobs=cancelled)
+        else:
+            self._hold(ref, request, moment)
+
+    def _hold(self, ref: RunRef, request: Request, moment: Moment) -> None:
+        """Pause a run, or let it go on."""
+        pauses = request.op == "pause"
+        verb = self._runs.pause if pauses else self._runs.unpause
+        if not verb(ref, request.by, moment.epoch, moment.argument):
+            return
+        if (run := self._backlog.get(ref)) is not None:
+            run.paused = pauses
+        told = Event.RUN_PAUSED if pauses else Event.RUN_UNPAUSED
+        log.info(told, run=ref.run, team=ref.team, by=request.by)
 
     def _submit(self, ref: RunRef, moment: Moment) -> None:
         text = self._runs.spec_text(ref, self._limits.spec_bytes)
@@ -204,14 +234,16 @@ class Receiver:
     def _refuse(self, ref: RunRef, reason: str, moment: Moment) -> None:
         if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
             log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
+            if oldest := self._limits.note_refused(ref):
+                self._runs.forget_refused(oldest, moment.epoch, moment.argument)
 
     def _plan(self, ref: RunRef, text: bytes) -> Plan:
         version = _Versioned.model_validate_json(text).version
-        if version != SPEC_VERSION:
+        if version > SPEC_VERSION:
             raise ValueError(
-                f"version: the spec has {version}, this scheduler reads {SPEC_VERSION}: update the older one"
+                f"version: the spec has {version}, this scheduler reads {SPEC_VERSION}: update the schedulers"
             )
-        spec = RunSpec.model_validate_json(text)
+        spec = RunSpec.read(text)
         if (spec.team, spec.run) != (ref.team, ref.run):
             raise ValueError(f"the spec names run {spec.team}/{spec.run}, it was submitted as {ref}")
         check_rows(spec, spec.rows)
@@ -219,6 +251,7 @@ class Receiver:
         check_source(spec, self._settings.scheduler.datasets)
         if spec.open and spec.order.serial_field is not None:
             raise ValueError("open: items that go first need all rows at the start")
+        self._limits.check_templates(spec)
         check_names(spec.evaluators)
         if spec.session_evals and (spec.session_field is None or spec.open):
             raise ValueError("evaluators: sessions are told apart while a client uploads whole rows")

@@ -28,6 +28,7 @@ class RunLoader:
         self._runs, self._backlog, self._feeder = runs, backlog, feeder
         self._reader = RunReader(redis, keys)
         self._seats = Seats(runs)
+        self._unreadable: set[RunRef] = set()  # told once: they wait for a scheduler of a later version
 
     def refresh(self) -> bool:
         """Forget runs that have ended and load new ones; true where some are still to be loaded."""
@@ -35,6 +36,7 @@ class RunLoader:
         for run in self._backlog.runs():
             if run.ref not in active:
                 self.forget(run.ref)
+        self._unreadable &= active
         unknown = [ref for ref in active if self._backlog.get(ref) is None]
         loaded = [self._load(ref) for ref in unknown[:LOADED_AT_ONCE]]
         return any(loaded) and len(unknown) > LOADED_AT_ONCE
@@ -58,7 +60,9 @@ class RunLoader:
         try:
             return self._runs.plan(ref)
         except ValidationError as error:
-            log.exception("plan_unreadable", run=ref.run, team=ref.team, errors=error.error_count())
+            if ref not in self._unreadable:
+                log.warning("plan_unreadable", run=ref.run, team=ref.team, errors=error.error_count())
+            self._unreadable.add(ref)
             return None
 
     def seat(self, ref: RunRef, plan: Plan, item: int) -> Seat | None:
@@ -74,9 +78,9 @@ class RunLoader:
         except RunNotFound:  # it has ended since
             return False
         extent = self._runs.extent(ref)
-        self._backlog.add_run(
-            ActiveRun(ref, plan, extent.cursor, task_lanes, extent.rows, extent.open, extent.started_ms)
-        )
+        run = ActiveRun(ref, plan, extent.cursor, task_lanes, extent.rows, extent.open, extent.started_ms)
+        run.paused = extent.paused
+        self._backlog.add_run(run)
         for lane, count in self._runs.queued(ref, sorted(self._runs.lanes(ref))).items():
             self._backlog.settle(lane, ref, count)
         return True

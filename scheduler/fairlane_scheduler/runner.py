@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
@@ -13,6 +13,7 @@ from fairlane.clock import Clock
 from fairlane.events import Event
 from fairlane.logs import get_logger
 from fairlane.store.connect import RedisClient
+from fairlane.store.trust import in_words
 from fairlane_scheduler.service import Scheduler
 
 log = get_logger("runner")
@@ -23,11 +24,36 @@ READ_AT_ONCE = 1000
 INBOX = "inbox:"
 
 
+class Watch(Protocol):
+    """Hears whether the loop turns."""
+
+    def turned(self) -> None:
+        """It begins another pass, or waits for Redis to come back."""
+        ...
+
+    def ticked(self, seconds: float) -> None:
+        """A pass succeeded, and took so long."""
+        ...
+
+
+class Unwatched:
+    """Nobody listens."""
+
+    def turned(self) -> None:
+        pass
+
+    def ticked(self, seconds: float) -> None:
+        pass
+
+
 class Runner:
     """Drives a scheduler until it is told to stop, through every loss of Redis."""
 
-    def __init__(self, scheduler: Scheduler, redis: RedisClient, clock: Clock) -> None:
+    def __init__(
+        self, scheduler: Scheduler, redis: RedisClient, clock: Clock, watch: Watch | None = None
+    ) -> None:
         self._scheduler, self._redis, self._clock = scheduler, redis, clock
+        self._watch = watch or Unwatched()
         self._stop = threading.Event()
         self._away_s = 0.0
         self._on_ready: Callable[[], None] | None = None
@@ -40,13 +66,14 @@ class Runner:
         """Tick and wait, until `stop`. ``on_ready`` is called once, after the first tick."""
         self._on_ready = on_ready
         while not self._stop.is_set():
+            self._watch.turned()
             try:
                 with self._redis.pubsub(ignore_subscribe_messages=True) as wakeups:
                     wakeups.subscribe(self._scheduler.wake_channel)
                     self._loop(wakeups)
             except (RedisError, OSError) as error:
                 if not self._away_s:
-                    log.warning(Event.STORE_UNREACHABLE, error=str(error))
+                    log.warning(Event.STORE_UNREACHABLE, error=in_words(error))
                 self._recover()
             except Exception:
                 # A defect. What is known may be wrong by it, and can all be read again.
@@ -65,8 +92,10 @@ class Runner:
     def _loop(self, wakeups: Any) -> None:
         teams: set[str] | None = None
         while not self._stop.is_set():
-            started = self._clock.monotonic_ms()
+            self._watch.turned()
+            started, exactly = self._clock.monotonic_ms(), time.perf_counter()
             wait_ms = self._scheduler.tick(teams)
+            self._watch.ticked(time.perf_counter() - exactly)
             self._ticked()
             rest_ms = started + QUANTUM_MS - self._clock.monotonic_ms()
             if rest_ms > 0:

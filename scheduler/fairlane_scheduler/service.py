@@ -7,7 +7,6 @@ from collections.abc import Collection
 
 from redis.exceptions import ResponseError
 
-from fairlane.admission.lanes import Lanes
 from fairlane.admission.memory import LaneMemory
 from fairlane.clock import Clock
 from fairlane.events import Event
@@ -17,22 +16,25 @@ from fairlane.store.attempts import Attempts
 from fairlane.store.audit import Auditor
 from fairlane.store.budgets import Budgets
 from fairlane.store.connect import RedisClient
+from fairlane.store.history import History
 from fairlane.store.inbox import Inbox
 from fairlane.store.keys import Keys
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
 from fairlane.store.registry import Registry
-from fairlane.store.runs import OUT_OF_BUDGET, TIMED_OUT, Runs
+from fairlane.store.runs import OUT_OF_BUDGET, TIMED_OUT
 from fairlane.store.script import load_all
-from fairlane.store.workers import Workers
 from fairlane_scheduler.backlog import Backlog
 from fairlane_scheduler.budgets import BudgetWatch
 from fairlane_scheduler.capacity import Capacity
 from fairlane_scheduler.dispatcher import Dispatcher, Handover
 from fairlane_scheduler.feeder import Feeder
+from fairlane_scheduler.historian import Historian
 from fairlane_scheduler.janitor import Janitor
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.leader import Leader, NotLeader
+from fairlane_scheduler.measured import MeasuredLanes, MeasuredRuns, MeasuredWorkers
+from fairlane_scheduler.metrics import SchedulerMetrics
 from fairlane_scheduler.receiver import Receiver
 from fairlane_scheduler.recoverer import Recoverer
 from fairlane_scheduler.run_loader import RunLoader
@@ -63,6 +65,7 @@ class Scheduler:
         identity: str,
         publisher: Handover,
         server_time: ServerTime | None = None,
+        metrics: SchedulerMetrics | None = None,
     ) -> None:
         self._redis, self._settings, self._clock = redis, settings, clock
         self._time = server_time or RedisTime(redis, clock)
@@ -71,9 +74,12 @@ class Scheduler:
         lease_ms = round(bounds.leader_lease_seconds * 1000)
         self._worker_timeout_ms = round(bounds.worker_timeout_seconds * 1000)
         auditor = Auditor("scheduler", identity, settings.audit.keep)
-        self._lanes, self._memory = Lanes(redis, keys, auditor), LaneMemory(redis, keys)
-        self._runs = runs = Runs(redis, keys, round(bounds.finished_ttl_seconds * 1000), auditor)
-        self._workers, self._inbox = Workers(keys), Inbox(redis, keys)
+        self._metrics = metrics = metrics or SchedulerMetrics(settings)
+        self._lanes, self._memory = MeasuredLanes(redis, keys, auditor, metrics), LaneMemory(redis, keys)
+        self._runs = runs = MeasuredRuns(
+            redis, keys, round(bounds.finished_ttl_seconds * 1000), auditor, metrics
+        )
+        self._workers, self._inbox = MeasuredWorkers(keys, metrics), Inbox(redis, keys)
         self._lease = LeaderLease(redis, keys, identity, lease_ms)
         self.leader = Leader(self._lease, lease_ms)
         self._backlog, self._capacity = Backlog(), Capacity()
@@ -91,6 +97,7 @@ class Scheduler:
             redis, Attempts(keys), Leases(redis, keys), self._workers, self._loader, self._worker_timeout_ms
         )
         self._janitor = Janitor(redis, keys, self._inbox)
+        self._historian = Historian(self._lanes, History(redis, keys), self._backlog.depth)
         self._publisher = publisher
         self._housekeeping_ms = self._remember_ms = 0
         self._server_id: str | None = None
@@ -142,6 +149,7 @@ class Scheduler:
         self._receiver.forget_all()
         self._sources.forget_all()
         self._dispatcher.begin_term(self._registry.names())
+        self._historian.forget_all()
         self._housekeeping_ms = 0
         self._publish_catalog()
         self._recoverer.hold_off(self._clock.monotonic_ms())
@@ -178,9 +186,12 @@ class Scheduler:
         if moment.monotonic_ms >= self._remember_ms:
             self._memory.refresh(self._registry.names())
             self._remember_ms = moment.monotonic_ms + REMEMBER_MS
-        self._dispatcher.weights = self._made_teams.weights()
+            weight, budgets = self._dispatcher.claims.weight, self._budgets.latest
+            self._metrics.note(self._backlog, self._registry.names(), weight, budgets)
+        self._dispatcher.claims.update(self._made_teams.all())
         self._look_at_workers(moment)
         self._budgets.tick(moment.server_ms)
+        self._historian.tick(moment, self._registry.names)
         return more
 
     def _look_at_workers(self, moment: Moment) -> None:

@@ -29,7 +29,7 @@ from fairlane.polling import SystemWaiter, Waiter
 from fairlane.resuming import Origins, require_over, resumed_spec
 from fairlane.run import RunSpec, RunStatus
 from fairlane.settings import Settings
-from fairlane.store.connect import RedisClient, open_redis, require, without_password
+from fairlane.store.connect import RedisClient, open_store, require, without_password
 from fairlane.store.keys import Keys, RunRef
 from fairlane.streaming import RowWriter
 from fairlane.submission import (
@@ -37,6 +37,7 @@ from fairlane.submission import (
     build_spec,
     check_connections,
 )
+from fairlane.tracing import submitting
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -70,7 +71,7 @@ class Client:
         self.team = chosen.team
         self._owns_redis = redis is None
         self._link = Link(
-            redis=require(redis or open_redis(chosen.redis.url), chosen.redis.url),
+            redis=require(redis or open_store(chosen.redis), chosen.redis.url),
             keys=Keys(chosen.redis.deployment),
             url=shown,
             clock=clock or SystemClock(),
@@ -94,8 +95,8 @@ class Client:
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
         `StoreUnavailable`. Nothing of the run is left behind then, nor after an interrupt.
         """
-        with self._link.answering():
-            spec = self._spec(prompt, **options)
+        with self._link.answering(), submitting() as mark:
+            spec = mark(self._spec(prompt, **options))
             if isinstance(dataset, Reference):
                 return announce(self._link, spec.model_copy(update={"source": dataset.source})).run
             return hand_over(self._link, spec, pages(read_rows(dataset), spec.page_rows))
@@ -105,8 +106,8 @@ class Client:
         in
         Redis to be handed out. `RowWriter.write` adds rows, ``close`` ends them. Raises what `submit` raises.
         """
-        with self._link.answering():
-            return announce(self._link, self._spec(prompt, **options))
+        with self._link.answering(), submitting() as mark:
+            return announce(self._link, mark(self._spec(prompt, **options)))
 
     def resume(
         self,
@@ -125,15 +126,15 @@ class Client:
 
         Raises `RunNotFound`, `SubmissionError` where the run is not over, and what `submit` raises.
         """
-        with self._link.answering():
+        with self._link.answering(), submitting() as mark:
             old = self.run(run_id)
             status, spec = old.status(), self._link.runs.overview(RunRef(self.team, run_id)).spec
             require_over(status)
             if spec is None or self._link.runs.is_archived(RunRef(self.team, run_id)):
                 raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
             submitted_ms = self._link.runs.now_ms()
-            new = resumed_spec(
-                spec, new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors
+            new = mark(
+                resumed_spec(spec, new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors)
             )
             rows = self._link.records(spec).rows(status.items // spec.cells_per_row)
             if dataset is None:

@@ -87,6 +87,6 @@ def _lesson(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> Les
     return Lesson(signal, usage or Usage(), outcome.retry_after_ms, reason, outcome.hints)
 
 
-def given_back(why: str) -> Defer:
+def given_back(why: str, delay_ms: int = 0) -> Defer:
     """A job that is returned untried, at no cost to anyone."""
-    return Defer(Lesson("none", reason=why))
+    return Defer(Lesson("none", reason=why), delay_ms)

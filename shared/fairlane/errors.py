@@ -121,9 +121,10 @@ class RunTimeout(FairlaneError, TimeoutError):
 class StoreUnavailable(FairlaneError, ConnectionError):
     """Redis cannot be reached at ``url`` (shown without its password)."""
 
-    def __init__(self, url: str, cause: str) -> None:
-        remedy = "Start one with `fairlane up`, or set redis.url"
-        super().__init__(f"cannot reach Redis at {url}: {cause}. {remedy}")
+    def __init__(
+        self, url: str, cause: str, remedy: str = "Start one with `fairlane up`, or set redis.url"
+    ) -> None:
+        super().__init__(f"cannot reach Redis at {url}: {cause.rstrip('.')}. {remedy}")
         self.url = url
 
 

@@ -17,8 +17,11 @@ class Event(StrEnum):
     RUN_ADMITTED = "run_admitted"
     RUN_REFUSED = "run_refused"
     INBOX_CUT = "inbox_cut"  # a team asked for more than is read: waiting, kept
+    TEAM_RESTS = "team_rests"  # its requests or templates took the scheduler's time: rest_ms
     RUN_FINISHED = "run_finished"
     RUN_CANCELLED = "run_cancelled"
+    RUN_PAUSED = "run_paused"  # it starts nothing from now on: by
+    RUN_UNPAUSED = "run_unpaused"  # it goes on: by
     RUN_ENDED_EARLY = "run_ended_early"
     RUN_ARCHIVED = "run_archived"
     ARCHIVE_FAILED = "archive_failed"
@@ -45,6 +48,10 @@ class Event(StrEnum):
 
     WORKER_STARTED = "worker_started"
     WORKER_STOPPING = "worker_stopping"
+    WORKER_DRAINING = "worker_draining"  # an operator asked it to take nothing new: busy
+    WORKER_RESUMED = "worker_resumed"
     WORKER_LOST = "worker_lost"
+    METRICS_SERVED = "metrics_served"  # where: url
+    METRICS_UNSERVED = "metrics_unserved"  # no port was free: host, port, error
     STORE_UNREACHABLE = "store_unreachable"
     STORE_BACK = "store_back"

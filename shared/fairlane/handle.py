@@ -1,4 +1,4 @@
-"""A run as its user holds it: look, wait, cancel, read."""
+"""A run as its user holds it: look, wait, pause, cancel, read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from fairlane.link import Link
 from fairlane.polling import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
 from fairlane.progress import NoProgress, ProgressView, open_progress
 from fairlane.records import Records, refusal
+from fairlane.report import ReportSource, activity_of, write_report
 from fairlane.run import Record, RunSpec, RunState, RunStatus
 from fairlane.sessions import SessionRecord
+from fairlane.store.audit import operator
 from fairlane.store.keys import RunRef
 from fairlane.summary import Summary, summarise
 
@@ -58,9 +60,9 @@ class Run:
     def wait(self, *, progress: bool = False, timeout: float | None = None) -> RunStatus:
         """Block until the run is over (completed, cancelled or refused) and return its last status.
 
-        ``progress`` shows it on standard error. Raises `RunTimeout` after ``timeout`` seconds, and
-        `StoreUnavailable` if Redis stays away for a minute; a shorter absence is waited out. The run itself
-        goes on whatever happens here.
+        ``progress`` shows it on standard error, in a notebook below the cell. Raises `RunTimeout` after
+        ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for a minute; a shorter absence is
+        waited out. The run itself goes on whatever happens here.
         """
         with self._view(progress) as view:
             return self._wait(view, timeout)
@@ -72,6 +74,20 @@ class Run:
         """
         with self._link.answering():
             self._link.outbox.cancel(self._ref)
+
+    def pause(self) -> None:
+        """Ask the scheduler to start nothing more of the run, and return at once. `status` tells since when.
+
+        Calls in flight end as they may, and nothing fails. The run's ``max_duration`` goes on counting.
+        `unpause` lets it go on, `cancel` works meanwhile; a run that is over is left as it is.
+        """
+        with self._link.answering():
+            self._link.outbox.pause(self._ref, operator())
+
+    def unpause(self) -> None:
+        """Ask the scheduler to let a paused run go on where it stopped, and return at once."""
+        with self._link.answering():
+            self._link.outbox.unpause(self._ref, operator())
 
     def why(self, item: int | None = None, step: int | str | None = None) -> Waiting:
         """Why the run waits, or one of its items, or a step of that: what limits it, and when it starts.
@@ -132,6 +148,23 @@ class Run:
         spec, records = self._readable(status), self._records(status)
         sessions = records.of_sessions() if spec.session_evals else ()
         return summarise(spec, status.state, records.in_item_order(), self._link.prices, sessions)
+
+    def report(self, path: str | PathLike[str], *, examples: int = 0) -> int:
+        """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
+        throughput against the limits, failures. Returns how many records it tells of.
+
+        Texts of prompts, rows and outputs are in it only of so many ``examples``. Prices are those of the
+        client's settings. Raises what `results` does, and ``OSError``.
+        """
+        status = self._wait(NoProgress(), None)
+        spec, records = self._readable(status), self._records(status)
+        with self._link.answering():
+            now_ms = self._link.runs.now_ms()
+            activity = activity_of(self._link.redis, self._link.keys, status, now_ms)
+        source = ReportSource(
+            spec, status, records.in_item_order(), records.of_sessions(), self._link.prices, activity, now_ms
+        )
+        return write_report(path, source, examples)
 
     def chunks(self) -> Iterator[tuple[int, str]]:
         """Pieces of streamed output as ``(item, text)``, from this call on, until the run is over.

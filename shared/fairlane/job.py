@@ -47,7 +47,7 @@ class Attempt:
     """One dispatch of a job. ``number`` counts dispatches of the job and fences out every earlier one.
 
     A job number is ``item × steps + step``: step 0 is the item's task, the others its evaluations. Those of
-    sessions follow all items'.
+    sessions follow all items'. ``version`` is that of the message it came in.
     """
 
     run: str
@@ -55,6 +55,7 @@ class Attempt:
     job: int
     number: int
     lane: str
+    version: int = field(default=MESSAGE_VERSION, compare=False)
 
     @property
     def id(self) -> str:
@@ -73,13 +74,17 @@ class Attempt:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Attempt:
-        """Read a task message of this version or the next (unknown fields are ignored)."""
+        """Read a task message of any version: what names an attempt is in all of them, by these names.
+
+        Unknown fields are passed over. Whoever may not execute a later ``version`` can so give it back.
+        """
         return cls(
             run=str(message["run"]),
             team=str(message["team"]),
             job=int(message["job"]),
             number=int(message["number"]),
             lane=str(message["lane"]),
+            version=int(message.get("v", 1)),
         )
 
 

@@ -12,11 +12,10 @@ from fairlane.admission.targets import Asker
 from fairlane.archive.either import EitherRecords, EitherRuns, EitherSessions
 from fairlane.archive.opening import Archive
 from fairlane.clock import Clock
-from fairlane.errors import StoreUnavailable
 from fairlane.polling import Patience, Waiter
 from fairlane.run import RunSpec
 from fairlane.settings import Connection, Price
-from fairlane.store.connect import RedisClient
+from fairlane.store.connect import RedisClient, unavailable
 from fairlane.store.inbox import Outbox
 from fairlane.store.keys import Keys
 from fairlane.store.reading import RecordReader, RunReader
@@ -73,4 +72,4 @@ class Link:
         try:
             yield
         except RedisError as error:
-            raise StoreUnavailable(self.url, str(error)) from error
+            raise unavailable(self.url, error) from error

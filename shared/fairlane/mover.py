@@ -136,7 +136,7 @@ class Mover:
 
 def _finished(ref: RunRef, plan: str, state: Mapping[str, str]) -> Finished:
     try:
-        return Finished(Plan.model_validate_json(plan).spec, plan, state)
+        return Finished(Plan.read(plan).spec, plan, state)
     except ValidationError:
         raise FairlaneError(f"run {ref.run} was submitted by a newer version of Fairlane") from None
 

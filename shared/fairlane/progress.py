@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from fairlane.clock import Clock
 from fairlane.job import JobState
+from fairlane.notebook import Bar, Cell
 from fairlane.run import RunState, RunStatus
 
 RATE_WINDOW_S = 10.0
 LINE_EVERY_S = 5.0
 LONGEST_TITLE = 40
+LEAST_BAR, WIDEST_BAR = 8, 30
+BESIDE_BAR = 72
+"""Columns of a terminal that are left to names and numbers, as long as the bar keeps its least width."""
+
+_FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("{task.fields[share]}", "right"),
+    ("{task.fields[count]}", "right"),
+    (" {task.fields[told]}", "left"),
+)
 
 
 class ProgressView(Protocol):
@@ -45,32 +56,39 @@ class NoProgress:
 def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
     """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines."""
     screen = Console(stderr=True) if console is None else console
-    if not (screen.is_terminal or screen.is_jupyter):
+    if screen.is_jupyter:
+        yield NotebookProgress(clock, Cell(clock))
+        return
+    if not screen.is_terminal:
         yield PlainProgress(clock, screen)
         return
     bars = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[share]:>5}  {task.fields[count]:>15}  {task.fields[told]}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=max(LEAST_BAR, min(WIDEST_BAR, screen.width - BESIDE_BAR))),
+        *(
+            TextColumn(field, markup=False, table_column=Column(no_wrap=True, justify=side))
+            for field, side in _FIELDS
+        ),
         console=screen,
         auto_refresh=False,  # drawn when there is something new: no thread that outlives an interrupt
     )
     with bars:
-        yield LiveProgress(clock, bars)
+        yield LiveProgress(clock, bars, longest_title=min(LONGEST_TITLE, screen.width // 3))
 
 
 class LiveProgress:
     """Bars that are redrawn with every status."""
 
-    def __init__(self, clock: Clock, bars: Progress) -> None:
-        self._clock, self._bars = clock, bars
+    def __init__(self, clock: Clock, bars: Progress, longest_title: int = LONGEST_TITLE) -> None:
+        self._clock, self._bars, self._longest = clock, bars, longest_title
         self._rates: dict[str, Rate] = {}
         self._rows: dict[str, TaskID] = {}
 
     def show(self, status: RunStatus) -> None:
-        self._draw("", status.name, *_whole(status), _mishaps(status))
+        paused = status.paused is not None
+        self._draw("", status.name, *_whole(status), _mishaps(status), paused=paused)
         for lane in status.lanes:
-            self._draw(lane.lane, f"  {lane.lane}", lane.done, lane.known, "")
+            self._draw(lane.lane, f"  {lane.lane}", lane.done, lane.known, "", paused=paused)
         self._bars.refresh()
 
     def silent(self, seconds: float) -> None:
@@ -78,11 +96,11 @@ class LiveProgress:
             self._bars.update(self._rows[""], told=_silence(seconds))
             self._bars.refresh()
 
-    def _draw(self, row: str, title: str, done: int, of: int, note: str) -> None:
+    def _draw(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> None:
         rate = self._rates.setdefault(row, Rate())
         rate.count(self._clock.monotonic_ms(), done)
         if row not in self._rows:
-            shown = title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
+            shown = title if len(title) <= self._longest else f"{title[: self._longest - 1]}…"
             self._rows[row] = self._bars.add_task(shown, total=None, share="", count="", told="")
         self._bars.update(
             self._rows[row],
@@ -90,8 +108,34 @@ class LiveProgress:
             total=of,
             share=_share(done, of),
             count=f"{done:,}/{of:,}",
-            told=", ".join(part for part in (_pace(rate, of - done), note) if part),
+            told=_beside(rate, of - done, note, paused=paused),
         )
+
+
+class NotebookProgress:
+    """Bars in the output of a notebook's cell."""
+
+    def __init__(self, clock: Clock, cell: Cell) -> None:
+        self._clock, self._cell = clock, cell
+        self._rates: dict[str, Rate] = {}
+        self._bars: list[Bar] = []
+
+    def show(self, status: RunStatus) -> None:
+        paused = status.paused is not None
+        self._bars = [self._bar("", status.name, *_whole(status), _mishaps(status), paused=paused)]
+        for lane in status.lanes:
+            told = self._bar(lane.lane, lane.lane, lane.done, lane.known, "", paused=paused)
+            self._bars.append(told._replace(part=True))
+        self._cell.draw(self._bars, at_once=status.state.finished)
+
+    def silent(self, seconds: float) -> None:
+        told = Bar("", 0, 0, _silence(seconds))
+        self._cell.draw([first._replace(told=told.told) for first in self._bars[:1]] or [told])
+
+    def _bar(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> Bar:
+        rate = self._rates.setdefault(row, Rate())
+        rate.count(self._clock.monotonic_ms(), done)
+        return Bar(title, done, of, _beside(rate, of - done, note, paused=paused))
 
 
 class PlainProgress:
@@ -106,7 +150,8 @@ class PlainProgress:
         done, of = _whole(status)
         self._rate.count(self._clock.monotonic_ms(), done)
         lanes = [f"{lane.lane} {lane.done:,}/{lane.known:,}" for lane in status.lanes]
-        parts = [_pace(self._rate, of - done), _mishaps(status), *lanes]
+        told = _beside(self._rate, of - done, _mishaps(status), paused=status.paused is not None)
+        parts = [told, *lanes]
         line = f"{status.name}: {_share(done, of)} {done:,}/{of:,}"
         self._print(", ".join([line, *filter(None, parts)]), at_once=status.state.finished)
 
@@ -149,6 +194,11 @@ def _share(done: int, of: int) -> str:
     return f"{100 * done // of if of else 0} %"
 
 
+def _beside(rate: Rate, left: int, note: str, *, paused: bool) -> str:
+    """How fast and how long still, unless the run is paused; and what else there is to say."""
+    return ", ".join(words for words in ("" if paused else _pace(rate, left), note) if words)
+
+
 def _pace(rate: Rate, left: int) -> str:
     per_second = rate.per_second
     if per_second is None:
@@ -172,6 +222,8 @@ def _mishaps(status: RunStatus) -> str:
     parts = [f"{count:,} {what}" for count, what in counted if count]
     if status.state in (RunState.SUBMITTED, RunState.CANCELLED, RunState.REFUSED):
         parts.append(str(status.state))
+    if status.paused is not None:
+        parts.append(f"paused by {status.paused.by}" if status.paused.by else "paused")
     return ", ".join(parts)
 
 

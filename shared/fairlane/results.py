@@ -183,7 +183,7 @@ def _usage_list(usage: Usage) -> list[int | None] | None:
 
 
 def _usage(stored: list[int | None] | None) -> Usage:
-    return Usage(*stored) if stored else Usage()
+    return Usage(*stored[:3]) if stored else Usage()  # a later version may say more
 
 
 SKIPPED_JUDGE = JudgeResult(JobState.SKIPPED, error="the task has no output to judge").to_json()

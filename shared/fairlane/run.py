@@ -29,17 +29,30 @@ class Message(BaseModel):
     content: str
 
 
-class RunSpec(BaseModel):
+class Written(BaseModel):
+    """What one process writes and another reads, perhaps of a neighbouring version."""
+
+    @classmethod
+    def read(cls, text: str | bytes) -> Self:
+        """What was written as JSON; fields that a later version has added are passed over.
+
+        Raises ``ValidationError``, also for a version that is not known here.
+        """
+        return cls.model_validate_json(text, extra="ignore")
+
+
+class RunSpec(Written):
     """What a client writes and the scheduler admits. Rows lie beside it, in pages of ``page_rows``.
 
     A task is a call of a model with a prompt; with ``request_field`` with the row's own chat body; with
     ``output_field`` no call at all: the row holds the output that is to be judged. A model "python:…" is a
     function, which takes the row. ``open``: rows are still being written, so ``rows`` says nothing yet.
+    ``trace``: where its calls are traced, the W3C ``traceparent`` of its submission.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = SPEC_VERSION
+    version: int = Field(default=SPEC_VERSION, ge=1, le=SPEC_VERSION)
     run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     team: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     name: str = Field(max_length=200)
@@ -62,6 +75,7 @@ class RunSpec(BaseModel):
     cache: CacheChoice = CacheChoice()
     source: Source | None = None
     resumes: Resumption | None = None
+    trace: str | None = Field(default=None, pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
     open: bool = False
     rows: int = Field(ge=0)
     page_rows: int = Field(ge=1, le=10_000)
@@ -126,7 +140,7 @@ class RunSpec(BaseModel):
         return self.items * (self.steps if self.calls_tasks else self.steps - 1) + self.session_jobs
 
 
-class Plan(BaseModel):
+class Plan(Written):
     """A run as the scheduler admitted it: the spec, and on which lane the calls of each evaluation go.
 
     ``unstructured`` are the connections whose answers cannot be held to a schema: batches are asked one by
@@ -188,8 +202,19 @@ class LaneProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Since when a run is held back (server time), and by whom, as their client said: it may be empty."""
+
+    since_ms: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run at one moment. ``jobs_done / jobs`` reaches exactly 1 when the run is finished."""
+    """A run at one moment. ``jobs_done / jobs`` reaches exactly 1 when the run is finished.
+
+    ``paused`` is there while a running run starts nothing because somebody asked for that.
+    """
 
     run: str
     team: str
@@ -209,6 +234,7 @@ class RunStatus:
     started_ms: int | None
     finished_ms: int | None
     reason: str | None = None
+    paused: Pause | None = None
 
     @property
     def progress(self) -> float:

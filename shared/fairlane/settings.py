@@ -7,7 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from fairlane.errors import ConfigurationError
 from fairlane.lane import LaneLimits, LaneScope, lane_key, split_model
+from fairlane.topology import CLUSTER, topology_of
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
@@ -47,13 +49,24 @@ def require_checks(url: str) -> str:
     return url
 
 
+def _for_celery(url: str) -> str:
+    """The URL, unless Celery could not use it. Raises ``ValueError``."""
+    if url.startswith("sentinel://"):
+        raise ValueError("name Sentinels and their service in one: redis+sentinel://host:26379,…/mymaster")
+    topology = topology_of(url)
+    if topology is not None and topology.service is None:
+        raise ValueError("Celery's queues cannot be on a cluster: name one Redis, Sentinels or RabbitMQ")
+    return url
+
+
 class RedisSettings(_Section):
     """Where live state is kept."""
 
     url: str = Field(
         default="redis://127.0.0.1:6379/0",
-        pattern=r"^(redis|rediss|unix)://",
-        description="Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://.",
+        pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://",
+        description="Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://; "
+        "redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST.",
     )
     deployment: str = Field(
         default="main",
@@ -64,18 +77,23 @@ class RedisSettings(_Section):
     @field_validator("url")
     @classmethod
     def _is_checked(cls, url: str) -> str:
+        topology_of(url)
         return require_checks(url)
 
 
 class CelerySettings(_Section):
     """How attempts reach the workers."""
 
-    broker_url: str | None = Field(default=None, description="Celery's broker. Left out: the state Redis.")
+    broker_url: str | None = Field(
+        default=None,
+        description="Celery's broker: Redis as above, but no cluster, or RabbitMQ, amqp:// or amqps://. "
+        "Left out: the state Redis.",
+    )
 
     @field_validator("broker_url")
     @classmethod
     def _is_checked(cls, url: str | None) -> str | None:
-        return None if url is None else require_checks(url)
+        return None if url is None else require_checks(_for_celery(url))
 
 
 class Connection(_Section):
@@ -121,7 +139,7 @@ class Budget(_Section):
     """What a team may use in a day or a month, on one lane or in all."""
 
     lane: str = Field(default="*", min_length=1, description='A lane as `fairlane lanes` names it; "*": all.')
-    per: Literal["day", "month"] = Field(description="It ends at midnight UTC.")
+    per: Literal["day", "month"] = Field(description='"day" or "month", each in UTC.')
     requests: int | None = Field(default=None, gt=0, le=10**12, description="Calls.")
     tokens: int | None = Field(default=None, gt=0, le=10**12, description="Input and output together.")
     usd: float | None = Field(
@@ -213,7 +231,7 @@ class PayloadLimits(_Section):
         default=1024**3, ge=1, description="Most bytes that a run's rows take in Redis, compressed."
     )
     spec_bytes: int = Field(
-        default=16 * 1024 * 1024, ge=1, description="Largest run without its rows: prompts, parameters."
+        default=4 * 1024 * 1024, ge=1, description="Largest run without its rows: prompts, parameters."
     )
     waiting_requests: int = Field(
         default=10_000,
@@ -305,6 +323,17 @@ class MetricsSettings(_Section):
     )
 
 
+class TracingSettings(_Section):
+    """OpenTelemetry spans of calls, sent by workers as the variables OTEL_* say. Needs the extra `otel`."""
+
+    enabled: bool = Field(
+        default=False, description="Whether workers go on with the traces that runs were submitted in."
+    )
+    items_per_run: int = Field(
+        default=1000, ge=1, description="Items of a run that are traced at most, evenly spread."
+    )
+
+
 class Settings(_Section):
     """Everything that can be configured. See docs/configuration.md, which is made from this class."""
 
@@ -319,14 +348,25 @@ class Settings(_Section):
     scheduler: SchedulerSettings = SchedulerSettings()
     worker: WorkerSettings = WorkerSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     log: LogSettings = LogSettings()
     team: TeamName = Field(default="default", description="The team a client submits for.")
     config_file: str | None = Field(default=None, description="Where these settings came from.")
 
     @property
     def broker_url(self) -> str:
-        """Celery's broker. A Unix socket is spelled the way kombu spells it."""
+        """Celery's broker. A Unix socket is spelled the way kombu spells it.
+
+        Raises `ConfigurationError` where none is named and the state is on a cluster.
+        """
         url = self.celery.broker_url or self.redis.url
+        if self.celery.broker_url is None and CLUSTER in url.partition("://")[0]:
+            raise ConfigurationError(
+                "celery.broker_url",
+                None,
+                "is left out, and Celery's queues cannot be where redis.url is, on a cluster",
+                "Name a broker: one Redis, redis+sentinel://…, or RabbitMQ, amqp://…",
+            )
         if not url.startswith("unix://"):
             return url
         parts = urlsplit(url)

@@ -135,6 +135,67 @@ class Summary:
         }
 
 
+class Tally:
+    """Sums records up as they come; what is held grows with models, evaluators and kinds of failure alone."""
+
+    def __init__(self, spec: RunSpec, prices: Mapping[str, Price]) -> None:
+        self._spec, self._names = spec, _score_names(spec)
+        self._models = {step.name: step.model for step in spec.evals}
+        self._sums = {name: _Moments() for name in self._names}
+        self._by_model: dict[str, dict[str, _Moments]] = {}
+        self._items_by_model, self._by_state = Counter[str](), Counter[JobState]()
+        self._failures, self._tasks, self._evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
+        self._cached = 0
+
+    @property
+    def items(self) -> int:
+        """Records so far."""
+        return self._by_state.total()
+
+    def add(self, record: Record) -> None:
+        """Take one more record; each is to come once."""
+        self._by_state[record.state] += 1
+        self._cached += record.cached
+        self._failures.look_at(record)
+        if record.state is JobState.INVALID:
+            return  # its model may be any text of its row
+        self._items_by_model[record.model] += 1
+        of_model = self._by_model.setdefault(record.model, {name: _Moments() for name in self._names})
+        for name, value in record.scores.items():
+            if value is not None:
+                self._sums.setdefault(name, _Moments()).add(value)
+                of_model.setdefault(name, _Moments()).add(value)
+        if not record.cached:
+            self._tasks.book(record.model, record.usage)
+        for name, usage in record.eval_usage.items():
+            self._evaluations.book(self._models.get(name, name), usage)
+
+    def add_sessions(self, sessions: Iterable[SessionRecord]) -> dict[str, Scores]:
+        """Take the records of whole sessions; their scores."""
+        return _of_sessions(self._spec, sessions, self._failures, self._evaluations)
+
+    def summary(self, state: RunState, session_scores: Mapping[str, Scores] | None = None) -> Summary:
+        """All so far."""
+        return Summary(
+            run=self._spec.run,
+            name=self._spec.name,
+            state=state,
+            items=self.items,
+            by_state=dict(self._by_state),
+            cached=self._cached,
+            scores={name: each.scores(self.items) for name, each in self._sums.items()},
+            scores_by_model={
+                model: {name: each.scores(self._items_by_model[model]) for name, each in found.items()}
+                for model, found in self._by_model.items()
+                if found
+            },
+            session_scores=session_scores or {},
+            failures=self._failures.all(),
+            tasks=self._tasks.all(),
+            evaluations=self._evaluations.all(),
+        )
+
+
 def summarise(
     spec: RunSpec,
     state: RunState,
@@ -142,50 +203,11 @@ def summarise(
     prices: Mapping[str, Price],
     sessions: Iterable[SessionRecord] = (),
 ) -> Summary:
-    """Sum records up as they pass; what is held grows with models, evaluators and kinds of failure alone."""
-    names = _score_names(spec)
-    sums = {name: _Moments() for name in names}
-    by_model: dict[str, dict[str, _Moments]] = {}
-    items_by_model, by_state = Counter[str](), Counter[JobState]()
-    failures, tasks, evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
-    models = {step.name: step.model for step in spec.evals}
-    cached = 0
+    """Sum all records of a run up as they pass."""
+    tally = Tally(spec, prices)
     for record in records:
-        by_state[record.state] += 1
-        cached += record.cached
-        failures.look_at(record)
-        if record.state is JobState.INVALID:
-            continue  # its model may be any text of its row
-        items_by_model[record.model] += 1
-        of_model = by_model.setdefault(record.model, {name: _Moments() for name in names})
-        for name, value in record.scores.items():
-            if value is not None:
-                sums.setdefault(name, _Moments()).add(value)
-                of_model.setdefault(name, _Moments()).add(value)
-        if not record.cached:
-            tasks.book(record.model, record.usage)
-        for name, usage in record.eval_usage.items():
-            evaluations.book(models.get(name, name), usage)
-    items = by_state.total()
-    session_scores = _of_sessions(spec, sessions, failures, evaluations)
-    return Summary(
-        run=spec.run,
-        name=spec.name,
-        state=state,
-        items=items,
-        by_state=dict(by_state),
-        cached=cached,
-        scores={name: each.scores(items) for name, each in sums.items()},
-        scores_by_model={
-            model: {name: each.scores(items_by_model[model]) for name, each in found.items()}
-            for model, found in by_model.items()
-            if found
-        },
-        session_scores=session_scores,
-        failures=failures.all(),
-        tasks=tasks.all(),
-        evaluations=evaluations.all(),
-    )
+        tally.add(record)
+    return tally.summary(state, tally.add_sessions(sessions))
 
 
 def _of_sessions(

@@ -25,7 +25,7 @@ STRANGERS = [OTHER, RunRef("search-2", "r1"), RunRef("searc", "r1")]
 
 VERBS = ("lane_view", "queue_view")  # those that a client runs
 CALLED = re.compile(r"redis\.call\('(\w+)'")
-READABLE = ("catalog", "lanes", "lane", "limits", "headroom")
+READABLE = ("catalog", "lanes", "lane", "limits", "headroom", "history")
 FOREIGN = (
     "celery",
     "_kombu.binding.fairlane.lane.sim_fast",
@@ -160,7 +160,7 @@ ADMINISTRATION: list[tuple[Any, ...]] = [
 
 def families(ref: RunRef) -> dict[str, str]:
     """A key or channel of every family, those of a run or a team being ``ref``'s, by the name in `Keys`."""
-    values = {"ref": ref, "team": ref.team, "lane": "sim:fast", "axis": "tokens", "digest": "d1"}
+    values = {"ref": ref, "team": ref.team, "lane": "sim:fast", "axis": "tokens", "step": "fine", "digest": "d1"}
     found = {}
     for name in (name for name in dir(KEYS) if not name.startswith("_") and name != "prefix"):
         made = getattr(KEYS, name)
@@ -321,7 +321,8 @@ def everything(stage: Stage) -> list[Waiting]:
     assert len(list(run.results())) == len(list(run.stream())) == len(list(run.sessions())) == 4
     assert run.why(0).constraint == "done"
     assert client.resume(run.id).id != run.id
-    client.run(run.id).cancel()
+    for ask in (run.pause, run.unpause, client.run(run.id).cancel):
+        ask()
     assert client.estimate([{"n": 1}], "{{ n }}", model=TASKS).items == 1
     with client.open("{{ n }}", model=TASKS) as rows:
         rows.write({"n": 1})

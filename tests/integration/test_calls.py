@@ -18,6 +18,7 @@ from fairlane.configuration import process_environment
 from fairlane.errors import CallFailed, SubmissionError
 from fairlane.events import Event
 from fairlane.lane import queue_name
+from fairlane.store.workers import Wish, Workers
 from tests.support import served_app
 from tests.support.cluster import Cluster, cluster
 from tests.support.wait import wait_until
@@ -173,3 +174,18 @@ def test_a_call_that_reaches_a_worker_without_its_task_goes_back_for_one_that_ha
 def test_an_option_that_the_lane_decides_is_refused(served: Cluster, option: dict[str, object]) -> None:
     with pytest.raises(SubmissionError, match="decides when and where it runs"):
         served_app.double.apply_async([1], **option)
+
+
+def test_an_application_that_is_drained_takes_no_calls_of_ours_and_goes_on(served: Cluster) -> None:
+    before, workers = set(serving(served)), Workers(served.keys)
+    with app_worker(served, "three", "threads") as process:
+        (third,) = set(serving(served)) - before
+        assert workers.ask(served.redis, third, Wish.IDLE)
+        wait_until(lambda: any(b.info.drained for b in served.beats() if b.worker == third))
+        assert workers.ask(served.redis, third, Wish.WORK)
+        wait_until(lambda: any(not b.info.stopping for b in served.beats() if b.worker == third))
+
+        assert workers.ask(served.redis, third, Wish.STOP)
+
+        wait_until(lambda: third not in {beat.worker for beat in served.beats()})
+        assert process.poll() is None, "it is not ours to stop"

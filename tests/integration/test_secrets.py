@@ -156,6 +156,12 @@ def _flower(port: int, run: str) -> bytes | None:
         "/tasks",
         "/broker",
         "/metrics",
+        "/fairlane/data/lanes",
+        "/fairlane/data/runs",
+        "/fairlane/data/teams",
+        f"/fairlane/data/run/search/{run}",
+        f"/fairlane/data/run/search/{run}/0",
+        "/fairlane/data/lane/echo:m",
     )
     pages = []
     for path in paths:

@@ -77,6 +77,22 @@ def test_a_run_that_is_over_before_its_time_is_the_scheduler_s_doing(real_redis:
     assert entry.detail == {"state": "timed_out", "reason": TIMED_OUT.reason, "unfinished": 3}
 
 
+def test_who_paused_a_run_is_told_once_and_who_let_it_go_on(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.submit()
+    forget(d)
+    assert d.runs.pause(ref, "ann@host", d.epoch, d.now_ms)
+    assert not d.runs.pause(ref, "bob@host", d.epoch, d.now_ms)
+    assert d.runs.unpause(ref, "bob@host", d.epoch, d.now_ms)
+    assert not d.runs.unpause(ref, "ann@host", d.epoch, d.now_ms)
+    told = list(AuditLog(real_redis, d.keys).since())
+    assert [(entry.act, entry.role, entry.who, entry.what) for entry in told] == [
+        (Act.RUN_PAUSED, "team", "search", "r1"),
+        (Act.RUN_UNPAUSED, "team", "search", "r1"),
+    ]
+    assert [entry.detail for entry in told] == [{"by": "ann@host"}, {"by": "bob@host"}]
+
+
 def test_old_entries_make_room_for_new_ones(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane()

@@ -290,13 +290,13 @@ def test_a_number_set_while_running_stays_until_the_configuration_says_something
     real_redis: Redis,
 ) -> None:
     d, stated = Deployment(real_redis), [Budget(per="day", tokens=100)]
-    budgets(d).configure("search", stated)
+    budgets(d).configure({"search": stated})
     budgets(d).set("search", "day", {"tokens": 300})
-    budgets(d).configure("search", stated)
+    budgets(d).configure({"search": stated})
     assert standing(d)["*", "day", "tokens"].most == 300
-    budgets(d).configure("search", [Budget(per="day", tokens=200)])
+    budgets(d).configure({"search": [Budget(per="day", tokens=200)]})
     assert standing(d)["*", "day", "tokens"].most == 200
-    budgets(d).configure("search", [])
+    budgets(d).configure({"search": []})
     assert standing(d) == {}
 
 

@@ -18,7 +18,7 @@ class CommandLine:
 
     def __init__(self, redis: Redis, team: str = "search") -> None:
         path = redis.connection_pool.connection_kwargs["path"]
-        self._environment = {
+        self.environment = {
             "FAIRLANE_REDIS__URL": f"unix://{path}?db=0",
             "FAIRLANE_REDIS__DEPLOYMENT": "test",
             "FAIRLANE_TEAM": team,
@@ -28,7 +28,7 @@ class CommandLine:
 
     def __call__(self, *arguments: str, input: str | None = None) -> Result:
         """What one command comes to, whatever its exit code."""
-        return CliRunner().invoke(app, list(arguments), env=self._environment, input=input)
+        return CliRunner().invoke(app, list(arguments), env=self.environment, input=input)
 
     def out(self, *arguments: str) -> str:
         """Standard output of a command that succeeds."""

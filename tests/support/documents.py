@@ -44,11 +44,15 @@ def blocks(path: Path, language: str, section: str | None = None) -> list[Block]
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """Words of every simple command: those of shell blocks, and inline code that begins like one of ours."""
+    """Words of every simple command: of shell blocks, after prompts, and inline code that begins like ours."""
     for language in ("bash", "sh"):
         for block in blocks(path, language):
             for line in block.text.replace("\\\n", " ").splitlines():
                 yield from _simple_commands(line)
+    for block in blocks(path, "console"):
+        for line in block.text.splitlines():
+            if line.startswith("$ "):
+                yield from _simple_commands(line.removeprefix("$ "))
     for code in _CODE.findall(_prose(path).replace("\n", " ")):
         if code.startswith(("fairlane ", "make ")):
             yield from _simple_commands(code)

@@ -306,7 +306,7 @@ def _check_order(offers: Sequence[Offer], queued: dict[RunRef, list[str]], permi
     assert turns == sorted(turns)
     assert all(turns.count(turn) <= offers[turn].most for turn in turns)
     for permit in permits:
-        assert queued[offers[permit.offer].ref].pop(0) == str(permit.entry)
+        assert Entry.parse(queued[offers[permit.offer].ref].pop(0)) == permit.entry
 
 
 def _late(state: Content, more: int = 0) -> dict[bytes, bytes]:

@@ -14,7 +14,7 @@ from fairlane.results import JudgeResult, TaskResult
 from fairlane.run import Plan, RunSpec
 from fairlane.settings import RedisSettings, Settings
 from fairlane.store.attempts import Lesson, Ready
-from fairlane.store.inbox import Inbox
+from fairlane.store.inbox import Inbox, Request
 from fairlane.store.keys import RunRef
 from tests.support.deployment import Deployment, entry
 
@@ -58,9 +58,20 @@ class Stage:
             for request in requests:
                 if request is not None:
                     ref = RunRef(team, request.run)
-                    self.deployment.cancel(ref) if request.op == "cancel" else self._admit(ref)
+                    self._act(ref, request)
             inbox.drop(team, len(requests))
             inbox.remember(team)
+
+    def _act(self, ref: RunRef, request: Request) -> None:
+        d = self.deployment
+        if request.op == "cancel":
+            d.cancel(ref)
+        elif request.op == "pause":
+            d.runs.pause(ref, request.by, d.epoch, d.now_ms)
+        elif request.op == "unpause":
+            d.runs.unpause(ref, request.by, d.epoch, d.now_ms)
+        else:
+            self._admit(ref)
 
     def _admit(self, ref: RunRef) -> None:
         text = self.deployment.runs.spec_text(ref)

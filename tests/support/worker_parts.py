@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import fakeredis
@@ -18,6 +19,7 @@ from fairlane.store.script import load_all
 from fairlane.store.workers import WorkerInfo
 from fairlane_workers.batcher import Batcher, Command
 from fairlane_workers.chunks import Chunks
+from fairlane_workers.drain import Drain
 from fairlane_workers.executor import Executor
 from fairlane_workers.heartbeat import Heartbeat
 from fairlane_workers.material import Materials
@@ -110,6 +112,11 @@ class WorkerParts:
             rng=random.Random(1),
         )
         self.wanted: list[list[str]] = []
+        self.intake: list[str] = []  # what the worker was told to do with its queues
+        self.ended: list[str] = []
+        told = SimpleNamespace(
+            hold=lambda: self.intake.append("hold"), release=lambda: self.intake.append("release")
+        )
         self.heartbeat = Heartbeat(
             redis=self.redis,
             batcher=self.batcher,
@@ -119,6 +126,7 @@ class WorkerParts:
             worker=WORKER,
             info=WorkerInfo("worker-1", 10, (), "0", 1, "host", 0),
             subscribe=self.wanted.append,
+            drain=Drain(told, lambda: self.ended.append("end")),
             pause=self._pause,
         )
 

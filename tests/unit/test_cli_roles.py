@@ -84,10 +84,17 @@ def test_wrong_settings_are_told_before_anything_is_started(role: str, tmp_path:
 @pytest.mark.usefixtures("no_exec")
 def test_flower_listens_on_this_machine_alone_and_takes_options_of_its_own() -> None:
     flower = became("flower", "--", "--basic_auth=me:pw")
-    assert flower.arguments[:4] == ["celery", "-A", "fairlane_workers.app", "flower"]
+    assert flower.arguments[0] == "fairlane.dashboard"
     assert {"--address=127.0.0.1", "--port=5555", "--basic_auth=me:pw"} <= set(flower.arguments)
     assert "--enable_events=False" not in flower.arguments
     assert "--enable_events=False" in became("flower", "--no-events").arguments
+
+
+@pytest.mark.usefixtures("no_exec")
+def test_flower_remembers_so_many_tasks_and_shows_no_text_unless_it_is_told_to() -> None:
+    assert {"--max_tasks=10000", "--purge_offline_workers=86400"} <= set(became("flower").arguments)
+    assert "--show-text" not in became("flower").arguments
+    assert "--show-text" in became("flower", "--show-text").arguments
 
 
 @pytest.mark.usefixtures("no_exec")

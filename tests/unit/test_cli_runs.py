@@ -10,6 +10,7 @@ import pytest
 from redis import Redis
 
 from fairlane.run import RunState
+from fairlane.store.audit import operator
 from tests.support.command_line import CommandLine
 
 
@@ -94,7 +95,7 @@ def test_a_beginning_of_several_runs_is_refused_and_tells_them(cli: CommandLine)
     assert second in told
 
 
-@pytest.mark.parametrize("command", ["status", "watch", "results", "cancel"])
+@pytest.mark.parametrize("command", ["status", "watch", "results", "cancel", "pause", "unpause"])
 @pytest.mark.parametrize("wanted", ["zzz", "", "no/id"])
 def test_an_unknown_run_is_told_and_ends_with_1(cli: CommandLine, command: str, wanted: str) -> None:
     cli.completed()
@@ -137,6 +138,27 @@ def test_a_run_that_is_over_is_not_cancelled(cli: CommandLine) -> None:
     result = cli("cancel", run, "--wait")
     assert result.exit_code == 0
     assert f"run {run} is over already; it completed: 5 jobs" in result.stderr
+
+
+def test_a_run_is_paused_and_goes_on(cli: CommandLine) -> None:
+    run = cli.submitted()
+    assert f"run {run}: asked to pause it" in cli("pause", run).stderr
+    cli.stage.admit()
+    assert f"by {operator()} since " in cli.out("status", run)
+    found = cli.json("status", run)
+    assert (found["state"], found["paused"], found["paused_by"]) == ("running", True, operator())
+    assert "paused" in cli.out("runs")
+    assert f"paused already, by {operator()}" in cli("pause", run).stderr
+    assert f"run {run}: asked to let it go on" in cli("unpause", run).stderr
+    cli.stage.admit()
+    found = cli.json("status", run)
+    assert (found["paused"], found["paused_at"], found["paused_by"]) == (False, None, None)
+
+
+@pytest.mark.parametrize("command", ["pause", "unpause"])
+def test_a_run_that_is_over_is_not_paused(cli: CommandLine, command: str) -> None:
+    run = cli.completed()
+    assert f"run {run} is over already; it completed" in cli(command, run).stderr
 
 
 def test_cancel_wants_a_run_named(cli: CommandLine) -> None:

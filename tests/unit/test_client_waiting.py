@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -11,8 +13,8 @@ from rich.console import Console
 from fairlane.clock import ManualClock
 from fairlane.errors import RunTimeout, StoreUnavailable
 from fairlane.polling import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
-from fairlane.progress import Rate, open_progress
-from fairlane.run import RunState
+from fairlane.progress import LINE_EVERY_S, Rate, open_progress
+from fairlane.run import Pause, RunState
 from fairlane.store.keys import RunRef
 from tests.support.stage import Stage
 
@@ -190,6 +192,35 @@ def test_live_progress_has_a_line_for_the_whole_and_one_a_lane(stage: Stage) -> 
     assert "2/4  2.0/s, 0:01 left" in shown
     assert "  sim:fast" in shown
     assert "Redis has not answered for 2 s" in shown
+
+
+def test_a_terminal_of_80_columns_has_a_bar_and_all_of_the_time_that_is_left(stage: Stage) -> None:
+    run = stage.client.submit([{"q": n} for n in range(20)], "x", model="sim:fast", name="a name " * 9)
+    stage.admit()
+    out = StringIO()
+    with open_progress(
+        stage.clock, Console(file=out, force_terminal=True, width=80, color_system=None)
+    ) as view:
+        for _ in range(3):
+            view.show(replace(run.status(), retries=12))
+            stage.clock.advance(1.0)
+            stage.answer(run.id, 6)
+    assert re.search(r"a name.*… ━{4,}.* 60 % +12/20 +6\.0/s, 0:01 left, 12 retries", out.getvalue())
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_paused_run_says_so_and_has_no_time_that_is_left(stage: Stage, terminal: bool) -> None:
+    run, out = submit(stage), StringIO()
+    console = Console(file=out, force_terminal=terminal, width=120, color_system=None)
+    with open_progress(stage.clock, console) as view:
+        view.show(run.status())
+        stage.answer(run.id, 2)
+        stage.clock.advance(LINE_EVERY_S)
+        out.truncate(0)
+        view.show(replace(run.status(), paused=Pause(0, "ann@host")))
+        shown = out.getvalue()
+    assert "paused by ann@host" in shown
+    assert "left" not in shown
 
 
 def test_live_progress_ends_at_100_percent(stage: Stage) -> None:

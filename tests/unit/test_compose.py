@@ -50,7 +50,8 @@ def healthy(ready: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_all_services_are_there() -> None:
-    assert set(SERVICES) == {"redis", "scheduler", "worker", "flower", "simulator"}
+    others = {"redis", "prometheus", "grafana"}
+    assert set(SERVICES) == {*others, "scheduler", "worker", "flower", "simulator"}
     assert ROLES == ["flower", "scheduler", "simulator", "worker"]
 
 
@@ -58,10 +59,43 @@ def test_there_is_a_standby() -> None:
     assert SERVICES["scheduler"]["deploy"]["replicas"] == 2
 
 
-def test_the_simulated_provider_runs_only_when_asked_for() -> None:
+def test_the_simulated_provider_and_monitoring_run_only_when_asked_for() -> None:
     assert {name: s["profiles"] for name, s in SERVICES.items() if "profiles" in s} == {
-        "simulator": ["simulate"]
+        "simulator": ["simulate"],
+        "prometheus": ["monitoring"],
+        "grafana": ["monitoring"],
     }
+
+
+def test_prometheus_finds_the_services_at_the_ports_that_they_serve() -> None:
+    prometheus = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text(encoding="utf-8"))
+    told = {
+        name: lookup["port"]
+        for job in prometheus["scrape_configs"]
+        for lookup in job["dns_sd_configs"]
+        for name in lookup["names"]
+    }
+    metrics = configured().metrics
+    assert metrics.host == "0.0.0.0"
+    assert told == {"scheduler": metrics.scheduler_port, "worker": metrics.worker_port}
+
+
+def test_monitoring_mounts_files_that_are_there() -> None:
+    for name in ("prometheus", "grafana"):
+        mounts = [mount.split(":") for mount in SERVICES[name]["volumes"] if mount.startswith("./")]
+        assert mounts
+        assert all((ROOT / source).exists() and mode == "ro" for source, _, mode in mounts)
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text(encoding="utf-8"))
+    mounted = {Path(mount.split(":")[1]).name for mount in SERVICES["prometheus"]["volumes"]}
+    assert set(rules["rule_files"]) <= mounted
+
+
+def test_dashboards_are_where_grafana_looks_for_them() -> None:
+    file = ROOT / "deploy/grafana/provisioning/dashboards/fairlane.yml"
+    (provider,) = yaml.safe_load(file.read_text(encoding="utf-8"))["providers"]
+    targets = {mount.split(":")[1] for mount in SERVICES["grafana"]["volumes"]}
+    assert provider["options"]["path"] in targets
+    assert SERVICES["grafana"]["environment"]["PROMETHEUS_URL"] == "http://prometheus:9090"
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-EXTRAS = ("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower")
+EXTRAS = ("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower", "opentelemetry")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.errors import TemplateError
-from fairlane.prompts import Prompt, Template, check_templates, compile_template, referenced_variables
+from fairlane.prompts import (
+    Prompt,
+    Template,
+    check_templates,
+    compile_template,
+    referenced_variables,
+    words_of,
+)
 from fairlane.prompts.meter import MAX_CHARS
 from fairlane.run import Message
 
@@ -237,6 +244,18 @@ def test_a_statement_that_reaches_further_than_the_row_does_not_compile(text: st
         "{{ question.encode() }}",
         "{{ tags.append(1) }}",
         "{{ plain.update({}) }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ joiner.__init__.__globals__.os }}",
+        "{{ dict.mro() }}",
+        "{{ namespace(a=1).a }}",
+        "{{ ['__class__']|map(attribute='__class__')|list }}",
+        "{{ tags|sort(attribute='__class__')|list }}",
+        "{{ question.format_map(user) }}",
+        "{{ '{0.__class__}'.format(question) }}",
+        "{{ '%(__class__)s'|format(a=1) }}",
+        "{{ get_flashed_messages.__globals__ }}",
+        "{{ row.__class__ }}{{ row['__class__'] }}",
+        "{{ loop.__class__ }}",
         "{{ plain.pop('a') }}",
     ],
 )
@@ -285,12 +304,42 @@ DOUBLED = 60
         "{{ ('\n' * 900000)|indent(1000) }}",
         "{{ ('f' * 100000)|int(base=16) * 2 ** 4000 }}{{ nope }}",
         "{{ ([1] * 300000)|map('string')|map('upper')|list }}",
+        "{% for a in range(10**9) %}{% endfor %}",
+        "{{ range(10**9)|list|length }}",
+        "{{ 9 ** (9 ** (9 ** 9)) }}",
+        "{{ '%c%c'|format(10**9, 1) }}",
+        "{{ 'a,' * 500000 ~ big }}",
+        "{{ (big ~ ',').split('x')|join(big) }}",
+        "{% for a in [1] * 1000 %}{% for b in [1] * 1000 %}{% for c in [1] * 1000 %}{% endfor %}{% endfor %}"
+        "{% endfor %}",
+        "{% for a in [1] * 1000 %}{% for b in [1] * 1000 %}{{ b }}{% endfor %}{% endfor %}",
+        "{{ ([big] * 100)|unique|list|join ~ ([big] * 100)|join }}",
+        "{{ {'a': big, 'b': big}|tojson }}",
+        "{{ ('(' * 100000)|replace('(', '((')|replace('(', '((')|replace('(', '((((((((((') }}",
     ],
-    ids=range(35),
+    ids=range(46),
 )  # fmt: skip
 @pytest.mark.timeout(20)
 def test_a_template_bomb_is_refused_before_it_goes_off(text: str) -> None:
     refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("no markup { at all }}", 0),
+        ("{{ a }}", 3),
+        ("long text {{ a }} more {# a remark #} {% if a %}b{% endif %}", 3 + 4 + 3),
+        ("{{ a + 'b c d' }}", 5),
+    ],
+)
+def test_only_markup_is_counted_as_work_to_compile(text: str, words: int) -> None:
+    assert words_of(text, 1000) == words
+
+
+def test_counting_ends_at_its_bound_and_where_the_text_is_wrong() -> None:
+    assert words_of("{{ a }}" * 1_000_000, 50) == 51
+    assert words_of("{{ a }}{{ 'b", 50) <= 5
 
 
 def test_large_rows_render_while_they_stay_within_the_bounds() -> None:

@@ -44,6 +44,16 @@ def changed(parts: Parts, **fields: Any) -> str:
     return json.dumps(json.loads(parts.spec(3).model_dump_json()) | fields)
 
 
+def test_what_a_later_version_adds_to_a_spec_is_passed_over(parts: Parts) -> None:
+    parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    retry = json.loads(parts.spec(3).model_dump_json())["retry"]
+    write(parts, changed(parts, surprise={"a": 1}, retry=retry | {"tomorrow": 1}))
+
+    parts.receiver.tick(None, parts.moment())
+
+    assert parts.state(REF)["state"] == RunState.RUNNING
+
+
 def test_a_good_run_is_admitted_and_known_to_the_backlog(parts: Parts) -> None:
     ref = parts.upload(parts.spec(3, judges=["sim:judge"]), [{"q": n} for n in range(3)])
 
@@ -91,7 +101,6 @@ def test_an_empty_run_completes_at_once(parts: Parts) -> None:
         ({"page_rows": 0}, "page_rows"),
         ({"priority": 10**6}, "priority"),
         ({"timeout": -1}, "timeout"),
-        ({"surprise": 1}, "surprise"),
         ({"evaluators": [{"kind": "nonsense", "name": "x"}]}, "evaluators"),
         (
             {
@@ -242,6 +251,58 @@ def test_a_cancelled_run_is_forgotten_at_once(parts: Parts) -> None:
     assert parts.state(ref)["state"] == RunState.CANCELLED
     assert parts.backlog.get(ref) is None
     assert [(line["event"], line["jobs"]) for line in logs] == [("run_cancelled", 3)]
+
+
+def test_a_paused_run_hands_nothing_out_until_it_goes_on(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(500), [{"q": n} for n in range(500)])
+    parts.outbox.pause(ref, "ann@host")
+    with capture_logs() as logs:
+        parts.receiver.tick(None, parts.moment())
+        parts.feed_all()
+    assert parts.queued(ref, "sim:fast") == []
+    assert parts.feeder.wait_ms(parts.moment().monotonic_ms) is None
+
+    parts.outbox.unpause(ref, "bob@host")
+    with capture_logs() as more:
+        parts.receiver.tick({"search"}, parts.moment())
+        parts.feed_all()
+    assert parts.queued(ref, "sim:fast")
+    told = [(line["event"], line["by"]) for line in (*logs, *more) if "paused" in line["event"]]
+    assert told == [("run_paused", "ann@host"), ("run_unpaused", "bob@host")]
+
+
+def test_a_new_leader_knows_that_a_run_is_paused(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.outbox.pause(ref, "")
+    parts.receiver.tick(None, parts.moment())
+    parts.loader.forget_all()
+    parts.loader.refresh()
+    run = parts.backlog.get(ref)
+    assert run is not None
+    assert run.paused
+
+
+def test_a_team_cannot_pause_the_run_of_another(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.outbox.pause(RunRef("ads", ref.run), "ann@host")
+    parts.receiver.tick(None, parts.moment())
+    assert "paused_ms" not in parts.state(ref)
+
+
+@pytest.mark.parametrize("by", ["x" * 101, "a\nb", "\u001b[31m", 7, None])
+def test_a_name_that_could_not_be_shown_makes_a_request_none(parts: Parts, by: object) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.redis.rpush(parts.keys.inbox("search"), json.dumps({"op": "pause", "run": ref.run, "by": by}))
+    parts.receiver.tick(None, parts.moment())
+    assert parts.state(ref)["state"] == RunState.RUNNING
+    assert "paused_ms" not in parts.state(ref)
+
+
+def test_a_client_s_name_is_made_fit_to_be_shown(parts: Parts) -> None:
+    ref = parts.upload(parts.spec(3), [{"q": n} for n in range(3)])
+    parts.outbox.pause(ref, "\x1b[31m" + "é" * 200)
+    parts.receiver.tick(None, parts.moment())
+    assert parts.state(ref)["paused_by"] == "[31m" + "é" * 96
 
 
 def test_a_run_that_is_cancelled_before_it_was_read_is_admitted_and_cancelled(parts: Parts) -> None:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from redis import Redis
+from redis.client import Pipeline
 from structlog.testing import capture_logs
 
 from fairlane.admission.targets import Asker
 from fairlane.admission.waiting import Waiting
 from fairlane.clock import ManualClock
+from fairlane.configuration import load_settings
+from fairlane.errors import ConfigurationError
 from fairlane.evaluators import llm_judge
 from fairlane.settings import Settings
 from fairlane.store.audit import AuditLog
-from fairlane.store.budgets import Budgets, period_of
+from fairlane.store.budgets import READ_AT_ONCE, Budgets, period_of
 from fairlane.store.workers import WorkerInfo
 from fairlane.tokens import Estimate
 from fairlane_scheduler.bounds import bounds_of
@@ -83,6 +90,28 @@ def test_a_budget_that_calls_in_flight_hold_says_how_much(asked: Asked) -> None:
     )
 
 
+def test_a_lane_names_the_teams_that_a_budget_holds_back_there(asked: Asked) -> None:
+    asked.budgets.set("search", "day", {"tokens": 400})
+    for attempt in asked.d.start(asked.ref, 4):
+        asked.d.finish(attempt, used=100)
+    assert asked.d.take(asked.ref) == []
+    told = "team budget of 400 tokens a day is used up until 00:00 UTC"
+    found, end_ms = asked.why(LANE), period_of("day", asked.d.now_ms).end_ms
+    assert (found.constraint, found.sentence, found.until_ms) == (
+        "team_budget",
+        f"team search: {told}",
+        end_ms,
+    )
+    assert found.held_teams == (("search", 6, told, end_ms),)
+    other = asked.d.submit("ads", "r2", 5)
+    asked.d.feed(other, 5, LANE, Estimate(60, 40))
+    found = asked.why(LANE)
+    assert found.constraint == "nothing", "the lane itself has jobs that start"
+    assert [each.team for each in found.held_teams] == ["search"]
+    asked.budgets.set("search", "day", {"tokens": None})
+    assert asked.why(LANE).held_teams == ()
+
+
 def test_a_call_larger_than_the_whole_budget_is_told_so(asked: Asked) -> None:
     asked.budgets.set("search", "day", {"tokens": 50})
     assert asked.d.take(asked.ref) == []
@@ -112,6 +141,96 @@ def test_eighty_percent_are_a_warning_once_a_period_and_so_is_the_end(asked: Ask
     assert warned(asked, found) == [("warning", "budget_used_up", "requests", 5, 5)]
 
 
+COUNTED = ("sscan", "smembers", "hget", "hgetall", "hset", "evalsha")
+
+
+def commands(redis: Redis, act: Callable[[], object]) -> Counter[str]:
+    """What of `COUNTED` the server was sent while something was done."""
+    redis.config_resetstat()
+    act()
+    told = redis.info("commandstats")
+    return Counter({name: told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in COUNTED})
+
+
+def a_thousand_teams(requests: int = 5) -> Settings:
+    budgets = [{"per": "day", "requests": requests}]
+    return Settings.model_validate({"teams": {f"t{n}": {"budgets": budgets} for n in range(1000)}})
+
+
+def test_a_tick_looks_at_a_bounded_number_of_a_thousand_teams_and_at_all_in_turn(asked: Asked) -> None:
+    found = BudgetWatch(asked.budgets, a_thousand_teams())
+    found.reload()
+    ticks = 0
+    while len(found.latest) < 1000:
+        ticks += 1
+        sent = commands(asked.d.redis, lambda: found.tick(asked.d.now_ms))
+        assert sent["sscan"] == 1
+        assert sent["hgetall"] <= 1.5 * READ_AT_ONCE
+        assert sent.total() == sent["sscan"] + sent["hgetall"]
+    assert ticks <= 15
+
+
+def test_a_thousand_budgets_that_are_used_up_are_told_once_and_cost_no_more_afterwards(asked: Asked) -> None:
+    found = BudgetWatch(asked.budgets, a_thousand_teams())
+    found.reload()
+    for n in range(1000):
+        asked.d.redis.hset(asked.d.keys.budget(f"t{n}"), f"used day {today(asked)} requests *", "5")
+    with capture_logs() as logs:
+        for _ in range(40):
+            found.tick(asked.d.now_ms)
+    assert Counter(line["team"] for line in logs) == {f"t{n}": 1 for n in range(1000)}
+    sent = commands(asked.d.redis, lambda: found.tick(asked.d.now_ms))
+    assert (sent["hget"], sent["hset"]) == (0, 0)
+
+
+def today(asked: Asked) -> str:
+    return period_of("day", asked.d.now_ms).name
+
+
+def test_a_term_of_a_thousand_teams_begins_within_a_few_round_trips(asked: Asked) -> None:
+    settings = a_thousand_teams()
+    with round_trips(asked.d.redis) as first:
+        BudgetWatch(asked.budgets, settings).reload()
+    assert len(asked.budgets.teams()) == 1000
+    with round_trips(asked.d.redis) as again:
+        sent = commands(asked.d.redis, BudgetWatch(asked.budgets, settings).reload)
+    assert max(len(first), len(again)) <= 1 + 2 * 1000 // READ_AT_ONCE
+    assert sent["evalsha"] == 0
+    assert sent["hget"] == 1000
+
+
+@contextmanager
+def round_trips(redis: Redis) -> Iterator[list[str]]:
+    """Pipelines that were sent, and commands that were sent alone, but for what counts them."""
+    seen: list[str] = []
+    send, execute = redis.execute_command, Pipeline.execute
+
+    def one(*words: Any, **options: Any) -> Any:
+        if words[0] not in ("INFO", "CONFIG RESETSTAT"):
+            seen.append(words[0])
+        return send(*words, **options)
+
+    def many(pipeline: Pipeline, **options: Any) -> Any:
+        if pipeline.command_stack:
+            seen.append("pipeline")
+        return execute(pipeline, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis, "execute_command", one)
+        patch.setattr(Pipeline, "execute", many)
+        yield seen
+
+
+def test_a_team_without_a_budget_any_more_is_forgotten_after_a_round(asked: Asked) -> None:
+    found = watch(asked, [{"per": "day", "requests": 5}])
+    found.reload()
+    found.tick(asked.d.now_ms)
+    assert [each.team for each in found.latest] == ["search"]
+    asked.budgets.set("search", "day", {"requests": None})
+    found.tick(asked.d.now_ms)
+    assert found.latest == []
+
+
 def test_budgets_that_the_configuration_no_longer_states_are_gone(asked: Asked) -> None:
     watch(asked, [{"per": "day", "requests": 5}]).reload()
     assert asked.budgets.teams() == ["search"]
@@ -126,6 +245,25 @@ def test_budgets_that_the_configuration_no_longer_states_are_gone(asked: Asked) 
 def test_a_budget_in_the_configuration_says_how_much_of_what_in_which_time(budget: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Settings.model_validate({"teams": {"search": {"budgets": [budget]}}})
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [
+        ('per = "week"\ntokens = 1', "table 2: per: must be 'day' or 'month', in .*got 'week'"),
+        ("tokens = 5", r"table 2: per: is missing .* Add it. \"day\" or \"month\", each in UTC"),
+        ('per = "day"', "table 2: a budget is of requests, tokens or usd"),
+        ('per = "day"\ntokens = 0', "table 2: tokens: must be greater than 0"),
+        ('per = "day"\ntoken = 5', "table 2: token: unknown key .* did you mean 'tokens'"),
+    ],
+)
+def test_a_wrong_budget_is_named_with_its_table_its_field_and_its_remedy(
+    tmp_path: Path, budget: str, told: str
+) -> None:
+    file, head = tmp_path / "fairlane.toml", "[[teams.search.budgets]]\n"
+    file.write_text(f'{head}per = "day"\nrequests = 5\n{head}{budget}\n')
+    with pytest.raises(ConfigurationError, match=rf"teams\.search\.budgets, {told}"):
+        load_settings(file, environ={})
 
 
 def test_every_run_carries_the_prices_of_its_calls() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 from threading import Thread
 
@@ -13,12 +11,15 @@ import pytest
 from celery import Celery
 from pydantic import ValidationError
 from redis.connection import SSLConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from fairlane.broker import make_app
 from fairlane.settings import Settings
 from fairlane.store.connect import open_redis
+from fairlane.store.trust import in_words
 from fairlane_workers.engine import _open_redis
+from tests.support.tls import Certificates
 
 URL = "rediss://u:p@redis.invalid:6380/0?ssl_ca_certs=/etc/ca.pem"
 
@@ -35,19 +36,59 @@ def test_clients_and_the_scheduler_check_certificates() -> None:
 
 
 def test_workers_check_certificates() -> None:
-    pool = _open_redis(URL).connection_pool
+    pool = _open_redis(URL, "main").connection_pool
     connection = pool.connection_class(**pool.connection_kwargs)
     context = connection.ssl_context
     assert (context.cert_reqs, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert context.ca_certs == "/etc/ca.pem"
 
 
-def test_the_broker_checks_certificates() -> None:
-    app: Celery = make_app(Settings.model_validate({"redis": {"url": URL}}), "test")
+@pytest.mark.parametrize("options", ["", "?ssl_ca_certs=/etc/ca.pem"])
+def test_the_broker_checks_certificates_whatever_options_its_url_has(options: str) -> None:
+    url = f"rediss://u:p@redis.invalid:6380/3{options}"
+    app: Celery = make_app(Settings.model_validate({"redis": {"url": url}}), "test")
     connection = app.connection_for_write()
-    options = dict(connection.ssl or {})
-    made = SSLConnection(host="redis.invalid", **options)
-    assert checked(made) == (ssl.CERT_REQUIRED, True, "/etc/ca.pem")
+    made = SSLConnection(host="redis.invalid", **dict(connection.ssl or {}))
+    assert checked(made) == (ssl.CERT_REQUIRED, True, "/etc/ca.pem" if "ca_certs" in options else None)
+    where = (connection.hostname, connection.port, connection.virtual_host, connection.userid)
+    assert where == ("redis.invalid", 6380, "3", "u")
+
+
+def test_a_broker_without_tls_is_left_alone() -> None:
+    app: Celery = make_app(Settings.model_validate({"redis": {"url": "redis://h:1/2"}}), "test")
+    assert (app.conf.broker_url, app.conf.broker_use_ssl) == ("redis://h:1/2", False)
+
+
+def as_a_client_raises(cause: OSError) -> None:
+    """An error of redis-py's own, which has the cause behind it."""
+    try:
+        raise cause
+    except OSError:
+        raise RedisConnectionError("Error 1 connecting to h:1")  # noqa: B904
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (10, "has expired"),
+        (9, "not valid yet"),
+        (62, "another host"),
+        (64, "another host"),
+        (20, "not known"),
+    ],
+)
+def test_a_refused_certificate_is_told_in_words_however_deep_it_lies(code: int, words: str) -> None:
+    cause = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    cause.verify_code, cause.verify_message = code, "as OpenSSL says"
+    with pytest.raises(RedisConnectionError) as raised:
+        as_a_client_raises(cause)
+    assert words in in_words(raised.value)
+
+
+def test_an_error_that_is_not_of_tls_is_told_as_it_is() -> None:
+    assert in_words(RedisConnectionError("Error 111 connecting to h:1. refused")) == (
+        "Error 111 connecting to h:1. refused"
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,40 +103,14 @@ def test_a_url_that_says_not_to_check_is_refused(place: str, query: str) -> None
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for localhost that is its own authority, and its key beside it."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl makes the certificate")
-    made = tmp_path / "cert.pem"
-    command = [
-        openssl,
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    command += [
-        "-addext",
-        "subjectAltName=DNS:localhost",
-        "-keyout",
-        str(tmp_path / "key.pem"),
-        "-out",
-        str(made),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return made
+def made(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
 
 
-def answering(certificate: Path, hellos: int) -> int:
+def answering(certificate: tuple[Path, Path], hellos: int) -> int:
     """The port of a TLS server that answers PING alone, to so many connections."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    context.load_cert_chain(*certificate)
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(20)
 
@@ -116,15 +131,15 @@ def answering(certificate: Path, hellos: int) -> int:
     return int(listener.getsockname()[1])
 
 
-def test_a_certificate_of_an_unknown_authority_or_of_another_host_is_refused(certificate: Path) -> None:
-    port = answering(certificate, 2)
-    for url in (f"rediss://localhost:{port}/0", f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}"):
+def test_a_certificate_of_an_unknown_authority_or_of_another_host_is_refused(made: Certificates) -> None:
+    port = answering(made.issue("server"), 2)
+    for url in (f"rediss://localhost:{port}/0", f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={made.ca}"):
         with open_redis(url, retries=0) as client, pytest.raises(Exception, match=r"(?i)certificate"):
             client.ping()
 
 
-def test_a_certificate_of_the_named_authority_is_taken(certificate: Path) -> None:
-    port = answering(certificate, 1)
-    url = f"rediss://localhost:{port}/0?ssl_ca_certs={certificate}"
+def test_a_certificate_of_the_named_authority_is_taken(made: Certificates) -> None:
+    port = answering(made.issue("server"), 1)
+    url = f"rediss://localhost:{port}/0?ssl_ca_certs={made.ca}"
     with open_redis(url, retries=0) as client, pytest.raises(ResponseError, match="unknown"):
         client.ping()  # what answers is no Redis, but it has been heard

@@ -299,6 +299,30 @@ def test_a_long_result_says_how_its_job_ended(asked: Asked) -> None:
     assert told(asked.why("r1/0")) == ("done", "it is over: succeeded")
 
 
+def test_a_paused_run_says_so_for_all_of_it_and_for_each_job(asked: Asked) -> None:
+    ref = asked.run(rows=10, feed=6)
+    asked.d.start(ref, 2)
+    asked.d.runs.pause(ref, "ann@host", asked.d.epoch, asked.d.now_ms)
+    asked.d.advance(120_000)
+    words = "the run was paused by ann@host 2 min ago; `fairlane unpause r1` lets it go on"
+    for target in ("r1", "r1/5", "r1/9"):
+        assert told(asked.why(target)) == ("run_paused", words)
+    assert told(asked.why().lanes[0]) == ("run_paused", words)
+    assert asked.why().eta == (None, True)
+    assert asked.why("r1/0").constraint == "running"
+    assert asked.why(TASKS).constraint == "run_paused"
+
+
+def test_a_paused_run_keeps_nobody_waiting(asked: Asked) -> None:
+    ref = asked.run(rows=50)
+    other = asked.d.submit(run="r2", rows=5)
+    asked.d.feed(other, 5)
+    before = asked.why("r2/4").ahead
+    asked.d.runs.pause(ref, "", asked.d.epoch, asked.d.now_ms)
+    after = asked.why("r2/4").ahead
+    assert (before, after) == (8, 4)
+
+
 def test_every_bound_is_described() -> None:
     script = re.findall(r"return '(\w+)',", LUA.read_text(encoding="utf-8"))
     described = {
@@ -306,4 +330,4 @@ def test_every_bound_is_described() -> None:
         for row in table(ROOT / "docs" / "concepts.md", "bound", "holds back")
         for code in coded(row["bound"])
     }
-    assert described == {*script, "task_rate", "eval_rate", "serial"}
+    assert described == {*script, "task_rate", "eval_rate", "serial", "team_share"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
 from fairlane.job import (
+    MESSAGE_VERSION,
     AccessRefused,
+    Attempt,
     JobState,
     NetworkFailure,
     Outcome,
@@ -42,6 +45,55 @@ def test_a_success_is_recorded_with_what_the_provider_was_asked() -> None:
         assert (result.attempts, result.model) == (1, "sim:fast")
         assert parts.state(attempt)["state"] == "completed"
         assert (parts.leased(), parts.executor.held, parts.executor.busy) == (0, [], 0)
+
+    on_loop(scene)
+
+
+def test_a_message_of_a_later_version_is_given_back_uncalled_and_at_no_cost() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        message = attempt.to_message() | {"v": MESSAGE_VERSION + 1, "tomorrow": {"a": 1}}
+
+        with capture_logs() as logs:
+            await parts.executor.execute(Attempt.from_message(message))
+
+        assert parts.provider.requests == []
+        (line,) = lines(logs, "retry")
+        assert "version 2" in line["reason"]
+        assert (parts.leased(), parts.scheduler.redis.zcard(parts.keys.delayed)) == (0, 1)
+        spent = parts.scheduler.redis.hget(parts.keys.jobs(RunRef(attempt.team, attempt.run)), "0")
+        assert spent == b"1:0:0", "one dispatch, and nothing that counts"
+
+    on_loop(scene)
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"evaluators": [{"kind": "tomorrow's", "name": "x"}]}])
+def test_a_run_that_only_a_later_version_can_read_is_left_to_it(change: dict[str, Any]) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        key = parts.keys.plan(RunRef(attempt.team, attempt.run))
+        plan = json.loads(parts.scheduler.redis.get(key))
+        parts.scheduler.redis.set(key, json.dumps(plan | {"spec": plan["spec"] | change}))
+
+        await parts.executor.execute(attempt)
+
+        assert parts.provider.requests == []
+        assert (parts.leased(), parts.scheduler.redis.zcard(parts.keys.delayed)) == (0, 1)
+
+    on_loop(scene)
+
+
+def test_what_a_later_version_has_added_to_a_run_is_passed_over() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1)
+        key = parts.keys.plan(RunRef(attempt.team, attempt.run))
+        plan = json.loads(parts.scheduler.redis.get(key))
+        more = {"tomorrow": 1, "retry": plan["spec"]["retry"] | {"tomorrow": 1}}
+        parts.scheduler.redis.set(key, json.dumps(plan | {"tomorrow": 1, "spec": plan["spec"] | more}))
+
+        await parts.executor.execute(attempt)
+
+        assert parts.task(attempt).output == "yes"
 
     on_loop(scene)
 
@@ -354,5 +406,20 @@ def test_material_of_a_run_is_forgotten_with_its_last_job() -> None:
         await parts.executor.execute(last)
 
         assert (len(parts.materials._runs._values), len(parts.materials._pages._values)) == (0, 0)
+
+    on_loop(scene)
+
+
+def test_whoever_lists_tasks_is_told_what_each_attempt_came_to() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        first, second, third = parts.grant(3)
+        parts.provider.answer = RateLimited("slow down", retry_after_ms=2500)
+
+        assert await parts.executor.execute(first) == "RateLimited"
+        assert await parts.executor.execute(first) == "Stale"
+        parts.provider.answer = PermanentFailure("no such model", 404)
+        assert await parts.executor.execute(second) == "PermanentFailure"
+        parts.executor.abort_all("the worker stops")
+        assert await parts.executor.execute(third) == "Aborted"
 
     on_loop(scene)

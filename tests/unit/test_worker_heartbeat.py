@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
 from fairlane.store.keys import RunRef
-from fairlane.store.workers import Beat
+from fairlane.store.workers import Beat, Wish
 from tests.support.worker_parts import WORKER, WorkerParts, on_loop
 
 
@@ -195,6 +195,153 @@ def test_it_beats_faster_while_it_stops() -> None:
         assert parts.heartbeat._interval_s < 1
 
     on_loop(scene, beat_seconds=30.0)
+
+
+def wished(parts: WorkerParts, wish: Wish) -> None:
+    assert parts.scheduler.workers.ask(parts.scheduler.redis, WORKER, wish)
+
+
+def test_a_worker_that_is_drained_finishes_what_it_has() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.heartbeat.subscribed(frozenset({"sim:fast"}))
+        (attempt,) = parts.grant(1)
+        task = await parts.calling(attempt)
+        await parts.heartbeat.beat()
+
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat.beat()
+
+        told = registered(parts).info
+        assert (told.stopping, told.draining, told.drained, told.busy) == (True, True, False, 1)
+        assert parts.intake == ["hold"]
+        parts.heartbeat.subscribed(frozenset())
+        await parts.heartbeat.beat()
+        assert registered(parts).info.lanes == ("sim:fast",), "its call counts on its lane"
+        parts.provider.gate.set()
+        await task
+        await parts.heartbeat.beat()
+        assert registered(parts).info.drained
+        assert parts.task(attempt).output == "yes"
+        assert parts.ended == []
+
+    on_loop(scene)
+
+
+def test_a_worker_is_not_drained_while_it_still_consumes() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.heartbeat.subscribed(frozenset({"sim:fast"}))
+        await parts.heartbeat.beat()
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat.beat()
+        assert not registered(parts).info.drained, "a message may be on its way"
+
+        parts.heartbeat.subscribed(frozenset())
+        await parts.heartbeat.beat()
+
+        assert registered(parts).info.drained
+
+    on_loop(scene)
+
+
+def test_an_idle_worker_that_is_to_stop_ends_once() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        wished(parts, Wish.STOP)
+        await parts.heartbeat.beat()
+        await parts.heartbeat.beat()
+
+        assert parts.ended == ["end"]
+
+    on_loop(scene)
+
+
+def test_a_drained_worker_works_again_when_asked() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat.beat()
+
+        wished(parts, Wish.WORK)
+        await parts.heartbeat.beat()
+        parts.heartbeat.subscribed(frozenset({"sim:fast"}))
+        await parts.heartbeat.beat()
+
+        told = registered(parts).info
+        assert (told.stopping, told.draining, told.drained) == (False, False, False)
+        assert told.lanes == ("sim:fast",)
+        assert parts.intake[-1] == "release"
+
+    on_loop(scene)
+
+
+def test_a_drain_outlasts_a_redis_that_forgets_it() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat.beat()
+        parts.scheduler.redis.delete(parts.keys.drains)
+
+        await parts.heartbeat.beat()
+
+        assert registered(parts).info.draining
+
+    on_loop(scene)
+
+
+def test_a_wish_of_a_later_version_takes_nothing_new() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        parts.scheduler.redis.hset(parts.keys.drains, WORKER, "tomorrow's")
+        await parts.heartbeat.beat()
+        assert registered(parts).info.draining
+
+    on_loop(scene)
+
+
+def test_a_process_that_ends_is_not_called_draining() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat.beat()
+        parts.heartbeat.stopping()
+        await parts.heartbeat.beat()
+        told = registered(parts).info
+        assert (told.stopping, told.draining) == (True, False)
+
+    on_loop(scene)
+
+
+def test_a_drained_worker_beats_no_faster_than_others() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat.beat()
+        assert parts.heartbeat._interval_s == 30
+
+    on_loop(scene, beat_seconds=30.0)
+
+
+def test_what_is_asked_of_a_worker_goes_when_it_leaves() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat.leave()
+        assert not parts.scheduler.redis.exists(parts.keys.drains)
+        assert not parts.scheduler.workers.ask(parts.scheduler.redis, WORKER, Wish.IDLE)
+
+    on_loop(scene)
+
+
+def test_a_drain_hurries_the_beat() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        await parts.heartbeat.beat()
+        ear = await listening(parts)
+
+        wished(parts, Wish.IDLE)
+        await parts.heartbeat._hurry.wait()
+        await end(ear)
+
+    on_loop(scene)
 
 
 def test_a_beat_that_fails_does_not_end_the_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,10 +37,19 @@ class Consumer:
             raise ConnectionResetError
         self.consumed.append(queue)
 
+    def cancel_task_queue(self, queue: str) -> None:
+        self.consumed.remove(queue)
+
     def run(self) -> None:
         actions, self.soon = self.soon, []
         for action in actions:
             action()
+
+
+def attach(queues: LaneQueues, consumer: Consumer) -> None:
+    """It starts, and has its first turn."""
+    queues.attach(consumer)
+    consumer.run()
 
 
 @pytest.fixture
@@ -59,7 +68,7 @@ def test_lanes_wanted_before_the_consumer_is_there_are_consumed_when_it_starts(
     consumer = Consumer()
     queues.want(["sim:a", "sim:b"])
 
-    queues.attach(consumer)
+    attach(queues, consumer)
 
     assert consumer.consumed == [queue_name("sim:a"), queue_name("sim:b")]
     assert told == [frozenset({"sim:a", "sim:b"})]
@@ -69,7 +78,7 @@ def test_a_lane_that_appears_is_consumed_on_the_consumers_own_thread(
     queues: LaneQueues, told: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
-    queues.attach(consumer)
+    attach(queues, consumer)
 
     queues.want(["sim:new"])
     assert consumer.consumed == []
@@ -82,7 +91,7 @@ def test_a_lane_that_appears_is_consumed_on_the_consumers_own_thread(
 def test_what_is_consumed_already_is_left_alone(queues: LaneQueues, told: list[frozenset[str]]) -> None:
     consumer = Consumer()
     queues.want(["sim:a"])
-    queues.attach(consumer)
+    attach(queues, consumer)
 
     queues.want(["sim:a"])
     assert consumer.soon == []
@@ -97,13 +106,13 @@ def test_after_a_reconnection_everything_is_consumed_again(
     queues: LaneQueues, told: list[frozenset[str]]
 ) -> None:
     queues.want(["sim:a"])
-    queues.attach(Consumer())
+    attach(queues, Consumer())
     queues.detach()
     assert told[-1] == frozenset()
     queues.want(["sim:b"])
 
     again = Consumer()
-    queues.attach(again)
+    attach(queues, again)
 
     assert again.consumed == [queue_name("sim:a"), queue_name("sim:b")]
     assert told[-1] == frozenset({"sim:a", "sim:b"})
@@ -111,7 +120,7 @@ def test_after_a_reconnection_everything_is_consumed_again(
 
 def test_a_queue_that_could_not_be_consumed_is_tried_at_the_next_beat(queues: LaneQueues) -> None:
     consumer = Consumer()
-    queues.attach(consumer)
+    attach(queues, consumer)
     consumer.refuses = 1
     queues.want(["sim:a"])
     with pytest.raises(ConnectionResetError):
@@ -127,7 +136,7 @@ def test_a_consumer_that_is_gone_by_its_turn_is_not_touched(
     queues: LaneQueues, told: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
-    queues.attach(consumer)
+    attach(queues, consumer)
     queues.want(["sim:a"])
     queues.detach()
     consumer.run()
@@ -135,9 +144,51 @@ def test_a_consumer_that_is_gone_by_its_turn_is_not_touched(
     assert consumer.consumed == []
 
 
+def test_a_held_worker_consumes_nothing_until_it_is_released(
+    queues: LaneQueues, told: list[frozenset[str]]
+) -> None:
+    consumer = Consumer()
+    queues.want(["sim:a", "sim:b"])
+    attach(queues, consumer)
+
+    queues.hold()
+    assert len(consumer.consumed) == 2, "only the consumer's own thread may touch it"
+    consumer.run()
+    assert (consumer.consumed, told[-1]) == ([], frozenset())
+
+    queues.want(["sim:a", "sim:new"])
+    consumer.run()
+    assert consumer.consumed == []
+
+    queues.release()
+    consumer.run()
+    assert consumer.consumed == [queue_name(lane) for lane in ("sim:a", "sim:b", "sim:new")]
+    assert told[-1] == frozenset({"sim:a", "sim:b", "sim:new"})
+
+
+def test_a_held_worker_that_reconnects_consumes_nothing(queues: LaneQueues) -> None:
+    queues.want(["sim:a"])
+    attach(queues, Consumer())
+    queues.hold()
+    queues.detach()
+
+    again = Consumer()
+    attach(queues, again)
+
+    assert again.consumed == []
+
+
+def test_what_is_held_already_is_left_alone(queues: LaneQueues) -> None:
+    consumer = Consumer()
+    attach(queues, consumer)
+    queues.hold()
+    queues.hold()
+    assert len(consumer.soon) == 1
+
+
 def test_lost_messages_are_left_to_the_leases(queues: LaneQueues) -> None:
     consumer = Consumer()
-    queues.attach(consumer)
+    attach(queues, consumer)
 
     assert consumer.channel.do_restore is False
 
@@ -149,6 +200,8 @@ def test_the_step_binds_the_queues_to_the_consumer_after_its_tasks(queues: LaneQ
     queues.want(["sim:a"])
 
     step.start(consumer)
+    assert consumer.consumed == [], "RabbitMQ would deliver before Celery takes messages"
+    consumer.run()
     assert consumer.consumed == [queue_name("sim:a")]
     step.stop(consumer)
     queues.want(["sim:b"])

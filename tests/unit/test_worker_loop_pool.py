@@ -22,14 +22,14 @@ class Pool:
     """A pool whose attempts end when a test says so."""
 
     def __init__(self) -> None:
-        self.begun: list[tuple[Attempt, Future[None]]] = []
+        self.begun: list[tuple[Attempt, Future[str]]] = []
         self.accepted: list[int] = []
         self.ends: list[Any] = []
         task = SimpleNamespace(start=self._start)
         self.pool = TaskPool(app=SimpleNamespace(tasks={TASK_NAME: task}))
 
-    def _start(self, attempt: Attempt) -> Future[None]:
-        future: Future[None] = Future()
+    def _start(self, attempt: Attempt) -> Future[str]:
+        future: Future[str] = Future()
         self.begun.append((attempt, future))
         return future
 
@@ -58,13 +58,13 @@ def test_an_attempt_begins_at_once_and_no_thread_waits_for_it(pool: Pool) -> Non
     assert pool.ends == []
 
 
-def test_the_end_of_an_attempt_is_told_to_celery(pool: Pool) -> None:
+def test_the_end_of_an_attempt_and_what_it_came_to_are_told_to_celery(pool: Pool) -> None:
     pool.apply()
 
-    pool.begun[0][1].set_result(None)
+    pool.begun[0][1].set_result("RateLimited")
 
     ((failed, value, seconds),) = pool.ends
-    assert (failed, value) == (0, None)
+    assert (failed, value) == (0, "RateLimited")
     assert seconds >= 0
 
 
@@ -104,7 +104,7 @@ def test_stopping_waits_for_what_is_in_hand(pool: Pool) -> None:
     stopping = threading.Thread(target=pool.pool.on_stop)
     stopping.start()
 
-    pool.begun[0][1].set_result(None)
+    pool.begun[0][1].set_result("Success")
     stopping.join(10)
 
     assert not stopping.is_alive()

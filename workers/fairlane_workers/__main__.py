@@ -14,6 +14,7 @@ from celery import signals
 
 from fairlane.configuration import load_secrets, load_settings
 from fairlane.errors import FairlaneError
+from fairlane_workers.engine import Engine
 from fairlane_workers.process import WorkerProcess
 
 # No gossip and no mingle: workers need not know each other, and each reconnection would leak descriptors.
@@ -32,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)  # noqa: T201 - logging is not configured yet
         return 2
     if options.ready_file is not None:
-        _write_when_ready(options.ready_file, name)
+        _write_when_ready(options.ready_file, name, process.engine)
     nodename = name if "@" in name else f"{name}@{socket.gethostname()}"
     events = ["--task-events"] if options.events else []
     process.app.worker_main(
@@ -52,10 +53,11 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _write_when_ready(path: Path, name: str) -> None:
+def _write_when_ready(path: Path, name: str, engine: Engine) -> None:
     def write(**_: Any) -> None:
         draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps({"pid": os.getpid(), "name": name}))
+        told = {"pid": os.getpid(), "name": name, "metrics": engine.metrics_url}
+        draft.write_text(json.dumps(told))
         draft.replace(path)
 
     signals.worker_ready.connect(write, weak=False)

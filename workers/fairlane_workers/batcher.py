@@ -27,6 +27,7 @@ from fairlane.events import Event
 from fairlane.logs import get_logger
 from fairlane.store.connect import RedisClient
 from fairlane.store.script import Call
+from fairlane.store.trust import in_words
 from fairlane_workers.pause import Pause, sleep
 
 log = get_logger("batcher")
@@ -115,7 +116,7 @@ class Batcher:
             self._fail(batch, error)
             return
         if not self._away_s:
-            log.warning(Event.STORE_UNREACHABLE, error=str(error))
+            log.warning(Event.STORE_UNREACHABLE, error=in_words(error))
         self._away_s = min(AWAY_MOST_S, self._away_s * 2 or AWAY_FIRST_S)
         self._pending = [one for one in batch if one[1] is not None] + self._pending
         await self._pause(self._away_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ class Bridge:
         tasks = AppTasks(self._app)
         name = f"{self._app.main or 'app'}@{socket.gethostname()}-{os.getpid()}"
         settings = self._own(tasks)
-        self._engine = Engine(settings, WorkerSecrets(), name, tasks)
+        self._engine = Engine(settings, WorkerSecrets(), name, tasks, end=self._leave)
         self._engine.start()
         self._consumer = LaneConsumer(settings, self._engine.queues, self._engine.start_attempt)
         self._consumer.start()
@@ -65,6 +66,11 @@ class Bridge:
             return
         consumer.close(self._settings.worker.shutdown_grace_seconds + GRACE_STEP_S)
         engine.close()
+
+    def _leave(self) -> None:
+        """Serve no more, while the application's worker goes on; the engine's own loop must not wait."""
+        self.begin_stop()
+        threading.Thread(target=self.close, name="fairlane-leave", daemon=True).start()
 
     def _own(self, tasks: AppTasks) -> Settings:
         """The settings of a worker that calls this application's tasks and nobody else."""

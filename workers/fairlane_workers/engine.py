@@ -8,9 +8,10 @@ import random
 import socket
 import threading
 import uuid
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from importlib.metadata import version
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -19,25 +20,35 @@ from redis.exceptions import RedisError
 
 from fairlane.clock import SystemClock
 from fairlane.events import Event
-from fairlane.job import Attempt
+from fairlane.job import MESSAGE_VERSION, Attempt
 from fairlane.lane import FUNCTIONS
 from fairlane.logs import get_logger
+from fairlane.metrics_server import MetricsServer
 from fairlane.settings import Settings, WorkerSecrets
 from fairlane.store.attempts import Attempts
 from fairlane.store.keys import Keys
+from fairlane.store.primary_pool import async_primary_pool
+from fairlane.store.trust import options_of
 from fairlane.store.workers import WorkerInfo
+from fairlane.topology import topology_of
+from fairlane.version import __version__
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.chunks import Chunks
 from fairlane_workers.credentials import tell_credentials
+from fairlane_workers.drain import Drain
 from fairlane_workers.executor import Executor
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.functions.roster import Roster
+from fairlane_workers.health import WorkerHealth
 from fairlane_workers.heartbeat import Heartbeat
 from fairlane_workers.lane_queues import LaneQueues
 from fairlane_workers.material import Materials
+from fairlane_workers.metrics import MeasuredBatcher, WorkerMetrics
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.registry import build_provider
+from fairlane_workers.traces import open_traces
+from fairlane_workers.watch import Watches
 
 log = get_logger("engine")
 
@@ -55,8 +66,14 @@ class Engine:
         secrets: WorkerSecrets,
         name: str | None = None,
         catalog: Catalog | None = None,
+        end: Callable[[], None] = lambda: None,
     ) -> None:
-        """``catalog`` has the functions of ``settings.worker.modules``; left out, they are imported."""
+        """``catalog`` has the functions of ``settings.worker.modules``; left out, they are imported.
+
+        ``end`` stops the process warmly; it is called on the engine's loop, once an operator who asked for
+        that has been obeyed.
+        """
+        self._end = end
         self._settings, self._secrets = settings, secrets
         self._catalog = catalog or ImportedFunctions(settings.worker.modules)
         self.worker = uuid.uuid4().hex[:12]
@@ -68,6 +85,17 @@ class Engine:
         self._executor: Executor
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
+        self._traces = open_traces(settings.tracing)
+        self._metrics = WorkerMetrics(settings, self._busy, lambda: len(self.queues.consumed))
+        timeout_s, observe = settings.scheduler.worker_timeout_seconds, self._metrics.loop_delay.observe
+        self._health = WorkerHealth(SystemClock(), timeout_s, lambda: self.queues.listening, observe)
+        port, registry = settings.metrics.worker_port, self._metrics.registry
+        self._server = MetricsServer(settings.metrics, port, registry, self._health)
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the process tells of itself; ``None`` where it does not."""
+        return self._server.url
 
     def start(self) -> None:
         """Build everything on the loop and begin to beat."""
@@ -75,10 +103,11 @@ class Engine:
         self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
+        self._server.start()
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._settings.worker.slots)
 
-    def start_attempt(self, attempt: Attempt) -> Future[None]:
-        """Begin one attempt; the future is done when it has been reported."""
+    def start_attempt(self, attempt: Attempt) -> Future[str]:
+        """Begin one attempt; the future is done when it has been reported, and has what it came to."""
         return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt), self._loop)
 
     def begin_stop(self) -> None:
@@ -89,6 +118,7 @@ class Engine:
         if self._thread is None:
             return
         log.info(Event.WORKER_STOPPING, busy=self._executor.busy)
+        self._health.stopping = True
         grace_s = self._settings.worker.shutdown_grace_seconds
         soon = self._loop.call_soon_threadsafe
         soon(self._heartbeat.stopping)
@@ -100,6 +130,7 @@ class Engine:
         thread, self._thread = self._thread, None
         if thread is None:
             return
+        self._server.stop()
         self._loop.call_soon_threadsafe(self._batcher.give_up)
         try:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)
@@ -113,14 +144,17 @@ class Engine:
         self._loop.run_forever()
         self._loop.close()
 
+    def _busy(self) -> int:
+        return 0 if self._thread is None else self._executor.busy
+
     def _on_subscribed(self, lanes: frozenset[str]) -> None:
         self._loop.call_soon_threadsafe(lambda: self._heartbeat.subscribed(lanes))
 
     async def _open(self) -> None:
         settings, clock = self._settings, SystemClock()
         keys = Keys(settings.redis.deployment)
-        self._redis = _open_redis(settings.redis.url)
-        batcher = self._batcher = Batcher(self._redis)
+        self._redis = _open_redis(settings.redis.url, settings.redis.deployment)
+        batcher = self._batcher = MeasuredBatcher(self._redis, self._metrics)
         self._providers: dict[str, Provider] = {
             name: build_provider(name, connection, self._secrets.keys.get(name))
             for name, connection in settings.connections.items()
@@ -141,16 +175,18 @@ class Engine:
             providers=self._providers,
             clock=clock,
             rng=random.Random(),
+            watch=Watches([self._metrics, *self._traces]),
         )
         info = WorkerInfo(
             name=self.name,
             slots=settings.worker.slots,
             lanes=(),
-            version=version("fairlane"),
+            version=__version__,
             pid=os.getpid(),
             host=socket.gethostname(),
             started_ms=clock.now_ms(),
             modules=settings.worker.modules,
+            messages=MESSAGE_VERSION,
         )
         self._heartbeat = Heartbeat(
             redis=self._redis,
@@ -161,10 +197,13 @@ class Engine:
             worker=self.worker,
             info=info,
             subscribe=self.queues.want,
+            beaten=self._health.beaten,
+            drain=Drain(self.queues, self._end),
         )
         self._background = [
             asyncio.create_task(self._heartbeat.run()),
             asyncio.create_task(self._heartbeat.listen()),
+            asyncio.create_task(self._health.turn()),
             asyncio.create_task(tell_credentials(batcher, keys, self._secrets)),
         ]
 
@@ -177,15 +216,19 @@ class Engine:
         for provider in self._providers.values():
             await provider.aclose()
         await self._redis.aclose()
+        for traces in self._traces:
+            await asyncio.to_thread(traces.close)
 
 
-def _open_redis(url: str) -> Redis:
+def _open_redis(url: str, deployment: str) -> Redis:
     """A client that repeats nothing: the batcher does, and it knows what may be repeated."""
-    tcp = {} if url.startswith("unix://") else {"socket_keepalive": True}
-    return Redis.from_url(
-        url,
-        socket_timeout=ANSWER_TIMEOUT_S,
-        socket_connect_timeout=ANSWER_TIMEOUT_S,
-        retry=Retry(NoBackoff(), 0),
-        **tcp,
-    )
+    how: dict[str, Any] = {
+        **({} if url.startswith("unix://") else {"socket_keepalive": True}),
+        "socket_timeout": ANSWER_TIMEOUT_S,
+        "socket_connect_timeout": ANSWER_TIMEOUT_S,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    topology = topology_of(url)
+    if topology is not None:
+        return Redis.from_pool(async_primary_pool(topology, deployment, **how))
+    return Redis.from_url(url, **how, **options_of(url))

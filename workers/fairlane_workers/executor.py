@@ -11,7 +11,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fairlane.clock import Clock
-from fairlane.decision import Finish, decide, given_back
+from fairlane.decision import ABORTED_DELAY_MS, Finish, decide, given_back
 from fairlane.errors import TemplateError
 from fairlane.evaluators.agents import flaw
 from fairlane.events import Event
@@ -27,6 +27,10 @@ from fairlane_workers.endings import Endings
 from fairlane_workers.material import MaterialGone, Materials, Work
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.reporter import Reporter
+from fairlane_workers.versions import LaterVersion, check_version
+from fairlane_workers.watch import Called, Watch, Watches
+
+STALE, UNREPORTED = "Stale", "Unreported"
 
 log = get_logger("executor")
 
@@ -46,6 +50,7 @@ class Held:
     give_back: bool = False
     wire_ms: int | None = None
     work: Work | None = None
+    came_to: str = Aborted.__name__
 
 
 class Executor:
@@ -64,12 +69,14 @@ class Executor:
         providers: Mapping[str, Provider],
         clock: Clock,
         rng: random.Random,
+        watch: Watch | None = None,
     ) -> None:
         self._worker, self._settings, self._attempts = worker, settings, attempts
         self._batcher, self._materials, self._chunks = batcher, materials, chunks
         self._providers, self._clock, self._rng = providers, clock, rng
         self._reporter = Reporter(worker, attempts, batcher, keys)
         self._endings = Endings(batcher, keys)
+        self._watch: Watch = watch or Watches()
         self._held: dict[str, Held] = {}
         self._stopping: str | None = None
         self._lease_ms = round(settings.scheduler.lease_seconds * 1000)
@@ -83,18 +90,21 @@ class Executor:
     def busy(self) -> int:
         return len(self._held)
 
-    async def execute(self, attempt: Attempt) -> None:
+    async def execute(self, attempt: Attempt) -> str:
         """One attempt from claim to report. A copy of a message that was seen already does nothing.
 
         Where Redis refuses a report, or on a defect, the lease is left to lapse: its job is put back then.
+        Returns what it came to, for whoever lists tasks: the outcome's name, ``Stale`` or ``Unreported``.
         """
         if attempt.id in self._held:
             log.warning(Event.STALE_CLAIM, **attempt_fields(attempt))
-            return
+            return STALE
         held = Held(attempt, aborted=self._stopping, give_back=self._stopping is not None)
         self._held[attempt.id] = held
+        came_to = UNREPORTED
         try:
             await self._attend(held)
+            came_to = held.came_to
         except MaterialGone as gone:
             log.warning(Event.STALE_CLAIM, **attempt_fields(attempt), error=str(gone))
         except RedisError as error:
@@ -103,6 +113,7 @@ class Executor:
             log.exception("attempt_broken", **attempt_fields(attempt))
         finally:
             del self._held[attempt.id]
+        return came_to
 
     def abort(self, attempt_id: str, why: str, *, give_back: bool = False) -> None:
         """Break a call off. ``give_back`` returns its job at no cost; otherwise its lease is already gone.
@@ -131,16 +142,25 @@ class Executor:
     async def _attend(self, held: Held) -> None:
         claim = await self._claim(held)
         if claim is None:
+            held.came_to = STALE
             return
         claimed_ms = self._clock.monotonic_ms()
-        work = held.work = await self._materials.of(held.attempt)
+        try:
+            check_version(held.attempt)
+            work = held.work = await self._materials.of(held.attempt)
+        except LaterVersion as later:
+            await self._reporter.defer(held.attempt, given_back(str(later), ABORTED_DELAY_MS), None)
+            return
         started_ms = self._clock.monotonic_ms()
         held.wire_ms = claim.waited_ms + started_ms - claimed_ms
         outcome = await self._unless_aborted(held, self._call(held.attempt, work))
+        took_ms = self._clock.monotonic_ms() - started_ms
+        held.came_to = held.came_to if outcome is None else type(outcome).__name__
+        self._watch.called(Called(held.attempt, work, outcome, held.wire_ms, took_ms))
         if outcome is None:
             await self._let_go(held)
         else:
-            await self._conclude(held, claim, work, outcome, self._clock.monotonic_ms() - started_ms)
+            await self._conclude(held, claim, work, outcome, took_ms)
 
     async def _claim(self, held: Held) -> Claim | None:
         call = self._attempts.claim(held.attempt, self._worker, self._lease_ms)
@@ -187,6 +207,8 @@ class Executor:
         reported = await self._reporter.finish(
             attempt, decision, ending, outcome, held.wire_ms, work=work, elapsed_ms=latency_ms
         )
+        if reported is not None:
+            self._watch.recorded(ending.verdict.state)
         if reported is not None and reported.finished:
             self._materials.forget(RunRef(attempt.team, attempt.run))
 

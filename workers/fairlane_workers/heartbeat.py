@@ -19,6 +19,7 @@ from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
 from fairlane.store.workers import WorkerInfo, Workers
 from fairlane_workers.batcher import Batcher
+from fairlane_workers.drain import Drain
 from fairlane_workers.executor import Executor
 from fairlane_workers.pause import Pause, sleep
 
@@ -43,13 +44,18 @@ class Heartbeat:
         worker: str,
         info: WorkerInfo,
         subscribe: Callable[[list[str]], None],
+        drain: Drain | None = None,
         pause: Pause = sleep,
+        beaten: Callable[[], None] = lambda: None,
     ) -> None:
         self._redis, self._batcher, self._keys = redis, batcher, keys
         self._executor, self._settings, self._worker = executor, settings, worker
         self._workers, self._info, self._subscribe = Workers(keys), info, subscribe
         self._lease_ms = round(settings.scheduler.lease_seconds * 1000)
-        self._pause = pause
+        self._drain, self._pause = drain or Drain(), pause
+        self._beaten = beaten
+        self._ending = self._drained = False
+        self._serving: frozenset[str] = frozenset()
         self._sent: WorkerInfo | None = None
         self._hurry = asyncio.Event()
 
@@ -66,18 +72,30 @@ class Heartbeat:
                     await self._hurry.wait()
 
     async def beat(self) -> None:
-        """One beat: keep what is held, drop what was lost, serve the lanes that are there now."""
-        lanes = [lane.decode() for lane in await self._batcher.send(("SMEMBERS", self._keys.lanes))]
-        self._subscribe([lane for lane in sorted(lanes) if self._serves(lane)])
+        """One beat: keep what is held, drop what was lost, serve the lanes that are there now.
+
+        Before all that, hear what an operator asks.
+        """
+        lanes, wish = await asyncio.gather(
+            self._batcher.send(("SMEMBERS", self._keys.lanes)),
+            self._batcher.send(("HGET", self._keys.drains, self._worker)),
+        )
+        self._obey(wish)
+        self._subscribe([lane for lane in sorted(lane.decode() for lane in lanes) if self._serves(lane)])
         info = replace(self._info, busy=self._executor.busy)
+        self._drained = info.draining and not (info.busy or self._serving)
+        info = replace(info, drained=self._drained)
         news = info if info.stopping else self._info
         beat = self._workers.beat(
             self._worker, info, self._executor.held, self._lease_ms, changed=news != self._sent
         )
         lost = await self._batcher.send(beat)
         self._sent = news
+        self._beaten()
         for attempt_id in lost:
             self._executor.abort(attempt_id.decode(), "its lease is gone")
+        if self._drained:
+            self._drain.finish()
 
     async def listen(self) -> None:
         """Hear cancellations and new lanes until cancelled."""
@@ -96,13 +114,19 @@ class Heartbeat:
                 await self._pause(LISTEN_S)
 
     def subscribed(self, lanes: frozenset[str]) -> None:
-        """The queues of these lanes are now being consumed; called on the event loop."""
-        self._info = replace(self._info, lanes=tuple(sorted(lanes)))
+        """The queues of these lanes are now being consumed; called on the event loop.
+
+        One that takes nothing new goes on naming the lanes of what it has in hand: its slots count there.
+        """
+        self._serving = lanes
+        if not self._info.stopping:
+            self._info = replace(self._info, lanes=tuple(sorted(lanes)))
         self._hurry.set()
 
     def stopping(self) -> None:
         """No new work: tell the scheduler at once."""
-        self._info = replace(self._info, stopping=True)
+        self._info = replace(self._info, stopping=True, draining=False)
+        self._ending = True
         self._hurry.set()
 
     async def leave(self) -> None:
@@ -112,7 +136,8 @@ class Heartbeat:
     @property
     def _interval_s(self) -> float:
         interval_s = self._settings.worker.beat_seconds
-        return min(interval_s, STOPPING_BEAT_S) if self._info.stopping else interval_s
+        ends = self._info.stopping and not self._drained
+        return min(interval_s, STOPPING_BEAT_S) if ends else interval_s
 
     def _hear(self, message: dict[str, Any] | None) -> None:
         if message is None:
@@ -120,8 +145,19 @@ class Heartbeat:
         text = message["data"].decode(errors="replace")
         if text.startswith(CANCEL):
             self._executor.abort_run(RunRef.parse(text.removeprefix(CANCEL)), "its run was cancelled")
-        elif text == "lanes":
+        elif text in ("lanes", "drain"):
             self._hurry.set()
+
+    def _obey(self, wish: bytes | None) -> None:
+        """A process that ends cannot be asked for anything; a worker of which nothing is asked goes on."""
+        if wish is None or self._ending:
+            return
+        draining = self._drain.obey(wish.decode(errors="replace"))
+        if draining != self._info.draining:
+            self._info = replace(self._info, draining=draining, stopping=draining)
+            if not draining:
+                self._info = replace(self._info, lanes=tuple(sorted(self._serving)))
+            log.info(Event.WORKER_DRAINING if draining else Event.WORKER_RESUMED, busy=self._executor.busy)
 
     def _serves(self, lane: str) -> bool:
         """Whether this worker takes a lane's calls: those of functions, only where some may run here."""

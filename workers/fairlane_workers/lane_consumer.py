@@ -35,7 +35,7 @@ class LaneConsumer(ConsumerMixin):
     """
 
     def __init__(
-        self, settings: Settings, queues: LaneQueues, start: Callable[[Attempt], Future[None]]
+        self, settings: Settings, queues: LaneQueues, start: Callable[[Attempt], Future[str]]
     ) -> None:
         self.app = make_app(settings, "fairlane_lanes")
         self.connection = self.app.connection_for_read()
@@ -43,7 +43,7 @@ class LaneConsumer(ConsumerMixin):
         self.should_stop = False
         self._queues, self._start_attempt, self._slots = queues, start, settings.worker.slots
         self._ended = threading.Event()
-        self._in_hand: set[Future[None]] = set()
+        self._in_hand: set[Future[str]] = set()
         self._soon: deque[Callable[[], None]] = deque()
         self._thread = threading.Thread(target=self._serve, name="fairlane-lanes", daemon=True)
 
@@ -72,6 +72,11 @@ class LaneConsumer(ConsumerMixin):
         if self.task_consumer is not None:
             self.task_consumer.add_queue(self.app.amqp.queues[name])
             self.task_consumer.consume()
+
+    def cancel_task_queue(self, name: str) -> None:
+        """Consume one queue no more."""
+        if self.task_consumer is not None:
+            self.task_consumer.cancel_by_queue(name)
 
     def get_consumers(self, Consumer: Any, channel: Any) -> list[Any]:  # noqa: N803 - kombu's signature
         """See `ConsumerMixin`."""
@@ -130,7 +135,7 @@ class LaneConsumer(ConsumerMixin):
         self._in_hand.add(begun)
         begun.add_done_callback(lambda ended: self._end(ended, message, consumer))
 
-    def _end(self, ended: Future[None], message: Message, consumer: Consumer | None) -> None:
+    def _end(self, ended: Future[str], message: Message, consumer: Consumer | None) -> None:
         """An attempt is reported; told on the engine's thread."""
         self._in_hand.discard(ended)
         self.call_soon(lambda: self._acknowledge(message, consumer))

@@ -58,12 +58,12 @@ class TaskPool(BasePool):  # type: ignore[misc]
             self._busy += 1
         self._begin(args).add_done_callback(lambda future: self._finish(future, callback, started))
 
-    def _begin(self, args: Any) -> Future[None]:
+    def _begin(self, args: Any) -> Future[str]:
         """Start the attempt that a message names; one that names none has failed already."""
         try:
             body: Any = loads(args[3], args[4], args[5], accept={"application/json"})
             app: Any = self.app
-            begun: Future[None] = app.tasks[TASK_NAME].start(Attempt.from_message(body[1]))
+            begun: Future[str] = app.tasks[TASK_NAME].start(Attempt.from_message(body[1]))
         except Exception as error:
             log.exception("message_unreadable", id=str(args[1])[:200])
             begun = Future()
@@ -76,7 +76,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
             self._idle.wait_for(lambda: self._busy == 0)
         self._others.shutdown(cancel_futures=True)
 
-    def _finish(self, future: Future[None], callback: Callable[[Any], None] | None, started: float) -> None:
+    def _finish(self, future: Future[str], callback: Callable[[Any], None] | None, started: float) -> None:
         try:
             if callback is not None:
                 callback(_result(future, time.monotonic() - started))
@@ -86,9 +86,9 @@ class TaskPool(BasePool):  # type: ignore[misc]
                 self._idle.notify_all()
 
 
-def _result(future: Future[None], runtime: float) -> tuple[int, Any, float]:
+def _result(future: Future[str], runtime: float) -> tuple[int, Any, float]:
     """Celery's (failed, value or exception, seconds). Only a defect of ours makes an attempt raise."""
     error = None if future.cancelled() else future.exception()
     if error is None:
-        return 0, None, runtime
+        return 0, None if future.cancelled() else future.result(), runtime
     return 1, ExceptionInfo((type(error), error, error.__traceback__)), runtime

@@ -15,7 +15,7 @@ from fairlane.job import Attempt
 from fairlane.memory import recalled
 from fairlane.rendering import Call, Rendering
 from fairlane.results import TaskResult
-from fairlane.run import Plan, RunSpec, cell_of
+from fairlane.run import RunSpec, cell_of
 from fairlane.sessions import (
     BLOCK,
     BrokenSessions,
@@ -30,6 +30,7 @@ from fairlane.sessions import (
 from fairlane.store.keys import Keys, RunRef
 from fairlane.verdict import Place
 from fairlane_workers.batcher import Batcher
+from fairlane_workers.versions import read_plan
 
 RUNS_KEPT, PAGES_KEPT = 64, 128
 BLOCKS_KEPT = 32  # of sessions' rows
@@ -190,7 +191,7 @@ class Materials:
         text = await self._batcher.send(("GET", self._keys.plan(ref)))
         if text is None:
             raise MaterialGone(f"run {ref.run} is gone from Redis")
-        return Rendering(Plan.model_validate_json(text))
+        return Rendering(read_plan(text))
 
     async def _row(self, ref: RunRef, spec: RunSpec, index: int) -> dict[str, Any]:
         number, offset = divmod(index, spec.page_rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 from celery import Celery, signals
@@ -11,6 +13,7 @@ from fairlane.errors import ConfigurationError
 from fairlane.job import Attempt
 from fairlane.logs import configure_logging, get_logger
 from fairlane.settings import Settings, WorkerSecrets
+from fairlane_workers.consumer import CONSUMER
 from fairlane_workers.engine import Engine
 from fairlane_workers.lane_queues import consumer_step
 from fairlane_workers.loop_pool import POOL, TaskPool
@@ -24,7 +27,7 @@ class WorkerProcess:
     def __init__(self, settings: Settings, secrets: WorkerSecrets, name: str | None = None) -> None:
         self._settings = settings
         self._secrets = secrets
-        self.engine = Engine(settings, secrets, name)
+        self.engine = Engine(settings, secrets, name, end=_stop_warmly)
         self.app = self._make_app()
         self._connect_signals()
 
@@ -32,13 +35,14 @@ class WorkerProcess:
         app: Any = make_app(self._settings, "fairlane_workers")
         engine = self.engine
 
-        def attempt(**message: Any) -> None:
+        def attempt(**message: Any) -> str:
             """Execute one attempt: its message names it, its lease in Redis says whether it may still run."""
-            engine.start_attempt(Attempt.from_message(message)).result()
+            return engine.start_attempt(Attempt.from_message(message)).result()
 
         app.task(name=TASK_NAME, shared=False)(attempt)
         app.tasks[TASK_NAME].start = engine.start_attempt
         app.conf.worker_pool = POOL
+        app.conf.worker_consumer = CONSUMER
         app.steps["consumer"].add(consumer_step(engine.queues))
         made: Celery = app
         return made
@@ -67,3 +71,8 @@ class WorkerProcess:
 
     def _close(self, **_: Any) -> None:
         self.engine.close()
+
+
+def _stop_warmly() -> None:
+    """End this process the way its supervisor does."""
+    os.kill(os.getpid(), signal.SIGTERM)

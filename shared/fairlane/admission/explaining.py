@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fairlane.admission.eta import Cost, start_of
+from fairlane.admission.held_teams import all_held, held_teams
 from fairlane.admission.lanes import Lanes
 from fairlane.admission.queues import Queues, RunQueue, ahead_of, share_of
 from fairlane.admission.reasons import SHARED_OUT, Reason, reason_of
@@ -129,13 +130,15 @@ def explain_lane(
         raise LaneNotFound(lane, known)
     here = Surroundings(redis, keys, [lane], {}, now_ms, team)
     view, queued = here.views[lane], here.depth(lane)
-    reason = here.reason(lane, queued) or _unpaused(here.queues[lane]) or _unheld(queued, view.in_flight)
+    held = held_teams(redis, keys, lane, here.queues[lane], here.now_ms)
+    reason = here.reason(lane, queued) or _unpaused(here.queues[lane]) or all_held(held, queued)
+    reason = reason or _unheld(queued, view.in_flight)
     going = [queue for queue in here.queues[lane] if not queue.paused]
     largest = max(going, key=lambda queue: queue.queued, default=None)
     eta = here.eta(lane, queued, here.cost(lane, largest.ref)) if largest else Eta(here.now_ms)
     wait = LaneWait(lane, *reason, queued=queued, in_flight=view.in_flight, eta=eta)
     state = "shut" if view.shut else "open"
-    return Waiting(lane, "lane", state, *reason, None, None, eta, (wait,), here.now_ms)
+    return Waiting(lane, "lane", state, *reason, None, None, eta, (wait,), here.now_ms, held_teams=held)
 
 
 def explain_run(

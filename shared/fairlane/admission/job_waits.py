@@ -166,7 +166,8 @@ class JobExplainer:
         if own is not None:
             reason = Reason(own.constraint, f"item {item:,} is not handed out yet: {own.sentence}")
             return self._answer(item, step, "waiting", reason, Eta(None, True))
-        lanes = set(self._traces.lanes()) - set(self._plan.eval_lanes)
+        # One that became the run's after the others were read is not among these.
+        lanes = (set(self._traces.lanes()) - set(self._plan.eval_lanes)) & set(self._here.queues)
         if len(lanes) != 1 or len(self._plan.spec.models) != 1 or "{" in self._plan.spec.models[0]:
             return self._answer(item, step, "waiting", reason)
         here, lane = self._here, lanes.pop()

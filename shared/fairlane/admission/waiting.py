@@ -100,6 +100,15 @@ class LaneWait:
         return self.queued + self.delayed + self.not_ready + self.unfed
 
 
+class HeldTeam(NamedTuple):
+    """A team with ``queued`` jobs on a lane, what of its budgets keeps them there, and until when."""
+
+    team: str
+    queued: int
+    sentence: str
+    until_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """The answer to "why is this waiting?" at ``now_ms``. Times are server milliseconds.
@@ -108,7 +117,8 @@ class Waiting:
     time alone ends it. ``position`` is a job's place in its run's queue (1 is next) and ``ahead`` about how
     many jobs start before it, those of other runs and teams included. ``eta`` is when the job starts, or the
     last job of the run or of the lane's queue. ``state`` is the run's or the job's; a lane is open or shut.
-    ``unknown`` is what the answer leaves out, since this team's user may not read it.
+    ``unknown`` is what the answer leaves out, since this team's user may not read it. ``held_teams`` are
+    those whose jobs wait on a lane for the end of a budget.
     """
 
     target: str
@@ -123,3 +133,4 @@ class Waiting:
     lanes: tuple[LaneWait, ...]
     now_ms: int
     unknown: tuple[str, ...] = ()
+    held_teams: tuple[HeldTeam, ...] = ()

@@ -97,6 +97,6 @@ def _among(items: Sequence[int]) -> ColumnElement[bool]:
 
 def _spec_of(plan: str) -> RunSpec | None:
     try:
-        return Plan.model_validate_json(plan).spec
+        return Plan.read(plan).spec
     except ValidationError:
         return None

@@ -11,10 +11,9 @@ from redis.exceptions import RedisError
 from fairlane.admission.lanes import Lanes
 from fairlane.cli.invocation import Invocation
 from fairlane.client import Client
-from fairlane.errors import StoreUnavailable
 from fairlane.settings import Settings
 from fairlane.store.audit import Auditor, operator
-from fairlane.store.connect import RedisClient, open_redis, require, without_password
+from fairlane.store.connect import RedisClient, open_store, require, unavailable, without_password
 from fairlane.store.keys import Keys
 from fairlane.store.overview import DeploymentReader
 from fairlane.store.reading import RunReader
@@ -55,6 +54,10 @@ class Deployment:
         """Connections that the scheduler knows; ``None`` if none has ever led."""
         return RunReader(self.redis, self.keys).connections()
 
+    @property
+    def workers(self) -> Workers:
+        return Workers(self.keys, self.auditor)
+
     def beats(self) -> list[Beat]:
         """Workers that have not left."""
         return Workers(self.keys).beats(self.redis)
@@ -69,11 +72,11 @@ class Deployment:
 def open_deployment(invocation: Invocation) -> Iterator[Deployment]:
     """The deployment of the settings in force. Raises `ConfigurationError` and `StoreUnavailable`."""
     settings = invocation.settings()
-    redis = open_redis(settings.redis.url)
+    redis = open_store(settings.redis)
     try:
         require(redis, settings.redis.url)
         yield Deployment(settings, redis, Keys(settings.redis.deployment))
     except RedisError as error:
-        raise StoreUnavailable(without_password(settings.redis.url), str(error)) from error
+        raise unavailable(without_password(settings.redis.url), error) from error
     finally:
         redis.close()

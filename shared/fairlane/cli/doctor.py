@@ -21,6 +21,7 @@ from fairlane.errors import ConfigurationError, StoreUnavailable
 from fairlane.redaction import mask_text
 from fairlane.settings import Settings
 from fairlane.store.connect import without_password
+from fairlane.store.trust import in_words
 from fairlane.version import __version__
 
 BROKER_TIMEOUT_S = 3.0
@@ -95,7 +96,7 @@ def _broker_problem(settings: Settings) -> str | None:
     try:
         connection.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
     except Exception as error:  # noqa: BLE001  every transport has errors of its own
-        return mask_text(str(error)) or type(error).__name__
+        return mask_text(in_words(error)) or type(error).__name__
     finally:
         connection.release()
     return None

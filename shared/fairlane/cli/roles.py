@@ -18,9 +18,11 @@ from fairlane.errors import LocalStackError
 from fairlane.local.environment import child_environment
 from fairlane.local.plan import FLOWER_PORT
 from fairlane.local.ports import LOOPBACK
+from fairlane.store.connect import require_trust
 
 SIMULATOR_PORT = 8100
 FLOWER_MEMORY_TASKS = 10_000  # Flower keeps about 5 KB a task; its own default of 100,000 is half a gigabyte
+FLOWER_MEMORY_WORKERS_S = 86_400  # every restart is a worker of another name
 
 NameOption = Annotated[
     str | None, typer.Option("--name", help="What to call this process where processes are listed.")
@@ -46,10 +48,19 @@ def stated(**options: object) -> list[str]:
     return [part for pair in given for part in pair]
 
 
+def _ready_for(invocation: Invocation) -> None:
+    """Tell what no waiting would mend before the role begins: settings, and certificates of Redis' and the
+    broker's. Raises `ConfigurationError` and `StoreUnavailable`.
+    """
+    settings = invocation.settings()
+    for url in dict.fromkeys((settings.redis.url, settings.broker_url)):
+        require_trust(url, settings.redis.deployment)
+
+
 @with_settings
 def scheduler(invocation: Invocation, name: NameOption = None, ready_file: ReadyFileOption = None) -> None:
     """Run a scheduler: one leads, others stand by."""
-    invocation.settings()
+    _ready_for(invocation)
     become("fairlane_scheduler", stated(name=name, ready_file=ready_file), invocation.environment())
 
 
@@ -64,7 +75,7 @@ def worker(
     ready_file: ReadyFileOption = None,
 ) -> None:
     """Run a worker."""
-    invocation.settings()
+    _ready_for(invocation)
     arguments = stated(slots=slots, lanes=lanes, name=name, ready_file=ready_file)
     become("fairlane_workers", arguments, invocation.environment())
 
@@ -75,12 +86,15 @@ def flower(
     address: Annotated[str, typer.Option(help="Where it listens.")] = LOOPBACK,
     port: Annotated[int, typer.Option(min=1, max=65_535)] = FLOWER_PORT,
     events: Annotated[bool, typer.Option(help="Have the workers report every task to it.")] = True,
+    show_text: Annotated[
+        bool, typer.Option("--show-text", help="Show rows and outputs on the pages of items.")
+    ] = False,
     extra: Annotated[
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of Flower's own.")
     ] = None,
 ) -> None:
-    """Run Flower, Celery's dashboard, on the same broker."""
-    invocation.settings()
+    """Run Flower, Celery's dashboard, with pages for lanes, runs and teams."""
+    _ready_for(invocation)
     if importlib.util.find_spec("flower") is None:
         raise LocalStackError("flower", "is not installed. `pip install 'fairlane[flower]'` brings it")
     options = list(extra or ())
@@ -90,8 +104,10 @@ def flower(
             "Give it a login: fairlane flower … -- --basic_auth=USER:PASSWORD"
         )
     own = [f"--address={address}", f"--port={port}", f"--max_tasks={FLOWER_MEMORY_TASKS}"]
+    own += [f"--purge_offline_workers={FLOWER_MEMORY_WORKERS_S}"]
     own += [] if events else ["--enable_events=False"]
-    become("celery", ["-A", "fairlane_workers.app", "flower", *own, *options], invocation.environment())
+    own += ["--show-text"] if show_text else []
+    become("fairlane.dashboard", [*own, *options], invocation.environment())
 
 
 def simulate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairlane.cli.moments import ago, iso, took
+from fairlane.cli.moments import ago, at_local_time, iso, took
 from fairlane.cli.output import clip, print_fields, print_line, print_table
 from fairlane.job import JobState
 from fairlane.run import RunState, RunStatus
@@ -34,6 +34,9 @@ def run_document(status: RunStatus) -> dict[str, Any]:
         "started_at": iso(status.started_ms),
         "finished_at": iso(status.finished_ms),
         "reason": status.reason,
+        "paused": status.paused is not None,
+        "paused_at": iso(status.paused.since_ms) if status.paused else None,
+        "paused_by": status.paused.by or None if status.paused else None,
     }
 
 
@@ -46,7 +49,7 @@ def print_runs(statuses: list[RunStatus], now_ms: int) -> None:
             (
                 status.run,
                 "" if status.name == status.run else clip(status.name, LONGEST_NAME),
-                status.state,
+                state_in_a_word(status),
                 share(status),
                 f"{status.jobs:,}",
                 f"{status.by_state.get(JobState.FAILED, 0):,}",
@@ -78,6 +81,19 @@ def share(status: RunStatus) -> str:
     return _percent(status.jobs_done, status.jobs)
 
 
+def state_in_a_word(status: RunStatus) -> str:
+    """Its state, or that it is paused."""
+    return "paused" if status.paused is not None else str(status.state)
+
+
+def pause_in_words(status: RunStatus, now_ms: int) -> str | None:
+    """``"by ann@host since 14:05:09"``; ``None`` for a run that is not paused."""
+    if status.paused is None:
+        return None
+    by = f"by {status.paused.by} " if status.paused.by else ""
+    return f"{by}since {at_local_time(status.paused.since_ms, now_ms)}"
+
+
 def ending(status: RunStatus) -> str:
     """How a run that is over ended: the rest of a sentence that begins with its name."""
     if status.state is RunState.REFUSED:
@@ -96,6 +112,8 @@ def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
     if status.name != status.run:
         fields.append(("name", status.name))
     fields += [("team", status.team), ("state", f"{status.state}, {share(status)} done")]
+    if (paused := pause_in_words(status, now_ms)) is not None:
+        fields.append(("paused", paused))
     if status.reason:
         fields.append(("reason", status.reason))
     fields += [

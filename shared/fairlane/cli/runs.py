@@ -1,4 +1,4 @@
-"""Commands on runs that are there: list, look, watch, cancel."""
+"""Commands on runs that are there: list, look, watch, pause, cancel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import print_json, print_json_line, say
 from fairlane.cli.panels import RUNS
-from fairlane.cli.run_views import ending, print_run, print_runs, run_document
+from fairlane.cli.run_views import ending, pause_in_words, print_run, print_runs, run_document
 from fairlane.cli.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.handle import Run
 from fairlane.polling import SystemWaiter
@@ -83,6 +83,37 @@ def cancel(
         say(f"run {found.id} {ending(found.wait())}")
 
 
+@with_settings
+def pause(invocation: Invocation, run: RunArgument) -> None:
+    """Pause a run: nothing of it starts until `fairlane unpause`; calls in flight end, nothing fails."""
+    with open_deployment(invocation) as deployment:
+        found = find_run(deployment, run)
+        before = found.status()
+        if before.state.finished:
+            say(f"run {found.id} is over already; it {ending(before)}")
+            return
+        if (paused := pause_in_words(before, deployment.now_ms())) is not None:
+            say(f"run {found.id} is paused already, {paused}")
+            return
+        found.pause()
+        say(f"run {found.id}: asked to pause it; `fairlane unpause {found.id}` lets it go on")
+        caution_if_unled(deployment)
+
+
+@with_settings
+def unpause(invocation: Invocation, run: RunArgument) -> None:
+    """Let a paused run go on where it stopped."""
+    with open_deployment(invocation) as deployment:
+        found = find_run(deployment, run)
+        before = found.status()
+        if before.state.finished:
+            say(f"run {found.id} is over already; it {ending(before)}")
+            return
+        found.unpause()
+        say(f"run {found.id}: asked to let it go on")
+        caution_if_unled(deployment)
+
+
 def wait_for(deployment: Deployment, run: Run) -> RunStatus:
     """Show a run's progress until it is over; says that it goes on when that is interrupted."""
     caution_if_unled(deployment)
@@ -123,4 +154,6 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel=RUNS)(runs)
     app.command(cls=RunCommand, rich_help_panel=RUNS)(status)
     app.command(cls=RunCommand, rich_help_panel=RUNS)(watch)
+    app.command(cls=RunCommand, rich_help_panel=RUNS)(pause)
+    app.command(cls=RunCommand, rich_help_panel=RUNS)(unpause)
     app.command(cls=RunCommand, rich_help_panel=RUNS)(cancel)

@@ -58,11 +58,22 @@ def document(found: Waiting) -> dict[str, Any]:
         "lanes": [_lane_document(part) for part in found.lanes],
         "at": iso(found.now_ms),
         "unknown": list(found.unknown),
+        "held_teams": [
+            {"team": each.team, "queued": each.queued, "sentence": each.sentence, "until": iso(each.until_ms)}
+            for each in found.held_teams
+        ],
     }
 
 
 def print_waiting(found: Waiting) -> None:
     """The answer in words, then what waits on each lane of a run."""
+    print_fields(waiting_fields(found))
+    if found.kind == "run" and found.lanes:
+        _print_lanes(found.lanes, found.now_ms)
+
+
+def waiting_fields(found: Waiting) -> list[tuple[str, object]]:
+    """The answer as names and values."""
     now_ms = found.now_ms
     fields: list[tuple[str, object]] = [(found.kind, found.target), ("state", found.state)]
     fields.append(("why", found.sentence))
@@ -75,11 +86,10 @@ def print_waiting(found: Waiting) -> None:
         fields.append(("ahead", f"about {found.ahead:,} jobs start before {last}"))
     if _starts(found):
         fields.append((_STARTS[found.kind], eta_in_words(found.eta, now_ms)))
+    fields += [(f"team {each.team}", f"{each.queued:,} jobs: {each.sentence}") for each in found.held_teams]
     if found.unknown:
         fields.append(("unknown", f"{'; '.join(found.unknown)}: this user may not read that"))
-    print_fields(fields)
-    if found.kind == "run" and found.lanes:
-        _print_lanes(found.lanes, now_ms)
+    return fields
 
 
 def eta_in_words(eta: Eta, now_ms: int) -> str:

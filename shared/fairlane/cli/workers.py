@@ -22,7 +22,7 @@ def workers(invocation: Invocation, as_json: JsonOption = False) -> None:
         silent_ms = deployment.settings.scheduler.worker_timeout_seconds * 1000
     states = [worker_state(beat, now_ms, silent_ms) for beat in beats]
     if as_json:
-        print_json([_document(beat, state) for beat, state in zip(beats, states, strict=True)])
+        print_json([worker_document(beat, state) for beat, state in zip(beats, states, strict=True)])
     elif beats:
         columns = ["worker", "host", ">pid", ">busy", ">slots", ">lanes", "version", "state", "last beat"]
         rows = (_row(beat, state, now_ms) for beat, state in zip(beats, states, strict=True))
@@ -32,9 +32,11 @@ def workers(invocation: Invocation, as_json: JsonOption = False) -> None:
 
 
 def worker_state(beat: Beat, now_ms: int, silent_ms: float) -> str:
-    """``alive``, ``stopping``, or ``silent``: then the scheduler takes it for dead."""
+    """``alive``, ``draining``, ``drained``, ``stopping``, or ``silent``: the scheduler takes it for dead."""
     if now_ms - beat.beat_ms > silent_ms:
         return "silent"
+    if beat.info.draining:
+        return "drained" if beat.info.drained else "draining"
     return "stopping" if beat.info.stopping else "alive"
 
 
@@ -44,7 +46,8 @@ def _row(beat: Beat, state: str, now_ms: int) -> tuple[object, ...]:
     return (info.name, info.host, *numbers, info.version, state, ago(beat.beat_ms, now_ms))
 
 
-def _document(beat: Beat, state: str) -> dict[str, Any]:
+def worker_document(beat: Beat, state: str) -> dict[str, Any]:
+    """Every field of a worker that people ask for, times in ISO 8601."""
     info = beat.info
     return {
         "worker": beat.worker,

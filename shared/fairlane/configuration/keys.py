@@ -58,6 +58,21 @@ def names_below(parent: Sequence[str]) -> list[str]:
     return sorted(found - {ENTRY})
 
 
+def entry_key(path: Sequence[str]) -> Key | None:
+    """The field at ``path`` inside one of a list of tables: ``teams.search.budgets.1.per``."""
+    *parent, name = path
+    model = entry_model(parent)
+    field = model.model_fields.get(name) if model else None
+    return Key(tuple(path), field, model) if model and field else None
+
+
+def entry_model(path: Sequence[str]) -> type[BaseModel] | None:
+    """What the table at ``path`` is, where that is one of a list of tables: ``teams.search.budgets.1``."""
+    key = find_key(path[:-1]) if path and path[-1].isdigit() else None
+    kind = next(iter(get_args(key.field.annotation)), None) if key else None
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
 def variable_name(path: Sequence[str]) -> str:
     """``("redis", "url")`` → ``"FAIRLANE_REDIS__URL"``."""
     return VARIABLE_PREFIX + "__".join(path).upper()

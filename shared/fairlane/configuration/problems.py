@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from fairlane.configuration.keys import Key, all_keys, find_key, names_below
+from fairlane.configuration.keys import Key, all_keys, entry_key, entry_model, find_key, names_below
 from fairlane.errors import ConfigurationError
 from fairlane.redaction import MASK, mask_value
 
@@ -60,13 +60,14 @@ def did_you_mean(word: str, candidates: Iterable[str], prefix: str = "") -> str:
 def unknown_key(path: Sequence[str], origin: str) -> Problem:
     """A key that does not exist. Its value is not shown: it may be a secret put in a wrong place."""
     *parent, name = path
-    siblings = names_below(parent)
+    table = entry_model(parent)
+    siblings = sorted(table.model_fields) if table else names_below(parent)
     suggestion = did_you_mean(name, siblings) or _at_home_elsewhere(name)
     if suggestion:
         remedy = f"There is no such key: {suggestion}"
     else:
         remedy = f"There is no such key; known here: {', '.join(siblings)}."
-    return Problem(dotted(path), name, f"unknown key in {origin}", remedy)
+    return Problem(_place(path), name, f"unknown key in {origin}", remedy)
 
 
 def from_validation(error: ValidationError, layers: Sequence[Layer]) -> list[Problem]:
@@ -80,9 +81,9 @@ def _from_detail(detail: ErrorDetails, layers: Sequence[Layer]) -> Problem:
     kind = detail["type"]
     if kind == "extra_forbidden":
         return unknown_key(path, origin)
-    key = find_key(path) or find_key(path[:-1])
+    key = find_key(path) or find_key(path[:-1]) or entry_key(path)
     if kind == "missing":
-        return Problem(dotted(path), None, f"is missing in {origin}", f"Add it. {_meaning(key)}".strip())
+        return Problem(_place(path), None, f"is missing in {origin}", f"Add it. {_meaning(key)}".strip())
     if "[key]" in detail["loc"]:
         return Problem(
             dotted(path),
@@ -94,8 +95,18 @@ def _from_detail(detail: ErrorDetails, layers: Sequence[Layer]) -> Problem:
         remedy = f"Write it as a section, [{dotted(path)}], with its keys below."
         return Problem(dotted(path), detail["input"], f"must be a section, in {origin}", remedy)
     said = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
-    said = said.replace("a valid tuple", "a list")
-    return Problem(dotted(path), _shown(path[-1], detail["input"]), f"{said}, in {origin}", _meaning(key))
+    said = said.replace("a valid tuple", "a list").removeprefix("Value error, ")
+    said = re.sub(r"a valid dictionary or instance of \w+", "a table", said)
+    return Problem(_place(path), _shown(path[-1], detail["input"]), f"{said}, in {origin}", _meaning(key))
+
+
+def _place(path: Sequence[str]) -> str:
+    """Where that is, as TOML writes it, and in which of several tables: ``teams.a.budgets, table 2: per``."""
+    for end in range(1, len(path) + 1):
+        if entry_model(path[:end]):
+            within = f": {dotted(path[end:])}" if path[end:] else ""
+            return f"{dotted(path[: end - 1])}, table {int(path[end - 1]) + 1}{within}"
+    return dotted(path)
 
 
 def _meaning(key: Key | None) -> str:

@@ -24,6 +24,7 @@ from fairlane.local.ports import LOOPBACK, is_free, wished_or_free
 from fairlane.local.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint
 from fairlane.local.servers import Server, ServerKind, find_server
 from fairlane.local.waiting import wait_until
+from fairlane.store.trust import in_words, options_of
 
 START_TIMEOUT_S = 60.0
 PORT_TRIES = 20
@@ -77,7 +78,7 @@ def ping(url: str, timeout: float = 1.0) -> str | None:
         with _client(url, timeout) as client:
             client.ping()
     except (redis.RedisError, OSError) as error:
-        return str(error) or type(error).__name__
+        return in_words(error) or type(error).__name__
     return None
 
 
@@ -255,7 +256,11 @@ def _lost_a_race(process: Process) -> bool:
 
 def _client(url: str, timeout: float) -> redis.Redis:
     return redis.Redis.from_url(
-        url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        url,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+        **options_of(url),
     )
 
 

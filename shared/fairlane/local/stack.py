@@ -213,7 +213,7 @@ class Stack:
             process.start()
         for process in started:
             process.wait_ready(_left(deadline), probes.get(process.name))
-            self._tell(f"{process.name}: pid {process.pid}")
+            self._tell(f"{process.name}: pid {process.pid}{_metrics(process)}")
 
     def _add_roles(self, role: str, count: int, command: Callable[[str], list[str]]) -> list[Process]:
         names = [f"{role}-{number}" for number in range(1, count + 1)]
@@ -234,6 +234,16 @@ class Stack:
         )
         self._roles.append(process)
         return process
+
+
+def _metrics(process: Process) -> str:
+    """Where the process tells of itself, by its ready file; nothing where that does not say."""
+    try:
+        told = json.loads(process.ready_file.read_text(encoding="utf-8")) if process.ready_file else {}
+    except (OSError, ValueError):
+        return ""
+    url = told.get("metrics") if isinstance(told, dict) else None
+    return f", {url}/metrics" if url else ""
 
 
 def _left(deadline: float) -> float:

@@ -8,6 +8,7 @@ from fairlane.prompts.template import (
     check_templates,
     compile_template,
     referenced_variables,
+    words_of,
 )
 
-__all__ = ["Prompt", "Template", "check_templates", "compile_template", "referenced_variables"]
+__all__ = ["Prompt", "Template", "check_templates", "compile_template", "referenced_variables", "words_of"]

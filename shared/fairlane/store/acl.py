@@ -17,6 +17,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from fairlane.errors import ConfigurationError
 from fairlane.store.connect import RedisClient
+from fairlane.store.history import STEPS
 from fairlane.store.keys import TOKEN_AXES, Keys
 
 LEAST_VERSION = (7, 0)
@@ -24,6 +25,9 @@ PASSWORD_BYTES = 32
 
 CONNECTING = ("ping", "time", "multi", "exec", "client|setinfo")
 """What names no key. AUTH, HELLO, RESET and QUIT are anybody's."""
+
+SINCE = {"client|setinfo": (7, 2)}
+"""Commands that older servers do not know, nor take in a rule. A client does without them there."""
 
 READING = (
     "exists",
@@ -85,7 +89,8 @@ def dashboard_name(deployment: str, team: str) -> str:
 
 def _reader(keys: Keys, team: str, database: int) -> tuple[str, ...]:
     own, runs = keys.inbox(team).removesuffix("inbox"), keys.runs(team).removesuffix("index")
-    lanes = (keys.lane("*"), keys.limits("*"), *(keys.headroom("*", axis) for axis in TOKEN_AXES))
+    told = (*(keys.headroom("*", axis) for axis in TOKEN_AXES), *(keys.history("*", s.name) for s in STEPS))
+    lanes = (keys.lane("*"), keys.limits("*"), *told)
     seen = (f"{own}*", f"{runs}*", keys.catalog, keys.lanes, *lanes)
     patterns = " ".join(f"%R~{pattern}" for pattern in seen)
     connecting = (*CONNECTING, "select") if database else CONNECTING
@@ -139,16 +144,21 @@ class Users:
             remedy = "Upgrade the server, or give each team its own."
             raise ConfigurationError("redis.url", shown, problem, remedy)
 
+    def suited(self, access: Access) -> Access:
+        """These rules without what this server does not know."""
+        version = self._version()
+        unknown = {f"+{command}" for command, since in SINCE.items() if version < since}
+        rules = (" ".join(word for word in rule.split() if word not in unknown) for rule in access.rules)
+        return Access(access.user, tuple(rules))
+
     def make(self, access: Access, password: str) -> None:
         """Make the user anew, with this password alone."""
-        words = [word for rule in access.rules for word in _words(rule)]
-        self._do("SETUSER", access.user, "reset", "on", f"#{_hash(password)}", *words)
+        self._do("SETUSER", access.user, "reset", "on", f"#{_hash(password)}", *self._words(access))
 
     def renew(self, access: Access) -> None:
         """Give a user that is there these rules; its passwords stay."""
-        words = [word for rule in access.rules for word in _words(rule)]
         cleared = ("resetkeys", "resetchannels", "nocommands", "clearselectors")
-        self._do("SETUSER", access.user, *cleared, *words)
+        self._do("SETUSER", access.user, *cleared, *self._words(access))
 
     def add_password(self, user: str, password: str) -> None:
         """One more password; those before stay."""
@@ -190,6 +200,9 @@ class Users:
             return False
         return True
 
+    def _words(self, access: Access) -> list[str]:
+        return [word for rule in self.suited(access).rules for word in _words(rule)]
+
     def _do(self, *words: str) -> Any:
         try:
             return self._redis.execute_command("ACL", *words)
@@ -198,7 +211,7 @@ class Users:
             problem = f"this user may not change users: {error}"
             raise ConfigurationError("redis.url", "ACL", problem, remedy) from None
         except ResponseError as error:
-            if "unknown command" not in str(error).lower():
+            if not str(error).lower().startswith("unknown command"):
                 raise
             remedy = "Use --print where the server is managed by others."
             raise ConfigurationError("redis.url", "ACL", "the server has no users", remedy) from None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 from fairlane.errors import ConfigurationError
@@ -13,10 +14,11 @@ from fairlane.settings import Budget
 from fairlane.store.audit import UNNAMED, Act, Auditor
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.script import Call, script
 
 ALL_LANES = "*"
 NEARLY = 0.8
+READ_AT_ONCE = 100
 KEEP_MS = 62 * 86_400_000
 """A team's hash without a limit is kept until no period in it can be the present one."""
 
@@ -48,7 +50,8 @@ def period_of(per: Per, now_ms: int) -> Period:
 class Allowance:
     """One budget of a team in its present period. Amounts are calls, tokens or dollars.
 
-    ``used`` has what calls in flight have reserved in it. ``held``: a job waits for its end.
+    ``used`` has what calls in flight have reserved in it. ``held``: a job waits for its end. ``told`` is what
+    the log has been told of it last: a period and a state.
     """
 
     team: str
@@ -59,6 +62,7 @@ class Allowance:
     used: float
     held: bool
     period: Period
+    told: str = ""
 
     @property
     def share(self) -> float:
@@ -70,6 +74,12 @@ class Allowance:
         if self.held or self.used >= self.most:
             return "used_up"
         return "nearly_used" if self.share >= NEARLY else "open"
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it is nearly or wholly used, and the log has not been told so in this period."""
+        known = (f"{self.period.name} {self.state}", f"{self.period.name} used_up")
+        return self.state != "open" and self.told not in known
 
     @property
     def name(self) -> str:
@@ -103,6 +113,11 @@ class Budgets:
         """Teams that have budgets."""
         return sorted(team.decode() for team in self._redis.smembers(self._keys.budgets))
 
+    def some_teams(self, cursor: int) -> tuple[int, list[str]]:
+        """About `READ_AT_ONCE` of them from ``cursor`` on, and where to go on; 0: that was the last."""
+        cursor, found = self._redis.sscan(self._keys.budgets, cursor, count=READ_AT_ONCE)
+        return int(cursor), [team.decode() for team in found]
+
     def set(self, team: str, per: Per, limits: Mapping[str, float | None], lane: str = ALL_LANES) -> None:
         """Limit units of a team on a lane or in all; ``None`` takes a limit away. What is used stays counted.
 
@@ -114,19 +129,27 @@ class Budgets:
                 raise ConfigurationError(unit, unit, "is no unit", f"Units are {', '.join(get_args(Unit))}.")
         if stated:
             _require_sense(team, per, lane, stated)
-        self._write(team, {_name(per, unit, lane): most for unit, most in limits.items()}, None)
+        changed = {_name(per, unit, lane): most for unit, most in limits.items()}
+        self._change(team, changed, None).run(self._redis)
 
-    def configure(self, team: str, budgets: Sequence[Budget]) -> None:
-        """Take over what the configuration says of a team, where it says something new."""
-        stated = {
-            _name(budget.per, unit, budget.lane): most
-            for budget in budgets
-            for unit, most in budget.limits.items()
-        }
-        said = json.loads(self._redis.hget(self._keys.budget(team), "stated") or "{}")
-        changed = {name: stated.get(name) for name in {*said, *stated} if said.get(name) != stated.get(name)}
-        if changed:
-            self._write(team, changed, stated)
+    def configure(self, budgets: Mapping[str, Sequence[Budget]]) -> None:
+        """Take over what the configuration says of these teams, where it says something new.
+
+        The server must know the scripts (`load_all`).
+        """
+        teams = iter(budgets)
+        while some := list(islice(teams, READ_AT_ONCE)):
+            asked, changes = (self._redis.pipeline(transaction=False) for _ in range(2))
+            for team in some:
+                asked.hget(self._keys.budget(team), "stated")
+            for team, text in zip(some, asked.execute(), strict=True):
+                said, stated = json.loads(text or "{}"), _stated(budgets[team])
+                names = {*said, *stated}
+                if changed := {
+                    name: stated.get(name) for name in names if said.get(name) != stated.get(name)
+                }:
+                    self._change(team, changed, stated).queue(changes)
+            changes.execute()
 
     def of(self, teams: Sequence[str], now_ms: int) -> list[Allowance]:
         """How these teams' budgets stand, in the order of teams, lanes, periods and units."""
@@ -141,22 +164,20 @@ class Budgets:
             )
         ]
 
-    def tell(self, allowance: Allowance) -> bool:
-        """Note that this state of a budget has been told; false where it was, in this period."""
-        field = f"told {_name(allowance.per, allowance.unit, allowance.lane)}"
-        told = f"{allowance.period.name} {allowance.state}"
-        before = self._redis.hget(self._keys.budget(allowance.team), field)
-        if before is not None and before.decode() in (told, f"{allowance.period.name} used_up"):
-            return False
-        self._redis.hset(self._keys.budget(allowance.team), field, told)
-        return True
+    def note_told(self, allowances: Sequence[Allowance]) -> None:
+        """These states have been told."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for each in allowances:
+            told = f"{each.period.name} {each.state}"
+            pipeline.hset(self._keys.budget(each.team), f"told {_name(each.per, each.unit, each.lane)}", told)
+        pipeline.execute()
 
-    def _write(
+    def _change(
         self, team: str, limits: Mapping[str, float | None], stated: Mapping[str, float] | None
-    ) -> None:
+    ) -> Call:
         texts = {name: most is not None and f"{most:.15g}" for name, most in limits.items()}
         keys = self._keys
-        script("budget_set").bind(
+        return script("budget_set").bind(
             {
                 "budgets": keys.budgets,
                 "budget": keys.budget(team),
@@ -171,7 +192,16 @@ class Budgets:
                 "keep_ms": KEEP_MS,
                 "audit": self._auditor.entry(Act.BUDGETED, team, team, after=texts),
             },
-        ).run(self._redis)
+        )
+
+
+def _stated(budgets: Sequence[Budget]) -> dict[str, float]:
+    """What the configuration limits, as `_name` names it."""
+    return {
+        _name(budget.per, unit, budget.lane): most
+        for budget in budgets
+        for unit, most in budget.limits.items()
+    }
 
 
 def _name(per: str, unit: str, lane: str) -> str:
@@ -188,7 +218,8 @@ def _read(team: str, fields: Mapping[str, str], now_ms: int) -> list[Allowance]:
         period = period_of(per, now_ms)
         used = float(fields.get(f"used {per} {period.name} {unit} {lane}", 0)) / _SCALE.get(unit, 1)
         held = fields.get(f"held {per} {unit} {lane}") == period.name
-        found.append(Allowance(team, lane, per, unit, float(most), used, held, period))
+        told = fields.get(f"told {per} {unit} {lane}", "")
+        found.append(Allowance(team, lane, per, unit, float(most), used, held, period, told))
     return sorted(found, key=lambda each: (each.lane, each.per, each.unit))
 
 

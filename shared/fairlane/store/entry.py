@@ -20,8 +20,8 @@ class Entry(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Entry:
-        """What `str` gave."""
-        job, tokens_in, tokens_out, kind = text.split(":")
+        """What `str` gave; parts that a later version has added are passed over."""
+        job, tokens_in, tokens_out, kind = text.split(":")[:4]
         return cls(int(job), Estimate(int(tokens_in), int(tokens_out)), int(kind))
 
     def __str__(self) -> str:

@@ -19,22 +19,25 @@ from fairlane.store.untrusted import read_untrusted
 UPLOAD_TTL_S = 24 * 3600  # an upload that no scheduler ever admits goes away by itself
 READ_AT_ONCE = 100
 ENTRY_BYTES = 1024  # a longer entry is no request
+BY_CHARS = 100  # of a name that a client gives of whoever asks
 SEARCHED_AT_ONCE = 1000
 NOTED_AT_ONCE = 64
 
 
 class Request(BaseModel):
-    """One entry: submit, cancel or extend a run of the team whose inbox it lies in.
+    """One entry: submit, cancel, pause, unpause or extend a run of the team whose inbox it lies in.
 
-    To extend: an open run has ``rows`` rows by now, and no more will come after the ``last``.
+    To extend: an open run has ``rows`` rows by now, and no more will come after the ``last``. ``by`` is who
+    asks, as their client says: it is shown to their team, and proves nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    op: Literal["submit", "cancel", "extend"]
+    op: Literal["submit", "cancel", "extend", "pause", "unpause"]
     run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     rows: int = Field(default=0, ge=0)
     last: bool = False
+    by: str = Field(default="", max_length=BY_CHARS, pattern=r"^[^\x00-\x1f\x7f]*$")
 
 
 class Outbox:
@@ -96,11 +99,24 @@ class Outbox:
         """Ask for a run to be cancelled."""
         self._ask(ref, "cancel")
 
-    def _ask(self, ref: RunRef, op: str, **more: int | bool) -> None:
+    def pause(self, ref: RunRef, by: str) -> None:
+        """Ask for a run to be held back; ``by`` says for whom."""
+        self._ask(ref, "pause", by=_shown(by))
+
+    def unpause(self, ref: RunRef, by: str) -> None:
+        """Ask for a run that is held back to go on."""
+        self._ask(ref, "unpause", by=_shown(by))
+
+    def _ask(self, ref: RunRef, op: str, **more: int | bool | str) -> None:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.rpush(self._keys.inbox(ref.team), json.dumps({"op": op, "run": ref.run, **more}))
         pipeline.publish(self._keys.wake, f"inbox:{ref.team}")
         pipeline.execute()
+
+
+def _shown(name: str) -> str:
+    """What of a name a request may carry."""
+    return "".join(sign for sign in name if sign.isprintable())[:BY_CHARS]
 
 
 class Inbox:
@@ -131,6 +147,25 @@ class Inbox:
         cursor, found = self._redis.scan(cursor, match=pattern, count=SEARCHED_AT_ONCE)
         names = [key.decode("utf-8", "replace").removeprefix(before).removesuffix(after) for key in found]
         return int(cursor), names
+
+    def tidy(self, cursor: int) -> int:
+        """Look through a part of all keys for what teams have written: what no run owns and has no end gets
+        one. Where to go on; 0: the end. The server must know the scripts.
+        """
+        before, inbox = (part.encode() for part in self._keys.inbox("*").split("*"))
+        cursor, found = self._redis.scan(cursor, match=before + b"*", count=SEARCHED_AT_ONCE)
+        written = [key for key in found if not key.endswith(inbox)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for key in written:
+            pipeline.ttl(key)
+        endless = [key for key, left in zip(written, pipeline.execute(), strict=True) if left == -1]
+        for key in endless:
+            team, _, rest = key[len(before) :].decode("utf-8", "replace").partition(":")
+            state = self._keys.state(RunRef(team, rest.removeprefix("run:").partition(":")[0]))
+            keys: dict[str, Any] = {"state": state, "upload": key}
+            script("upload_expire").bind(keys, {"ttl_s": UPLOAD_TTL_S}).queue(pipeline)
+        pipeline.execute()
+        return int(cursor)
 
     def remember(self, team: str) -> None:
         """This team has asked for something; its runs are looked after from now on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from redis.exceptions import ResponseError
 
 from fairlane.store.connect import RedisClient
-from fairlane.store.inbox import Request
+from fairlane.store.inbox import Inbox, Request
 from fairlane.store.keys import Keys, RunRef
 
 WAITING_READ = 1000
@@ -64,6 +64,10 @@ class DeploymentReader:
 
     def queued(self) -> dict[str, int]:
         """Jobs that are ready to start, by lane: what the scheduler has read ahead, not whole backlogs."""
+        return {lane: sum(teams.values()) for lane, teams in self.queued_by_team().items()}
+
+    def queued_by_team(self) -> dict[str, dict[str, int]]:
+        """The same, by lane and team."""
         refs = [RunRef.parse(ref.decode()) for ref in self._redis.smembers(self._keys.active)]
         pipeline = self._redis.pipeline(transaction=False)
         for ref in refs:
@@ -74,10 +78,51 @@ class DeploymentReader:
             pipeline.llen(self._keys.hot(ref, lane))
             pipeline.llen(self._keys.fresh(ref, lane))
         lengths = pipeline.execute()
-        queued: Counter[str] = Counter()
-        for number, (_, lane) in enumerate(places):
-            queued[lane] += lengths[2 * number] + lengths[2 * number + 1]
-        return dict(queued)
+        queued: dict[str, Counter[str]] = {}
+        for number, (ref, lane) in enumerate(places):
+            queued.setdefault(lane, Counter())[ref.team] += lengths[2 * number] + lengths[2 * number + 1]
+        return {lane: dict(teams) for lane, teams in queued.items()}
+
+    def flying(self, lanes: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Calls in flight, by lane and team."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hgetall(self._keys.flying(lane))
+        return {
+            lane: {team.decode(): int(count) for team, count in teams.items() if int(count) > 0}
+            for lane, teams in zip(lanes, pipeline.execute(), strict=True)
+        }
+
+    def ended(self, refs: Sequence[RunRef]) -> dict[RunRef, dict[str, int]]:
+        """Jobs of these runs that are over, by lane; runs that are gone have none."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for ref in refs:
+            pipeline.hgetall(self._keys.state(ref))
+        return {
+            ref: {
+                field.decode().removeprefix("over:"): int(count)
+                for field, count in state.items()
+                if field.startswith(b"over:")
+            }
+            for ref, state in zip(refs, pipeline.execute(), strict=True)
+        }
+
+    def teams(self) -> list[str]:
+        """Teams that have ever asked for something, and those that the operator has made."""
+        return Inbox(self._redis, self._keys).teams()
+
+    def newest_runs(self, teams: Sequence[str], most: int) -> list[RunRef]:
+        """The latest runs of these teams together, the newest first; some may have expired."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for team in teams:
+            pipeline.zrevrange(self._keys.runs(team), 0, most - 1, withscores=True)
+        found = [
+            (submitted_ms, RunRef(team, run.decode()))
+            for team, runs in zip(teams, pipeline.execute(), strict=True)
+            for run, submitted_ms in runs
+        ]
+        found.sort(key=lambda each: (each[0], each[1].run), reverse=True)
+        return [ref for _, ref in found[:most]]
 
     def run_ids(self, team: str) -> list[str]:
         """Every run of a team, oldest first, those that wait to be admitted too; some may have expired."""

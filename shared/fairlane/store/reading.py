@@ -15,7 +15,7 @@ from fairlane.datasets.references import SourcePages
 from fairlane.errors import RunArchived, RunNotFound
 from fairlane.job import JobState
 from fairlane.results import assemble
-from fairlane.run import LaneProgress, Plan, Record, RunSpec, RunState, RunStatus, cell_of
+from fairlane.run import LaneProgress, Pause, Plan, Record, RunSpec, RunState, RunStatus, cell_of
 from fairlane.store.connect import RedisClient
 from fairlane.store.inbox import Request
 from fairlane.store.keys import Keys, RunRef
@@ -135,10 +135,10 @@ _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobStat
 
 
 class RecordReader:
-    """Reads one run's records; keeps a few decoded pages of its rows."""
+    """Reads one run's records; keeps a few decoded pages of its rows. Without ``rows`` they are empty."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec) -> None:
-        self._redis, self._keys, self._spec = redis, keys, spec
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, *, rows: bool = True) -> None:
+        self._redis, self._keys, self._spec, self._with_rows = redis, keys, spec, rows
         self._ref = RunRef(spec.team, spec.run)
         self._pages: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
         self._source_pages = SourcePages(spec)
@@ -175,6 +175,8 @@ class RecordReader:
         return (self._row(row) for row in range(count))
 
     def _row(self, row: int) -> Mapping[str, Any]:
+        if not self._with_rows:
+            return {}
         number, within = divmod(row, self._spec.page_rows)
         page = self._pages.get(number)
         if page is None:
@@ -204,8 +206,8 @@ def _overview(
 def _readable_spec(plan: bytes | None, written: bytes | None) -> RunSpec | None:
     try:
         if plan:
-            return Plan.model_validate_json(plan).spec
-        return RunSpec.model_validate_json(written) if written else None
+            return Plan.read(plan).spec
+        return RunSpec.read(written) if written else None
     except ValidationError:
         return None
 
@@ -263,4 +265,11 @@ def status_of(ref: RunRef, name: str, state: Mapping[bytes, bytes]) -> RunStatus
         started_ms=count("started_ms") or None,
         finished_ms=count("finished_ms") or None,
         reason=fields.get("reason"),
+        paused=_pause(fields),
     )
+
+
+def _pause(fields: Mapping[str, str]) -> Pause | None:
+    if "paused_ms" not in fields or RunState(fields["state"]).finished:
+        return None
+    return Pause(int(fields["paused_ms"]), fields.get("paused_by", ""))

@@ -27,14 +27,15 @@ class Delayed:
 
 
 class Extent(NamedTuple):
-    """Items looked at so far, rows there are so far, whether there will be more, and when the run was
-    admitted.
+    """Items looked at so far, rows there are so far, whether there will be more, when the run was admitted,
+    and whether it is paused.
     """
 
     cursor: int
     rows: int
     open: bool
     started_ms: int
+    paused: bool = False
 
 
 class RunQueries:
@@ -73,7 +74,7 @@ class RunQueries:
     def plan(self, ref: RunRef) -> Plan | None:
         """An admitted run's plan."""
         text = self.redis.get(self.keys.plan(ref))
-        return Plan.model_validate_json(text) if text else None
+        return Plan.read(text) if text else None
 
     def cursor(self, ref: RunRef) -> int:
         """Items handed out so far."""
@@ -81,9 +82,11 @@ class RunQueries:
 
     def extent(self, ref: RunRef) -> Extent:
         """How far a run has come."""
-        fields = ("cursor", "rows", "open", "started_ms")
-        cursor, rows, still_open, started = self.redis.hmget(self.keys.state(ref), *fields)
-        return Extent(int(cursor or 0), int(rows or 0), still_open == b"1", int(started or 0))
+        fields = ("cursor", "rows", "open", "started_ms", "paused_ms")
+        cursor, rows, still_open, started, paused = self.redis.hmget(self.keys.state(ref), *fields)
+        return Extent(
+            int(cursor or 0), int(rows or 0), still_open == b"1", int(started or 0), paused is not None
+        )
 
     def page(self, ref: RunRef, number: int) -> bytes | None:
         """One compressed page of rows."""

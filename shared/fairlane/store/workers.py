@@ -5,18 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
+from fairlane.store.audit import UNNAMED, Act, Auditor
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call, script
 
 
+class Wish(StrEnum):
+    """What an operator may ask of a worker."""
+
+    IDLE = "idle"  # take nothing new, finish what is in hand, and stay
+    STOP = "stop"  # the same, and then end
+    WORK = "work"  # take work again
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """What a worker says of itself. ``lanes`` are the lanes whose queues it consumes now.
+    """What a worker says of itself. ``lanes`` are the lanes whose queues it consumes now, or consumed last.
 
-    ``modules`` are those whose functions it runs, or the names of the tasks that it runs.
+    ``modules`` are those whose functions it runs, or the names of the tasks that it runs. ``stopping``: it
+    takes nothing new; ``draining`` says that an operator asked for that, ``drained`` that nothing is left.
+    ``messages`` is the newest version of messages that it reads.
     """
 
     name: str
@@ -29,6 +41,9 @@ class WorkerInfo:
     busy: int = 0
     stopping: bool = False
     modules: tuple[str, ...] = ()
+    draining: bool = False
+    drained: bool = False
+    messages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +58,8 @@ class Beat:
 class Workers:
     """The registry of workers."""
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
+    def __init__(self, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._keys, self._auditor = keys, auditor
 
     def beat(
         self,
@@ -74,9 +89,23 @@ class Workers:
     def leave(self, worker: str) -> Call:
         """Forget a worker that stops."""
         return script("worker_leave").bind(
-            {"workers": self._keys.workers, "dirty": self._keys.dirty},
+            {"workers": self._keys.workers, "drains": self._keys.drains, "dirty": self._keys.dirty},
             {"channel": self._keys.wake, "worker": worker},
         )
+
+    def ask(self, redis: RedisClient, worker: str, wish: Wish) -> bool:
+        """Tell a worker what is wished of it; false where there is none of that id."""
+        keys = self._keys
+        asked = script("worker_drain").bind(
+            {"workers": keys.workers, "drains": keys.drains, "audit": keys.audit},
+            {
+                "control": keys.control,
+                "worker": worker,
+                "wish": wish,
+                "audit": self._auditor.entry(Act.WORKER_ASKED, worker),
+            },
+        )
+        return bool(asked.run(redis) == 1)
 
     def beats(self, redis: RedisClient) -> list[Beat]:
         """Every worker that has not left or been forgotten."""

@@ -7,6 +7,7 @@
 local BURST_MS = 1000 -- a part that was not used may be made up for so long
 local FORGOTTEN_MS = 3600000
 local NEVER, NONE, ALL = math.huge, 1e-9, 1 - 1e-9
+local LENT = 'lent' -- the part that is kept for nobody
 
 local function hash(key)
   local flat, found = redis.call('HGETALL', key), {}
@@ -39,9 +40,9 @@ end
 
 -- Which part a call of the team comes out of: its own before what is lent; nil and when one may be there.
 local function source(a, team, own)
-  local of_own, lent = due_of(a, 'own ' .. team, own), due_of(a, 'lent', a.free)
+  local of_own, lent = due_of(a, 'own ' .. team, own), due_of(a, LENT, a.free)
   if of_own <= a.now then return 'own ' .. team, own end
-  if lent <= a.now then return 'lent', a.free end
+  if lent <= a.now then return LENT, a.free end
   return nil, math.ceil(math.min(of_own, lent))
 end
 
@@ -97,7 +98,7 @@ function keep_allotments(a, owed)
     local own, most = unpack(a.parts[team] or { 0, 1 })
     if most < 1 then charge(a, 'most ' .. team, minutes, most) end
     if a.free <= ALL then
-      local name, part = 'lent', a.free
+      local name, part = LENT, a.free
       if own > NONE then name, part = 'own ' .. team, own end
       if part > NONE then charge(a, name, minutes, part) end
     end

@@ -1,0 +1,88 @@
+"""A web application that submits runs and tells how they stand: `uvicorn web_app:app`, after
+`pip install fastapi uvicorn`.
+
+Requests return at once, because a run goes on without its client: nothing is kept here, and several processes
+may serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+from pydantic import BaseModel, Field
+
+from fairlane import Client, RunNotFound, SubmissionError, exact_match
+
+
+class Asked(BaseModel):
+    """Questions, with the answers that are expected."""
+
+    rows: list[dict[str, str]] = Field(min_length=1, max_length=10_000)
+    prompt: str = "{{ question }}"
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """One client for all requests; threads may share it."""
+    with Client(team="search") as client:
+        app.state.client = client
+        yield
+
+
+def the_client(request: Request) -> Client:
+    client: Client = request.app.state.client
+    return client
+
+
+app = FastAPI(title="Evaluations", lifespan=lifespan)
+Fairlane = Annotated[Client, Depends(the_client)]
+
+
+# `def`, not `async def`: the client blocks, so FastAPI calls these on its threads.
+@app.post("/runs", status_code=202)
+def submit(asked: Asked, client: Fairlane) -> dict[str, str]:
+    """Begin a run, and return what names it."""
+    try:
+        run = client.submit(asked.rows, asked.prompt, model="sim:fast", evaluators=[exact_match("answer")])
+    except SubmissionError as error:
+        raise HTTPException(422, str(error)) from error
+    return {"run": run.id}
+
+
+@app.get("/runs/{run_id}")
+def status(run_id: str, client: Fairlane) -> dict[str, Any]:
+    """How far it is, and what it waits for."""
+    try:
+        run = client.run(run_id)
+        now = run.status()
+        waits_for = None if now.state.finished else run.why().sentence
+    except RunNotFound as error:
+        raise HTTPException(404, str(error)) from error
+    return {"state": now.state, "progress": now.progress, "waits_for": waits_for}
+
+
+@app.get("/runs/{run_id}/results")
+def results(run_id: str, client: Fairlane) -> list[dict[str, Any]]:
+    """Every item with its scores, once the run is over."""
+    try:
+        run = client.run(run_id)
+        if not run.status().state.finished:
+            raise HTTPException(409, "the run is not over yet")
+        return [
+            {"item": record.item, "output": record.output, "scores": record.scores}
+            for record in run.results()
+        ]
+    except RunNotFound as error:
+        raise HTTPException(404, str(error)) from error
+
+
+@app.delete("/runs/{run_id}", status_code=202)
+def cancel(run_id: str, client: Fairlane) -> None:
+    """End it; what is done stays."""
+    try:
+        client.run(run_id).cancel()
+    except RunNotFound as error:
+        raise HTTPException(404, str(error)) from error

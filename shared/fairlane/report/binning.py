@@ -1,0 +1,76 @@
+"""How numbers are distributed: bins for a histogram, and quantiles."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+FEW = 12
+"""So many different values get a bar each."""
+
+LEAST_BINS, MOST_BINS = 8, 40
+LEAST = 1e-9
+"""Nothing smaller has a logarithm here."""
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+
+class Bin(NamedTuple):
+    """``held`` values are from ``low`` to below ``high``; equal where all of them are that very value."""
+
+    low: float
+    high: float
+    held: int
+
+
+def bins_of(values: Sequence[float], *, logarithmic: bool = False) -> list[Bin]:
+    """A bar for each value where there are few different ones, else bins of equal width.
+
+    Their number is that of Freedman and Diaconis (1981), within bounds. ``logarithmic``: of equal ratio.
+    """
+    counted: Counter[float] = Counter()
+    for value in values:
+        counted[value] += 1
+        if len(counted) > FEW:
+            break
+    else:
+        return [Bin(value, value, counted[value]) for value in sorted(counted)]
+    ordered = sorted(math.log(max(value, LEAST)) if logarithmic else value for value in values)
+    least, most = ordered[0], ordered[-1]
+    count = _number_of_bins(ordered)
+    edges = [least + (most - least) * n / count for n in range(1, count)]
+    counts = [0] * count
+    for value in ordered:
+        counts[bisect_right(edges, value)] += 1
+    whole = [math.exp(edge) if logarithmic else edge for edge in (least, *edges, most)]
+    return [Bin(whole[n], whole[n + 1], counts[n]) for n in range(count)]
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Of values in order, the one that ``share`` of them do not exceed, between two where it lies there."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def nice_steps(most: float, about: int = 4) -> list[float]:
+    """Round numbers from 0 to at least ``most``, for an axis: multiples of 1, 2 or 5 times a power of ten."""
+    if most <= 0:
+        return [0.0, 1.0]
+    rough = most / about
+    power = math.pow(10, math.floor(math.log10(rough)))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    return [step * n for n in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def _number_of_bins(ordered: Sequence[float]) -> int:
+    spread = quantile(ordered, 0.75) - quantile(ordered, 0.25)
+    if spread <= 0:
+        return LEAST_BINS * 2
+    width = 2 * spread / math.pow(len(ordered), 1 / 3)
+    wanted = math.ceil((ordered[-1] - ordered[0]) / width)
+    return max(LEAST_BINS, min(MOST_BINS, wanted))

@@ -1,0 +1,113 @@
+"""Which of several servers has the primary copy now: asked of Sentinels, or of a cluster's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from redis import Redis
+from redis.connection import parse_url
+from redis.exceptions import ClusterDownError, MovedError, NoPermissionError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.sentinel import Sentinel
+
+from fairlane.store.keys import Keys
+from fairlane.store.trust import options_of
+from fairlane.topology import Address, Topology
+
+ASK_TIMEOUT_S = 1.0
+MOST_HOPS = 5
+
+
+class Finder(Protocol):
+    """Finds the server that takes writes."""
+
+    def find(self) -> Address:
+        """Where it is now. Raises redis-py's ``ConnectionError`` while nobody knows."""
+        ...
+
+
+class SentinelFinder:
+    """Asks Sentinels, and then the server whether it agrees: a Sentinel may be behind."""
+
+    def __init__(self, topology: Topology, deployment: str) -> None:
+        self._topology, self._service = topology, topology.service
+        asking = {"socket_timeout": ASK_TIMEOUT_S, "socket_connect_timeout": ASK_TIMEOUT_S}
+        self._sentinel = Sentinel(
+            topology.nodes, sentinel_kwargs={**asking, **_tls(topology), **dict(topology.sentinel)}
+        )
+
+    def find(self) -> Address:
+        """See `Finder`."""
+        host, port = self._sentinel.discover_master(self._service)
+        address = str(host), int(port)
+        with _open(self._topology, address) as server:
+            try:
+                role: Any = server.execute_command("ROLE")
+            except NoPermissionError:
+                return address  # a user who may not ask; what is written to a replica is refused anyway
+        if role[0] not in (b"master", "master"):
+            raise RedisConnectionError(f"{host}:{port} is to be the primary and is not yet")
+        return address
+
+
+class ClusterFinder:
+    """Asks a node for a key of ours: it has it, or names the node that has.
+
+    All keys of a deployment carry one hash tag, so all are where one of them is.
+    """
+
+    def __init__(self, topology: Topology, deployment: str) -> None:
+        self._topology, self._key = topology, Keys(deployment).catalog
+        self._last: Address | None = None
+
+    def find(self) -> Address:
+        """See `Finder`."""
+        problem: Exception | None = None
+        for address in self._candidates():
+            try:
+                self._last = self._follow(address)
+            except NoPermissionError:
+                raise
+            except (RedisError, OSError) as error:
+                problem = error
+            else:
+                return self._last
+        raise RedisConnectionError(f"no node of the cluster tells who has our keys: {problem}") from problem
+
+    def _candidates(self) -> Iterator[Address]:
+        if self._last is not None:
+            yield self._last
+        yield from (node for node in self._topology.nodes if node != self._last)
+
+    def _follow(self, address: Address) -> Address:
+        for _ in range(MOST_HOPS):
+            try:
+                with _open(self._topology, address) as node:
+                    node.exists(self._key)
+            except MovedError as moved:
+                # No host means the one that answers.
+                address = str(moved.host) or address[0], int(moved.port)
+            else:
+                return address
+        raise ClusterDownError(f"the nodes do not agree who has slot of {self._key}")
+
+
+def finder_of(topology: Topology, deployment: str) -> Finder:
+    """Who knows where the keys of a deployment are."""
+    kind = ClusterFinder if topology.service is None else SentinelFinder
+    return kind(topology, deployment)
+
+
+def _open(topology: Topology, address: Address) -> Redis:
+    url = topology.server_url(address)
+    return Redis.from_url(
+        url, socket_timeout=ASK_TIMEOUT_S, socket_connect_timeout=ASK_TIMEOUT_S, **options_of(url)
+    )
+
+
+def _tls(topology: Topology) -> dict[str, Any]:
+    """What the way to a Sentinel has of the way to a server: its TLS."""
+    url = topology.server_url(topology.nodes[0])
+    stated = {name: value for name, value in parse_url(url).items() if name.startswith("ssl_")}
+    return {"ssl": True, **stated, **options_of(url)} if topology.scheme == "rediss" else {}

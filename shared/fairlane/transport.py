@@ -1,0 +1,100 @@
+"""What Celery is told of its broker: the URL as kombu writes it, and options of the transport."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from redis.connection import parse_url
+
+from fairlane.settings import Settings
+from fairlane.topology import Topology, topology_of
+
+DEFAULT_DEPLOYMENT = "main"  # its queues are named as they are; another's carry its name in front
+
+_REDIS_SCHEMES = ("redis://", "rediss://", "redis+socket://")
+_AMQP_SCHEMES = ("amqp://", "amqps://", "pyamqp://")
+
+# Leases recover what a broker loses, so it need not acknowledge: a third of the commands, and workers that
+# survive a restart of Redis. One priority step keeps the number of lists it polls at one a lane.
+_REDIS_TRANSPORT: dict[str, Any] = {"ack_emulation": False, "priority_steps": [0], "socket_keepalive": True}
+
+
+class Transport(NamedTuple):
+    """``url`` and ``options`` for Celery; ``tls`` where certificates are to be checked."""
+
+    url: str
+    options: dict[str, Any]
+    tls: dict[str, Any] | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As settings of Celery's."""
+        secured = {} if self.tls is None else {"broker_use_ssl": self.tls}
+        return {"broker_transport_options": self.options, **secured}
+
+
+def transport_of(settings: Settings) -> Transport:
+    """How to reach the broker. Raises `ConfigurationError` where none is named and there must be one."""
+    url = settings.broker_url
+    own = _named_apart(settings.redis.deployment)
+    topology = topology_of(url)
+    if topology is not None:
+        return _sentinels(topology, own)
+    if url.startswith(_REDIS_SCHEMES):
+        plain, tls = _checked(url)
+        return Transport(plain, _REDIS_TRANSPORT | own, tls)
+    if url.startswith("amqps://"):
+        return Transport(*_checked_amqp(url))
+    return Transport(url, {})
+
+
+def is_rabbitmq(url: str) -> bool:
+    """Whether a broker speaks AMQP."""
+    return url.startswith(_AMQP_SCHEMES)
+
+
+def _named_apart(deployment: str) -> dict[str, str]:
+    return {} if deployment == DEFAULT_DEPLOYMENT else {"global_keyprefix": f"{deployment}:"}
+
+
+def _sentinels(topology: Topology, own: dict[str, str]) -> Transport:
+    """kombu takes a URL a Sentinel, with what the server itself wants, and their options apart."""
+    each = [topology.server_url(node).partition("://")[2].partition("?")[0] for node in topology.nodes]
+    options = _REDIS_TRANSPORT | own | {"master_name": topology.service}
+    to_sentinel: dict[str, Any] = dict(topology.sentinel)
+    tls = _checked(topology.server_url(topology.nodes[0]))[1]
+    if tls is not None:
+        to_sentinel |= {"ssl": True, **tls}
+    options["sentinel_kwargs"] = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0, **to_sentinel}
+    return Transport(";".join(f"sentinel://{one}" for one in each), options, tls)
+
+
+def _checked(url: str) -> tuple[str, dict[str, Any] | None]:
+    """The broker's URL, and settings of Celery's that have its certificate and host name checked.
+
+    kombu checks neither where a ``rediss://`` URL has no options of TLS, and takes those that it has for all
+    there are. So they go where Celery, and Flower too, look for them.
+    """
+    if not url.startswith("rediss://"):
+        return url, None
+    stated = {name: value for name, value in parse_url(url).items() if name.startswith("ssl_")}
+    checks = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
+    return _without_tls(url), {**stated, **checks}
+
+
+def _checked_amqp(url: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The same for RabbitMQ, where a name to check is what makes py-amqp check it."""
+    query = dict(parse_qsl(urlsplit(url).query))
+    files = {
+        name: query[f"ssl_{name}"] for name in ("ca_certs", "certfile", "keyfile") if f"ssl_{name}" in query
+    }
+    checks = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": urlsplit(url).hostname}
+    return _without_tls(url), {}, {**files, **checks}
+
+
+def _without_tls(url: str) -> str:
+    parts = urlsplit(url)
+    others = [(name, value) for name, value in parse_qsl(parts.query) if not name.startswith("ssl_")]
+    return urlunsplit(parts._replace(query=urlencode(others)))

@@ -1,0 +1,68 @@
+"""Scripts of two neighbouring versions act on the same state, in any order, as if they were one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import rule, run_state_machine_as_test
+from redis import Redis
+
+from fairlane.store.script import Call, all_scripts
+from tests.support.lifecycle import Lifecycle
+from tests.support.next_version import NextVersion, make_next_version
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> NextVersion:
+    return make_next_version(tmp_path_factory.mktemp("later"))
+
+
+class TwoVersions(Lifecycle):
+    """As `Lifecycle`, but from time to time the other version's scripts take over."""
+
+    later: NextVersion
+    is_later = False
+
+    @rule()
+    def upgrade_or_go_back(self) -> None:
+        type(self).is_later = not type(self).is_later
+
+    def teardown(self) -> None:
+        type(self).is_later = False
+
+
+def test_a_verb_that_differs_has_a_name_of_its_own_and_the_same_signature(later: NextVersion) -> None:
+    differ = set()
+    for now in all_scripts():
+        then = later.script(now.name)
+        assert (then.sha == now.sha) == (then.source == now.source)
+        assert (then.keys, then.args) == (now.keys, now.args)
+        differ |= {now.name} if then.sha != now.sha else set()
+    assert {"permit_grant", "attempt_defer", "attempt_recover", "attempt_finish"} <= differ
+
+
+@pytest.mark.timeout(300)
+def test_no_history_in_two_versions_loses_a_job_or_lets_two_do_it(
+    real_server: Redis, later: NextVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, scripts, used = Call.run, {each.name: later.script(each.name) for each in all_scripts()}, set[bool]()
+
+    def of_whichever_version(call: Call, redis: Any) -> Any:
+        used.add(TwoVersions.is_later)
+        chosen = Call(scripts[call.script.name], call.packed) if TwoVersions.is_later else call
+        return run(chosen, redis)
+
+    monkeypatch.setattr(Call, "run", of_whichever_version)
+    run_state_machine_as_test(
+        cast("type[Lifecycle]", partial(TwoVersions, real_server)),
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=40,
+            phases=set(Phase) - {Phase.explain},
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )
+    assert used == {False, True}

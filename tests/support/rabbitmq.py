@@ -1,0 +1,133 @@
+"""A RabbitMQ server for tests: one node on loopback, in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fairlane.local.guard import Guard
+from fairlane.local.ports import LOOPBACK, answers, free_ports
+from fairlane.local.processes import Process
+
+SCRIPTS = Path("/usr/lib/rabbitmq/bin")
+INSTALLING = (
+    ("apt-get", "update", "-qq"),
+    ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "rabbitmq-server"),
+)
+INSTALL_S = 240.0
+START_S = 120.0
+STOP_S = 30.0
+
+
+@dataclass(slots=True)
+class RabbitMQ:
+    """``url`` and what queues hold survive `kill` and `start`."""
+
+    url: str
+    directory: Path
+    _process: Process
+    _environment: dict[str, str]
+    _port: int
+
+    def start(self) -> None:
+        """Return once it takes connections."""
+        self._process.start()
+        self._process.wait_ready(START_S, probe=lambda: answers(LOOPBACK, self._port))
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._process.kill()
+        self._process.join(STOP_S)
+
+    def stop(self) -> None:
+        """End it as its operator does."""
+        self._process.stop(STOP_S)
+
+    def control(self, *command: str) -> str:
+        """What ``rabbitmqctl`` says."""
+        environment = {**os.environ, **self._environment}
+        asked = [str(SCRIPTS / "rabbitmqctl"), "--quiet", *command]
+        return subprocess.run(asked, env=environment, check=True, capture_output=True, text=True).stdout
+
+    def queues(self) -> dict[str, str]:
+        """The type of every queue, by name."""
+        listed = self.control("list_queues", "--no-table-headers", "name", "type").splitlines()
+        return dict(line.split("\t") for line in listed)
+
+
+@contextmanager
+def rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
+    """One that runs, and is gone afterwards."""
+    require_rabbitmq()
+    ports = free_ports()
+    names, port, peers = next(ports), next(ports), next(ports)
+    environment = _environment(directory, names, port, peers)
+    with Guard() as guard:
+        # It would start this service itself, for all nodes of the machine and for good.
+        named = Process(
+            "epmd", ["epmd", "-port", str(names)], log=directory / "epmd.log", guard=guard, env=environment
+        )
+        named.start()
+        process = Process(
+            "rabbitmq",
+            [str(SCRIPTS / "rabbitmq-server")],
+            log=directory / "rabbitmq.log",
+            guard=guard,
+            env=environment,
+        )
+        url = f"amqp://guest:guest@{LOOPBACK}:{port}//"
+        server = RabbitMQ(url, directory, process, environment, port)
+        try:
+            named.wait_ready(START_S, probe=lambda: answers(LOOPBACK, names))
+            server.start()
+            yield server
+        finally:
+            process.stop(STOP_S)
+            named.stop(STOP_S)
+
+
+def require_rabbitmq() -> None:
+    """Install it where it is missing and that may be done; else the test fails and says how."""
+    if (SCRIPTS / "rabbitmq-server").exists():
+        return
+    said = "there is no apt-get here, or this user may not run it"
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        # Without RUNLEVEL the package starts the service.
+        quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        for command in INSTALLING:
+            done = subprocess.run(
+                command, env=quietly, capture_output=True, text=True, timeout=INSTALL_S, check=False
+            )
+            said = done.stderr.strip()
+    if not (SCRIPTS / "rabbitmq-server").exists():
+        pytest.fail(f"these tests need RabbitMQ (`apt-get install rabbitmq-server`): {said}")
+
+
+def _environment(directory: Path, names: int, port: int, peers: int) -> dict[str, str]:
+    plugins, settings = directory / "enabled_plugins", directory / "rabbitmq.conf"
+    plugins.write_text("[].\n")
+    settings.touch()
+    return {
+        "HOME": str(directory),  # the cookie that nodes and rabbitmqctl share
+        "ERL_EPMD_ADDRESS": LOOPBACK,
+        "ERL_EPMD_PORT": str(names),
+        "RABBITMQ_NODENAME": "fairlane@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": LOOPBACK,
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(peers),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_CONFIG_FILE": str(settings),
+        "RABBITMQ_CONF_ENV_FILE": os.devnull,
+        "RUNNING_UNDER_SYSTEMD": "true",  # the server is then this process, not a child of it
+    }

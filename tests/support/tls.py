@@ -1,0 +1,162 @@
+"""A real Redis server that speaks TLS alone, with an authority and certificates made on the spot."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from fairlane.local.environment import child_environment
+from fairlane.local.ports import LOOPBACK, wished_or_free
+from tests.support.wait import wait_until
+
+PROGRAMS = ("redis-server", "valkey-server")
+DEBIAN = "redis-tools"  # holds the server's program under another name; it is unpacked, not installed
+WANTED = (
+    "a Redis or Valkey server that is built with TLS is needed: put a `redis-server` on PATH (Debian's and "
+    "Homebrew's have TLS), or let this machine reach Debian's packages"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """How to start a server: its path, and what its environment needs."""
+
+    path: str
+    env: Mapping[str, str]
+
+    def has_tls(self) -> bool:
+        """Whether it would speak TLS: asked to without a certificate, it misses just that."""
+        asked = [self.path, "--port", "0", "--tls-port", "1"]
+        try:
+            ended = subprocess.run(
+                asked,
+                env=child_environment(self.env),
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return "tls-cert-file" in ended.stdout
+
+
+def program_with_tls(cache: Path) -> Program:
+    """A server on PATH, or else Debian's, which is downloaded and unpacked below ``cache`` once."""
+    found = [Program(path, {}) for path in map(shutil.which, PROGRAMS) if path]
+    for program in found:
+        if program.has_tls():
+            return program
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        pytest.fail(WANTED)
+    unpacked = _unpacked(cache)
+    if not (unpacked.path and unpacked.has_tls()):
+        _download(cache)
+        unpacked = _unpacked(cache)
+    if not (unpacked.path and unpacked.has_tls()):
+        pytest.fail(WANTED)
+    return unpacked
+
+
+def _unpacked(cache: Path) -> Program:
+    program = next(cache.rglob("redis-server"), None)
+    folders = sorted({str(library.parent) for library in cache.rglob("lib*.so*")})
+    return Program(str(program or ""), {"LD_LIBRARY_PATH": ":".join(folders)})
+
+
+def _download(cache: Path) -> None:
+    print(f"downloading Debian's {DEBIAN} into {cache}: no server with TLS is installed here")
+    archives = cache / "archives"
+    (archives / "partial").mkdir(parents=True, exist_ok=True)
+    options = ["-o", "Debug::NoLocking=1", "-o", f"Dir::Cache::archives={archives}"]
+    fetch = ["apt-get", "-qq", "-y", *options, "--no-install-recommends", "--reinstall", "--download-only"]
+    said = ""
+    download, update = [*fetch, "install", DEBIAN], ["apt-get", "-qq", *options, "update"]
+    for command in (download, update, download):
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        said += ended.stdout + ended.stderr
+        if any(archives.glob(f"{DEBIAN}_*.deb")):
+            break
+    else:
+        pytest.fail(f"{WANTED}\n{said}")
+    for package in archives.glob("*.deb"):
+        subprocess.run(
+            [str(shutil.which("dpkg")), "-x", str(package), str(cache / "root")], check=True, timeout=60
+        )
+    program = next((cache / "root").rglob("redis-check-rdb"))
+    shutil.copy2(program, program.with_name("redis-server"))
+
+
+class Certificates:
+    """An authority in ``ca`` and certificates of its making, each with its key, as files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._authority = folder, trustme.CA()
+        self.ca = folder / "ca.pem"
+        self._authority.cert_pem.write_to_path(self.ca)
+
+    def issue(self, name: str, host: str = "localhost", *, expired: bool = False) -> tuple[Path, Path]:
+        """A certificate for a host and its key; one that is ``expired`` ended yesterday."""
+        now = datetime.now(UTC)
+        ends, begins = (now - timedelta(days=1), now - timedelta(days=9)) if expired else (None, None)
+        made = self._authority.issue_cert(host, not_after=ends, not_before=begins)
+        certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        certificate.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        made.private_key_pem.write_to_path(key)
+        return certificate, key
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRedis:
+    """A server at ``localhost`` that speaks nothing but TLS."""
+
+    port: int
+
+    def url(self, **options: object) -> str:
+        """Its URL with these options of TLS: ``ssl_ca_certs=…``."""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"rediss://localhost:{self.port}/0?{query}".rstrip("?")
+
+
+@contextmanager
+def tls_redis(
+    program: Program, folder: Path, certificate: tuple[Path, Path], ca: Path, *, known_clients: bool = False
+) -> Iterator[TlsRedis]:
+    """A server with that certificate; with ``known_clients`` it wants one of the authority from clients."""
+    folder.mkdir(parents=True, exist_ok=True)
+    server = TlsRedis(next(wished_or_free(None)))
+    options = {
+        "port": 0,
+        "tls-port": server.port,
+        "bind": LOOPBACK,
+        "dir": folder.resolve(),
+        "save": "",
+        "tls-cert-file": certificate[0],
+        "tls-key-file": certificate[1],
+        "tls-ca-cert-file": ca,
+        "tls-auth-clients": "yes" if known_clients else "no",
+    }
+    (folder / "redis.conf").write_text(
+        "".join(f'{name} "{value}"\n' for name, value in options.items()), encoding="utf-8"
+    )
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [program.path, str(folder / "redis.conf")],
+            env=child_environment(program.env),
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_until(lambda: "Ready to accept" in (folder / "log").read_text(), timeout=20)
+        yield server
+    finally:
+        process.terminate()
+        process.wait()

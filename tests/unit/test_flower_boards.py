@@ -1,0 +1,222 @@
+"""What the pages show of lanes, runs, items and teams, read from a deployment in virtual time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.dashboard.deployment import Deployment
+from fairlane.dashboard.desk import Desk
+from fairlane.dashboard.lane_board import chart
+from fairlane.dashboard.tallies import Tallies
+from fairlane.dashboard.team_board import Use
+from fairlane.dashboard.wording import error_shown
+from fairlane.errors import LaneNotFound, RunNotFound, TargetNotFound
+from fairlane.job import JobState
+from fairlane.results import JudgeResult, TaskResult
+from fairlane.run import RunState
+from fairlane.settings import Settings
+from fairlane.store.history import FINE, Sample
+from fairlane.store.keys import RunRef
+from fairlane.store.reading import RecordReader
+from fairlane.summary import summarise
+from tests.support.scheduling import Cluster
+
+FAST, JUDGE = "sim:fast", "sim:judge"
+SETTINGS: dict[str, Any] = {
+    "redis": {"deployment": "test"},
+    "teams": {"search": {"weight": 3}, "ads": {"weight": 1}},
+    "prices": {"sim:*": {"input": 1, "output": 2}},
+}
+
+
+def desk_on(cluster: Cluster, *, show_text: bool = False) -> Desk:
+    settings = Settings.model_validate(SETTINGS)
+    return Desk.of(Deployment.on(cluster.redis, settings, cluster.clock.now_ms), show_text=show_text)
+
+
+def test_a_lane_tells_its_rate_its_waiting_and_what_holds_it(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis, lanes={FAST: {"requests_per_minute": 60}})
+    cluster.run_for(6)
+    for team, rows in (("search", 40), ("ads", 20)):
+        cluster.submit(rows, team=team)
+    cluster.run_for(20)
+
+    lanes = {lane["lane"]: lane for lane in desk_on(cluster).lanes.all()["lanes"]}
+
+    lane = lanes[FAST]
+    assert (lane["allowed_per_minute"], lane["source"]) == (60.0, "configured")
+    assert lane["held_by"] == "requests"
+    assert "60 requests/min" in lane["held_why"]
+    assert set(lane["waiting"]) == {"search", "ads"}
+    assert (lane["circuit"], lane["state"], lane["refused_share"]) == ("closed", "open", 0.0)
+    assert lanes[JUDGE]["waiting"] == {}
+
+
+def test_a_paused_lane_is_said_to_be(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis)
+    cluster.run_for(2)
+    cluster.lanes.pause(FAST)
+
+    lane = desk_on(cluster).lanes.one(FAST, "fine")
+
+    assert (lane["state"], lane["held_by"]) == ("paused", "paused")
+    with pytest.raises(LaneNotFound):
+        desk_on(cluster).lanes.one("sim:nothing", "fine")
+
+
+def sample(at_s: float, admitted: int = 0, refused: int = 0) -> Sample:
+    return Sample(round(at_s * 1000), 600.0, "configured", admitted, admitted, refused, 1, None, 7)
+
+
+def test_a_charts_rates_are_a_minutes_over_the_time_between_samples() -> None:
+    found = chart([sample(0), sample(5, 10, 1), sample(20, 30)], 25_000, FINE)
+
+    assert found["at"] == [0, 5, 20]
+    assert found["admitted"] == [None, 120.0, 120.0]
+    assert found["refused"] == [None, 12.0, 0.0]
+    assert found["limit"] == [600.0] * 3
+
+
+def test_a_chart_of_a_lane_that_fell_silent_goes_on_to_now() -> None:
+    found = chart([sample(0), sample(5, 10)], 60_000, FINE)
+
+    assert (found["at"][-1], found["admitted"][-1], found["waiting"][-1]) == (60.0, 0, 7)
+    assert chart([], 60_000, FINE)["at"] == []
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_sums_taken_bit_by_bit_are_those_of_the_whole(real_redis: Redis, step: int) -> None:
+    cluster = Cluster(real_redis)
+    ref = cluster.submit(23, judges=[JUDGE])
+    cluster.run_until_finished(ref)
+    here = Deployment.on(real_redis, Settings.model_validate(SETTINGS))
+    spec, tallies = cluster.specs[ref], Tallies(here.link)
+
+    sums = tallies.advance(ref, spec, RunState.COMPLETED, step)
+    while sums.added:
+        sums = tallies.advance(ref, spec, RunState.COMPLETED, step)
+
+    records = RecordReader(real_redis, cluster.keys, spec).records(range(23))
+    assert sums.summary == summarise(spec, RunState.COMPLETED, records, here.link.prices)
+    assert sums.items == 23
+
+
+def test_a_run_that_goes_on_tells_how_far_it_is_what_it_waits_for_and_when_it_ends(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis, lanes={FAST: {"requests_per_minute": 60}})
+    ref = cluster.submit(60, judges=[JUDGE])
+    cluster.run_for(20)
+
+    page = desk_on(cluster).run.of(ref.team, ref.run)
+
+    assert 0 < page["progress"] < 1
+    assert page["state"] == "running"
+    assert "sim:fast is used to the full" in page["why"]
+    assert {lane["lane"] for lane in page["lanes"]} == {FAST, JUDGE}
+    assert page["summed"] == page["items_done"] > 0
+    assert page["consists_of"]["models"] == [FAST]
+
+
+def test_the_list_has_the_newest_runs_of_all_teams_first(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis)
+    refs = []
+    for team in ("search", "ads", "search"):
+        cluster.run_for(1)
+        refs.append(cluster.submit(3, team=team))
+    cluster.run_until_finished(*refs)
+
+    desk = desk_on(cluster)
+    rows = desk.runs.all()["runs"]
+
+    assert [(row["team"], row["run"]) for row in rows] == [(ref.team, ref.run) for ref in reversed(refs)]
+    assert {(row["state"], row["progress"], row["over"]) for row in rows} == {("completed", 1.0, True)}
+    assert desk.runs.all()["runs"] == rows
+
+
+def test_an_item_has_its_steps_and_no_text_unless_that_is_switched_on(real_redis: Redis) -> None:
+    cluster, output = Cluster(real_redis), "A secret that the model told."
+    ref = cluster.submit([{"q": f"{output} It is a row's."}] * 3, judges=[JUDGE])
+    cluster.run_until_finished(ref)
+    task = TaskResult(JobState.SUCCEEDED, output, attempts=1, score_errors={"x": f"no JSON: '{output}'"})
+    judge = JudgeResult(JobState.FAILED, answer=output, error=f"the judge answered {output!r}", attempts=2)
+    real_redis.hset(cluster.keys.results(ref), mapping={"2": task.to_json(), "3": judge.to_json()})
+
+    closed = desk_on(cluster).item.of(ref.team, ref.run, 1)
+    opened = desk_on(cluster, show_text=True).item.of(ref.team, ref.run, 1)
+
+    assert [(step["step"], step["state"]) for step in closed["steps"]] == [(0, "succeeded"), (1, "failed")]
+    assert closed["steps"][0]["characters"] == len(output)
+    assert closed["steps"][1]["lane"] == JUDGE
+    assert [step["text"] for step in closed["steps"]] == [None, None]
+    assert closed["row"] is None
+    assert opened["steps"][0]["text"] == output
+    assert output in opened["row"]["q"]
+    told = json.dumps([closed, desk_on(cluster).run.of(ref.team, ref.run), desk_on(cluster).runs.all()])
+    assert output not in told
+    assert '"failures": [{' in told
+
+
+def test_an_item_that_waits_says_why(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis, lanes={FAST: {"requests_per_minute": 60}})
+    ref = cluster.submit(60)
+    cluster.run_for(5)
+
+    item = desk_on(cluster).item.of(ref.team, ref.run, 59)
+
+    assert item["state"] == "open"
+    assert item["steps"][0]["why"]
+    with pytest.raises(TargetNotFound):
+        desk_on(cluster).item.of(ref.team, ref.run, 60)
+    with pytest.raises(RunNotFound):
+        desk_on(cluster).item.of("nobody", "r9", 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("429: slow down", "429: slow down"),
+        ("the judge answered 'my secret', none of yes, no", "the judge answered …"),
+        (
+            'a score is a number, the function returned "my secret',
+            "a score is a number, the function returned …",
+        ),
+        ("messages.0: 'my secret' is too long", "messages.0: … is too long"),
+        ("it doesn't fit", "it doesn't fit"),
+        ("x" * 400, "x" * 300 + "…"),
+    ],
+)
+def test_an_error_is_shown_without_what_it_quotes(error: str, shown: str) -> None:
+    assert error_shown(error, show_text=False) == shown
+    assert error_shown(error, show_text=True) == error[:300] + ("…" if len(error) > 300 else "")
+
+
+def test_teams_have_their_share_their_use_and_what_waits(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis, lanes={FAST: {"requests_per_minute": 600}}, teams=SETTINGS["teams"])
+    for team in ("search", "ads"):
+        cluster.submit(600, team=team)
+    cluster.run_for(2)
+    desk = desk_on(cluster)
+    desk.teams.all()
+    cluster.run_for(20)
+
+    teams = {team["team"]: team for team in desk.teams.all()["teams"]}
+
+    lane = {name: team["lanes"][0] for name, team in teams.items()}
+    assert {name: found["share"] for name, found in lane.items()} == {"search": 0.75, "ads": 0.25}
+    assert lane["search"]["use"] == pytest.approx(0.75, abs=0.05)
+    assert lane["ads"]["ended"] > 0
+    assert all(team["active_runs"] == 1 and team["waiting"] > 0 for team in teams.values())
+
+
+def test_use_is_of_the_last_minute_and_of_runs_that_began_meanwhile_too() -> None:
+    use, old, new = Use(), RunRef("search", "a"), RunRef("ads", "b")
+    use.look({old: {FAST: 100}}, 0)
+    use.look({old: {FAST: 130}, new: {FAST: 10}}, 5_000)
+    assert use.of() == {(FAST, "search"): 30, (FAST, "ads"): 10}
+
+    use.look({new: {FAST: 15}}, 65_000)
+    assert use.of() == {(FAST, "ads"): 5}
+    assert use.watched == {new}

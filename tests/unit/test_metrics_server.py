@@ -1,0 +1,158 @@
+"""What a process tells over HTTP: metrics as they are, probes as its health says, ports that do not clash."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from structlog.testing import capture_logs
+
+from fairlane.clock import ManualClock
+from fairlane.events import Event
+from fairlane.local.ports import free_ports
+from fairlane.metrics_server import MOST_REQUESTS, PORTS_TRIED, REQUEST_TIMEOUT_S, MetricsServer, Pulse
+from fairlane.settings import MetricsSettings
+from tests.support.wait import wait_until
+
+
+@dataclass(slots=True)
+class StatedHealth:
+    illness: str | None = None
+    hindrance: str | None = None
+
+    def sick(self) -> str | None:
+        return self.illness
+
+    def unready(self) -> str | None:
+        return self.hindrance
+
+
+@contextmanager
+def served(
+    health: StatedHealth | None = None, port: int = 0, settings: MetricsSettings | None = None
+) -> Iterator[MetricsServer]:
+    registry = CollectorRegistry()
+    Counter("fairlane_tests", "Tests", ["lane"], registry=registry).labels('a"b\\c\nd').inc(3)
+    server = MetricsServer(settings or MetricsSettings(), port, registry, health or StatedHealth())
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def get(server: MetricsServer, path: str, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(f"{server.url}{path}", headers=headers)  # noqa: S310 - our own
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def test_metrics_are_served_escaped_and_without_the_times_counters_were_made() -> None:
+    with served() as server:
+        status, text = get(server, "/metrics")
+    assert status == 200
+    assert 'fairlane_tests_total{lane="a\\"b\\\\c\\nd"} 3.0' in text
+    assert "_created" not in text
+
+
+def test_openmetrics_are_served_to_whoever_asks_for_them() -> None:
+    with served() as server:
+        _, text = get(server, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize(("path", "field"), [("/healthz", "illness"), ("/readyz", "hindrance")])
+def test_a_probe_is_told_what_is_wrong_and_only_that(path: str, field: str) -> None:
+    health = StatedHealth()
+    with served(health) as server:
+        assert get(server, path) == (200, '{"status": "ok"}\n')
+        setattr(health, field, "it hangs")
+        status, text = get(server, path)
+        assert (status, json.loads(text)) == (503, {"status": "it hangs"})
+        other = "/readyz" if path == "/healthz" else "/healthz"
+        assert get(server, other)[0] == 200
+
+
+def test_other_paths_are_not_found() -> None:
+    with served() as server:
+        assert get(server, "/")[0] == 404
+        assert get(server, "/metrics?x=1")[0] == 200
+
+
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    port = next(free_ports())
+    with served(port=port) as first, served(port=port) as second:
+        assert first.url == f"http://127.0.0.1:{port}"
+        assert second.url is not None
+        assert port < int(second.url.rpartition(":")[2]) < port + PORTS_TRIED
+        assert get(second, "/healthz")[0] == 200
+
+
+def test_without_a_free_port_work_goes_on_and_the_log_says_so() -> None:
+    port = 65_535
+    with socket.socket() as taken, capture_logs() as logged:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        with served(port=port) as server:
+            assert server.url is None
+    assert [line["event"] for line in logged] == [Event.METRICS_UNSERVED]
+
+
+def test_what_is_switched_off_does_not_listen() -> None:
+    with served(settings=MetricsSettings(enabled=False)) as server:
+        assert server.url is None
+
+
+def test_it_listens_on_the_loopback_address_unless_told_otherwise() -> None:
+    with served() as server:
+        assert (server.url or "").startswith("http://127.0.0.1:")
+    with served(settings=MetricsSettings(host="0.0.0.0")) as server:
+        assert (server.url or "").startswith("http://0.0.0.0:")
+
+
+def test_silent_clients_keep_nobody_else_from_asking_for_long() -> None:
+    with served() as server:
+        port = int((server.url or "").rpartition(":")[2])
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * MOST_REQUESTS)]
+        try:
+            wait_until(lambda: _answers(server), timeout=3 * REQUEST_TIMEOUT_S, interval=0.2)
+        finally:
+            for each in silent:
+                each.close()
+
+
+def _answers(server: MetricsServer) -> bool:
+    try:
+        return get(server, "/healthz")[0] == 200
+    except OSError:
+        return False
+
+
+def test_a_server_that_was_stopped_does_not_listen_and_can_be_stopped_again() -> None:
+    with served() as server:
+        url = server.url
+    server.stop()
+    assert server.url is None
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{url}/healthz", timeout=5)  # noqa: S310
+
+
+def test_a_pulse_is_silent_since_it_beat_last() -> None:
+    clock = ManualClock()
+    pulse = Pulse(clock)
+    assert pulse.silent_s() is None
+    pulse.beat()
+    clock.advance(2.5)
+    assert pulse.silent_s() == 2.5
