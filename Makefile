@@ -49,8 +49,8 @@ simulate: $(VENV)/.installed ## Rehearse how lanes find their limits, and write 
 
 .PHONY: docs
 docs: $(VENV)/.installed ## Build the documentation's site into site/; a broken link or a page left out is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo 'site/index.html'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'It begins with site/index.html'
 
 ##@ Check
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
-from pymdownx.slugs import slugify
 
 BORROWED = {"index.md": "README.md", "changes.md": "CHANGELOG.md"}
 """Pages of the site that stand elsewhere in the repository, so that hosts of repositories show them."""
@@ -19,6 +18,7 @@ SOURCES = "source"
 
 NAMED_IN_SHORT = {"Dockerfile": "docker", "Makefile": "make"}
 NOT_SHOWN = ("__pycache__",)
+NOT_SEARCHED = "---\nsearch: {exclude: true}\n---\n"
 
 _PIECES = re.compile(r"^```.*?^```$|`[^`\n]+`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL)
 _DIAGRAM = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,7 +27,7 @@ _EDGE = re.compile(r"^\s*(\S+) --> ([^\s:]+)(?:: (.+))?$", re.MULTILINE)
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Anchors are those that hosts of Markdown make, and a folder in the navigation stands for its pages."""
-    config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
+    config.mdx_configs.setdefault("toc", {})["slugify"] = _anchor
     for section in config.nav or []:
         for title, entry in section.items():
             if isinstance(entry, str) and entry.endswith("/"):
@@ -66,6 +66,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return _DIAGRAM.sub(_as_table, _PIECES.sub(relinked, markdown))
 
 
+def _anchor(heading: str, separator: str) -> str:
+    """What a link may name of a heading, as hosts of Markdown make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
+
+
 def _root(config: MkDocsConfig) -> Path:
     return Path(config.config_file_path).parent
 
@@ -102,9 +107,9 @@ def _shown(path: Path, name: str) -> str:
     """A file as a block of code, a folder as the list of what is in it."""
     if path.is_dir():
         inside = sorted(each.name + "/" * each.is_dir() for each in path.iterdir() if _is_shown(each))
-        return f"# {name}\n\n" + "\n".join(f"- `{each}`" for each in inside)
+        return f"{NOT_SEARCHED}# {name}\n\n" + "\n".join(f"- `{each}`" for each in inside)
     language = NAMED_IN_SHORT.get(path.name, path.suffix.removeprefix(".") or "text")
-    return f"# {name}\n\n~~~~~~{language}\n{path.read_text(encoding='utf-8')}\n~~~~~~\n"
+    return f"{NOT_SEARCHED}# {name}\n\n~~~~~~{language}\n{path.read_text(encoding='utf-8')}\n~~~~~~\n"
 
 
 def _is_shown(path: Path) -> bool:

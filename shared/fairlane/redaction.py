@@ -32,7 +32,7 @@ SECRET_NAMES = frozenset(
 
 # Greedy up to the last "@" of a word: a password may itself hold "@" or "/"; masking too much does no harm.
 _URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]*):[^\s'\"]*@")
-_QUERY_SECRET = re.compile(r"([?&](?:password|api_key|key|token)=)[^&\s'\"]+")
+_QUERY_SECRET = re.compile(r"([?&](?:(?:sentinel_)?password|api_key|key|token)=)[^&\s'\"]+")
 _BEARER = re.compile(r"(\bBearer\s+)[^\s'\",]+", re.IGNORECASE)
 
 

@@ -85,13 +85,18 @@ def _checked(url: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def _checked_amqp(url: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The same for RabbitMQ, where a name to check is what makes py-amqp check it."""
-    query = dict(parse_qsl(urlsplit(url).query))
+    """The same for RabbitMQ, where a name to check is what makes py-amqp check it.
+
+    Of several nodes, ``amqps://one;amqps://two``, kombu puts in the one that it connects to.
+    """
+    nodes = url.split(";")
+    query = dict(parse_qsl(urlsplit(nodes[0]).query))
     files = {
         name: query[f"ssl_{name}"] for name in ("ca_certs", "certfile", "keyfile") if f"ssl_{name}" in query
     }
-    checks = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": urlsplit(url).hostname}
-    return _without_tls(url), {}, {**files, **checks}
+    name = urlsplit(url).hostname if len(nodes) == 1 else None
+    checks = {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": name}
+    return ";".join(_without_tls(node) for node in nodes), {}, {**files, **checks}
 
 
 def _without_tls(url: str) -> str:

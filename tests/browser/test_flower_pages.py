@@ -14,6 +14,7 @@ from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
+MOVES_S = 30.0  # a sample is written every five seconds
 SECRET = "a question that nobody else may read"
 LATEST = "() => { const at = window.fairlaneCharts.rates.data[0]; return at.length ? at[at.length - 1] : 0; }"
 MOST = "() => Math.max(0, ...window.fairlaneCharts.rates.data[2].filter((rate) => rate !== null))"
@@ -71,11 +72,11 @@ def test_the_pages_are_reached_from_flowers_own_navigation(window: Window) -> No
 def test_a_chart_moves_with_the_calls(deployment: Cluster, window: Window) -> None:
     run = long_run(deployment)
     page = window.go("/lane/sim%3Aslow")
-    page.wait_for_function(f"({MOST})() > 0")
+    wait_until(lambda: page.evaluate(MOST) > 0, timeout=MOVES_S, interval=0.2)
     expect(page.locator("#cards")).to_contain_text("configured")
     moments = [page.evaluate(LATEST)]
     for _ in range(2):
-        page.wait_for_function(f"(before) => ({LATEST})() > before", arg=moments[-1])
+        wait_until(lambda: page.evaluate(LATEST) > moments[-1], timeout=MOVES_S, interval=0.2)
         moments.append(page.evaluate(LATEST))
     assert all(later > earlier for earlier, later in pairwise(moments))
     assert page.locator("#rates canvas").bounding_box()
@@ -149,10 +150,8 @@ def test_a_table_keeps_its_filter_and_its_order_while_it_is_drawn_anew(
     expect(rows.first).to_be_visible()
     page.locator("#runs input[type=search]").fill("ads")
     expect(rows).to_have_count(1)
-    before = page.locator("#fairlane-status").inner_text()
-    page.wait_for_function(
-        "(told) => document.getElementById('fairlane-status').textContent !== told", arg=before
-    )
+    status = page.locator("#fairlane-status")
+    expect(status).not_to_have_text(status.inner_text())
     expect(rows).to_have_count(1)
     page.locator("#runs input[type=search]").fill("")
     team = page.locator("#runs th", has_text="Team")

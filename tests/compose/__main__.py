@@ -143,6 +143,7 @@ def main() -> int:
     keep = parser.parse_args().keep
     try:
         project = Project()
+        project.docker("version")
     except TrialFailed as failure:
         print(f"compose-check: {failure}", file=sys.stderr)
         return 2

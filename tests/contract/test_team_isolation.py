@@ -160,7 +160,8 @@ ADMINISTRATION: list[tuple[Any, ...]] = [
 
 def families(ref: RunRef) -> dict[str, str]:
     """A key or channel of every family, those of a run or a team being ``ref``'s, by the name in `Keys`."""
-    values = {"ref": ref, "team": ref.team, "lane": "sim:fast", "axis": "tokens", "step": "fine", "digest": "d1"}
+    values = {"ref": ref, "team": ref.team, "lane": "sim:fast", "digest": "d1"}
+    values |= {"axis": "tokens", "step": "fine"}
     found = {}
     for name in (name for name in dir(KEYS) if not name.startswith("_") and name != "prefix"):
         made = getattr(KEYS, name)

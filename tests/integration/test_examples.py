@@ -72,7 +72,7 @@ def test_an_evaluator_of_ones_own_scores_and_fails_by_itself(stack: dict[str, st
 def test_two_teams_get_what_their_weights_say(stack: dict[str, str]) -> None:
     both, alone = re.findall(r"search (\d+), batch (\d+)", example("two_teams.py", stack))
 
-    assert 0.65 <= int(both[0]) / (int(both[0]) + int(both[1])) <= 0.85
+    assert 0.57 <= int(both[0]) / (int(both[0]) + int(both[1])) <= 0.9  # 0.75, and who came first
     assert alone == ("60", "60")
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redis import Redis
-
 from fairlane import Client, JobState, Record, Run, RunState, RunStatus, Settings
 from fairlane.admission.lanes import Lanes
 from fairlane.configuration import load_settings
@@ -19,7 +17,7 @@ from fairlane.events import Event
 from fairlane.local.plan import StackPlan
 from fairlane.local.processes import Process
 from fairlane.local.stack import Stack
-from fairlane.store.connect import RedisClient
+from fairlane.store.connect import RedisClient, open_store
 from fairlane.store.keys import Keys
 from fairlane.store.leases import Leases
 from fairlane.store.workers import Beat, Workers
@@ -172,7 +170,7 @@ def cluster(
         )
         processes = stack.enter_context(Stack(plan))
         settings = load_settings(file, environ=processes.environment)
-        redis = stack.enter_context(Redis.from_url(processes.redis_url))
+        redis = stack.enter_context(open_store(settings.redis))
         made = Cluster(processes, provider, settings, directory, redis, stack)
         made.settle(workers)
         yield made

@@ -17,6 +17,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _CELL = re.compile(r"(?<!\\)\|")
 
 
@@ -44,7 +45,7 @@ def blocks(path: Path, language: str, section: str | None = None) -> list[Block]
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """Words of every simple command: of shell blocks, after prompts, and inline code that begins like ours."""
+    """Words of every simple command: of shell blocks, after prompts, and inline code that begins like one."""
     for language in ("bash", "sh"):
         for block in blocks(path, language):
             for line in block.text.replace("\\\n", " ").splitlines():
@@ -108,6 +109,8 @@ def _simple_commands(line: str) -> Iterator[list[str]]:
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     words: list[str] = []
     for word in [*lexer, ";"]:
+        if not words and _ASSIGNMENT.match(word):
+            continue
         if set(word) <= set(";|&()<>"):
             if words:
                 yield words

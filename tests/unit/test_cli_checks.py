@@ -9,6 +9,7 @@ import pytest
 
 from fairlane.admission.views import Hold
 from fairlane.cli.checks import (
+    BrokerView,
     Clocks,
     Finding,
     Grade,
@@ -149,6 +150,13 @@ def test_a_silent_worker_is_told_beside_those_that_live() -> None:
     assert (found.grade, found.detail) == (Grade.WARN, "w2 on box has been silent for 30 s")
 
 
+def test_workers_that_were_all_drained_are_told_as_such() -> None:
+    found = trouble(beats=(worker(stopping=True, draining=True), worker("w2", stopping=True, draining=True)))
+    assert (found.check, found.grade) == ("workers", Grade.FAIL)
+    assert "2 drained or draining" in found.detail
+    assert "--undo" in found.remedy
+
+
 def test_workers_without_a_free_slot_are_told() -> None:
     assert trouble(beats=(worker(busy=20),)).detail == "1 alive, 0 of 20 slots free"
 
@@ -204,11 +212,10 @@ def test_a_lane_that_merely_waits_for_its_rate_is_well() -> None:
 
 
 def test_a_broker_of_its_own_has_to_answer() -> None:
-    settings = SETTINGS.model_copy(
-        update={"celery": SETTINGS.celery.model_copy(update={"broker_url": "amqp://x"})}
-    )
-    assert troubles(settings=settings) == []
-    assert trouble(settings=settings, broker_problem="refused").check == "broker"
+    assert troubles(broker=BrokerView(told="RabbitMQ 4.1.0, quorum queues")) == []
+    found = trouble(broker=BrokerView(problem="it does not answer: refused"))
+    assert (found.check, found.grade) == ("broker", Grade.FAIL)
+    assert "celery.broker_url" in found.remedy
 
 
 def test_findings_are_counted_by_grade() -> None:

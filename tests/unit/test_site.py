@@ -11,7 +11,7 @@ import yaml
 
 import fairlane
 import fairlane.testing
-from tests.support.documents import ROOT
+from tests.support.documents import README, ROOT, links
 
 DOCS = ROOT / "docs"
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -43,6 +43,12 @@ def test_the_navigation_has_every_page_once() -> None:
     assert all((ROOT / path).is_file() for path in BORROWED.values())
 
 
+def test_the_readme_leads_to_every_guide() -> None:
+    assert {f"docs/{path.name}" for path in DOCS.glob("*.md")} <= {
+        link.partition("#")[0] for link in links(README)
+    }
+
+
 @pytest.mark.parametrize("module", [fairlane, fairlane.testing], ids=lambda module: module.__name__)
 def test_the_reference_has_every_public_name_once(module: Any) -> None:
     public = {f"{module.__name__}.{name}" for name in module.__all__} - {"fairlane.__version__"}
@@ -56,6 +62,11 @@ def test_a_list_begins_after_an_empty_line(path: Any) -> None:
     text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     glued = re.findall(r"^(?![-*|#>]|\d+\. |\s).+\n(?:[-*]|\d+\.) .+$", text, re.MULTILINE)
     assert glued == []
+
+
+def test_make_docs_ends_with_an_error_where_there_is_a_warning() -> None:
+    """With ``--quiet`` MkDocs counts no warnings, and ``--strict`` means nothing."""
+    assert "/mkdocs build --strict\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_nothing_that_is_configured_is_loaded_from_elsewhere() -> None:

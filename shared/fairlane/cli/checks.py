@@ -53,6 +53,15 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerView:
+    """A broker that is not the state's Redis: ``problem`` and what to do about it, else what it is."""
+
+    told: str = "it answers"
+    problem: str | None = None
+    remedy: str = "Start it, or correct celery.broker_url."
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows."""
 
@@ -65,7 +74,7 @@ class Seen:
     beats: Sequence[Beat]
     catalog: frozenset[str] | None
     lanes: Sequence[LaneReport]
-    broker_problem: str | None = None
+    broker: BrokerView | None = None
 
 
 def examine(seen: Seen) -> list[Finding]:
@@ -101,14 +110,14 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
 
 
 def check_broker(seen: Seen) -> Iterator[Finding]:
-    """Does the broker answer, where it is not the state's Redis?"""
-    if seen.settings.celery.broker_url is None:
+    """Does the broker answer, and take our queues, where it is not the state's Redis?"""
+    broker = seen.broker
+    if broker is None:
         return
-    if seen.broker_problem is None:
-        yield Finding("broker", Grade.OK, "it answers")
+    if broker.problem is None:
+        yield Finding("broker", Grade.OK, broker.told)
     else:
-        remedy = "Start it, or correct celery.broker_url."
-        yield Finding("broker", Grade.FAIL, f"it does not answer: {seen.broker_problem}", remedy)
+        yield Finding("broker", Grade.FAIL, broker.problem, broker.remedy)
 
 
 def check_clocks(clocks: Clocks) -> Finding:
@@ -141,7 +150,11 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
     for beat in seen.beats:
         by_state.setdefault(worker_state(beat, now_ms, silent_ms), []).append(beat)
     alive = by_state.get("alive", [])
-    if not alive:
+    asked = len(by_state.get("draining", []) + by_state.get("drained", []))
+    if not alive and asked:
+        remedy = "`fairlane drain --all --undo` has them take work again."
+        yield Finding("workers", Grade.FAIL, f"none takes work: {asked} drained or draining", remedy)
+    elif not alive:
         remedy = "Start one on any machine that reaches Redis: `fairlane worker`."
         yield Finding("workers", Grade.FAIL, "none is alive", remedy)
     else:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
-from fairlane.cli.checks import Clocks, Finding, Grade, Seen, counts, examine
+from fairlane.cli.checks import BrokerView, Clocks, Finding, Grade, Seen, counts, examine
 from fairlane.cli.deployment import Deployment, open_deployment
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
@@ -18,13 +18,12 @@ from fairlane.cli.panels import OPERATIONS
 from fairlane.clock import Clock, SystemClock
 from fairlane.configuration import load_secrets
 from fairlane.errors import ConfigurationError, StoreUnavailable
-from fairlane.redaction import mask_text
-from fairlane.settings import Settings
+from fairlane.settings import RedisSettings, Settings
 from fairlane.store.connect import without_password
-from fairlane.store.trust import in_words
+from fairlane.store.primary import finder_of
+from fairlane.topology import CLUSTER, topology_of
 from fairlane.version import __version__
 
-BROKER_TIMEOUT_S = 3.0
 MARKS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
 
 
@@ -56,10 +55,19 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
     yield Finding("settings", Grade.OK, settings.config_file or "no file: what is built in, and FAIRLANE_*")
     try:
         with open_deployment(invocation) as deployment:
-            yield Finding("redis", Grade.OK, f"answers at {without_password(settings.redis.url)}")
+            yield Finding("redis", Grade.OK, _answers(settings.redis))
             yield from examine(look(deployment))
     except StoreUnavailable as error:
         yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
+
+
+def _answers(redis: RedisSettings) -> str:
+    """Where, and of several servers which one."""
+    shown, topology = f"answers at {without_password(redis.url)}", topology_of(redis.url)
+    if topology is None:
+        return shown
+    host, port = finder_of(topology, redis.deployment).find()
+    return f"{shown}; the primary is {host}:{port}"
 
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
@@ -75,7 +83,7 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
         beats=deployment.beats(),
         catalog=deployment.connections(),
         lanes=read_lanes(deployment, lanes.names()),
-        broker_problem=_broker_problem(settings),
+        broker=_broker(settings),
     )
 
 
@@ -85,21 +93,14 @@ def _clocks(deployment: Deployment, clock: Clock) -> Clocks:
     return Clocks(clock.now_ms(), server_ms, clock.monotonic_ms() - started_ms)
 
 
-def _broker_problem(settings: Settings) -> str | None:
-    """Why a broker of its own does not answer."""
-    if settings.celery.broker_url is None:
+def _broker(settings: Settings) -> BrokerView | None:
+    """What there is besides the state's Redis, or should be."""
+    if settings.celery.broker_url is None and CLUSTER not in settings.redis.url.partition("://")[0]:
         return None
     # Celery takes longer to import than all the rest.
-    from fairlane.broker import make_app
+    from fairlane.cli.broker_look import look_at_broker
 
-    connection = make_app(settings, "fairlane-doctor").connection(connect_timeout=BROKER_TIMEOUT_S)
-    try:
-        connection.ensure_connection(max_retries=1, timeout=BROKER_TIMEOUT_S)
-    except Exception as error:  # noqa: BLE001  every transport has errors of its own
-        return mask_text(in_words(error)) or type(error).__name__
-    finally:
-        connection.release()
-    return None
+    return look_at_broker(settings)
 
 
 def _rows(findings: Sequence[Finding]) -> Iterator[tuple[object, ...]]:

@@ -24,7 +24,10 @@ from fairlane.local.ports import LOOPBACK, is_free, wished_or_free
 from fairlane.local.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint
 from fairlane.local.servers import Server, ServerKind, find_server
 from fairlane.local.waiting import wait_until
+from fairlane.store.connect import open_redis
 from fairlane.store.trust import in_words, options_of
+from fairlane.topology import topology_of
+from fairlane.transport import DEFAULT_DEPLOYMENT
 
 START_TIMEOUT_S = 60.0
 PORT_TRIES = 20
@@ -255,6 +258,9 @@ def _lost_a_race(process: Process) -> bool:
 
 
 def _client(url: str, timeout: float) -> redis.Redis:
+    if topology_of(url) is not None:
+        several: redis.Redis = open_redis(url, deployment=DEFAULT_DEPLOYMENT, retries=0)
+        return several
     return redis.Redis.from_url(
         url,
         socket_timeout=timeout,

@@ -26,10 +26,9 @@ end
 
 -- How long a call with an answer of the usual length takes, by the latest that succeeded.
 local function latency(row, limits)
-  local per_token = (row.lat_n or 0) > 0 and row.lat_sum / row.lat_n or row.lat_base
-  if not per_token then return nil end
+  if not row.token_ms then return nil end
   local output = (row.spent_output or 0) / math.max(1, row.granted or 1) / (limits.output_factor or 1)
-  return per_token * (FIRST_TOKEN + math.max(0, output))
+  return row.token_ms * (FIRST_TOKEN + math.max(0, output))
 end
 
 local reply = { now }

@@ -1,0 +1,184 @@
+"""Several Redis servers that belong together: a primary with a replica and Sentinels, or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from fairlane.local.guard import Guard
+from fairlane.local.ports import LOOPBACK, answers, free_ports
+from fairlane.local.processes import Process, stop_all
+from fairlane.local.servers import find_server
+from fairlane.store.keys import Keys
+from tests.support.wait import wait_until
+
+SERVICE = "mymaster"
+DOWN_MS = 1000
+READY_S = 30.0
+SLOTS = 16_384
+
+
+@dataclass(slots=True)
+class Fleet:
+    """``url`` is what Fairlane is told; ``servers`` are those with data, by port."""
+
+    url: str
+    servers: dict[int, Process]
+    home: Keys
+
+    def client(self, port: int) -> Redis:
+        return Redis(host=LOOPBACK, port=port, socket_timeout=5.0)
+
+    def primary(self) -> int:
+        """The port of the running server that has our keys and takes writes."""
+        return wait_until(self._primary, timeout=READY_S)
+
+    def _primary(self) -> int | None:
+        for port, process in self.servers.items():
+            if process.is_running:
+                try:
+                    with self.client(port) as server:
+                        server.exists(self.home.catalog)
+                        if server.execute_command("ROLE")[0] == b"master":
+                            return port
+                except RedisError:
+                    continue
+        return None
+
+    def kill_primary(self) -> int:
+        """It crashes; returns its port."""
+        port = self.primary()
+        self.servers[port].kill()
+        self.servers[port].join(READY_S)
+        return port
+
+
+@contextmanager
+def watched_by_sentinels(directory: Path, *, deployment: str = "main") -> Iterator[Fleet]:
+    """A primary, a replica of it, and three Sentinels of which two must agree."""
+    with Guard() as guard:
+        first, second, *watching = _ports(5)
+        servers = {port: _server(directory, port, guard) for port in (first, second)}
+        sentinels = [_sentinel(directory, port, first, guard) for port in watching]
+        everything = [*servers.values(), *sentinels]
+        try:
+            _start(servers)
+            with Redis(host=LOOPBACK, port=second) as replica:
+                replica.replicaof(LOOPBACK, first)
+            for sentinel in sentinels:
+                sentinel.start()
+            wait_until(lambda: all(_sees_everything(port) for port in watching), timeout=READY_S)
+            nodes = ",".join(f"{LOOPBACK}:{port}" for port in watching)
+            yield Fleet(f"redis+sentinel://{nodes}/{SERVICE}/0", servers, Keys(deployment))
+        finally:
+            stop_all(everything)
+
+
+@contextmanager
+def clustered(directory: Path, *, deployment: str = "main") -> Iterator[Fleet]:
+    """Three nodes with a third of the slots each, and a replica of the one that has our keys."""
+    with Guard() as guard:
+        ports = _ports(4)
+        servers = {
+            port: _server(directory, port, guard, *_as_node(bus))
+            for port, bus in zip(ports, _ports(4), strict=True)
+        }
+        try:
+            _start(servers)
+            owners, spare = ports[:3], ports[3]
+            for number, port in enumerate(owners):
+                with Redis(host=LOOPBACK, port=port) as node:
+                    ours = range(SLOTS * number // 3, SLOTS * (number + 1) // 3)
+                    node.execute_command("CLUSTER", "ADDSLOTS", *ours)
+            for port in ports[1:]:
+                with Redis(host=LOOPBACK, port=port) as node:
+                    node.execute_command("CLUSTER", "MEET", LOOPBACK, ports[0], _bus_of(servers[ports[0]]))
+            wait_until(lambda: all(_knows(port, len(ports)) for port in ports), timeout=READY_S)
+            nodes = ",".join(f"{LOOPBACK}:{port}" for port in owners)
+            fleet = Fleet(f"redis+cluster://{nodes}", servers, Keys(deployment))
+            with fleet.client(fleet.primary()) as owner, fleet.client(spare) as replica:
+                name = owner.execute_command("CLUSTER", "MYID").decode()
+                wait_until(lambda: _replicates(replica, name), timeout=READY_S)
+                wait_until(lambda: owner.info("replication")["connected_slaves"] == 1, timeout=READY_S)
+            yield fleet
+        finally:
+            stop_all(list(servers.values()))
+
+
+def _ports(count: int) -> list[int]:
+    found: set[int] = set()
+    for port in free_ports():
+        found.add(port)
+        if len(found) == count:
+            break
+    return sorted(found)
+
+
+def _server(directory: Path, port: int, guard: Guard, *further: str) -> Process:
+    home = directory / str(port)
+    home.mkdir()
+    command = find_server().command_line(home, port=port, socket=None, ready_file=home / "ready")
+    return Process(f"redis-{port}", [*command, *further], log=home / "server.log", guard=guard)
+
+
+def _as_node(bus: int) -> list[str]:
+    return [
+        *("--cluster-enabled", "yes", "--cluster-port", str(bus)),
+        *("--cluster-node-timeout", str(DOWN_MS), "--cluster-replica-validity-factor", "0"),
+    ]
+
+
+def _bus_of(node: Process) -> str:
+    return node.argv[node.argv.index("--cluster-port") + 1]
+
+
+def _sentinel(directory: Path, port: int, primary: int, guard: Guard) -> Process:
+    home = directory / f"sentinel-{port}"
+    home.mkdir()
+    file = home / "sentinel.conf"
+    file.write_text(
+        f"port {port}\nbind {LOOPBACK}\ndir {home}\n"
+        f"sentinel monitor {SERVICE} {LOOPBACK} {primary} 2\n"
+        f"sentinel down-after-milliseconds {SERVICE} {DOWN_MS}\n"
+        f"sentinel failover-timeout {SERVICE} 5000\n"
+    )
+    command = [*find_server().command, str(file), "--sentinel"]
+    return Process(f"sentinel-{port}", command, log=home / "sentinel.log", guard=guard)
+
+
+def _start(servers: dict[int, Process]) -> None:
+    for process in servers.values():
+        process.start()
+    for port, process in servers.items():
+        process.wait_ready(READY_S, probe=lambda port=port: answers(LOOPBACK, port))  # type: ignore[misc]
+
+
+def _sees_everything(sentinel: int) -> bool:
+    """Whether a Sentinel knows the replica and both other Sentinels, so that it could fail over."""
+    try:
+        with Redis(host=LOOPBACK, port=sentinel, decode_responses=True) as asked:
+            words = asked.execute_command("SENTINEL", "MASTER", SERVICE)
+    except RedisError:
+        return False
+    known = words if isinstance(words, dict) else dict(zip(words[::2], words[1::2], strict=True))
+    return int(known["num-slaves"]) == 1 and int(known["num-other-sentinels"]) == 2
+
+
+def _knows(port: int, count: int) -> bool:
+    with Redis(host=LOOPBACK, port=port, decode_responses=True) as node:
+        told = node.execute_command("CLUSTER", "INFO")
+    told = told if isinstance(told, dict) else dict(line.split(":") for line in told.split())
+    return told["cluster_state"] == "ok" and int(told["cluster_known_nodes"]) == count
+
+
+def _replicates(node: Redis, owner: str) -> bool:
+    try:
+        node.execute_command("CLUSTER", "REPLICATE", owner)
+    except RedisError:
+        return False
+    return True
