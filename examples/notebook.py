@@ -38,9 +38,8 @@ for record in list(run.results())[:4]:
     print(record.item, record.prompt, record.output, record.scores)
 
 # %% Means with their standard errors, failures, tokens.
-summary = run.summary().to_dict()
-for score in summary["scores"]:
-    print(score)
+for name, scores in run.summary().scores.items():
+    print(f"{name}: {scores.mean:.2f} ± {scores.standard_error:.2f} of {scores.count}")
 
 # %%
 client.close()

@@ -57,7 +57,7 @@ def test_a_notebook_compares_two_prompts(stack: dict[str, str]) -> None:
 
     assert "completed: 40 of 40 items" in told
     assert told.count("'contains'") >= 4
-    assert "llm_judge" in told
+    assert re.search(r"^llm_judge: 0\.\d\d ± 0\.\d\d of 40$", told, re.MULTILINE)
 
 
 def test_an_evaluator_of_ones_own_scores_and_fails_by_itself(stack: dict[str, str]) -> None:

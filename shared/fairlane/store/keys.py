@@ -49,7 +49,7 @@ class Keys:
         self.dirty = f"{self.prefix}dirty"  # set: "<lane>" or "<lane>|<run ref>" to be looked at
         self.starved = f"{self.prefix}starved"  # set: lanes that wait for a worker's slot
         self.workers = f"{self.prefix}workers"  # hash: worker id → its last beat
-        self.drains = f"{self.prefix}drains"  # hash: worker id → what is asked of it: "idle", "stop" or "work"
+        self.drains = f"{self.prefix}drains"  # hash: worker id → "idle", "stop" or "work"
         self.audit = f"{self.prefix}audit"  # stream: who has changed what, and when
         self.budgets = f"{self.prefix}budgets"  # set: teams that have budgets
         self.salt = f"{self.prefix}salt"  # string: what fingerprints of credentials are made with
