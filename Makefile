@@ -92,6 +92,11 @@ pytest: $(VENV)/.installed ## The tests with branch coverage (ARGS="tests/unit -
 	$(call step,tests: pytest)
 	@$(BIN)/pytest --cov --cov-report=term -n 2 --dist loadfile $(ARGS)
 
+.PHONY: test-brokers
+test-brokers: $(VENV)/.installed ## Try RabbitMQ as the broker (installs rabbitmq-server by apt-get where it is missing)
+	$(call step,tests: RabbitMQ)
+	@$(BIN)/pytest -m brokers tests/integration/test_rabbitmq.py $(ARGS)
+
 ##@ Change
 
 .PHONY: fmt

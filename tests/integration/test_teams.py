@@ -87,4 +87,5 @@ def test_a_team_at_its_most_waits_and_says_so_while_others_go_on(deployment: Clu
     lines = deployment.logged(Event.ACQUIRED, run=bounded.id)
     times = [datetime.fromisoformat(line["timestamp"]).timestamp() for line in lines]
     # A fifth of 60 a second, and what may be made up for of a second.
-    assert JOBS <= 12 * (times[-1] - times[0] + 1) * 1.1 + 1
+    most = 12 * (times[-1] - times[0] + 1) * 1.1 + 1
+    assert most >= JOBS

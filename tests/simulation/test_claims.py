@@ -1,4 +1,4 @@
-"""What is kept for teams, and the most that they may take, in virtual time and through the whole scheduler."""
+"""What is kept for teams, and the most that they may take, by the whole scheduler in virtual time."""
 
 from __future__ import annotations
 

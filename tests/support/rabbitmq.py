@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,14 @@ import pytest
 from fairlane.local.guard import Guard
 from fairlane.local.ports import LOOPBACK, answers, free_ports
 from fairlane.local.processes import Process
+from tests.support.tls import Certificates
 
 SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 INSTALLING = (
     ("apt-get", "update", "-qq"),
     ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "rabbitmq-server"),
 )
+USER = "guest:guest"  # RabbitMQ's own, for this machine alone
 INSTALL_S = 240.0
 START_S = 120.0
 STOP_S = 30.0
@@ -28,10 +31,11 @@ STOP_S = 30.0
 
 @dataclass(slots=True)
 class RabbitMQ:
-    """``url`` and what queues hold survive `kill` and `start`."""
+    """``url`` and what queues hold survive `kill` and `start`. ``tls_url`` is the same over TLS."""
 
     url: str
-    directory: Path
+    tls_url: str
+    ca: Path
     _process: Process
     _environment: dict[str, str]
     _port: int
@@ -64,11 +68,16 @@ class RabbitMQ:
 
 @contextmanager
 def rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
-    """One that runs, and is gone afterwards."""
+    """One that runs, and is gone afterwards. Its certificate is for ``localhost``."""
     require_rabbitmq()
-    ports = free_ports()
-    names, port, peers = next(ports), next(ports), next(ports)
+    names, port, peers, secure = islice(free_ports(), 4)
     environment = _environment(directory, names, port, peers)
+    certificates = Certificates(directory)
+    certificate, key = certificates.issue("server")
+    (directory / "rabbitmq.conf").write_text(
+        f"listeners.ssl.1 = {LOOPBACK}:{secure}\nssl_options.cacertfile = {certificates.ca}\n"
+        f"ssl_options.certfile = {certificate}\nssl_options.keyfile = {key}\n"
+    )
     with Guard() as guard:
         # It would start this service itself, for all nodes of the machine and for good.
         named = Process(
@@ -82,8 +91,8 @@ def rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
             guard=guard,
             env=environment,
         )
-        url = f"amqp://guest:guest@{LOOPBACK}:{port}//"
-        server = RabbitMQ(url, directory, process, environment, port)
+        url, tls_url = f"amqp://{USER}@{LOOPBACK}:{port}//", f"amqps://{USER}@localhost:{secure}//"
+        server = RabbitMQ(url, tls_url, certificates.ca, process, environment, port)
         try:
             named.wait_ready(START_S, probe=lambda: answers(LOOPBACK, names))
             server.start()
@@ -111,9 +120,8 @@ def require_rabbitmq() -> None:
 
 
 def _environment(directory: Path, names: int, port: int, peers: int) -> dict[str, str]:
-    plugins, settings = directory / "enabled_plugins", directory / "rabbitmq.conf"
+    plugins = directory / "enabled_plugins"
     plugins.write_text("[].\n")
-    settings.touch()
     return {
         "HOME": str(directory),  # the cookie that nodes and rabbitmqctl share
         "ERL_EPMD_ADDRESS": LOOPBACK,
@@ -127,7 +135,7 @@ def _environment(directory: Path, names: int, port: int, peers: int) -> dict[str
         "RABBITMQ_LOG_BASE": str(directory / "log"),
         "RABBITMQ_LOGS": "-",
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
-        "RABBITMQ_CONFIG_FILE": str(settings),
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
         "RABBITMQ_CONF_ENV_FILE": os.devnull,
         "RUNNING_UNDER_SYSTEMD": "true",  # the server is then this process, not a child of it
     }

@@ -21,6 +21,7 @@ SERVICE = "mymaster"
 DOWN_MS = 1000
 READY_S = 30.0
 SLOTS = 16_384
+MOVED_AT_ONCE = 10
 
 
 @dataclass(slots=True)
@@ -56,6 +57,24 @@ class Fleet:
         self.servers[port].kill()
         self.servers[port].join(READY_S)
         return port
+
+    def move_slot(self, to: int | None = None) -> None:
+        """Have another of a cluster's nodes own our keys, as an operator would, key by key."""
+        source = self.primary()
+        target = to or next(port for port in self.servers if port != source and self._is_master(port))
+        with self.client(source) as giver, self.client(target) as taker:
+            slot = giver.execute_command("CLUSTER", "KEYSLOT", self.home.catalog)
+            giving, taking = (node.execute_command("CLUSTER", "MYID").decode() for node in (giver, taker))
+            taker.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", giving)
+            giver.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", taking)
+            while keys := giver.execute_command("CLUSTER", "GETKEYSINSLOT", slot, MOVED_AT_ONCE):
+                giver.execute_command("MIGRATE", LOOPBACK, target, "", 0, 5000, "KEYS", *keys)
+            for node in (taker, giver):
+                node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", taking)
+
+    def _is_master(self, port: int) -> bool:
+        with self.client(port) as server:
+            return bool(server.execute_command("ROLE")[0] == b"master")
 
 
 @contextmanager

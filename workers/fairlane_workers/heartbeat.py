@@ -116,10 +116,11 @@ class Heartbeat:
     def subscribed(self, lanes: frozenset[str]) -> None:
         """The queues of these lanes are now being consumed; called on the event loop.
 
-        One that takes nothing new goes on naming the lanes of what it has in hand: its slots count there.
+        One that is drained goes on naming the lanes of what it has in hand: its slots count there. One that
+        ends may give back what it has at any moment, so that none of its slots may count.
         """
         self._serving = lanes
-        if not self._info.stopping:
+        if self._ending or not self._info.stopping:
             self._info = replace(self._info, lanes=tuple(sorted(lanes)))
         self._hurry.set()
 

@@ -51,7 +51,9 @@ def _rabbitmq(connection: Connection) -> BrokerView:
 
 def _remedy(error: Exception) -> str:
     refused = getattr(error, "reply_code", None) == 403
-    return "Let this user configure, write and read fairlane.* in that virtual host." if refused else MAKE_ANEW
+    return (
+        "Let this user configure, write and read fairlane.* in that virtual host." if refused else MAKE_ANEW
+    )
 
 
 def _said(error: Exception) -> str:
