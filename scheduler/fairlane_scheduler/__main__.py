@@ -16,7 +16,7 @@ from fairlane.errors import FairlaneError
 from fairlane.logs import configure_logging
 from fairlane.store.connect import open_store
 from fairlane_scheduler.archiver import start_archiver
-from fairlane_scheduler.monitoring import Monitoring
+from fairlane_scheduler.monitoring.serving import Monitoring
 from fairlane_scheduler.publisher import Publisher
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import select
+from typing import Any
 
-from kombu import Connection
+from kombu.connection import Connection
 from kombu.exceptions import KombuError, OperationalError
 from kombu.messaging import Producer
 
@@ -88,7 +89,7 @@ class Publisher:
             # It would wait for ever for a server that stands still.
             limits = {"read_timeout": AMQP_TIMEOUT_S, "write_timeout": AMQP_TIMEOUT_S}
             told = {"on_blocked": self._blocked, "on_unblocked": self._unblocked}
-            connection.transport_options = {**connection.transport_options, **limits, **told}
+            connection.transport_options = {**(connection.transport_options or {}), **limits, **told}
         return connection
 
     def _still_open(self, producer: Producer) -> bool:
@@ -151,7 +152,8 @@ class Publisher:
 
 def _has_news(connection: Connection) -> bool:
     """Whether something has arrived that nobody has read. Raises ``OSError`` where the socket is gone."""
-    sock = connection.connection.sock
+    amqp: Any = connection.connection
+    sock = amqp.sock
     if sock is None:
         raise ConnectionResetError("the broker ended the connection")
     poll = select.poll()

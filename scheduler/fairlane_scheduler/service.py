@@ -33,8 +33,8 @@ from fairlane_scheduler.historian import Historian
 from fairlane_scheduler.janitor import Janitor
 from fairlane_scheduler.lane_registry import LaneRegistry
 from fairlane_scheduler.leader import Leader, NotLeader
-from fairlane_scheduler.measured import MeasuredLanes, MeasuredRuns, MeasuredWorkers
-from fairlane_scheduler.metrics import SchedulerMetrics
+from fairlane_scheduler.monitoring.measured import MeasuredLanes, MeasuredRuns, MeasuredWorkers
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 from fairlane_scheduler.receiver import Receiver
 from fairlane_scheduler.recoverer import Recoverer
 from fairlane_scheduler.run_loader import RunLoader

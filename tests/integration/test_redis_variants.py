@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from typer.testing import CliRunner
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlane.local.environment import child_environment
 from fairlane.local.guard import Guard
 from fairlane.local.ports import LOOPBACK, answers, free_ports
 from fairlane.local.processes import Process
@@ -56,7 +57,7 @@ class RabbitMQ:
 
     def control(self, *command: str) -> str:
         """What ``rabbitmqctl`` says."""
-        environment = {**os.environ, **self._environment}
+        environment = child_environment(self._environment)
         asked = [str(SCRIPTS / "rabbitmqctl"), "--quiet", *command]
         return subprocess.run(asked, env=environment, check=True, capture_output=True, text=True).stdout
 
@@ -109,7 +110,7 @@ def require_rabbitmq() -> None:
     said = "there is no apt-get here, or this user may not run it"
     if os.geteuid() == 0 and shutil.which("apt-get"):
         # Without RUNLEVEL the package starts the service.
-        quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        quietly = child_environment({"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"})
         for command in INSTALLING:
             done = subprocess.run(
                 command, env=quietly, capture_output=True, text=True, timeout=INSTALL_S, check=False

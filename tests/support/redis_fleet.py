@@ -37,7 +37,7 @@ class Fleet:
 
     def primary(self) -> int:
         """The port of the running server that has our keys and takes writes."""
-        return wait_until(self._primary, timeout=READY_S)
+        return wait_until(lambda: self._primary() or 0, timeout=READY_S)
 
     def _primary(self) -> int | None:
         for port, process in self.servers.items():

@@ -11,9 +11,9 @@ from fairlane.clock import Clock, ManualClock
 from fairlane.settings import Settings
 from fairlane.store.connect import RedisClient
 from fairlane_scheduler.leader import Leader
-from fairlane_scheduler.metrics import SchedulerMetrics
-from fairlane_scheduler.standing import Standing
-from fairlane_scheduler.survey import Survey
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
+from fairlane_scheduler.monitoring.standing import Standing
+from fairlane_scheduler.monitoring.survey import Survey
 from fairlane_workers.metrics import WorkerMetrics
 
 

@@ -14,8 +14,8 @@ from fairlane.admission.lanes import Offer
 from fairlane.admission.views import AxisView, Hold, LaneView, Places
 from fairlane.label_values import LabelValues
 from fairlane.store.workers import WorkerInfo
-from fairlane_scheduler.demand import demand_families
-from fairlane_scheduler.metrics import Ledger
+from fairlane_scheduler.monitoring.demand import demand_families
+from fairlane_scheduler.monitoring.metrics import Ledger
 from tests.support.command_line import CommandLine
 from tests.support.deployment import Deployment
 from tests.support.idle_lane import IDLE

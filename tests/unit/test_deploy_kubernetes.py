@@ -234,7 +234,7 @@ def test_the_autoscaler_counts_with_the_slots_that_workers_have() -> None:
 
 
 def test_the_autoscaler_goes_by_a_metric_that_the_scheduler_tells() -> None:
-    told = (ROOT / "scheduler/fairlane_scheduler/demand.py").read_text(encoding="utf-8")
+    told = (ROOT / "scheduler/fairlane_scheduler/monitoring/demand.py").read_text(encoding="utf-8")
     (trigger,) = kinds("overlays/production", "ScaledObject")["worker"]["spec"]["triggers"]
     assert "fairlane_slots_needed" in trigger["metadata"]["query"]
     assert '"fairlane_slots_needed"' in told

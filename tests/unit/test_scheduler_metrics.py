@@ -19,9 +19,9 @@ from fairlane.store.budgets import Allowance, Period
 from fairlane.store.entry import Entry
 from fairlane.store.keys import Keys, RunRef
 from fairlane.tokens import Estimate
-from fairlane_scheduler.health import SPARE_S, STUCK_S, SchedulerHealth
-from fairlane_scheduler.metrics import Ledger
-from fairlane_scheduler.run_tally import LOOKED_AT_ONCE
+from fairlane_scheduler.monitoring.health import SPARE_S, STUCK_S, SchedulerHealth
+from fairlane_scheduler.monitoring.metrics import Ledger
+from fairlane_scheduler.monitoring.run_tally import LOOKED_AT_ONCE
 from fairlane_scheduler.service import Scheduler
 from tests.support.registries import ScheduledMetrics
 from tests.support.scheduler_parts import Parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kombu import Connection
+from kombu.connection import Connection
 
 from fairlane.broker import IDLE_QUEUE, lane_queue, make_app
 from fairlane.cli.checks import BrokerView
@@ -37,7 +37,8 @@ def look_at_broker(settings: Settings) -> BrokerView:
 
 
 def _rabbitmq(connection: Connection) -> BrokerView:
-    server: dict[str, Any] = connection.connection.server_properties
+    amqp: Any = connection.connection
+    server: dict[str, Any] = amqp.server_properties
     product, version = str(server.get("product", "AMQP")), str(server.get("version", "0"))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if product == "RabbitMQ" and numbers < OLDEST_RABBITMQ:

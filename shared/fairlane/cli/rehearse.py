@@ -87,7 +87,7 @@ def rehearse(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="TOML as for simulate: a [models.NAME] table for each model.",
+            help="TOML as for simulate: a \\[models.NAME] table for each model.",
             rich_help_panel=PROVIDER,
         ),
     ] = None,

@@ -117,7 +117,7 @@ def simulate(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="TOML with a [models.NAME] table for each model; left out: fast and judge.",
+            help="TOML with a \\[models.NAME] table for each model; left out: fast and judge.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Where it listens.")] = LOOPBACK,

@@ -10,7 +10,7 @@ from fairlane.clock import Clock
 from fairlane.job import JobState
 from fairlane.store.glances import Glance, Glances
 from fairlane.store.keys import RunRef
-from fairlane_scheduler.metrics import SchedulerMetrics
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 
 LOOKED_AT_ONCE = 500
 """Runs that one look reads; of more, each is read in its turn and counted as it was seen last."""

@@ -14,7 +14,7 @@ from fairlane.store.keys import Keys, RunRef
 from fairlane.store.runs import Runs
 from fairlane.store.script import Call
 from fairlane.store.workers import Workers
-from fairlane_scheduler.metrics import SchedulerMetrics
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 
 
 class MeasuredLanes(Lanes):

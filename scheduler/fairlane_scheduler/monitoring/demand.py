@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from fairlane.admission.demand import slots_needed, slots_needed_in_all
 from fairlane.admission.views import LaneView
 from fairlane.label_values import LabelValues
-from fairlane_scheduler.metrics import Ledger
+from fairlane_scheduler.monitoring.metrics import Ledger
 
 
 def demand_families(

@@ -21,8 +21,8 @@ from fairlane.store.connect import RedisClient
 from fairlane.store.glances import Glances
 from fairlane.store.keys import Keys
 from fairlane.store.workers import Beat, Workers
-from fairlane_scheduler.metrics import SchedulerMetrics
-from fairlane_scheduler.run_tally import RunFigures, RunTally
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
+from fairlane_scheduler.monitoring.run_tally import RunFigures, RunTally
 
 LOOK_EVERY_S = 5.0
 STOP_S = 5.0

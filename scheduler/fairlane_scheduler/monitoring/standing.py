@@ -10,11 +10,11 @@ from prometheus_client.registry import Collector
 
 from fairlane.job import JobState
 from fairlane.label_values import LabelValues
-from fairlane_scheduler.demand import demand_families
 from fairlane_scheduler.leader import Leader
-from fairlane_scheduler.metrics import Ledger, SchedulerMetrics
-from fairlane_scheduler.standing_lanes import lane_families, queue_families
-from fairlane_scheduler.survey import Picture, Survey
+from fairlane_scheduler.monitoring.demand import demand_families
+from fairlane_scheduler.monitoring.metrics import Ledger, SchedulerMetrics
+from fairlane_scheduler.monitoring.standing_lanes import lane_families, queue_families
+from fairlane_scheduler.monitoring.survey import Picture, Survey
 
 
 class Standing(Collector):

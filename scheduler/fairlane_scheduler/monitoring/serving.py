@@ -6,11 +6,11 @@ from fairlane.clock import Clock
 from fairlane.metrics_server import MetricsServer
 from fairlane.settings import Settings
 from fairlane.store.connect import open_store
-from fairlane_scheduler.health import SchedulerHealth
 from fairlane_scheduler.leader import Leader
-from fairlane_scheduler.metrics import SchedulerMetrics
-from fairlane_scheduler.standing import Standing
-from fairlane_scheduler.survey import Survey
+from fairlane_scheduler.monitoring.health import SchedulerHealth
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
+from fairlane_scheduler.monitoring.standing import Standing
+from fairlane_scheduler.monitoring.survey import Survey
 
 
 class Monitoring:

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from fairlane.admission.views import AxisView, LaneView
 from fairlane.label_values import OTHER, LabelValues
-from fairlane_scheduler.metrics import Ledger
+from fairlane_scheduler.monitoring.metrics import Ledger
 
 CIRCUIT = ("closed", "open", "half_open")
 """States of a lane's circuit breaker."""
