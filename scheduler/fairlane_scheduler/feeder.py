@@ -13,8 +13,9 @@ from fairlane.logs import get_logger
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
 from fairlane_scheduler.backlog import ActiveRun, Backlog
+from fairlane_scheduler.drafts import Stretch
 from fairlane_scheduler.lane_registry import LaneRegistry
-from fairlane_scheduler.placement import Placement, Stretch
+from fairlane_scheduler.placement import Placement
 from fairlane_scheduler.rests import Rests
 from fairlane_scheduler.server_time import Moment
 

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from fairlane.errors import TemplateError
 from fairlane.job import Success
 from fairlane.joining import joined
 from fairlane.memory import recalled, remembered
-from fairlane.rendering import Call, Rendering
+from fairlane.rendering import Rendering
 from fairlane.store.attempts import Over, Ready
 from fairlane.store.entry import Entry
 from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
-from fairlane.store.sessions import Joined
 from fairlane.verdict import Ended, Place, follow, following, invalid, task_over
 from fairlane_scheduler.backlog import ActiveRun
+from fairlane_scheduler.drafts import Draft, Stretch
 from fairlane_scheduler.lane_registry import LaneRegistry, UnknownModel
 from fairlane_scheduler.precedents import Precedents
 from fairlane_scheduler.row_pages import RowPages, UnreadableRow
 from fairlane_scheduler.seats import Seats
 
 RUNS_KEPT = 256
-
-
-@dataclass(slots=True)
-class Stretch:
-    """What a stretch of items came to: entries by lane, jobs that are over, how many items were handed out.
-
-    ``joined``: what items that are over with it tell their sessions.
-    """
-
-    entries: dict[str, list[Entry]] = field(default_factory=dict)
-    over: list[Over] = field(default_factory=list)
-    handed: int = 0
-    memory: dict[str, str] = field(default_factory=dict)
-    joined: dict[int, Joined] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """An item as far as it is known before anybody is called: its ``call``, or the ``output`` that is
-    given.
-    """
-
-    place: Place
-    lane: str = ""
-    call: Call | None = None
-    output: str | None = None
 
 
 class Placement:

@@ -5,7 +5,6 @@ cache.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from fairlane.cache import Answers
 from fairlane.job import Success
@@ -13,10 +12,8 @@ from fairlane.store.keys import RunRef
 from fairlane.store.runs import Runs
 from fairlane.verdict import Ended, Following, Known, Place
 from fairlane_scheduler.backlog import ActiveRun
+from fairlane_scheduler.drafts import Draft
 from fairlane_scheduler.resumption import Resumed
-
-if TYPE_CHECKING:
-    from fairlane_scheduler.placement import Draft
 
 
 class Precedents:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from fairlane.cli.deployment import Deployment, open_deployment
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.moments import iso
 from fairlane.cli.output import print_json, print_line, print_table, say
 from fairlane.cli.panels import OPERATIONS
+from fairlane.cli.team_shares import bounds_in_words, part, percent, with_changes
 from fairlane.errors import ConfigurationError
 from fairlane.settings import TeamSettings
 from fairlane.store.acl import (
@@ -32,19 +32,6 @@ from fairlane.store.audit import Act
 from fairlane.store.registry import Registry, TeamRecord
 
 NAME_CHARS = 64
-NO_LIMIT = "none"
-ALL = 100.0
-_FIELDS = {
-    "--lendable": "lendable_percent",
-    "--borrowing-limit": "borrowing_limit_percent",
-    "--max": "max_percent",
-}
-_RANGES = {
-    "--lendable": f'Give 0 to 100, or "{NO_LIMIT}".',
-    "--borrowing-limit": f'Give 0 or more, or "{NO_LIMIT}".',
-    "--max": f'Give more than 0, up to 100, or "{NO_LIMIT}".',
-}
-
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ and -.")]
 PrintOption = Annotated[
     bool,
@@ -80,9 +67,13 @@ def add(
     percentage of "none" is what the configuration has.
     """
     given = {"--lendable": lendable, "--borrowing-limit": borrowing_limit, "--max": most}
-    changes = {option: _percent(option, text) for option, text in given.items() if text is not None}
+    changes = {option: percent(option, text) for option, text in given.items() if text is not None}
     with _opened(invocation, name) as deployment:
-        record = _claimed(deployment, name, weight, changes)
+        before = Registry(deployment.redis, deployment.keys).get(name)
+        if before is None:
+            stated = deployment.settings.teams.get(name, TeamSettings()).weight
+            before = TeamRecord(weight=stated, added_ms=deployment.now_ms())
+        record = with_changes(before, weight, changes)
         access = _access(deployment, name)
         users = Users(deployment.redis)
         if only_print:
@@ -97,7 +88,7 @@ def add(
                 _make(deployment, users, access)
         _record(deployment, name, Act.TEAM_ADDED, record)
     claim = record.over(deployment.settings.teams.get(name, TeamSettings()))
-    say(f"team {name} has the weight {claim.weight:g}{_bounds_in_words(claim)}")
+    say(f"team {name} has the weight {claim.weight:g}{bounds_in_words(claim)}")
 
 
 @with_settings
@@ -134,9 +125,9 @@ def list_teams(invocation: Invocation, as_json: JsonOption = False) -> None:
                 (
                     t["team"],
                     f"{t['weight']:g}",
-                    _part(t["lendable_percent"]),
-                    _part(t["borrowing_limit_percent"]),
-                    _part(t["max_percent"]),
+                    part(t["lendable_percent"]),
+                    part(t["borrowing_limit_percent"]),
+                    part(t["max_percent"]),
                     _user(t),
                     _yes(t["dashboard"]),
                 )
@@ -215,47 +206,6 @@ def dashboard(invocation: Invocation, name: NameArgument, only_print: PrintOptio
             raise ConfigurationError("NAME", name, "has its dashboard's user", remedy)
         _make(deployment, users, access)
         _audit(deployment, name, Act.TEAM_ADDED, dashboard=True)
-
-
-def _claimed(
-    deployment: Deployment, name: str, weight: float | None, changes: Mapping[str, float | None]
-) -> TeamRecord:
-    """What is said of a team, after what was said before."""
-    before = Registry(deployment.redis, deployment.keys).get(name)
-    if before is None:
-        stated = deployment.settings.teams.get(name, TeamSettings()).weight
-        before = TeamRecord(weight=stated, added_ms=deployment.now_ms())
-    said = {_FIELDS[option]: value for option, value in changes.items()}
-    if weight is not None:
-        said["weight"] = weight
-    try:
-        return TeamRecord.model_validate(before.model_dump() | said)
-    except ValidationError as error:
-        field = str(error.errors()[0]["loc"][0])
-        option = next(option for option, of in _FIELDS.items() if of == field)
-        raise ConfigurationError(option, said[field], "is out of range", _RANGES[option]) from None
-
-
-def _percent(option: str, text: str) -> float | None:
-    if text.strip().lower() == NO_LIMIT:
-        return None
-    try:
-        return float(text.strip().removesuffix("%"))
-    except ValueError:
-        raise ConfigurationError(option, text, "is no percentage", _RANGES[option]) from None
-
-
-def _bounds_in_words(claim: TeamSettings) -> str:
-    said = {
-        "lends": claim.lendable_percent if claim.lendable_percent < ALL else None,
-        "borrows at most": claim.borrowing_limit_percent,
-        "never has more of a lane than": claim.max_percent,
-    }
-    return "".join(f", {words} {_part(value)}" for words, value in said.items() if value is not None)
-
-
-def _part(percent: object) -> str:
-    return "any" if percent is None else f"{percent:g} %"
 
 
 @contextmanager
