@@ -9,7 +9,7 @@ from kombu.connection import Connection
 from kombu.exceptions import KombuError, OperationalError
 from kombu.messaging import Producer
 
-from fairlane.broker import TASK_NAME, make_app, queue_of
+from fairlane.broker import TASK_NAME, make_app, queue_of, reach
 from fairlane.events import Event
 from fairlane.job import Attempt
 from fairlane.lane import queue_name
@@ -45,7 +45,7 @@ class Publisher:
             return self._refuses is None
         connection = self._open()
         try:
-            connection.ensure_connection(max_retries=0, timeout=CONNECT_TIMEOUT_S)
+            reach(connection, CONNECT_TIMEOUT_S)
         except OperationalError as error:
             self._lost(error)
             return False
@@ -84,7 +84,7 @@ class Publisher:
             producer.connection.release()
 
     def _open(self) -> Connection:
-        connection: Connection = self._app.connection_for_write()
+        connection: Connection = self._app.connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
         if connection.transport.driver_type == AMQP:
             # It would wait for ever for a server that stands still.
             limits = {"read_timeout": AMQP_TIMEOUT_S, "write_timeout": AMQP_TIMEOUT_S}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery import Celery
+from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
 
 from fairlane.lane import queue_name
@@ -42,6 +43,15 @@ def make_app(settings: Settings, name: str) -> Celery:
         **transport.settings,
     )
     return app
+
+
+def reach(connection: Connection, timeout_s: float) -> None:
+    """Connect to the first of the broker's nodes that answers within ``timeout_s``, each once.
+
+    Raises kombu's ``OperationalError``.
+    """
+    nodes = len(connection.alt) or 1
+    connection.ensure_connection(max_retries=nodes - 1, timeout=timeout_s * nodes)
 
 
 def lane_queue(name: str) -> Queue:

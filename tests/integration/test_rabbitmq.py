@@ -108,6 +108,14 @@ def test_a_broker_that_has_gone_is_noticed_before_anything_is_sent(
     assert taken(server, "sim:gone") == [1, 2]
 
 
+def test_of_several_nodes_one_that_answers_is_taken(server: RabbitMQ) -> None:
+    url = f"amqp://guest:guest@127.0.0.1:1//;{server.url}"
+    publisher = Publisher(settings_of(url))
+    assert publisher.connect()
+    publisher.close()
+    assert look_at_broker(settings_of(url)).problem is None
+
+
 def test_a_queue_that_was_deleted_is_made_again(server: RabbitMQ, publisher: Publisher) -> None:
     assert send(publisher, 1, "sim:deleted")
     server.control("delete_queue", queue_name("sim:deleted"))

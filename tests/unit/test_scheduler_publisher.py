@@ -161,5 +161,30 @@ def test_a_queue_is_declared_once_a_connection(publisher: Publisher, monkeypatch
     assert len(declared) == 2
 
 
+def test_of_several_nodes_the_next_is_taken_where_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    establish = memory.Transport.establish_connection
+
+    def refusing(self: Any) -> Any:
+        asked.append(self.client.hostname)
+        if self.client.hostname != "three":
+            raise ConnectionRefusedError
+        return establish(self)
+
+    monkeypatch.setattr(memory.Transport, "establish_connection", refusing)
+    monkeypatch.setattr(memory.Transport, "connection_errors", (OSError,))
+    nodes = "memory://one;memory://two;memory://three"
+
+    assert Publisher(Settings.model_validate({"celery": {"broker_url": nodes}})).connect()
+    assert asked == ["one", "two", "three"]
+
+    asked.clear()
+    away = "memory://one;memory://two"
+    assert not Publisher(Settings.model_validate({"celery": {"broker_url": away}})).connect()
+    assert asked == ["one", "two"], "each once: a leader must bid again in time"
+
+
 def _refused(*_: Any, **__: Any) -> None:
     raise OperationalError("refused")

@@ -25,6 +25,7 @@ Limit: TypeAlias = float | bool | str | None
 """A value of `LaneLimits`, or ``None`` for none."""
 
 VIEWED_AT_ONCE = 100
+BILLION = 10**9  # shares are kept in billionths
 
 
 class Offer(NamedTuple):
@@ -169,7 +170,7 @@ class Lanes:
             )
             for i in range(0, len(flat), 7)
         ]
-        corrections = {owed[i].decode(): float(owed[i + 1]) for i in range(0, len(owed), 2)}
+        corrections = {owed[i].decode(): int(owed[i + 1]) / BILLION for i in range(0, len(owed), 2)}
         kept = [
             Kept(held[i] - 1, held[i + 1].decode(), int(held[i + 2]), int(held[i + 3] or 0))
             for i in range(0, len(held), 4)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kombu.connection import Connection
 
-from fairlane.broker import IDLE_QUEUE, lane_queue, make_app
+from fairlane.broker import IDLE_QUEUE, lane_queue, make_app, reach
 from fairlane.cli.checks import BrokerView
 from fairlane.errors import ConfigurationError
 from fairlane.redaction import mask_text
@@ -28,7 +28,7 @@ def look_at_broker(settings: Settings) -> BrokerView:
         return BrokerView(problem=str(error), remedy=error.remedy)
     connection = app.connection(connect_timeout=TIMEOUT_S)
     try:
-        connection.ensure_connection(max_retries=1, timeout=TIMEOUT_S)
+        reach(connection, TIMEOUT_S)
         return _rabbitmq(connection) if is_rabbitmq(settings.broker_url) else BrokerView()
     except Exception as error:  # noqa: BLE001  every transport has errors of its own
         return BrokerView(problem=f"it does not answer: {_said(error)}")

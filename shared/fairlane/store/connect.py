@@ -15,6 +15,7 @@ from redis.retry import Retry
 
 from fairlane.errors import StoreUnavailable
 from fairlane.settings import RedisSettings
+from fairlane.store.last_word import last_word
 from fairlane.store.primary_pool import primary_pool
 from fairlane.store.trust import first_word_refused, options_of, refusal_of
 from fairlane.topology import topology_of
@@ -61,7 +62,7 @@ def require(redis: RedisClient, url: str) -> RedisClient:
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
         if hung_up := first_word_refused(error, url):
             raise StoreUnavailable(without_password(url), *hung_up) from error
-        raise unavailable(without_password(url), error) from error
+        raise unavailable(without_password(url), _told(error, url)) from error
     except RedisError as error:
         raise StoreUnavailable(without_password(url), f"the server answered {error}") from error
     return redis
@@ -75,8 +76,16 @@ def require_trust(url: str, deployment: str | None = None) -> None:
         try:
             client.ping()
         except (RedisError, OSError) as error:
-            if refusal_of(error, url) is not None:
-                raise unavailable(without_password(url), error) from error
+            told = _told(error, url)
+            if refusal_of(told, url) is not None:
+                raise unavailable(without_password(url), told) from error
+
+
+def _told(error: Exception, url: str) -> Exception:
+    """The error, or what the server said before it ended the connection."""
+    if refusal_of(error, url) is not None or isinstance(error, RedisTimeoutError):
+        return error
+    return last_word(url) or error
 
 
 def unavailable(shown: str, error: Exception) -> StoreUnavailable:

@@ -140,7 +140,7 @@ class Keys:
         return f"{self.prefix}lane:{lane}:headroom:{axis}"
 
     def owed(self, lane: str) -> str:
-        """Hash: team → by how much its calls' shares of a lane were charged too low."""
+        """Hash: team → by how many billionths of a lane's minutes its calls were charged too little."""
         return f"{self.prefix}lane:{lane}:owed"
 
     def history(self, lane: str, step: str) -> str:

@@ -9,7 +9,7 @@ from redis import Redis
 from redis.connection import parse_url
 from redis.exceptions import ClusterDownError, MovedError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.sentinel import Sentinel
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 from fairlane.store.keys import Keys
 from fairlane.store.trust import options_of
@@ -39,7 +39,11 @@ class SentinelFinder:
 
     def find(self) -> Address:
         """See `Finder`."""
-        host, port = self._sentinel.discover_master(self._service)
+        try:
+            host, port = self._sentinel.discover_master(self._service)
+        except MasterNotFoundError as error:
+            # Its own message spells out every connection that was tried.
+            raise RedisConnectionError(self._not_found(str(error))) from None
         address = str(host), int(port)
         with _open(self._topology, address) as server:
             try:
@@ -49,6 +53,14 @@ class SentinelFinder:
         if role[0] not in (b"master", "master"):
             raise RedisConnectionError(f"{host}:{port} is to be the primary and is not yet")
         return address
+
+    def _not_found(self, said: str) -> str:
+        where = ", ".join(f"{host}:{port}" for host, port in self._topology.nodes)
+        if "AuthenticationError" in said:
+            return f"the Sentinels at {where} refuse us: sentinel_password is missing or wrong"
+        if "ConnectionError" in said or "TimeoutError" in said:
+            return f"no Sentinel that answers at {where} has a primary for {self._service!r}"
+        return f"no Sentinel at {where} has a primary for {self._service!r}"
 
 
 class ClusterFinder:

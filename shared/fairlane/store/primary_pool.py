@@ -9,15 +9,16 @@ from redis.asyncio.connection import Connection as AsyncConnection
 from redis.asyncio.connection import ConnectionPool as AsyncConnectionPool
 from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
 from redis.connection import Connection, ConnectionPool, SSLConnection, parse_url
-from redis.exceptions import AskError, ReadOnlyError
+from redis.exceptions import AskError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.store.primary import Finder, finder_of
 from fairlane.store.trust import options_of
 from fairlane.topology import Topology
 
-_ELSEWHERE = (ReadOnlyError, AskError)
-"""The server has become a replica, or our keys are or will be with another node (MOVED, ASK)."""
+_ELSEWHERE = (ReadOnlyError, MasterDownError, AskError, TryAgainError, ClusterDownError)
+"""The server is a replica now; our keys are with another node, or on their way there (MOVED, ASK, TRYAGAIN);
+or the nodes have not agreed yet who takes over."""
 
 
 class _Blocking(Connection):

@@ -5,7 +5,7 @@
 -- RETURNS: {granted, at_ms, reason, lane in flight, left, now_ms}; granted is flat: offer, job, number, input, output,
 --          kind, share, …; at_ms: ask again then (0: when woken); left: jobs still queued, per offer; kept is flat: offer, what bound of its run holds
 --          it back, until when (0: when woken), its calls in flight, …; then the most calls at once, and by team what shares were
---          charged too little; nil when not the leader.
+--          charged too little, in billionths; nil when not the leader.
 -- `offers` is [["<run ref>", count, ahead], …] (lib/bounds.lua); KEY.queues has its hot, fresh, jobs and state, offer by offer,
 -- and then its team's budget (lib/allowance.lua), offer by offer. `allotments` is what the lane keeps for teams, and the most of
 -- each (lib/allotment.lua): who is held back since the rest is reserved is not in `kept`, as that may change with every call.

@@ -90,11 +90,11 @@ function allot(a, team, minutes)
   end
 end
 
--- Writes what has changed. `owed` is by how many minutes teams were charged too little, flat: it moves what they may take next.
+-- Writes what has changed. `owed` is by how many billionths of a minute teams were charged too little, flat: it moves what they may take next.
 function keep_allotments(a, owed)
   if not a then return end
   for i = 1, #owed, 2 do
-    local team, minutes = owed[i], tonumber(owed[i + 1])
+    local team, minutes = owed[i], tonumber(owed[i + 1]) / 1e9
     local own, most = unpack(a.parts[team] or { 0, 1 })
     if most < 1 then charge(a, 'most ' .. team, minutes, most) end
     if a.free <= ALL then

@@ -38,7 +38,7 @@ function share_of(row, limits, tokens, held_ms)
 end
 
 -- What a team was charged too little (or, negative, too much) for a call that took `tokens` in the end, for the scheduler
--- to take into account when it asks next; `state` is its run's hash. One that was turned away has taken nothing.
+-- to take into account when it asks next, in billionths; `state` is its run's hash. One that was turned away has taken nothing.
 function settle_share(row, limits, lease, tokens, state, now)
   if not lease.share then return end
   local off = -lease.share
@@ -48,6 +48,6 @@ function settle_share(row, limits, lease, tokens, state, now)
     off = share_of(row, limits, tokens, held_ms) - lease.share
   end
   if math.abs(off) > 0.01 * lease.share then
-    redis.call('HINCRBYFLOAT', KEY.owed, team_of(lease.ref), string.format('%.9g', off))
+    redis.call('HINCRBY', KEY.owed, team_of(lease.ref), whole(math.floor(off * 1e9 + 0.5)))
   end
 end
