@@ -84,9 +84,7 @@ def beside(deployment: Cluster, version: NextVersion, *roles: str) -> Iterator[l
         for process in made:
             process.wait_ready(30.0)
         workers = 1 + sum(role == "worker" for role in roles)
-        wait_until(
-            lambda: len([beat for beat in deployment.beats() if beat.info.lanes]) == workers, PATIENCE_S
-        )
+        deployment.settle(workers)
         yield made
         for process in reversed(made):
             stop(process)

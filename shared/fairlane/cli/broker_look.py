@@ -16,7 +16,10 @@ from fairlane.transport import is_rabbitmq
 
 TIMEOUT_S = 3.0
 OLDEST_RABBITMQ = (3, 8)
+ACCESS_REFUSED = 403
 
+RIGHTS = r"^(amq\.default|fairlane\.|.*celery).*"
+ALLOW = f"Let this user configure, write and read {RIGHTS} in that virtual host."
 MAKE_ANEW = "Delete that queue while nothing runs: lanes' queues are quorum queues, and are made anew."
 
 
@@ -25,7 +28,9 @@ def look_at_broker(settings: Settings) -> BrokerView:
     try:
         app = make_app(settings, "fairlane-doctor")
     except ConfigurationError as error:
-        return BrokerView(problem=str(error), remedy=error.remedy)
+        return BrokerView(
+            problem="none is named, and Celery's queues cannot be on a cluster", remedy=error.remedy
+        )
     connection = app.connection(connect_timeout=TIMEOUT_S)
     try:
         reach(connection, TIMEOUT_S)
@@ -51,10 +56,8 @@ def _rabbitmq(connection: Connection) -> BrokerView:
 
 
 def _remedy(error: Exception) -> str:
-    refused = getattr(error, "reply_code", None) == 403
-    return (
-        "Let this user configure, write and read fairlane.* in that virtual host." if refused else MAKE_ANEW
-    )
+    refused = getattr(error, "reply_code", None) == ACCESS_REFUSED
+    return ALLOW if refused else MAKE_ANEW
 
 
 def _said(error: Exception) -> str:
