@@ -198,10 +198,10 @@ class _Team:
 
         The highest priority goes first, where waiting adds to it; among equals, who has waited longest.
         """
-        self.since = {ref: self.since.get(ref) or (now_ms, next(self.turns)) for ref in waiting}
         if len(waiting) == 1:
             yield from _alone(waiting)
             return
+        self.since = {ref: self.since.get(ref) or (now_ms, next(self.turns)) for ref in waiting}
         ranked: list[tuple[float, int, int, RunRef]] = []
         for ref, (since_ms, turn) in self.since.items():
             age = AGEING_PER_S * (now_ms - since_ms) / 1000

@@ -43,7 +43,7 @@ class SentinelFinder:
             host, port = self._sentinel.discover_master(self._service)
         except MasterNotFoundError as error:
             # Its own message spells out every connection that was tried.
-            raise RedisConnectionError(self._not_found(str(error))) from None
+            raise RedisConnectionError(self._not_found(str(error))) from self._refusal()
         address = str(host), int(port)
         with _open(self._topology, address) as server:
             try:
@@ -53,6 +53,14 @@ class SentinelFinder:
         if role[0] not in (b"master", "master"):
             raise RedisConnectionError(f"{host}:{port} is to be the primary and is not yet")
         return address
+
+    def _refusal(self) -> Exception | None:
+        """What a Sentinel says to us, or TLS on the way to it; the client's error has lost it."""
+        try:
+            self._sentinel.sentinels[0].ping()
+        except (RedisError, OSError) as error:
+            return error
+        return None
 
     def _not_found(self, said: str) -> str:
         where = ", ".join(f"{host}:{port}" for host, port in self._topology.nodes)
