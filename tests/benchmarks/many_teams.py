@@ -42,7 +42,7 @@ def many_teams() -> Iterator[Finding]:
             yield Finding(
                 NAME, f"{scarce} scarce: a decision over all lanes, p99, {teams:,} teams", p99_ms, "ms"
             )
-        yield Finding(NAME, f"{scarce} scarce: 1,000 teams ÷ 10 teams", few[0] / many[0], bar=2)
+        yield Finding(NAME, f"{scarce} scarce: 10 teams ÷ 1,000 teams", few[0] / many[0], bar=2)
 
 
 def _decide(teams: int, slots_scarce: bool) -> tuple[float, float]:
