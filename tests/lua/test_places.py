@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.store.keys import RunRef
 from tests.support.deployment import Deployment
 from tests.support.hidden_limit import Bucket, HiddenLimit, Limit, Places, Window
 from tests.support.redis import emptied
@@ -128,6 +129,38 @@ def test_the_length_of_answers_does_not_look_like_queueing(real_redis: Redis) ->
         world.run(20_000)
         assert world.state("window") == 0
     assert world.admitted() >= 1990
+
+
+def _answered(d: Deployment, ref: RunRef, count: int, before_claim_ms: int = 0, after_ms: int = 500) -> None:
+    for _ in range(count // 32):
+        taken = d.take(ref)  # 32, and more would be wanted
+        d.advance(before_claim_ms)
+        for attempt in taken:
+            d.claim(attempt)
+        d.advance(after_ms)
+        for attempt in taken:
+            d.finish(attempt, used=10)
+
+
+def test_a_broker_that_was_away_does_not_look_like_queueing(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2000, requests_per_minute=0, max_concurrency=32)
+    _answered(d, ref, 320)
+    _answered(d, ref, 32, before_claim_ms=10_000)
+    assert float(d.lane_state().get("window") or 0) == 0
+
+
+def test_a_redis_that_was_away_does_not_look_like_queueing(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2000, requests_per_minute=0, max_concurrency=32)
+    _answered(d, ref, 320)
+    flying = d.start(ref, 32)
+    assert d.take(ref) == []
+    d.advance(10_000)
+    d.lanes.drain("sim:fast", d.now_ms)
+    for attempt in flying:
+        d.finish(attempt, used=10)
+    assert float(d.lane_state().get("window") or 0) == 0
 
 
 def test_a_stated_window_is_a_ceiling_and_an_exact_one_is_kept(real_redis: Redis) -> None:

@@ -9,7 +9,7 @@ local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then return { 0 } end
 local lease, now = cjson.decode(record), clock(ARG.now_ms)
 if lease.worker and lease.claim ~= ARG.claim then return { 0 } end
-lease.worker, lease.claim = ARG.worker, ARG.claim
+lease.worker, lease.claim, lease.claimed_ms = ARG.worker, ARG.claim, lease.claimed_ms or now
 redis.call('HSET', KEY.leased, ARG.attempt, cjson.encode(lease))
 redis.call('ZADD', KEY.leases, now + tonumber(ARG.lease_ms), ARG.attempt)
 local _, spent, limited = tried(KEY.jobs, ARG.job)

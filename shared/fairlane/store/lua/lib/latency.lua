@@ -12,7 +12,7 @@ local REFUSED_MS = 600000 -- a lane that was refused so lately is judged by its 
 
 -- How much slower a call was than its kind, a token of output, since long answers take long.
 local function slowness(row, lease, used, now)
-  local token_ms = math.max(1, now - lease.granted_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
+  local token_ms = math.max(1, now - (lease.claimed_ms or lease.granted_ms)) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
   row.token_ms = (row.token_ms or token_ms) + (token_ms - (row.token_ms or token_ms)) / SAMPLES
   local field = 'pace:' .. lease.kind
   local count, usual = string.match(redis.call('HGET', KEY.state, field) or '', '^(%d+) (%S+)$')
@@ -22,10 +22,10 @@ local function slowness(row, lease, used, now)
   return token_ms / usual
 end
 
--- Watches how much slower successes are than usual. Where it has doubled, the window becomes what keeps the provider busy by
+-- Watches how much slower successes are than usual, from their claims on; what was under way when Redis was away tells nothing. Where it has doubled, the window becomes what keeps the provider busy by
 -- Little's law and some more; where that does not bring it down, it was not our calls that slowed it.
 function watch_latency(row, lease, used, now)
-  if lease.granted_ms < (row.knee_ms or 0) or now < (row.last_ms or -REFUSED_MS) + REFUSED_MS then return end
+  if lease.granted_ms < math.max(row.knee_ms or 0, row.ramp_ms or 0) or now < (row.last_ms or -REFUSED_MS) + REFUSED_MS then return end
   local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + slowness(row, lease, used, now)
   local places = (row.lat_places or 0) + lease.inflight
   local mean, base, from_ms = sum / count, row.lat_base or 1, row.lat_from_ms or now
