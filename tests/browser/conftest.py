@@ -34,20 +34,20 @@ output = 2
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster(tmp_path_factory.mktemp("browser"), MODELS, config=CONFIG, workers=1) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def flower(deployment: Cluster) -> Iterator[str]:
     """Where Flower answers, to those who log in."""
     with front(deployment, ["--", "--basic_auth=" + ":".join(LOGIN.values())]) as base:
         yield base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     try:
         with chromium() as opened:

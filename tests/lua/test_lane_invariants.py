@@ -15,7 +15,7 @@ from fairlane.tokens import Estimate
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
 
-LEAST_PER_MINUTE, MOST_PER_MINUTE = 0.1, 6e6
+LEAST_PER_MINUTE, MOST_PER_MINUTE = 0.1, 6e9
 SPREAD_MS, HOUR_MS, DAY_MS = 100, 3_600_000, 86_400_000
 AXES = ("requests", "tokens", "input", "output")
 SIGNALS: list[Signal] = ["ok", "ok", "ok", "limited", "limited", "overloaded", "answered", "broken", "none"]

@@ -41,7 +41,7 @@ local function measure(row, axis, count, span_ms, unsure_ms)
 end
 
 function settle(row, axis, est, var, now)
-  row[axis .. '_est'] = math.max(LEAST_PER_MINUTE, est)
+  row[axis .. '_est'] = math.max(LEAST_PER_MINUTE, math.min(MOST_PER_MINUTE, est))
   row[axis .. '_var'] = var
   row[axis .. '_est_ms'] = now
 end

@@ -5,10 +5,11 @@
 --   <axis>_slope       the steepest it may climb, e-fold a minute, where a provider is found to mind; `_top` is
 --                      kept below until `_top_until_ms`
 --   <axis>_told        what the provider's headers say it allows; `_foreign` is what others take of it
--- GIVES: LEAST_PER_MINUTE known believed ramp grow_older start_faster unlearn_rate
+-- GIVES: LEAST_PER_MINUTE MOST_PER_MINUTE known believed ramp grow_older start_faster unlearn_rate
 
 LEAST_PER_MINUTE = 0.1
-local START_PER_MINUTE, MOST_PER_MINUTE = 600, 6e6
+MOST_PER_MINUTE = 6e9 -- tokens: the greatest limits that are sold are some 10^8
+local START_PER_MINUTE = 600
 local CUT = 0.03 -- how far below its estimate a lane goes on after a refusal
 local BACK_MS, BACK_CALLS, BACK_MOST_MS = 20000, 30, 360000 -- how long until it is back at it, at least so many calls
 local SURE, SOONEST = 0.03, 0.15 -- an estimate less sure than that is tried sooner, at most by that factor

@@ -3,6 +3,7 @@
 -- rate and now the window is what holds jobs back. Teams are charged by it (dominant resource fairness; Ghodsi et al., NSDI 2011).
 -- GIVES: minutes_of held_usually share_of settle_share
 
+local MOST_MINUTES = 1e6 -- what a provider tells may be nonsense
 local UNKNOWN_PER_MINUTE = 600 -- a lane without any limit counts calls; only their ratios matter
 local HELD_FIRST_MS = 1000 -- how long a call is in flight where none has ended yet
 local HELD_OVER, HELD_OVER_OWN = 64, 16 -- calls over which that is averaged: a lane's, those of one kind of a run
@@ -15,7 +16,7 @@ function minutes_of(row, limits, tokens)
     local limit = allowed(row, limits, axis)
     if limit and limit > 0 then most = math.max(most, amount_on(axis, tokens) / limit) end
   end
-  return most > 0 and most or nil
+  return most > 0 and math.min(most, MOST_MINUTES) or nil
 end
 
 -- How long calls like it are in flight: those of its run (its hash at `state`) and kind, else the lane's.
@@ -32,7 +33,7 @@ end
 
 function share_of(row, limits, tokens, held_ms)
   local window = places(row, limits)
-  local placed = window < math.huge and held_ms / 60000 / window or 0
+  local placed = window < math.huge and math.min(held_ms / 60000 / math.max(1, window), MOST_MINUTES) or 0
   local share = math.max(minutes_of(row, limits, tokens) or 0, placed)
   return share > 0 and share or 1 / UNKNOWN_PER_MINUTE
 end
