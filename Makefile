@@ -88,9 +88,13 @@ pyright: $(VENV)/.installed ## Types, as editors see them
 	@$(BIN)/pyright
 
 .PHONY: pytest
-pytest: $(VENV)/.installed ## The tests with branch coverage (ARGS="tests/unit -x" narrows them)
+pytest: $(VENV)/.installed ## The tests, four at once: they wait a lot (ARGS="tests/unit -x" narrows them)
 	$(call step,tests: pytest)
-	@$(BIN)/pytest --cov --cov-report=term -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
+
+.PHONY: coverage
+coverage: $(VENV)/.installed ## The same with branch coverage
+	@$(BIN)/pytest --cov --cov-report=term -n 4 --dist loadfile $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: $(VENV)/.installed ## Try RabbitMQ as the broker (installs rabbitmq-server by apt-get where it is missing)
