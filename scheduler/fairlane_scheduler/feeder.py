@@ -48,7 +48,7 @@ class Feeder:
     ) -> None:
         self._runs, self._backlog, self._lanes, self._clock = runs, backlog, lanes, clock
         self._placement = Placement(runs, lanes, most_row_bytes)
-        self._rests = Rests(COSTLY_MS)
+        self._rests = Rests(COSTLY_MS, clock.worked_ms)
         self._last_ms: dict[RunRef, int] = {}
         self._aside_ms: dict[RunRef, int] = {}
         self._first: RunRef | None = None  # whose turn it is when a tick cannot serve all

@@ -63,7 +63,7 @@ class Receiver:
         self._inbox, self._runs, self._backlog = inbox, runs, backlog
         self._feeder, self._lanes, self._leader, self._clock = feeder, lanes, leader, clock
         self._limits = Limits(runs, backlog, settings.scheduler.limits)
-        self._rests = Rests(COSTLY_MS)
+        self._rests = Rests(COSTLY_MS, clock.worked_ms)
         self._waiting: dict[str, None] = {}
         self._known: set[str] = set()
         self._cursor: int | None = None

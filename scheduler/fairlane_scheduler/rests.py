@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 
 RATIO = 9  # a rest is so many times as long as the work: a tenth of the scheduler's time at most
 
 
-def busy_ms() -> float:
-    """How long this thread has worked so far: what it waits for, Redis or the machine, is nobody's fault."""
-    return time.thread_time() * 1000
-
-
 class Rests:
     """By team, until when it rests, on one monotonic clock."""
 
-    def __init__(self, allowed_ms: int, busy_ms: Callable[[], float] = busy_ms) -> None:
-        """Work that takes no longer than ``allowed_ms`` at a time needs no rest."""
+    def __init__(self, allowed_ms: int, busy_ms: Callable[[], float]) -> None:
+        """Work that takes no longer than ``allowed_ms`` at a time needs no rest.
+
+        ``busy_ms`` is how long this thread has worked so far: what it waits for, Redis or the machine, is
+        nobody's fault.
+        """
         self._allowed_ms, self._busy_ms = allowed_ms, busy_ms
         self._until_ms: dict[str, int] = {}
         self._began_ms = 0.0

@@ -18,6 +18,11 @@ class Clock(Protocol):
         ...
 
 
+    def worked_ms(self) -> float:
+        """How long this thread has worked so far, without what it has waited for."""
+        ...
+
+
 class SystemClock:
     """The machine's own clock."""
 
@@ -26,6 +31,9 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    def worked_ms(self) -> float:
+        return time.thread_time() * 1000
 
 
 class ManualClock:
@@ -39,6 +47,10 @@ class ManualClock:
 
     def monotonic_ms(self) -> int:
         return self._now_ms
+
+    def worked_ms(self) -> float:
+        """No work takes any time."""
+        return 0.0
 
     def advance(self, seconds: float) -> None:
         """Move time forward by ``seconds``; raises ``ValueError`` for a negative amount."""
