@@ -17,7 +17,6 @@ class Clock(Protocol):
         """Milliseconds that never run backwards; for deadlines inside one process."""
         ...
 
-
     def worked_ms(self) -> float:
         """How long this thread has worked so far, without what it has waited for."""
         ...
