@@ -141,7 +141,7 @@ def test_both_versions_share_runs_and_take_over_from_each_other(
         stop(deployment.process("scheduler-1"))
         wait_until(lambda: leads(deployment) == scheduler.name, PATIENCE_S)
         before = mine.status().jobs_done
-        wait_until(lambda: mine.status().jobs_done > before + 30, PATIENCE_S)
+        wait_until(lambda: mine.status().jobs_done >= min(before + 30, 250), PATIENCE_S)
 
         deployment.stack.restart("scheduler-1")
         deployment.process("scheduler-1").wait_ready(30.0)

@@ -216,10 +216,12 @@ def test_a_checkpoint_ends_a_wait(make: MakeProcess, tmp_path: Path) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    process = make("sleep", "/bin/sleep", "60", ready_file=tmp_path / "ready", checkpoint=interrupt)
+    deaf = f"trap '' TERM INT; touch {tmp_path}/deaf; exec /bin/sleep 60"
+    process = make("sleep", "/bin/sh", "-c", deaf, ready_file=tmp_path / "ready", checkpoint=interrupt)
     process.start()
     with pytest.raises(KeyboardInterrupt):
         process.wait_ready(60)
+    wait_until((tmp_path / "deaf").exists)
     with pytest.raises(KeyboardInterrupt):
         process.stop(60)
     process.end_by_force()
