@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(predicate: Callable[[], T], timeout: float = 10.0, interval: float = 0.02) -> T:
+def wait_until(predicate: Callable[[], T], timeout: float = 60.0, interval: float = 0.02) -> T:
     """What ``predicate`` returns once that is true; after ``timeout`` seconds the test fails."""
     deadline = time.monotonic() + timeout
     while not (result := predicate()):

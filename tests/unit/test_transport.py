@@ -46,7 +46,7 @@ async def plain_server(greet: Callable[[asyncio.StreamWriter], None]) -> AsyncIt
 
 async def post(transport: Transport, url: str, content: bytes = b"{}") -> Reply:
     target = httpx.URL(url)
-    return await transport.post(target, httpx.Headers({"host": target.netloc.decode()}), content)
+    return await transport.send("POST", target, httpx.Headers({"host": target.netloc.decode()}), content)
 
 
 async def body_of(reply: Reply) -> bytes:

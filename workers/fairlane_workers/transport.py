@@ -67,12 +67,12 @@ class Transport:
         self._http: AiohttpTransport | None = None
         self._closed = False
 
-    async def post(self, url: httpx.URL, headers: httpx.Headers, content: bytes) -> Reply:
-        """Send one POST and return when the response's headers are there. Raises `TransportError`."""
+    async def send(self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes = b"") -> Reply:
+        """Send one request and return when the response's headers are there. Raises `TransportError`."""
         if self._closed:
             raise TransportError("the transport is closed")
         try:
-            response = await self._open().handle_async_request(self._request(url, headers, content))
+            response = await self._open().handle_async_request(self._request(method, url, headers, content))
         except Exception as error:
             raise _named(error) from error
         return Reply(response.status_code, response.headers, response)
@@ -84,11 +84,11 @@ class Transport:
         if http is not None:
             await http.aclose()
 
-    def _request(self, url: httpx.URL, headers: httpx.Headers, content: bytes) -> httpx.Request:
+    def _request(self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes) -> httpx.Request:
         if len(content) <= PIECE_BYTES:
-            return httpx.Request("POST", url, headers=headers, content=content, extensions=self._extensions)
+            return httpx.Request(method, url, headers=headers, content=content, extensions=self._extensions)
         sized = httpx.Headers([*headers.raw, (b"content-length", b"%d" % len(content))])
-        return httpx.Request("POST", url, headers=sized, stream=_Pieces(content), extensions=self._extensions)
+        return httpx.Request(method, url, headers=sized, stream=_Pieces(content), extensions=self._extensions)
 
     def _open(self) -> AiohttpTransport:
         if self._http is None:

@@ -21,6 +21,7 @@ from fairlane.errors import ConfigurationError, FairlaneError
 from fairlane.store.workers import Beat, Wish
 
 LOOK_S = 0.2
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class WorkerNotFound(FairlaneError, LookupError):
@@ -58,12 +59,12 @@ def drain(
     if undo and (stop or wait):
         raise ConfigurationError("--undo", True, "goes with neither --stop nor --wait", "Leave those out.")
     wish = Wish.WORK if undo else Wish.STOP if stop else Wish.IDLE
-    with open_deployment(invocation) as deployment:
+    with open_deployment(invocation) as deployment, interruptible(*STOPS) as check:
         chosen = choose(deployment.beats(), workers or [], host, everyone=everyone)
         asked = [beat for beat in chosen if deployment.workers.ask(deployment.redis, beat.worker, wish)]
         for beat in asked:
             say(f"{beat.info.name} is asked to {_asked(wish)}")
-        if wait and not _wait(deployment, asked, timeout):
+        if wait and not _wait(deployment, asked, timeout, check):
             complain(f"not all were idle after {timeout:g} s; they go on, `fairlane workers` shows how far")
             raise typer.Exit(FAILED)
 
@@ -115,20 +116,21 @@ class Drained:
         return not self._left
 
 
-def _wait(deployment: Deployment, asked: Sequence[Beat], timeout: float | None) -> bool:
+def _wait(
+    deployment: Deployment, asked: Sequence[Beat], timeout: float | None, check: Callable[[], None]
+) -> bool:
     progress = Drained(asked, deployment.settings.scheduler.worker_timeout_seconds * 1000, say)
     until = None if timeout is None else time.monotonic() + timeout
     pause = threading.Event()
-    with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as check:
-        try:
-            while not progress.look(deployment.beats(), deployment.now_ms()):
-                check()
-                if until is not None and time.monotonic() >= until:
-                    return False
-                pause.wait(LOOK_S)
-        except Interrupted:
-            say("they go on draining; `fairlane drain --undo` has them take work again")
-            raise
+    try:
+        while not progress.look(deployment.beats(), deployment.now_ms()):
+            check()
+            if until is not None and time.monotonic() >= until:
+                return False
+            pause.wait(LOOK_S)
+    except Interrupted:
+        say("they go on draining; `fairlane drain --undo` has them take work again")
+        raise
     return True
 
 
