@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,10 +16,10 @@ from fairlane_scheduler.backlog import Backlog
 from fairlane_scheduler.capacity import Capacity
 from fairlane_scheduler.claims import Claims
 from fairlane_scheduler.fairness import LaneShares
-from fairlane_scheduler.lane_queue import LaneQueue
 from fairlane_scheduler.leader import NotLeader
 from fairlane_scheduler.server_time import Moment
-from fairlane_scheduler.slots import Quotas, Slots
+from fairlane_scheduler.slot_shares import Quotas
+from fairlane_scheduler.slots import Slots
 
 ASK_AT_MOST = 200  # permits asked for at once
 ASK_AT_LEAST = 8
@@ -151,7 +151,7 @@ class Dispatcher:
         while queue.waiting:
             room = self._slots.room(lane)
             allotments = self.claims.allotments(queue.waiting)
-            allowed = _allowed(queue, allotments if apart else None, quotas)
+            most_of = _most_of(allotments if apart else None, quotas)
             turn.shares.arrive(queue.arrivals())
             offers = [
                 offer._replace(ahead=self._ahead(offer.ref))
@@ -161,7 +161,7 @@ class Dispatcher:
                     max(1, min(room, turn.wants)),
                     moment.server_ms,
                     queue.interactive,
-                    allowed,
+                    most_of,
                 )
             ]
             if not offers:
@@ -244,17 +244,20 @@ class Dispatcher:
             )
 
 
-def _allowed(
-    queue: LaneQueue, allotments: Mapping[str, Allotment] | None, quotas: Sequence[Quotas]
-) -> dict[str, int] | None:
-    """The most that each team is offered: the least of its quotas. With ``allotments`` nothing for those for
+def _most_of(
+    allotments: Mapping[str, Allotment] | None, quotas: Sequence[Quotas]
+) -> Callable[[str], int] | None:
+    """The most that a team is offered: the least of its quotas. With ``allotments`` nothing for those for
     whom nothing is kept. ``None``: any number, for all.
     """
     if allotments is None and len(quotas) < 2:
-        return quotas[0] if quotas else None
-    teams = queue.waiting if allotments is None else [t for t, each in allotments.items() if each.own > 0]
-    return {
-        team: min((quota.get(team, 0) for quota in quotas), default=ASK_AT_MOST)
-        for team in teams
-        if team in queue.waiting
-    }
+        return quotas[0].__getitem__ if quotas else None
+
+    kept = None if allotments is None else {team for team, each in allotments.items() if each.own > 0}
+
+    def most_of(team: str) -> int:
+        if kept is not None and team not in kept:
+            return 0
+        return min((quota[team] for quota in quotas), default=ASK_AT_MOST)
+
+    return most_of

@@ -29,6 +29,9 @@ AGEING_PER_S = 1.0  # a second of waiting is worth so much priority: the lowest 
 Waiting = Mapping[str, Mapping[RunRef, int]]
 """Jobs that wait on a lane, by team and run."""
 
+_Place = tuple[float, str, int]
+"""Of a team in the heap: its start, its name, and a number that tells whether it has moved since."""
+
 
 class LaneShares:
     """One lane's virtual time and its teams' tags."""
@@ -37,10 +40,11 @@ class LaneShares:
         self._weight_of = weight_of
         self._virtual = 0.0
         self._teams: dict[str, _Team] = {}
-        self._heap: list[tuple[float, str, int]] = []
+        self._heap: list[_Place] = []
         self._entries = counter()
         self._usual_of_all = 1.0  # as the last team's: what is expected of one of which nothing is known
         self._moved: dict[str, None] = {}  # teams whose place in the heap is out of date
+        self._over = set[str]()  # teams that were offered nothing when it was their turn
         self._express = False  # whether the last permit went to somebody who waits for it
         self._hurried: Counter[RunRef] = Counter()  # permits that were offered out of turn
 
@@ -58,41 +62,36 @@ class LaneShares:
         count: int,
         now_ms: int = 0,
         interactive: Iterable[RunRef] = (),
-        quotas: Mapping[str, int] | None = None,
+        most_of: Callable[[str], int] | None = None,
     ) -> list[Offer]:
         """The next ``count`` permits at most, in fair order, as offers to runs; nothing is charged yet.
 
         Whoever waits for an ``interactive`` run goes next, but never twice before somebody else whose turn it
-        is, nor with more than the team's share for long. With ``quotas`` no team is offered more than its
-        own, and who is not in it nothing.
+        is, nor with more than the team's share for long. No team is offered more than ``most_of`` it.
         """
         self._place(waiting)
         self._hurried.clear()
-        turns: dict[str, Iterator[RunRef]] = {}
-
-        def next_of(name: str) -> RunRef | None:
-            if name not in turns:
-                runs = self._team(name).runs_in_turn(waiting.get(name, {}), priority_of, now_ms)
-                turns[name] = runs if quotas is None else islice(runs, quotas.get(name, 0))
-            return next(turns[name], None)
-
+        turns = _Turns(lambda name: self._team(name).runs_in_turn(waiting[name], priority_of, now_ms), most_of)
+        over: list[_Place] = []
         urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_hurry(ref.team)]
         picks: list[RunRef] = []
         while len(picks) < count:
-            ref = None
             if urgent and not self._express:
-                ref, self._express = next_of(urgent.pop(0)), True
-                if ref is not None:
-                    self._hurried[ref] += 1
+                ref = turns.next_of(urgent.pop(0))
+                if ref is None:
+                    continue
+                self._express = True
+                self._hurried[ref] += 1
             else:
                 self._express = False
-                ref = self._pick(waiting, next_of)
+                ref = self._pick(waiting, turns, over)
                 if ref is None and urgent:
                     continue
             if ref is None:
                 break
             picks.append(ref)
-        self._moved.update(dict.fromkeys(turns))
+        self._moved.update(dict.fromkeys(turns.begun))
+        self._put_back(over)
         self._forget_idle(waiting)
         return _merge(picks)
 
@@ -139,21 +138,36 @@ class LaneShares:
         team.entry = next(self._entries)
         heapq.heappush(self._heap, (start, name, team.entry))
 
-    def _is_current(self, entry: tuple[float, str, int]) -> bool:
-        team = self._teams.get(entry[1])
-        return team is not None and team.entry == entry[2]
+    def _is_current(self, place: _Place) -> bool:
+        team = self._teams.get(place[1])
+        return team is not None and team.entry == place[2]
 
-    def _pick(self, waiting: Waiting, next_of: Callable[[str], RunRef | None]) -> RunRef | None:
-        """The run of the team whose start is the smallest; its place is moved as if it had been charged."""
+    def _pick(self, waiting: Waiting, turns: _Turns, over: list[_Place]) -> RunRef | None:
+        """The run of the team whose start is the smallest; its place is moved as if it had been charged.
+
+        ``over`` gets the places of those who are offered nothing.
+        """
         while self._heap:
-            start, name, _ = entry = heapq.heappop(self._heap)
-            if not self._is_current(entry) or name not in waiting:
+            start, name, _ = place = heapq.heappop(self._heap)
+            if not self._is_current(place) or name not in waiting:
                 continue
-            ref = next_of(name)
+            if not turns.begin(name):
+                over.append(place)
+                continue
+            if name in self._over:  # its place is of a time when it was offered nothing
+                self._over.discard(name)
+                self._push(name, self._start_of(name))
+                continue
+            ref = turns.next_of(name)
             if ref is not None:
                 self._push(name, start + self._usual(name) / self._weight_of(name))
                 return ref
         return None
+
+    def _put_back(self, over: Iterable[_Place]) -> None:
+        for place in over:
+            heapq.heappush(self._heap, place)
+            self._over.add(place[1])
 
     def _usual(self, name: str) -> float:
         """What a team's next permit is likely to be charged; as another's where nothing of it is known."""
@@ -181,6 +195,28 @@ class LaneShares:
             }
 
 
+class _Turns:
+    """The runs of each team's next permits, as many as it is offered."""
+
+    def __init__(
+        self, runs_of: Callable[[str], Iterator[RunRef]], most_of: Callable[[str], int] | None
+    ) -> None:
+        self._runs_of, self._most_of = runs_of, most_of
+        self.begun: dict[str, Iterator[RunRef]] = {}
+
+    def begin(self, name: str) -> bool:
+        """Whether a team is offered anything at all."""
+        if name not in self.begun:
+            most = None if self._most_of is None else self._most_of(name)
+            if most is not None and most <= 0:
+                return False
+            self.begun[name] = islice(self._runs_of(name), most)
+        return True
+
+    def next_of(self, name: str) -> RunRef | None:
+        return next(self.begun[name], None) if self.begin(name) else None
+
+
 @dataclass(slots=True)
 class _Team:
     """A team's finish tag, what its permits are charged on average, and when its runs were last served."""
@@ -189,7 +225,7 @@ class _Team:
     usual: float = 0.0
     entry: int = -1
     since: dict[RunRef, tuple[int, int]] = field(default_factory=dict)
-    turns: Iterator[int] = field(default_factory=counter)
+    turns: int = 0
 
     def runs_in_turn(
         self, waiting: Mapping[RunRef, int], priority_of: Callable[[RunRef], int], now_ms: int
@@ -199,9 +235,14 @@ class _Team:
         The highest priority goes first, where waiting adds to it; among equals, who has waited longest.
         """
         if len(waiting) == 1:
-            yield from _alone(waiting)
-            return
-        self.since = {ref: self.since.get(ref) or (now_ms, next(self.turns)) for ref in waiting}
+            ((ref, left),) = waiting.items()
+            return repeat(ref, left)
+        return self._by_priority(waiting, priority_of, now_ms)
+
+    def _by_priority(
+        self, waiting: Mapping[RunRef, int], priority_of: Callable[[RunRef], int], now_ms: int
+    ) -> Iterator[RunRef]:
+        self.since = {ref: self.since.get(ref) or (now_ms, self._next_turn()) for ref in waiting}
         ranked: list[tuple[float, int, int, RunRef]] = []
         for ref, (since_ms, turn) in self.since.items():
             age = AGEING_PER_S * (now_ms - since_ms) / 1000
@@ -211,19 +252,18 @@ class _Team:
             _, _, left, ref = ranked[0]
             yield ref
             if left > 1:
-                heapq.heapreplace(ranked, (-float(priority_of(ref)), next(self.turns), left - 1, ref))
+                heapq.heapreplace(ranked, (-float(priority_of(ref)), self._next_turn(), left - 1, ref))
             else:
                 heapq.heappop(ranked)
 
     def served(self, ref: RunRef, now_ms: int) -> None:
         """A run has had its turn: it waits anew, behind the others of its priority."""
         if ref in self.since:
-            self.since[ref] = now_ms, next(self.turns)
+            self.since[ref] = now_ms, self._next_turn()
 
-
-def _alone(waiting: Mapping[RunRef, int]) -> Iterator[RunRef]:
-    for ref, left in waiting.items():
-        yield from repeat(ref, left)
+    def _next_turn(self) -> int:
+        self.turns += 1
+        return self.turns
 
 
 def _merge(refs: Iterable[RunRef]) -> list[Offer]:

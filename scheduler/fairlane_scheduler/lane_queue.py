@@ -6,12 +6,13 @@ from fairlane.store.keys import RunRef
 
 
 class LaneQueue:
-    """Changes cost the same whatever waits. ``waiting`` has what may start, by team; runs that are held
-    back are apart.
+    """Changes cost the same whatever waits. ``waiting`` has what may start, by team and run, and ``by_team``
+    how many these are; runs that are held back are apart.
     """
 
     def __init__(self) -> None:
         self.waiting: dict[str, dict[RunRef, int]] = {}
+        self.by_team: dict[str, int] = {}
         self.interactive: dict[RunRef, None] = {}
         self.depth = 0
         self._kept: dict[RunRef, tuple[int, int | None]] = {}
@@ -21,10 +22,6 @@ class LaneQueue:
     def count(self, ref: RunRef) -> int:
         """Jobs of a run, held back or not."""
         return self.waiting.get(ref.team, {}).get(ref, 0) + self._kept.get(ref, (0, None))[0]
-
-    def by_team(self) -> dict[str, int]:
-        """Jobs that may start."""
-        return {team: sum(runs.values()) for team, runs in self.waiting.items()}
 
     def add(self, ref: RunRef, count: int, *, interactive: bool = False) -> None:
         """More jobs of a run; whatever held it back may have changed."""
@@ -79,15 +76,19 @@ class LaneQueue:
         runs = self.waiting.get(ref.team)
         if runs is None:
             runs = self.waiting[ref.team] = {}
+            self.by_team[ref.team] = 0
             self._arrived.add(ref.team)
+        self.by_team[ref.team] += left - runs.get(ref, 0)
         runs[ref] = left
         if ref in self._urgent:
             self.interactive[ref] = None
 
     def _take_out(self, ref: RunRef) -> None:
         runs = self.waiting.get(ref.team)
-        if runs is not None and runs.pop(ref, None) is not None and not runs:
-            del self.waiting[ref.team]
+        if runs is not None and ref in runs:
+            self.by_team[ref.team] -= runs.pop(ref)
+            if not runs:
+                del self.waiting[ref.team], self.by_team[ref.team]
         self.interactive.pop(ref, None)
 
     def _let_go(self, ref: RunRef) -> None:

@@ -8,10 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fairlane.admission.lanes import Lanes
 from fairlane_scheduler.capacity import Capacity
 from fairlane_scheduler.lane_queue import LaneQueue
-from fairlane_scheduler.slot_shares import slot_quotas
-
-Quotas = dict[str, int]
-"""Slots that each team may take; who is not in it may take none."""
+from fairlane_scheduler.slot_shares import Quotas
 
 
 class Slots:
@@ -60,7 +57,7 @@ class Slots:
     def places(self, lane: str, window: int, queue: LaneQueue) -> Quotas:
         """What each team may take of the places of a lane's window."""
         (flying,) = self._lanes.flying([lane])
-        return slot_quotas(window, flying, queue.by_team(), self._weight_of)
+        return Quotas(window, flying, dict(queue.by_team), self._weight_of)
 
     def _shared(self, slots: int, lanes: Sequence[str], queues: Sequence[LaneQueue]) -> Quotas:
         held, wanted = Counter[str](), Counter[str]()
@@ -68,5 +65,5 @@ class Slots:
             self._in_flight[lane] = sum(teams.values())
             held.update(teams)
         for queue in queues:
-            wanted.update(queue.by_team())
-        return slot_quotas(slots, held, wanted, self._weight_of)
+            wanted.update(queue.by_team)
+        return Quotas(slots, held, wanted, self._weight_of)

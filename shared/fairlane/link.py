@@ -12,9 +12,10 @@ from fairlane.admission.targets import Asker
 from fairlane.archive.either import EitherRecords, EitherRuns, EitherSessions
 from fairlane.archive.opening import Archive
 from fairlane.clock import Clock
+from fairlane.connection import Connection
 from fairlane.polling import Patience, Waiter
 from fairlane.run import RunSpec
-from fairlane.settings import Connection, Price
+from fairlane.settings import Price
 from fairlane.store.connect import RedisClient, unavailable
 from fairlane.store.inbox import Outbox
 from fairlane.store.keys import Keys

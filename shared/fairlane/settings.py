@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from fairlane.connection import Connection
 from fairlane.errors import ConfigurationError
-from fairlane.lane import LaneLimits, LaneScope, lane_key, split_model
+from fairlane.lane import LaneLimits, lane_key, split_model
+from fairlane.section import Section
 from fairlane.topology import CLUSTER, topology_of
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 TeamName = Annotated[str, Field(pattern=_NAME)]
-
-LimitHeaders: TypeAlias = Literal[
-    "openai",
-    "anthropic",
-    "azure",
-    "gemini",
-    "bedrock",
-    "deepseek",
-    "groq",
-    "mistral",
-    "together",
-    "fireworks",
-    "cerebras",
-    "xai",
-    "generic",
-]
-"""The ways to tell limits that the workers can read: `fairlane_workers.providers.limits.DIALECTS`."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def require_checks(url: str) -> str:
@@ -59,7 +40,7 @@ def _for_celery(url: str) -> str:
     return url
 
 
-class RedisSettings(_Section):
+class RedisSettings(Section):
     """Where live state is kept."""
 
     url: str = Field(
@@ -81,7 +62,7 @@ class RedisSettings(_Section):
         return require_checks(url)
 
 
-class CelerySettings(_Section):
+class CelerySettings(Section):
     """How attempts reach the workers."""
 
     broker_url: str | None = Field(
@@ -96,46 +77,7 @@ class CelerySettings(_Section):
         return None if url is None else require_checks(_for_celery(url))
 
 
-class Connection(_Section):
-    """A named, configured way to a provider."""
-
-    protocol: Literal["openai", "anthropic"] = Field(description="The API it speaks.")
-    base_url: str = Field(pattern=r"^https?://", description="Where it is, up to and with the version part.")
-    api_key_env: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Environment variable, of the workers only, that holds the key.",
-    )
-    lane_scope: LaneScope | None = Field(
-        default=None,
-        description='"model": each model has its own limit; "connection": all share one; "endpoint": '
-        "whatever is called at that host and port does. "
-        ""
-        "Left out: openai by model, anthropic by connection.",
-    )
-    limit_headers: LimitHeaders | None = Field(
-        default=None,
-        description="How the provider tells its limits. Left out: the host shows it. "
-        "Headers that one provider alone uses show it in any case.",
-    )
-    stream: bool = Field(default=True, description="Stream task calls, so that listeners see chunks.")
-    structured_output: bool | None = Field(
-        default=None,
-        description="Whether its answers can be held to a JSON schema. Left out: openai can, "
-        "anthropic cannot.",
-    )
-    connect_timeout: float = Field(default=10.0, gt=0, description="Seconds to reach the server.")
-
-    @property
-    def structured(self) -> bool:
-        return self.protocol == "openai" if self.structured_output is None else self.structured_output
-
-    @property
-    def scope(self) -> LaneScope:
-        return self.lane_scope or ("connection" if self.protocol == "anthropic" else "model")
-
-
-class Budget(_Section):
+class Budget(Section):
     """What a team may use in a day or a month, on one lane or in all."""
 
     lane: str = Field(default="*", min_length=1, description='A lane as `fairlane lanes` names it; "*": all.')
@@ -159,7 +101,7 @@ class Budget(_Section):
         return self
 
 
-class TeamSettings(_Section):
+class TeamSettings(Section):
     """What a team may claim of a shared lane."""
 
     weight: float = Field(default=1.0, gt=0, le=1000, description="Its share, relative to the other teams'.")
@@ -190,7 +132,7 @@ class TeamSettings(_Section):
         return self.lendable_percent < 100 or (self.borrowing_limit_percent, self.max_percent) != (None, None)
 
 
-class Price(_Section):
+class Price(Section):
     """What a model's tokens cost, in dollars a million."""
 
     input: float = Field(ge=0, description="Input tokens.")
@@ -200,7 +142,7 @@ class Price(_Section):
     )
 
 
-class ArchiveSettings(_Section):
+class ArchiveSettings(Section):
     """Where finished runs go for good."""
 
     url: SecretStr | None = Field(
@@ -215,13 +157,13 @@ class ArchiveSettings(_Section):
     )
 
 
-class AuditSettings(_Section):
+class AuditSettings(Section):
     """The log of who changed what."""
 
     keep: int = Field(default=100_000, ge=1, description="Entries that are kept, approximately.")
 
 
-class PayloadLimits(_Section):
+class PayloadLimits(Section):
     """What a team may ask of the scheduler; more is refused, with a message."""
 
     row_bytes: int = Field(
@@ -241,7 +183,7 @@ class PayloadLimits(_Section):
     active_runs: int = Field(default=10_000, ge=1, description="Most runs of a team that are not finished.")
 
 
-class SchedulerSettings(_Section):
+class SchedulerSettings(Section):
     """The scheduler: global bounds and intervals."""
 
     max_concurrent: int | None = Field(
@@ -271,7 +213,7 @@ class SchedulerSettings(_Section):
     limits: PayloadLimits = PayloadLimits()
 
 
-class WorkerSettings(_Section):
+class WorkerSettings(Section):
     """A worker process."""
 
     slots: int = Field(default=100, ge=1, le=2000, description="Calls it runs at once.")
@@ -288,7 +230,7 @@ class WorkerSettings(_Section):
     max_response_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, description="Largest answer read.")
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """Structured logs on standard error."""
 
     format: Literal["console", "json"] = Field(default="console", description="How a line looks.")
@@ -297,7 +239,7 @@ class LogSettings(_Section):
     )
 
 
-class MetricsSettings(_Section):
+class MetricsSettings(Section):
     """What schedulers and workers tell Prometheus and probes: /metrics, /healthz and /readyz."""
 
     enabled: bool = Field(default=True, description="Whether they are served.")
@@ -323,7 +265,7 @@ class MetricsSettings(_Section):
     )
 
 
-class TracingSettings(_Section):
+class TracingSettings(Section):
     """OpenTelemetry spans of calls, sent by workers as the variables OTEL_* say. Needs the extra `otel`."""
 
     enabled: bool = Field(
@@ -334,7 +276,7 @@ class TracingSettings(_Section):
     )
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything that can be configured. See docs/configuration.md, which is made from this class."""
 
     redis: RedisSettings = RedisSettings()
@@ -380,7 +322,7 @@ class Settings(_Section):
         return lane_key(connection, name, known.scope, known.base_url)
 
 
-class WorkerSecrets(_Section):
+class WorkerSecrets(Section):
     """Credentials by connection; exists in worker processes alone and never prints itself.
 
     ``missing`` maps each connection whose key is not there to the environment variable that should hold it.

@@ -20,30 +20,29 @@ from fairlane.job import (
 from tests.support.provider_calls import (
     KEY,
     ask,
-    both_protocols,
     call,
+    every_protocol,
     provider_of,
     streamed,
     streamed_or_not,
     whole_stream,
 )
-from tests.support.provider_wire import Wire
 from tests.support.scripted_server import (
     Fault,
-    event,
     http,
     http_head,
     scripted_server,
 )
+from tests.support.wires import Asked, Wire
 
 
-@both_protocols
+@every_protocol
 def test_a_whole_answer_is_a_success_with_its_usage_and_finish_reason(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole("grüß dich"))])
     assert outcome == Success("grüß dich", Usage(7, 3), wire.stop_reason, 200)
 
 
-@both_protocols
+@every_protocol
 @pytest.mark.parametrize("size", [None, 1, 7])
 def test_a_streamed_answer_is_the_same_wherever_the_network_cuts_it(wire: Wire, size: int | None) -> None:
     heard: list[str] = []
@@ -52,19 +51,19 @@ def test_a_streamed_answer_is_the_same_wherever_the_network_cuts_it(wire: Wire, 
         heard.append(text)
 
     data = whole_stream(wire, "gr\u00fc\u00df ", "dich \U0001f600", " sehr")
-    outcome, _ = call(wire, ask(stream=True), streamed(data, size=size), on_chunk=listen)
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, data, size=size), on_chunk=listen)
     assert outcome == Success("gr\u00fc\u00df dich \U0001f600 sehr", Usage(7, 3), wire.stop_reason, 200)
     assert "".join(heard) == "gr\u00fc\u00df dich \U0001f600 sehr"
 
 
-@both_protocols
+@every_protocol
 def test_a_stream_without_a_listener_is_read_all_the_same(wire: Wire) -> None:
-    outcome, _ = call(wire, ask(stream=True), streamed(whole_stream(wire, "a", "b")))
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, whole_stream(wire, "a", "b")))
     assert isinstance(outcome, Success)
     assert outcome.output == "ab"
 
 
-@both_protocols
+@every_protocol
 def test_one_document_in_answer_to_a_stream_request_is_read(wire: Wire) -> None:
     heard: list[str] = []
 
@@ -76,21 +75,21 @@ def test_one_document_in_answer_to_a_stream_request_is_read(wire: Wire) -> None:
     assert heard == [outcome.output] == ["all"]
 
 
-@both_protocols
+@every_protocol
 def test_an_empty_text_is_an_answer(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole(""))])
     assert outcome == Success("", Usage(7, 3), wire.stop_reason, 200)
 
 
-@both_protocols
+@every_protocol
 def test_halves_of_a_surrogate_pair_are_joined_and_a_lone_one_is_replaced(wire: Wire) -> None:
     data = whole_stream(wire, "a\ud83d", "\ude00b", "c\ud83d")
-    outcome, _ = call(wire, ask(stream=True), streamed(data))
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, data))
     assert isinstance(outcome, Success)
     assert outcome.output == "a\U0001f600bc\ufffd"
 
 
-@both_protocols
+@every_protocol
 def test_a_compressed_answer_is_unpacked(wire: Wire) -> None:
     body = gzip.compress(json.dumps(wire.whole("small")).encode())
     outcome, _ = call(wire, ask(), [http(200, body, {"content-encoding": "gzip"})])
@@ -101,28 +100,26 @@ def test_a_compressed_answer_is_unpacked(wire: Wire) -> None:
 # What is sent
 
 
-@both_protocols
+@every_protocol
 def test_a_request_carries_model_messages_parameters_and_the_key(wire: Wire) -> None:
     _, server = call(wire, ask(temperature=0, max_tokens=5), [http(200, wire.whole("x"))])
     (received,) = server.received
-    assert received.path == wire.path
-    assert received.json["model"] == "m-1"
-    assert received.json["messages"] == [{"role": "user", "content": "hi"}]
-    assert (received.json["temperature"], received.json["max_tokens"]) == (0, 5)
-    assert KEY in (received.headers.get("authorization", "") + received.headers.get("x-api-key", ""))
+    assert received.path == wire.path()
+    assert wire.asked(received) == Asked("m-1", [("user", "hi")], 0, 5)
+    assert KEY in received.headers[wire.key_header]
 
 
-@both_protocols
+@every_protocol
 def test_parameters_cannot_replace_what_the_call_fixes(wire: Wire) -> None:
     _, server = call(wire, ask(model="other", stream_=1, messages=[]), [http(200, wire.whole("x"))])
-    assert server.received[0].json["model"] == "m-1"
-    assert server.received[0].json["messages"]
+    asked = wire.asked(server.received[0])
+    assert (asked.model, asked.messages) == ("m-1", [("user", "hi")])
 
 
-@both_protocols
+@every_protocol
 def test_calls_in_a_row_share_one_connection(wire: Wire) -> None:
     async def scenario() -> int:
-        stream = streamed(whole_stream(wire, "a"))
+        stream = streamed(wire, whole_stream(wire, "a"))
         script = [stream, [http(200, wire.whole("b"))], [http(500, {})], stream]
         async with scripted_server(script) as server, provider_of(wire, server.url) as provider:
             for is_stream in (True, False, False, True):
@@ -135,7 +132,7 @@ def test_calls_in_a_row_share_one_connection(wire: Wire) -> None:
 # Refusals
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 @pytest.mark.parametrize(
     ("status", "expected"),
@@ -165,20 +162,20 @@ def test_a_status_becomes_its_outcome(wire: Wire, stream: bool, status: int, exp
     assert len(server.received) == 1
 
 
-@both_protocols
+@every_protocol
 def test_retry_after_binds_on_a_429_and_on_a_200(wire: Wire) -> None:
     refused, _ = call(wire, ask(), [http(429, wire.error("x"), {"Retry-After": "1.5"})])
     answered, _ = call(wire, ask(), [http(200, wire.whole("x"), {"retry-after-ms": "250"})])
     assert (refused.retry_after_ms, answered.retry_after_ms) == (1500, 250)
 
 
-@both_protocols
+@every_protocol
 def test_an_error_page_is_a_short_message(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(502, b"<html>" + b"x" * 200_000, content_type="text/html")])
     assert outcome == Overloaded("HTTP 502 without a message", 502)
 
 
-@both_protocols
+@every_protocol
 def test_an_error_whose_body_breaks_off_is_told_by_its_status(wire: Wire) -> None:
     broken = http_head(429, {"content-length": "900", "retry-after": "2"}) + b'{"error"'
     outcome, _ = call(wire, ask(), [broken, Fault.CLOSE])
@@ -186,32 +183,32 @@ def test_an_error_whose_body_breaks_off_is_told_by_its_status(wire: Wire) -> Non
     assert outcome.retry_after_ms == 2000
 
 
-@both_protocols
+@every_protocol
 def test_an_overload_within_a_stream_is_an_overload(wire: Wire) -> None:
-    data = wire.begin() + wire.piece("half") + event(wire.error("overloaded_error"), "error")
-    outcome, _ = call(wire, ask(stream=True), streamed(data))
-    assert outcome == Overloaded("the provider's words", 529)
+    data = wire.begin() + wire.piece("half") + wire.late_error(wire.overloaded)
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, data))
+    assert outcome == Overloaded("the provider's words", wire.overloaded_status)
 
 
-@both_protocols
+@every_protocol
 def test_an_error_as_the_body_of_a_200_is_that_error(wire: Wire) -> None:
-    outcome, _ = call(wire, ask(), [http(200, wire.error("overloaded_error"))])
-    assert outcome == Overloaded("the provider's words", 529)
+    outcome, _ = call(wire, ask(), [http(200, wire.error(wire.overloaded))])
+    assert outcome == Overloaded("the provider's words", wire.overloaded_status)
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 def test_a_content_filter_is_final(wire: Wire, stream: bool) -> None:
     data = wire.begin() + wire.piece("I") + wire.finish(wire.filter_reason) + wire.end()
     whole = [http(200, wire.whole("I", wire.filter_reason))]
-    outcome, _ = call(wire, ask(stream=stream), streamed(data) if stream else whole)
+    outcome, _ = call(wire, ask(stream=stream), streamed(wire, data) if stream else whole)
     assert isinstance(outcome, PermanentFailure)
 
 
 # Credentials
 
 
-@both_protocols
+@every_protocol
 @pytest.mark.parametrize(
     "body",
     [
@@ -228,7 +225,7 @@ def test_a_key_that_the_provider_repeats_is_not_passed_on(wire: Wire, body: byte
     assert "cdef" not in repr(outcome)
 
 
-@both_protocols
+@every_protocol
 def test_a_key_is_in_no_text_form_of_the_provider(wire: Wire) -> None:
     async def scenario() -> str:
         async with provider_of(wire, "http://127.0.0.1:9") as provider:

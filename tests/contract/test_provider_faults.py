@@ -17,14 +17,14 @@ from fairlane.job import (
 )
 from tests.support.provider_calls import (
     ask,
-    both_protocols,
     call,
+    every_protocol,
+    opened,
     provider_of,
     streamed,
     streamed_or_not,
     whole_stream,
 )
-from tests.support.provider_wire import Wire
 from tests.support.scripted_server import (
     Drip,
     Exchange,
@@ -34,13 +34,13 @@ from tests.support.scripted_server import (
     http,
     http_head,
     scripted_server,
-    stream_head,
 )
+from tests.support.wires import Wire
 
 # Answers that cannot be used
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 @pytest.mark.parametrize(
     "body",
@@ -65,38 +65,38 @@ def test_a_body_that_is_no_answer_is_invalid(wire: Wire, stream: bool, body: byt
     assert outcome.status == 200
 
 
-@both_protocols
+@every_protocol
 def test_an_answer_without_text_is_invalid(wire: Wire) -> None:
     assert isinstance(call(wire, ask(), [http(200, wire.whole(None))])[0], InvalidResponse)
     stream = streamed(wire.finish() + wire.end())
     assert isinstance(call(wire, ask(stream=True), stream)[0], InvalidResponse)
 
 
-@both_protocols
+@every_protocol
 def test_a_stream_that_ends_before_its_answer_is_invalid(wire: Wire) -> None:
     outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + wire.piece("half")))
     assert isinstance(outcome, InvalidResponse)
 
 
-@both_protocols
+@every_protocol
 @pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
 def test_a_stream_that_is_cut_is_invalid(wire: Wire, fault: Fault) -> None:
-    steps = [stream_head(), chunk(wire.begin() + wire.piece("half")), fault]
+    steps = [opened(wire), chunk(wire.begin() + wire.piece("half")), fault]
     outcome, _ = call(wire, ask(stream=True), steps)
     assert isinstance(outcome, InvalidResponse)
 
 
-@both_protocols
+@every_protocol
 def test_a_whole_answer_that_is_cut_is_invalid(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole("x"))[:-5], Fault.CLOSE])
     assert isinstance(outcome, InvalidResponse)
 
 
-@both_protocols
+@every_protocol
 @pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
 def test_a_stream_that_is_cut_after_its_last_text_has_lost_nothing(wire: Wire, fault: Fault) -> None:
     steps = [
-        stream_head(),
+        opened(wire),
         chunk(wire.begin() + wire.piece("all") + wire.finish()),
         chunk(b": ping\n"),
         fault,
@@ -106,13 +106,13 @@ def test_a_stream_that_is_cut_after_its_last_text_has_lost_nothing(wire: Wire, f
     assert outcome.output == "all"
 
 
-@both_protocols
+@every_protocol
 def test_a_stream_may_end_without_its_last_blank_line(wire: Wire) -> None:
-    outcome, _ = call(wire, ask(stream=True), streamed(whole_stream(wire, "all")[:-2]))
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, whole_stream(wire, "all")[:-2]))
     assert isinstance(outcome, Success)
 
 
-@both_protocols
+@every_protocol
 def test_text_in_a_last_event_without_a_blank_line_is_heard(wire: Wire) -> None:
     heard: list[str] = []
 
@@ -120,22 +120,22 @@ def test_text_in_a_last_event_without_a_blank_line_is_heard(wire: Wire) -> None:
         heard.append(text)
 
     data = wire.begin() + wire.finish() + wire.piece("late")[:-2]
-    outcome, _ = call(wire, ask(stream=True), streamed(data), on_chunk=listen)
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, data), on_chunk=listen)
     assert isinstance(outcome, Success)
     assert heard == [outcome.output] == ["late"]
 
 
-@both_protocols
+@every_protocol
 def test_broken_json_within_a_stream_is_invalid(wire: Wire) -> None:
-    outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + b"data: {oops\n\n" + wire.end()))
+    outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + wire.broken + wire.end()))
     assert isinstance(outcome, InvalidResponse)
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 def test_an_answer_above_the_size_limit_is_not_read_to_its_end(wire: Wire, stream: bool) -> None:
     endless = Drip(chunk(wire.piece("x" * 1000)), 0.0)
-    head = stream_head() if stream else http_head(200, {"transfer-encoding": "chunked"})
+    head = opened(wire) if stream else http_head(200, {"transfer-encoding": "chunked"})
     outcome, _ = call(wire, ask(stream=stream, max_bytes=20_000), [head, endless])
     assert isinstance(outcome, InvalidResponse)
     assert "20000 bytes" in outcome.message
@@ -144,7 +144,7 @@ def test_an_answer_above_the_size_limit_is_not_read_to_its_end(wire: Wire, strea
 # The network and the deadline
 
 
-@both_protocols
+@every_protocol
 def test_a_refused_connection_is_a_network_failure(wire: Wire) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -159,7 +159,7 @@ def test_a_refused_connection_is_a_network_failure(wire: Wire) -> None:
     assert "ClientConnectorError" in outcome.message
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 @pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
 def test_a_connection_lost_before_the_answer_is_a_network_failure_and_not_sent_again(
@@ -170,7 +170,7 @@ def test_a_connection_lost_before_the_answer_is_a_network_failure_and_not_sent_a
     assert len(server.received) == 1
 
 
-@both_protocols
+@every_protocol
 @pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
 def test_a_kept_connection_that_dies_under_a_request_is_not_sent_again(wire: Wire, fault: Fault) -> None:
     async def scenario() -> tuple[Outcome, ScriptedServer]:
@@ -184,7 +184,7 @@ def test_a_kept_connection_that_dies_under_a_request_is_not_sent_again(wire: Wir
     assert [received.connection for received in server.received] == [1, 1]
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 @pytest.mark.parametrize("garbage", [b"\x16\x03\x01garbage\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"])
 def test_what_is_not_http_is_a_network_failure(wire: Wire, stream: bool, garbage: bytes) -> None:
@@ -192,7 +192,7 @@ def test_what_is_not_http_is_a_network_failure(wire: Wire, stream: bool, garbage
     assert isinstance(outcome, NetworkFailure)
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 @pytest.mark.parametrize(
     "steps",
@@ -214,37 +214,37 @@ def test_one_deadline_bounds_the_whole_call(wire: Wire, stream: bool, steps: Exc
     assert time.monotonic() - began < 2.0
 
 
-@both_protocols
+@every_protocol
 def test_text_that_drips_does_not_outlive_the_deadline(wire: Wire) -> None:
-    steps = [stream_head(), chunk(wire.begin()), Drip(chunk(wire.piece("x")), 0.01)]
+    steps = [opened(wire), chunk(wire.begin()), Drip(chunk(wire.piece("x")), 0.01)]
     outcome, _ = call(wire, ask(stream=True, timeout_s=0.2), steps)
     assert isinstance(outcome, TimedOut)
 
 
-@both_protocols
+@every_protocol
 def test_a_stream_left_open_after_its_end_mark_is_done(wire: Wire) -> None:
     began = time.monotonic()
     outcome, _ = call(
-        wire, ask(stream=True, timeout_s=60), [stream_head(), chunk(whole_stream(wire, "a")), Fault.HANG]
+        wire, ask(stream=True, timeout_s=60), [opened(wire), chunk(whole_stream(wire, "a")), Fault.HANG]
     )
     assert isinstance(outcome, Success)
     assert time.monotonic() - began < 5.0
 
 
-@both_protocols
+@every_protocol
 def test_what_follows_the_end_mark_is_not_read_as_the_answer(wire: Wire) -> None:
-    data = whole_stream(wire, "a") + wire.piece("b") + b"data: {oops\n\n"
-    outcome, _ = call(wire, ask(stream=True), streamed(data, size=5))
+    data = whole_stream(wire, "a") + wire.piece("b") + wire.broken
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, data, size=5))
     assert isinstance(outcome, Success)
     assert outcome.output == "a"
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 def test_cancellation_passes_through_and_hangs_up(wire: Wire, stream: bool) -> None:
     async def scenario() -> None:
         begun = asyncio.Event()
-        steps: Exchange = [stream_head(), chunk(wire.begin() + wire.piece("x")), Fault.HANG]
+        steps: Exchange = [opened(wire), chunk(wire.begin() + wire.piece("x")), Fault.HANG]
         async with scripted_server([steps]) as server, provider_of(wire, server.url) as provider:
 
             async def listen(_: str) -> None:
@@ -263,17 +263,17 @@ def test_cancellation_passes_through_and_hangs_up(wire: Wire, stream: bool) -> N
     asyncio.run(scenario())
 
 
-@both_protocols
+@every_protocol
 @pytest.mark.parametrize("error", [ValueError, TimeoutError, ConnectionResetError])
 def test_what_a_listener_raises_is_not_blamed_on_the_provider(wire: Wire, error: type[Exception]) -> None:
     async def listen(_: str) -> None:
         raise error("the listener's own")
 
     with pytest.raises(error, match="the listener's own"):
-        call(wire, ask(stream=True), streamed(whole_stream(wire, "a")), on_chunk=listen)
+        call(wire, ask(stream=True), streamed(wire, whole_stream(wire, "a")), on_chunk=listen)
 
 
-@both_protocols
+@every_protocol
 def test_a_call_after_closing_is_a_network_failure(wire: Wire) -> None:
     async def scenario() -> Outcome:
         async with provider_of(wire, "http://127.0.0.1:9") as provider:

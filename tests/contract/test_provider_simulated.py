@@ -19,8 +19,8 @@ from fairlane.job import (
     TimedOut,
 )
 from fairlane.testing import Faults, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
-from tests.support.provider_calls import KEY, ask, both_protocols, provider_of, streamed_or_not
-from tests.support.provider_wire import Wire
+from tests.support.provider_calls import KEY, ask, every_protocol, provider_of, streamed_or_not
+from tests.support.wires import Wire
 
 QUICK = SimulatedModel(latency_ms=1.0, output="echo")
 
@@ -38,7 +38,7 @@ def outcomes(
         return asyncio.run(scenario()), served
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 def test_an_answer_of_the_simulated_provider_is_a_success_with_usage(wire: Wire, stream: bool) -> None:
     (outcome,), _ = outcomes(wire, QUICK, stream=stream)
@@ -48,7 +48,7 @@ def test_an_answer_of_the_simulated_provider_is_a_success_with_usage(wire: Wire,
     assert outcome.usage.output_tokens
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 @pytest.mark.parametrize(
     ("fault", "expected"),
@@ -73,7 +73,7 @@ def test_every_fault_it_can_show_has_its_outcome(
     assert type(outcome) is expected
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 @pytest.mark.parametrize(
     ("status", "expected"),
@@ -93,7 +93,7 @@ def test_every_refusal_it_can_show_has_its_outcome(
         assert outcome.reason == "quota"  # type: ignore[union-attr]
 
 
-@both_protocols
+@every_protocol
 @pytest.mark.parametrize("form", ["default", "milliseconds", "seconds", "fraction", "date"])
 def test_its_retry_after_is_read_in_every_form(wire: Wire, form: str) -> None:
     limited = {"requests_per_minute": 6, "headers": "retry_after", "retry_after_form": form}

@@ -11,13 +11,12 @@ import pytest
 from pydantic import SecretStr
 
 from fairlane.clock import ManualClock
+from fairlane.connection import Connection
 from fairlane.job import (
     Outcome,
 )
-from fairlane.settings import Connection
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.providers.registry import build_provider
-from tests.support.provider_wire import WIRES, Wire
 from tests.support.scripted_server import (
     Exchange,
     ScriptedServer,
@@ -25,10 +24,11 @@ from tests.support.scripted_server import (
     scripted_server,
     stream_head,
 )
+from tests.support.wires import WIRES, Wire
 
 KEY = "sk-live-0123456789abcdef"
 
-both_protocols = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.protocol)
+every_protocol = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.protocol)
 streamed_or_not = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
@@ -38,7 +38,7 @@ def ask(stream: bool = False, timeout_s: float = 5.0, max_bytes: int = 1 << 20, 
 
 @asynccontextmanager
 async def provider_of(wire: Wire, url: str, **settings: Any) -> AsyncIterator[Provider]:
-    connection = Connection.model_validate({"protocol": wire.protocol, "base_url": f"{url}/v1", **settings})
+    connection = Connection.model_validate({**wire.settings(url), **settings})
     provider = build_provider("c", connection, SecretStr(KEY), clock=ManualClock())
     try:
         yield provider
@@ -65,7 +65,12 @@ def whole_stream(wire: Wire, *texts: str) -> bytes:
     return wire.begin() + b"".join(map(wire.piece, texts)) + wire.finish() + wire.end()
 
 
-def streamed(data: bytes, *, size: int | None = None) -> Exchange:
+def opened(wire: Wire, headers: dict[str, str] | None = None) -> bytes:
+    """The start of a stream of this protocol."""
+    return stream_head({"content-type": wire.stream_type, **(headers or {})})
+
+
+def streamed(wire: Wire, data: bytes, *, size: int | None = None) -> Exchange:
     """A complete chunked stream, in HTTP chunks of ``size`` bytes."""
     step = size or len(data)
-    return [stream_head(), *(chunk(data[at : at + step]) for at in range(0, len(data), step)), chunk(b"")]
+    return [opened(wire), *(chunk(data[at : at + step]) for at in range(0, len(data), step)), chunk(b"")]

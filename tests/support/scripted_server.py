@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -122,12 +123,14 @@ class ScriptedServer:
 
 
 @asynccontextmanager
-async def scripted_server(script: Iterable[Exchange]) -> AsyncIterator[ScriptedServer]:
-    """Serve ``script`` on a free loopback port, within the running loop."""
+async def scripted_server(
+    script: Iterable[Exchange], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[ScriptedServer]:
+    """Serve ``script`` on a free loopback port, within the running loop; over TLS as ``localhost``."""
     scripted = ScriptedServer(list(script))
-    server = await asyncio.start_server(scripted.accept, "127.0.0.1", 0)
+    server = await asyncio.start_server(scripted.accept, "127.0.0.1", 0, ssl=tls)
     host, port = server.sockets[0].getsockname()[:2]
-    scripted.url = f"http://{host}:{port}"
+    scripted.url = f"https://localhost:{port}" if tls else f"http://{host}:{port}"
     try:
         yield scripted
     finally:

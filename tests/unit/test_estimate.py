@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.choices import Bounds, CacheChoice, Order
+from fairlane.connection import Connection
 from fairlane.errors import TemplateError
 from fairlane.estimate import Forecast, LaneForecast, estimate, take_sample
 from fairlane.estimate.sampling import VALUES_KEPT, Distinct
@@ -20,7 +21,7 @@ from fairlane.evaluators import llm_judge
 from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer
 from fairlane.link import Link
 from fairlane.run import RunSpec
-from fairlane.settings import Connection, Price
+from fairlane.settings import Price
 from fairlane.store.workers import WorkerInfo
 from fairlane.tokens import TOKENS_PER_MESSAGE
 from tests.support.deployment import Deployment

@@ -24,9 +24,9 @@ from fairlane.store.attempts import Attempts, Claim, Lesson
 from fairlane.store.keys import Keys, RunRef
 from fairlane_scheduler.recoverer import KILLED
 from fairlane_workers.batcher import Batcher
-from fairlane_workers.providers.classify import classify
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.reporter import RAW_CHARS, Reporter
+from tests.support.classified import refusal
 from tests.support.scheduler_parts import Parts
 from tests.support.worker_parts import WorkerParts, lines, on_loop
 
@@ -262,7 +262,7 @@ def test_an_agent_whose_worker_died_too_often_is_told_as_failed(fake_redis: Redi
 
 @pytest.mark.parametrize(("status", "costs"), [(429, False), (502, True), (503, True), (408, True)])
 def test_fr_002_transient_statuses_are_tried_again(status: int, costs: bool) -> None:
-    outcome = classify("openai", status, {}, b"", now_ms=0)
+    outcome = refusal("openai", status, {}, b"", now_ms=0)
     decided = decide(outcome, Claim(0, 0, 0), RetryPolicy(), random.Random(1))
     assert isinstance(decided, Defer)
     # A rate limit is waited out and costs nothing; the others use up attempts.

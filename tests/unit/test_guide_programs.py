@@ -13,7 +13,7 @@ import pytest
 import fairlane
 import fairlane.testing
 from fairlane import CallHandle, CallMap, Client, Run
-from fairlane.settings import Connection
+from fairlane.connection import Connection
 from fairlane.streaming import RowWriter
 from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS
 from fairlane_workers.providers.registry import DIALECTS

@@ -10,12 +10,13 @@ import pytest
 from fairlane.clock import ManualClock
 from fairlane.hints import AxisHint, Hints
 from fairlane.job import InvalidResponse, Outcome, RateLimited, Success, TimedOut
+from fairlane_workers.providers.classify import Reading
 from fairlane_workers.providers.http_provider import HttpProvider
-from fairlane_workers.providers.openai import OpenAIDialect
+from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
 from fairlane_workers.transport import Reply, Transport
-from tests.support.provider_calls import ask, both_protocols, call, streamed_or_not
-from tests.support.provider_wire import OpenAIWire, Wire
+from tests.support.provider_calls import ask, call, every_protocol, streamed_or_not
 from tests.support.scripted_server import Fault, chunk, event, http, http_head, stream_head
+from tests.support.wires import OpenAIChatWire, Wire
 
 LEFT = {
     "X-RateLimit-Limit-Tokens": "6000",
@@ -27,7 +28,7 @@ SPENT = {**LEFT, "x-ratelimit-remaining-tokens": "0"}
 SPENT_HINTS = Hints({"tokens": AxisHint(6_000, 0, 45_000)}, "tokens")
 
 
-@both_protocols
+@every_protocol
 def test_a_success_carries_hints(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole("x"), LEFT)])
     assert isinstance(outcome, Success)
@@ -35,7 +36,7 @@ def test_a_success_carries_hints(wire: Wire) -> None:
     assert outcome.retry_after_ms is None
 
 
-@both_protocols
+@every_protocol
 def test_a_streamed_success_carries_hints(wire: Wire) -> None:
     parts = [chunk(part) for part in (wire.begin(), wire.piece("x"), wire.finish(), wire.end(), b"")]
     outcome, _ = call(wire, ask(stream=True), [stream_head(LEFT), *parts])
@@ -43,13 +44,13 @@ def test_a_streamed_success_carries_hints(wire: Wire) -> None:
     assert outcome.hints == LEFT_HINTS
 
 
-@both_protocols
+@every_protocol
 def test_an_answer_that_tells_nothing_has_no_hints(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole("x"))])
     assert outcome.hints is None
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 def test_a_refusal_carries_hints_and_the_wait_of_its_axis(wire: Wire, stream: bool) -> None:
     outcome, _ = call(wire, ask(stream), [http(429, {"error": {"message": "said"}}, SPENT)])
@@ -58,19 +59,19 @@ def test_a_refusal_carries_hints_and_the_wait_of_its_axis(wire: Wire, stream: bo
 
 def test_a_rate_limit_in_mid_stream_carries_hints() -> None:
     error = event({"error": {"message": "said", "type": "tokens", "code": "rate_limit_exceeded"}})
-    outcome, _ = call(OpenAIWire(), ask(stream=True), [stream_head(LEFT), chunk(error), chunk(b"")])
+    outcome, _ = call(OpenAIChatWire(), ask(stream=True), [stream_head(LEFT), chunk(error), chunk(b"")])
     assert outcome == RateLimited("said", 429, 45_000, Hints(LEFT_HINTS.axes, "tokens"))
 
 
 def test_an_answer_that_cannot_be_used_carries_hints() -> None:
-    outcome, _ = call(OpenAIWire(), ask(), [http(200, b"{", LEFT)])
+    outcome, _ = call(OpenAIChatWire(), ask(), [http(200, b"{", LEFT)])
     assert isinstance(outcome, InvalidResponse)
     assert outcome.hints == LEFT_HINTS
 
 
 def test_an_answer_that_does_not_end_in_time_carries_hints() -> None:
     begun = http_head(200, {"content-type": "application/json", "content-length": "100", **LEFT})
-    outcome, _ = call(OpenAIWire(), ask(timeout_s=0.3), [begun, Fault.HANG])
+    outcome, _ = call(OpenAIChatWire(), ask(timeout_s=0.3), [begun, Fault.HANG])
     assert isinstance(outcome, TimedOut)
     assert outcome.hints == LEFT_HINTS
 
@@ -82,14 +83,15 @@ class Canned(Transport):
         super().__init__()
         self._told = headers
 
-    async def post(self, url: httpx.URL, headers: httpx.Headers, content: bytes) -> Reply:
-        response = httpx.Response(200, headers=self._told, json=OpenAIWire().whole("x"))
+    async def send(self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes = b"") -> Reply:
+        response = httpx.Response(200, headers=self._told, json=OpenAIChatWire().whole("x"))
         return Reply(200, response.headers, response)
 
 
 def answered(host: str, *headers: tuple[str, str], limits: str | None = None) -> Outcome:
     url = httpx.URL(f"https://{host}/v1")
-    provider = HttpProvider("c", OpenAIDialect(), url, None, Canned(list(headers)), ManualClock(), limits)
+    canned, reading = Canned(list(headers)), Reading(limits)
+    provider = HttpProvider("c", OpenAIChat(), url, canned, ManualClock(), reading=reading)
     return asyncio.run(provider.call(ask()))
 
 

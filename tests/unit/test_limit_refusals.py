@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fairlane.hints import Axis, AxisHint
 from fairlane.job import AccessRefused, Outcome, Overloaded, PermanentFailure, RateLimited
-from fairlane_workers.providers.classify import classify, classify_late_error
 from fairlane_workers.providers.limits import bodies
 from fairlane_workers.providers.limits.table import DIALECTS, NAMES
+from tests.support.classified import late_error, refusal
 
 NOW_MS = 1_792_567_680_000  # Wed, 21 Oct 2026 07:28:00 GMT, 00:28 in Los Angeles
 DAY_MS = 86_400_000
@@ -30,7 +30,7 @@ def refused(
     limits: str | None, headers: dict[str, str], error: dict[str, Any] | None = None, status: int = 429
 ) -> Outcome:
     body = json.dumps({"error": {"message": "said", **(error or {})}}).encode()
-    return classify("openai", status, headers, body, now_ms=NOW_MS, limits=limits)
+    return refusal("openai", status, headers, body, now_ms=NOW_MS, limits=limits)
 
 
 def of(outcome: Outcome) -> tuple[Axis | None, int | None]:
@@ -218,9 +218,9 @@ def test_a_day_of_gemini_ends_at_midnight_pacific_whatever_its_delay_says() -> N
 
 def test_an_error_of_google_in_mid_stream_or_in_a_list_is_read_too() -> None:
     error = {"message": "said", **google(("GenerateRequestsPerMinutePerProject", "15"))}
-    late = classify_late_error("openai", error, {}, now_ms=NOW_MS, limits="gemini")
+    late = late_error("openai", error, {}, now_ms=NOW_MS, limits="gemini")
     assert of(late) == ("requests", 22_000)
-    listed = classify("openai", 429, {}, json.dumps([{"error": error}]).encode(), now_ms=NOW_MS)
+    listed = refusal("openai", 429, {}, json.dumps([{"error": error}]).encode(), now_ms=NOW_MS)
     assert of(listed) == ("requests", 22_000)
 
 
@@ -339,7 +339,7 @@ def test_no_refusal_raises_or_asks_for_a_wait_that_cannot_be(
     document: object, details: object, dialect: str, headers: dict[str, str]
 ) -> None:
     for body in (document, {"error": {"details": details}}, {"error": {"details": [details]}}):
-        outcome = classify("openai", 429, headers, json.dumps(body).encode(), now_ms=NOW_MS, limits=dialect)
+        outcome = refusal("openai", 429, headers, json.dumps(body).encode(), now_ms=NOW_MS, limits=dialect)
         assert outcome.retry_after_ms is None or 0 <= outcome.retry_after_ms < 10**15
         if outcome.hints is not None:
             assert outcome.hints

@@ -19,7 +19,8 @@ from fairlane.job import (
     RateLimited,
     TimedOut,
 )
-from fairlane_workers.providers.classify import classify, classify_late_error
+from fairlane_workers.providers.registry import DIALECTS
+from tests.support.classified import late_error, refusal
 
 UNSAID = "an error without a message after HTTP 200 (a_spend_limit_exceeded)"
 NOW_MS = 1_792_567_680_000
@@ -42,12 +43,12 @@ JSON = st.recursive(
 def openai(status: int, kind: str = "", code: str | int | None = None, **headers: str) -> Outcome:
     body = {"error": {"message": "said", "type": kind, "param": None, "code": code}}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return classify("openai", status, named, json.dumps(body).encode(), now_ms=NOW_MS)
+    return refusal("openai", status, named, json.dumps(body).encode(), now_ms=NOW_MS)
 
 
 def anthropic(status: int, kind: str, **details: Any) -> Outcome:
     body = {"type": "error", "error": {"type": kind, "message": "said", **details}}
-    return classify("anthropic", status, {}, json.dumps(body).encode(), now_ms=NOW_MS)
+    return refusal("anthropic", status, {}, json.dumps(body).encode(), now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("status", range(300, 600))
@@ -55,14 +56,14 @@ def test_every_status_has_the_class_that_the_taxonomy_gives_it(status: int) -> N
     special = {401: AccessRefused, 402: AccessRefused, 403: AccessRefused, 429: RateLimited}
     special |= {408: TimedOut, 504: TimedOut}
     general = {3: PermanentFailure, 4: PermanentFailure, 5: Overloaded}[status // 100]
-    outcome = classify("openai", status, {}, b"", now_ms=NOW_MS)
+    outcome = refusal("openai", status, {}, b"", now_ms=NOW_MS)
     assert type(outcome) is special.get(status, general)
     assert outcome.status == status
 
 
 @pytest.mark.parametrize("status", [101, 199, 600, 999])
 def test_a_status_outside_of_http_is_an_invalid_response(status: int) -> None:
-    assert isinstance(classify("openai", status, {}, b"", now_ms=NOW_MS), InvalidResponse)
+    assert isinstance(refusal("openai", status, {}, b"", now_ms=NOW_MS), InvalidResponse)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_quota_error_of_azure_without_a_short_wait_parks_the_lane() -> None:
 
 def test_a_503_of_exhausted_resources_is_a_rate_limit_and_any_other_an_overload() -> None:
     body = [{"error": {"code": 503, "status": "RESOURCE_EXHAUSTED", "message": "said"}}]
-    outcome = classify("openai", 503, {}, json.dumps(body).encode(), now_ms=NOW_MS)
+    outcome = refusal("openai", 503, {}, json.dumps(body).encode(), now_ms=NOW_MS)
     assert outcome == RateLimited("said", 503)
     assert openai(503, "server_error", "server_is_overloaded") == Overloaded("said", 503)
 
@@ -136,10 +137,10 @@ def test_a_503_of_exhausted_resources_is_a_rate_limit_and_any_other_an_overload(
 )
 def test_prose_never_decides(prose: str) -> None:
     body = json.dumps({"error": {"message": prose, "type": "invalid_request_error"}}).encode()
-    assert classify("openai", 400, {}, body, now_ms=NOW_MS) == PermanentFailure(prose, 400)
-    assert classify("anthropic", 400, {}, prose.encode(), now_ms=NOW_MS) == PermanentFailure(prose, 400)
+    assert refusal("openai", 400, {}, body, now_ms=NOW_MS) == PermanentFailure(prose, 400)
+    assert refusal("anthropic", 400, {}, prose.encode(), now_ms=NOW_MS) == PermanentFailure(prose, 400)
     late = {"message": prose, "type": "invalid_request_error"}
-    assert classify_late_error("openai", late, {}, now_ms=NOW_MS) == PermanentFailure(prose, 400)
+    assert late_error("openai", late, {}, now_ms=NOW_MS) == PermanentFailure(prose, 400)
 
 
 def test_a_filtered_prompt_fails_its_job_and_not_its_lane() -> None:
@@ -178,7 +179,7 @@ def test_a_filtered_prompt_fails_its_job_and_not_its_lane() -> None:
 def test_an_error_after_a_200_counts_as_the_status_its_type_stands_for(
     protocol: str, error: object, expected: Outcome
 ) -> None:
-    assert classify_late_error(protocol, error, {}, now_ms=NOW_MS) == expected
+    assert late_error(protocol, error, {}, now_ms=NOW_MS) == expected
 
 
 @pytest.mark.parametrize(
@@ -200,11 +201,11 @@ def test_an_error_after_a_200_counts_as_the_status_its_type_stands_for(
     ],
 )
 def test_the_message_is_the_providers_own_and_bounded(body: bytes, message: str) -> None:
-    assert classify("openai", 400, {}, body, now_ms=NOW_MS) == PermanentFailure(message, 400)
+    assert refusal("openai", 400, {}, body, now_ms=NOW_MS) == PermanentFailure(message, 400)
 
 
 def test_a_redirect_says_where_it_leads() -> None:
-    outcome = classify("openai", 307, {"location": "https://new.example/v1"}, b"", now_ms=NOW_MS)
+    outcome = refusal("openai", 307, {"location": "https://new.example/v1"}, b"", now_ms=NOW_MS)
     assert isinstance(outcome, PermanentFailure)
     assert "https://new.example/v1" in outcome.message
 
@@ -212,21 +213,21 @@ def test_a_redirect_says_where_it_leads() -> None:
 def test_secrets_are_struck_out_before_a_message_is_cut() -> None:
     secret = "sk-0123456789"
     body = json.dumps({"error": {"message": "x" * 495 + secret}}).encode()
-    outcome = classify("openai", 400, {}, body, now_ms=NOW_MS, secrets=[secret])
+    outcome = refusal("openai", 400, {}, body, now_ms=NOW_MS, secrets=(secret,))
     assert outcome == PermanentFailure("x" * 495 + "***", 400)
 
 
 def test_retry_after_is_read_for_every_class() -> None:
     for status in (400, 401, 408, 429, 500, 503):
-        outcome = classify("openai", status, {"retry-after": "2"}, b"", now_ms=NOW_MS)
+        outcome = refusal("openai", status, {"retry-after": "2"}, b"", now_ms=NOW_MS)
         assert outcome.retry_after_ms == 2_000
 
 
-@given(document=JSON, status=st.integers(100, 999), protocol=st.sampled_from(["openai", "anthropic", "new"]))
+@given(document=JSON, status=st.integers(100, 999), protocol=st.sampled_from(sorted(DIALECTS)))
 def test_no_document_makes_it_raise(document: object, status: int, protocol: str) -> None:
     outcomes = [
-        classify(protocol, status, {}, json.dumps(document).encode(), now_ms=NOW_MS),
-        classify_late_error(protocol, document, {}, now_ms=NOW_MS),
+        refusal(protocol, status, {}, json.dumps(document).encode(), now_ms=NOW_MS),
+        late_error(protocol, document, {}, now_ms=NOW_MS),
     ]
     for outcome in outcomes:
         message = outcome.message  # type: ignore[union-attr]
@@ -236,4 +237,4 @@ def test_no_document_makes_it_raise(document: object, status: int, protocol: str
 
 @given(body=st.binary(max_size=200))
 def test_no_bytes_make_it_raise(body: bytes) -> None:
-    assert isinstance(classify("openai", 429, {}, body, now_ms=NOW_MS), RateLimited | AccessRefused)
+    assert isinstance(refusal("openai", 429, {}, body, now_ms=NOW_MS), RateLimited | AccessRefused)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from fairlane.job import Usage
 from fairlane_workers.providers.answer import Answer, UnreadableError
-from fairlane_workers.providers.anthropic import AnthropicDialect
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.openai import OpenAIDialect
-from fairlane_workers.providers.sse import ServerSentEvent
+from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
+from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
 
-DIALECTS: tuple[Dialect, ...] = (OpenAIDialect(), AnthropicDialect())
+DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), AnthropicMessages())
 
 NAMES = [
     *("choices", "message", "delta", "content", "finish_reason", "usage", "prompt_tokens", "refusal", "text"),
@@ -48,11 +48,11 @@ def request(*messages: tuple[str, str], stream: bool = False, **params: Any) -> 
     return Request("m", said, params, stream, 1.0, 1024)
 
 
-def event(data: object, name: str = "message") -> ServerSentEvent:
-    return ServerSentEvent(name, json.dumps(data))
+def event(data: object, name: str = "message") -> StreamEvent:
+    return StreamEvent(name, json.dumps(data))
 
 
-def folded(dialect: Dialect, *events: ServerSentEvent) -> Answer:
+def folded(dialect: Dialect, *events: StreamEvent) -> Answer:
     answer = Answer()
     for each in events:
         dialect.fold(each, answer)
@@ -76,22 +76,17 @@ def test_no_document_does_more_than_break_the_schema(dialect: Dialect, document:
 
 
 def test_openai_asks_for_usage_only_when_it_streams() -> None:
-    dialect = OpenAIDialect()
+    dialect = OpenAIChat()
     assert dialect.body(request(stream=True))["stream_options"] == {"include_usage": True}
     assert "stream_options" not in dialect.body(request())
     assert "stream_options" not in dialect.body(request(stream_options={"x": 1}))
 
 
 def test_stream_options_of_the_user_are_kept_and_none_leaves_them_out() -> None:
-    dialect = OpenAIDialect()
+    dialect = OpenAIChat()
     merged = dialect.body(request(stream=True, stream_options={"include_obfuscation": False}))
     assert merged["stream_options"] == {"include_usage": True, "include_obfuscation": False}
     assert "stream_options" not in dialect.body(request(stream=True, stream_options=None))
-
-
-def test_openai_without_a_key_sends_no_authorization() -> None:
-    assert OpenAIDialect().headers(None) == {}
-    assert OpenAIDialect().headers("k") == {"authorization": "Bearer k"}
 
 
 def test_of_several_choices_the_first_is_the_answer() -> None:
@@ -101,7 +96,7 @@ def test_of_several_choices_the_first_is_the_answer() -> None:
     events = [
         event({"choices": [choice(index, text)]}) for index, text in [(1, "x"), (0, "a"), (1, "y"), (0, "b")]
     ]
-    assert folded(OpenAIDialect(), *events).text == "ab"
+    assert folded(OpenAIChat(), *events).text == "ab"
 
 
 def test_chunks_without_choices_are_no_violation() -> None:
@@ -109,13 +104,13 @@ def test_chunks_without_choices_are_no_violation() -> None:
         event({"choices": [], "prompt_filter_results": []}),
         event({"choices": [{"delta": {"content": "a"}}]}),
     ]
-    assert folded(OpenAIDialect(), *chunks).text == "a"
+    assert folded(OpenAIChat(), *chunks).text == "a"
 
 
 def test_usage_in_the_last_chunk_with_a_choice_counts() -> None:
     usage = {"prompt_tokens": 4, "completion_tokens": 2}
     last = {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
-    answer = folded(OpenAIDialect(), event(last))
+    answer = folded(OpenAIChat(), event(last))
     assert (answer.input_tokens, answer.output_tokens, answer.finish_reason) == (4, 2, "stop")
 
 
@@ -126,20 +121,20 @@ def test_text_parts_are_joined() -> None:
         {"type": "text", "text": "b"},
     ]
     answer = Answer()
-    OpenAIDialect().read({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}, answer)
+    OpenAIChat().read({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}, answer)
     assert answer.text == "ab"
 
 
 def test_a_refusal_of_the_model_is_kept_in_its_words() -> None:
     message = {"content": None, "refusal": "I will not."}
     answer = Answer()
-    OpenAIDialect().read({"choices": [{"message": message, "finish_reason": "stop"}]}, answer)
+    OpenAIChat().read({"choices": [{"message": message, "finish_reason": "stop"}]}, answer)
     assert (answer.refusal, answer.text) == ("I will not.", None)
 
 
 def test_an_error_document_without_an_error_key_is_an_error() -> None:
     answer = Answer()
-    OpenAIDialect().read({"object": "error", "message": "m", "code": 400}, answer)
+    OpenAIChat().read({"object": "error", "message": "m", "code": 400}, answer)
     assert answer.error
 
 
@@ -148,7 +143,7 @@ def test_a_token_count_that_is_no_count_is_unknown(count: object) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": 2}
     answer = Answer()
     document = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}
-    OpenAIDialect().read(document, answer)
+    OpenAIChat().read(document, answer)
     assert (answer.input_tokens, answer.output_tokens) == (None, 2)
 
 
@@ -156,13 +151,13 @@ def test_a_token_count_that_is_no_count_is_unknown(count: object) -> None:
 
 
 def test_system_messages_are_lifted_in_order() -> None:
-    body = AnthropicDialect().body(request(("system", "a"), ("user", "hi"), ("developer", "b")))
+    body = AnthropicMessages().body(request(("system", "a"), ("user", "hi"), ("developer", "b")))
     assert body["system"] == "a\n\nb"
     assert body["messages"] == [{"role": "user", "content": "hi"}]
 
 
 def test_a_system_parameter_comes_before_what_is_lifted() -> None:
-    dialect = AnthropicDialect()
+    dialect = AnthropicMessages()
     assert dialect.body(request(("system", "b"), ("user", "hi"), system="a"))["system"] == "a\n\nb"
     blocks = [{"type": "text", "text": "a"}]
     lifted = dialect.body(request(("system", "b"), system=blocks))["system"]
@@ -172,13 +167,12 @@ def test_a_system_parameter_comes_before_what_is_lifted() -> None:
 
 
 def test_max_tokens_has_a_default_that_a_parameter_replaces() -> None:
-    assert AnthropicDialect().body(request())["max_tokens"] == 1024
-    assert AnthropicDialect().body(request(max_tokens=5))["max_tokens"] == 5
+    assert AnthropicMessages().body(request())["max_tokens"] == 1024
+    assert AnthropicMessages().body(request(max_tokens=5))["max_tokens"] == 5
 
 
-def test_anthropic_names_its_version_with_and_without_a_key() -> None:
-    assert AnthropicDialect().headers(None) == {"anthropic-version": "2023-06-01"}
-    assert AnthropicDialect().headers("k") == {"anthropic-version": "2023-06-01", "x-api-key": "k"}
+def test_anthropic_names_its_version() -> None:
+    assert AnthropicMessages().headers() == {"anthropic-version": "2023-06-01"}
 
 
 def test_input_is_the_whole_prompt_with_what_was_written_to_the_cache_and_read_from_it() -> None:
@@ -189,7 +183,7 @@ def test_input_is_the_whole_prompt_with_what_was_written_to_the_cache_and_read_f
         "output_tokens": 1,
     }
     answer = folded(
-        AnthropicDialect(),
+        AnthropicMessages(),
         event({"type": "message_start", "message": {"usage": usage}}),
         event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 8}}),
     )
@@ -203,12 +197,12 @@ def test_input_is_the_whole_prompt_with_what_was_written_to_the_cache_and_read_f
 def test_what_openai_read_from_the_cache_is_part_of_the_prompt(details: object, cached: int | None) -> None:
     usage = {"prompt_tokens": 4, "completion_tokens": 2, "prompt_tokens_details": details}
     last = {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
-    assert folded(OpenAIDialect(), event(last)).usage == Usage(4, 2, cached)
+    assert folded(OpenAIChat(), event(last)).usage == Usage(4, 2, cached)
 
 
 def test_thinking_and_unknown_events_are_not_text() -> None:
     answer = folded(
-        AnthropicDialect(),
+        AnthropicMessages(),
         event({"type": "ping"}),
         event({"type": "content_block_start", "content_block": {"type": "thinking", "thinking": ""}}),
         event({"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "hm"}}),
@@ -225,5 +219,5 @@ def test_text_blocks_are_joined() -> None:
         {"type": "tool_use", "input": {}},
         {"type": "text", "text": "b"},
     ]
-    AnthropicDialect().read({"content": content, "stop_reason": "end_turn"}, answer)
+    AnthropicMessages().read({"content": content, "stop_reason": "end_turn"}, answer)
     assert answer.text == "ab"

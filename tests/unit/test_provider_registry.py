@@ -8,15 +8,15 @@ from typing import get_args
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from fairlane.connection import Connection, LimitHeaders
 from fairlane.errors import ConfigurationError
 from fairlane.hints import Axis
 from fairlane.job import Success
-from fairlane.settings import Connection, LimitHeaders
 from fairlane_workers.providers import limits
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import DIALECTS, build_provider
-from tests.support.provider_wire import OpenAIWire
 from tests.support.scripted_server import http, scripted_server
+from tests.support.wires import OpenAIChatWire
 
 REQUEST = Request("m", [{"role": "user", "content": "hi"}], {}, False, 5.0, 1024)
 
@@ -28,8 +28,8 @@ def connection(base_url: str = "https://api.example/v1", limit_headers: str | No
 
 def test_every_protocol_of_the_settings_has_a_dialect() -> None:
     for protocol, dialect in DIALECTS.items():
-        assert Connection.model_validate({"protocol": protocol, "base_url": "http://x"}).protocol == protocol
-        assert dialect().protocol == protocol
+        connection = Connection.model_validate({"protocol": protocol, "base_url": "http://x"})
+        assert dialect(connection).protocol == connection.protocol == protocol
 
 
 def test_building_opens_nothing_and_needs_no_event_loop() -> None:
@@ -67,7 +67,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> No
 @pytest.mark.parametrize(("key", "sent"), [(" k\n", "Bearer k"), ("\n", None), ("", None)])
 def test_space_around_a_key_is_not_part_of_it(key: str, sent: str | None) -> None:
     async def scenario() -> str | None:
-        async with scripted_server([[http(200, OpenAIWire().whole("x"))]]) as server:
+        async with scripted_server([[http(200, OpenAIChatWire().whole("x"))]]) as server:
             provider = build_provider("c", connection(server.url), SecretStr(key))
             await provider.call(REQUEST)
             await provider.aclose()
@@ -88,7 +88,7 @@ def test_space_around_a_key_is_not_part_of_it(key: str, sent: str | None) -> Non
 )
 def test_the_path_follows_the_base_url_and_keeps_its_query(suffix: str, path: str) -> None:
     async def scenario() -> str:
-        async with scripted_server([[http(200, OpenAIWire().whole("x"))]]) as server:
+        async with scripted_server([[http(200, OpenAIChatWire().whole("x"))]]) as server:
             provider = build_provider("c", connection(server.url + suffix), None)
             await provider.call(REQUEST)
             await provider.aclose()
@@ -111,7 +111,7 @@ def test_limits_are_read_as_the_connection_says(limit_headers: LimitHeaders | No
     told = {"x-ratelimit-limit-requests": "1000", "x-ratelimit-remaining-requests": "990"}
 
     async def scenario() -> None:
-        async with scripted_server([[http(200, OpenAIWire().whole("x"), told)]]) as server:
+        async with scripted_server([[http(200, OpenAIChatWire().whole("x"), told)]]) as server:
             provider = build_provider("c", connection(server.url, limit_headers=limit_headers), None)
             outcome = await provider.call(REQUEST)
             await provider.aclose()

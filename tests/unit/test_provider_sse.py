@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane_workers.providers.sse import ServerSentEvent, SseParser
+from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.framing.sse import SseParser
 
 LINE_TEXT = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 LINE_END = st.sampled_from(["\n", "\r\n", "\r"])
@@ -21,13 +22,13 @@ LINE = st.one_of(
 )
 
 
-def parse(*chunks: bytes) -> list[ServerSentEvent]:
+def parse(*chunks: bytes) -> list[StreamEvent]:
     parser = SseParser()
     return [event for chunk in chunks for event in parser.feed(chunk)] + parser.finish()
 
 
-def message(data: str) -> ServerSentEvent:
-    return ServerSentEvent("message", data)
+def message(data: str) -> StreamEvent:
+    return StreamEvent("message", data)
 
 
 @given(
@@ -61,7 +62,7 @@ def test_every_event_comes_out_whatever_ends_the_lines(texts: list[str], end: st
         (b"data\n\n", [message("")]),
         (b"data:  two spaces\n\n", [message(" two spaces")]),
         (b"data: a:b\n\n", [message("a:b")]),
-        (b"event: error\ndata: x\n\ndata: y\n\n", [ServerSentEvent("error", "x"), message("y")]),
+        (b"event: error\ndata: x\n\ndata: y\n\n", [StreamEvent("error", "x"), message("y")]),
         (b"\xef\xbb\xbfdata: a\n\n", [message("a")]),
         (b"data: a\r\n\r\ndata: b\r\rdata: c\n\n", [message("a"), message("b"), message("c")]),
         (b"data: \xff\n\n", [message("\ufffd")]),
@@ -70,7 +71,7 @@ def test_every_event_comes_out_whatever_ends_the_lines(texts: list[str], end: st
         (b"data: [DONE]\r", [message("[DONE]")]),
     ],
 )
-def test_lines_become_events_as_the_standard_says(stream: bytes, expected: list[ServerSentEvent]) -> None:
+def test_lines_become_events_as_the_standard_says(stream: bytes, expected: list[StreamEvent]) -> None:
     assert parse(stream) == expected
 
 

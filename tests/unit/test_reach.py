@@ -19,11 +19,11 @@ from fairlane.store.keys import RunRef
 from fairlane_scheduler.lane_registry import UnknownModel
 from fairlane_scheduler.sources import check_source
 from fairlane_workers.functions.catalog import ImportedFunctions, Unavailable
-from tests.support.provider_calls import KEY, ask, both_protocols, call, streamed_or_not
-from tests.support.provider_wire import Wire
+from tests.support.provider_calls import KEY, ask, call, every_protocol, streamed_or_not
 from tests.support.scheduler_parts import Parts
 from tests.support.scripted_server import Fault
 from tests.support.stage import Stage
+from tests.support.wires import Wire
 
 ELSEWHERE = "http://elsewhere.invalid/v1"
 SMUGGLED: dict[str, Any] = {
@@ -66,7 +66,7 @@ def spec_of(**fields: Any) -> RunSpec:
     return RunSpec.model_validate(base | {"rows": 1, "page_rows": 1, "submitted_ms": 0} | fields)
 
 
-@both_protocols
+@every_protocol
 @streamed_or_not
 def test_whatever_the_parameters_are_a_call_goes_where_its_connection_says(wire: Wire, stream: bool) -> None:
     _, server = call(wire, ask(stream, **SMUGGLED), [Fault.CLOSE])

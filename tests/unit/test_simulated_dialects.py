@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fairlane.testing.provider.anthropic import Anthropic
 from fairlane.testing.provider.dialect import (
     Call,
     Dialect,
@@ -20,7 +19,8 @@ from fairlane.testing.provider.dialect import (
     retry_after_headers,
 )
 from fairlane.testing.provider.limits import Axis, Level
-from fairlane.testing.provider.openai import OpenAI, duration
+from fairlane.testing.provider.protocols.anthropic_messages import AnthropicMessages
+from fairlane.testing.provider.protocols.openai_chat import OpenAIChat, duration
 
 NOW_MS = 1_700_000_000_250
 STAMP = Stamp(7, 1_700_000_000)
@@ -35,7 +35,7 @@ def events(stream: bytes) -> list[dict[str, Any]]:
 
 
 def test_openai_reads_all_text_the_last_question_and_the_options() -> None:
-    call = OpenAI().parse(
+    call = OpenAIChat().parse(
         {
             "model": "fast",
             "messages": [
@@ -54,16 +54,16 @@ def test_openai_reads_all_text_the_last_question_and_the_options() -> None:
 
 def test_openai_prefers_max_completion_tokens() -> None:
     payload = {"model": "m", "messages": MESSAGES, "max_tokens": 9, "max_completion_tokens": 5}
-    assert OpenAI().parse(payload).max_tokens == 5
+    assert OpenAIChat().parse(payload).max_tokens == 5
 
 
 @pytest.mark.parametrize("system", ["Be brief.", [{"type": "text", "text": "Be brief."}]])
 def test_anthropic_counts_the_system_prompt(system: Any) -> None:
-    call = Anthropic().parse({"model": "m", "messages": MESSAGES, "max_tokens": 9, "system": system})
+    call = AnthropicMessages().parse({"model": "m", "messages": MESSAGES, "max_tokens": 9, "system": system})
     assert call == Call("m", "Be brief.\nWhy?", "Why?", 9, stream=False, include_usage=True)
 
 
-@pytest.mark.parametrize("dialect", [OpenAI(), Anthropic()], ids=["openai", "anthropic"])
+@pytest.mark.parametrize("dialect", [OpenAIChat(), AnthropicMessages()], ids=["openai", "anthropic"])
 @pytest.mark.parametrize(
     ("payload", "field"),
     [
@@ -86,12 +86,12 @@ def test_what_is_no_request_is_refused_by_field(dialect: Dialect, payload: Any, 
 
 def test_anthropic_demands_max_tokens() -> None:
     with pytest.raises(RequestError, match="max_tokens"):
-        Anthropic().parse({"model": "m", "messages": MESSAGES})
+        AnthropicMessages().parse({"model": "m", "messages": MESSAGES})
 
 
 def test_openai_refuses_stream_options_that_are_no_object() -> None:
     with pytest.raises(RequestError, match="stream_options"):
-        OpenAI().parse({"model": "m", "messages": MESSAGES, "stream_options": [1]})
+        OpenAIChat().parse({"model": "m", "messages": MESSAGES, "stream_options": [1]})
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_openai_refuses_stream_options_that_are_no_object() -> None:
     [({"Authorization": "Bearer k-1"}, "k-1"), ({"Authorization": "Basic k-1"}, None), ({}, None)],
 )
 def test_openai_takes_a_bearer_key(headers: dict[str, str], key: str | None) -> None:
-    assert OpenAI().presented_key(headers) == key
+    assert OpenAIChat().presented_key(headers) == key
 
 
 def test_anthropic_takes_its_own_key_header() -> None:
-    assert Anthropic().presented_key({"x-api-key": "k-1"}) == "k-1"
-    assert Anthropic().presented_key({"Authorization": "Bearer k-1"}) is None
+    assert AnthropicMessages().presented_key({"x-api-key": "k-1"}) == "k-1"
+    assert AnthropicMessages().presented_key({"Authorization": "Bearer k-1"}) is None
 
 
 def test_an_openai_answer_carries_text_finish_and_usage() -> None:
-    answer = json.loads(OpenAI().completion(CALL, REPLY, STAMP))
+    answer = json.loads(OpenAIChat().completion(CALL, REPLY, STAMP))
     assert (answer["object"], answer["model"], answer["created"]) == (
         "chat.completion",
         "fast",
@@ -120,7 +120,7 @@ def test_an_openai_answer_carries_text_finish_and_usage() -> None:
 
 
 def test_an_anthropic_answer_carries_text_stop_reason_and_usage() -> None:
-    answer = json.loads(Anthropic().completion(CALL, REPLY, STAMP))
+    answer = json.loads(AnthropicMessages().completion(CALL, REPLY, STAMP))
     assert (answer["type"], answer["role"], answer["stop_reason"]) == ("message", "assistant", "end_turn")
     assert answer["content"] == [{"type": "text", "text": REPLY.text}]
     assert answer["usage"] == {"input_tokens": 10, "output_tokens": 6}
@@ -128,13 +128,13 @@ def test_an_anthropic_answer_carries_text_stop_reason_and_usage() -> None:
 
 def test_an_answer_that_max_tokens_ended_says_so() -> None:
     cut = Reply("four", 1, truncated=True)
-    assert json.loads(OpenAI().completion(CALL, cut, STAMP))["choices"][0]["finish_reason"] == "length"
-    assert json.loads(Anthropic().completion(CALL, cut, STAMP))["stop_reason"] == "max_tokens"
+    assert json.loads(OpenAIChat().completion(CALL, cut, STAMP))["choices"][0]["finish_reason"] == "length"
+    assert json.loads(AnthropicMessages().completion(CALL, cut, STAMP))["stop_reason"] == "max_tokens"
 
 
 @pytest.mark.parametrize("pieces", [["four ", "words ", "are enough"], ["four words are enough"]])
 def test_an_openai_stream_says_the_same_as_the_answer(pieces: list[str]) -> None:
-    frames = OpenAI().frames(CALL, REPLY, pieces, STAMP)
+    frames = OpenAIChat().frames(CALL, REPLY, pieces, STAMP)
     assert len(frames) == len(pieces)
     assert frames[-1].endswith(b"data: [DONE]\n\n")
     *chunks, usage = events(b"".join(frames))
@@ -147,13 +147,13 @@ def test_an_openai_stream_says_the_same_as_the_answer(pieces: list[str]) -> None
 
 def test_an_openai_stream_tells_usage_only_when_asked() -> None:
     call = Call("fast", "Q", "Q", None, stream=True, include_usage=False)
-    chunks = events(b"".join(OpenAI().frames(call, REPLY, ["four"], STAMP)))
+    chunks = events(b"".join(OpenAIChat().frames(call, REPLY, ["four"], STAMP)))
     assert all("usage" not in chunk and chunk["choices"] for chunk in chunks)
 
 
 @pytest.mark.parametrize("pieces", [["four ", "words ", "are enough"], ["four words are enough"]])
 def test_an_anthropic_stream_is_a_sequence_of_named_events(pieces: list[str]) -> None:
-    frames = Anthropic().frames(CALL, REPLY, pieces, STAMP)
+    frames = AnthropicMessages().frames(CALL, REPLY, pieces, STAMP)
     told = events(b"".join(frames))
     assert len(frames) == len(pieces)
     assert [event["type"] for event in told] == [
@@ -196,9 +196,9 @@ def test_an_anthropic_stream_is_a_sequence_of_named_events(pieces: list[str]) ->
 def test_a_problem_is_told_in_the_vendors_words(
     problem: Problem, openai: tuple[str, str | None], anthropic: str
 ) -> None:
-    told = json.loads(OpenAI().error(problem))["error"]
+    told = json.loads(OpenAIChat().error(problem))["error"]
     assert (told["type"], told["code"], told["message"]) == (*openai, "m")
-    body = json.loads(Anthropic().error(problem))
+    body = json.loads(AnthropicMessages().error(problem))
     assert (body["type"], body["error"]["type"], body["error"]["message"]) == ("error", anthropic, "m")
     assert ("details" in body["error"]) == (problem.code == "quota")
 
@@ -216,19 +216,19 @@ def test_a_problem_is_told_in_the_vendors_words(
 )
 def test_a_refusal_names_the_exhausted_axis(axis: Axis, kind: str, openai: str, anthropic: str) -> None:
     problem = Problem(429, "m", axis, Exceeded("fast", axis, 60_000, 59_990, 25))
-    told = json.loads(OpenAI().error(problem))["error"]
+    told = json.loads(OpenAIChat().error(problem))["error"]
     assert (told["type"], told["code"]) == (kind, "rate_limit_exceeded")
     assert told["message"] == (
         f"Rate limit reached for fast on {openai}: Limit 60000, Used 59990, Requested 25."
     )
-    error = json.loads(Anthropic().error(problem))["error"]
+    error = json.loads(AnthropicMessages().error(problem))["error"]
     assert error["type"] == "rate_limit_error"
     assert f"60,000 {anthropic}" in error["message"]
 
 
 def test_a_failure_in_mid_stream_is_an_event() -> None:
-    assert events(OpenAI().stream_error(Problem(529, "m")))[0]["error"]["code"] == "overloaded"
-    anthropic = Anthropic().stream_error(Problem(529, "m"))
+    assert events(OpenAIChat().stream_error(Problem(529, "m")))[0]["error"]["code"] == "overloaded"
+    anthropic = AnthropicMessages().stream_error(Problem(529, "m"))
     assert anthropic.startswith(b"event: error\n")
     assert events(anthropic)[0]["error"]["type"] == "overloaded_error"
 
@@ -251,7 +251,7 @@ def test_openai_resets_are_written_as_openai_writes_them(ms: int, text: str) -> 
 
 def test_limits_are_told_in_each_protocols_headers() -> None:
     levels: dict[Any, Level] = {"requests": Level(3000, 49, 20), "tokens": Level(60_000, 650, 350_000)}
-    assert OpenAI().limit_headers(levels, NOW_MS) == {
+    assert OpenAIChat().limit_headers(levels, NOW_MS) == {
         "x-ratelimit-limit-requests": "3000",
         "x-ratelimit-remaining-requests": "49",
         "x-ratelimit-reset-requests": "20ms",
@@ -259,7 +259,7 @@ def test_limits_are_told_in_each_protocols_headers() -> None:
         "x-ratelimit-remaining-tokens": "650",
         "x-ratelimit-reset-tokens": "5m50s",
     }
-    anthropic = Anthropic().limit_headers(levels, NOW_MS)
+    anthropic = AnthropicMessages().limit_headers(levels, NOW_MS)
     assert anthropic["anthropic-ratelimit-requests-limit"] == "3000"
     assert anthropic["anthropic-ratelimit-tokens-remaining"] == "650"
     reset = datetime.fromisoformat(anthropic["anthropic-ratelimit-tokens-reset"])
@@ -268,12 +268,12 @@ def test_limits_are_told_in_each_protocols_headers() -> None:
 
 def test_anthropic_tells_of_input_and_output_and_openai_does_not() -> None:
     levels: dict[Any, Level] = {axis: Level(600, 5, 20) for axis in ("input", "output", "day")}
-    assert set(Anthropic().limit_headers(levels, NOW_MS)) == {
+    assert set(AnthropicMessages().limit_headers(levels, NOW_MS)) == {
         f"anthropic-ratelimit-{axis}-tokens-{fact}"
         for axis in ("input", "output")
         for fact in ("limit", "remaining", "reset")
     }
-    assert OpenAI().limit_headers(levels, NOW_MS) == {}
+    assert OpenAIChat().limit_headers(levels, NOW_MS) == {}
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import httpx
 import pytest
 
 from fairlane.testing import ManualClock, SimulatedModel, SimulatorConfig, serve_in_thread
-from fairlane.testing.provider.anthropic import Anthropic
 from fairlane.testing.provider.dialect import Dialect
 from fairlane.testing.provider.headers import HeaderStyle, limit_headers, refusal_headers, retry_after_forms
 from fairlane.testing.provider.limits import Axis, Level
-from fairlane.testing.provider.openai import OpenAI
+from fairlane.testing.provider.protocols.anthropic_messages import AnthropicMessages
+from fairlane.testing.provider.protocols.openai_chat import OpenAIChat
 
 LEVELS: dict[Axis, Level] = {
     "requests": Level(90, 30, 1500),
@@ -18,12 +18,12 @@ LEVELS: dict[Axis, Level] = {
 
 
 def test_a_protocol_has_names_of_its_own() -> None:
-    for dialect in (OpenAI(), Anthropic()):
+    for dialect in (OpenAIChat(), AnthropicMessages()):
         assert limit_headers("protocol", dialect, LEVELS, 0) == dialect.limit_headers(LEVELS, 0)
 
 
 def test_groqs_requests_are_those_of_the_day() -> None:
-    assert limit_headers("groq", OpenAI(), LEVELS, 0) == {
+    assert limit_headers("groq", OpenAIChat(), LEVELS, 0) == {
         "x-ratelimit-limit-requests": "14400",
         "x-ratelimit-remaining-requests": "12000",
         "x-ratelimit-reset-requests": "1h0m0s",
@@ -34,7 +34,7 @@ def test_groqs_requests_are_those_of_the_day() -> None:
 
 
 def test_azure_counts_whole_seconds_and_names_its_periods() -> None:
-    assert limit_headers("azure", OpenAI(), LEVELS, 0) == {
+    assert limit_headers("azure", OpenAIChat(), LEVELS, 0) == {
         "x-ms-region": "Simulated",
         "x-ratelimit-limit-requests": "90",
         "x-ratelimit-remaining-requests": "30",
@@ -48,7 +48,7 @@ def test_azure_counts_whole_seconds_and_names_its_periods() -> None:
 
 
 def test_together_tells_limits_a_second() -> None:
-    assert limit_headers("together", OpenAI(), LEVELS, 0) == {
+    assert limit_headers("together", OpenAIChat(), LEVELS, 0) == {
         "x-ratelimit-limit": "1.5",
         "x-ratelimit-remaining": "30",
         "x-ratelimit-reset": "2",
@@ -58,27 +58,27 @@ def test_together_tells_limits_a_second() -> None:
 
 
 def test_the_ietf_headers_tell_of_the_axis_with_the_least_left() -> None:
-    assert limit_headers("ietf", OpenAI(), LEVELS, 0) == {
+    assert limit_headers("ietf", OpenAIChat(), LEVELS, 0) == {
         "ratelimit-limit": "60000",
         "ratelimit-remaining": "600",
         "ratelimit-reset": "8",
         "ratelimit-policy": "60000;w=60",
     }
     day: dict[Axis, Level] = {"day": LEVELS["day"]}
-    assert limit_headers("ietf", OpenAI(), day, 0)["ratelimit-policy"] == "14400;w=86400"
+    assert limit_headers("ietf", OpenAIChat(), day, 0)["ratelimit-policy"] == "14400;w=86400"
 
 
 @pytest.mark.parametrize("style", ["groq", "together", "ietf"])
 def test_what_is_not_limited_is_not_told(style: HeaderStyle) -> None:
-    assert limit_headers(style, OpenAI(), {}, 0) == {}
+    assert limit_headers(style, OpenAIChat(), {}, 0) == {}
 
 
 @pytest.mark.parametrize(
     ("style", "dialect", "forms"),
     [
-        ("protocol", Anthropic(), ("seconds",)),
-        ("azure", OpenAI(), ("milliseconds", "seconds")),
-        ("groq", OpenAI(), ("seconds",)),
+        ("protocol", AnthropicMessages(), ("seconds",)),
+        ("azure", OpenAIChat(), ("milliseconds", "seconds")),
+        ("groq", OpenAIChat(), ("seconds",)),
     ],
 )
 def test_each_style_writes_its_retry_after(
@@ -88,7 +88,7 @@ def test_each_style_writes_its_retry_after(
 
 
 def test_a_token_refusal_of_azure_names_no_wait_although_there_is_one() -> None:
-    told = {**limit_headers("azure", OpenAI(), LEVELS, 0), "retry-after": "45", "retry-after-ms": "45000"}
+    told = {**limit_headers("azure", OpenAIChat(), LEVELS, 0), "retry-after": "45", "retry-after-ms": "45000"}
     refused = refusal_headers("azure", "tokens", told)
     changed = {name: value for name, value in refused.items() if told.get(name) != value}
     assert changed == {

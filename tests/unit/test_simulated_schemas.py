@@ -11,7 +11,7 @@ from fairlane.evaluators.agents import answer_format, read_batch, read_opinion
 from fairlane.evaluators.spec import Criterion
 from fairlane.testing import SimulatedModel
 from fairlane.testing.provider.dialect import RequestError
-from fairlane.testing.provider.openai import OpenAI
+from fairlane.testing.provider.protocols.openai_chat import OpenAIChat
 from fairlane.testing.provider.replies import Composer
 
 CRITERIA = tuple(Criterion(id=each, description="…") for each in ("a", "b", "c"))
@@ -20,7 +20,7 @@ CRITERIA = tuple(Criterion(id=each, description="…") for each in ("a", "b", "c
 def ask(form: Any, **model: Any) -> str:
     payload = {"model": "m", "messages": [{"role": "user", "content": "hello"}], "response_format": form}
     composer = Composer("m", SimulatedModel(output="schema", **model), 0)
-    return composer.compose(OpenAI().parse(payload), 8).text
+    return composer.compose(OpenAIChat().parse(payload), 8).text
 
 
 def test_a_batch_has_an_entry_for_every_value_of_its_enum() -> None:

@@ -29,6 +29,16 @@ class Key:
     section: type[BaseModel]
 
     @property
+    def table(self) -> tuple[str, ...]:
+        """The path of the section."""
+        return self.path[: -2 if self.path[-1] == ENTRY else -1]
+
+    @property
+    def name(self) -> str:
+        """What it is called in its section: ``url``, or ``headers.<name>`` where users choose the names."""
+        return ".".join(self.path[len(self.table) :])
+
+    @property
     def variable(self) -> str:
         """The environment variable that overrides it."""
         return variable_name(self.path)
@@ -83,7 +93,11 @@ def _walk(model: type[BaseModel], parent: tuple[str, ...]) -> Iterator[Key]:
         path = (*parent, name)
         kind = field.annotation
         if get_origin(kind) is dict:
-            yield from _walk(get_args(kind)[1], (*path, ENTRY))
+            entry = get_args(kind)[1]
+            if isinstance(entry, type) and issubclass(entry, BaseModel):
+                yield from _walk(entry, (*path, ENTRY))
+            else:
+                yield Key((*path, ENTRY), field, model)
         elif isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from _walk(kind, path)
         elif name not in _SET_BY_THE_LOADER:

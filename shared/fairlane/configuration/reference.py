@@ -66,12 +66,12 @@ _TABLE_HEAD = "| key | type | default | variable | meaning |\n|---|---|---|---|-
 def render() -> str:
     """The whole page, as Markdown."""
     outermost_first = sorted(all_keys(), key=lambda key: len(key.path) > 1)
-    sections = groupby(outermost_first, lambda key: key.path[:-1])
+    sections = groupby(outermost_first, lambda key: key.table)
     return "\n".join([_INTRODUCTION, *("\n".join(_section(list(keys))) for _, keys in sections)])
 
 
 def _section(keys: list[Key]) -> Iterator[str]:
-    *parent, _ = keys[0].path
+    parent = keys[0].table
     if parent:
         yield f"## `[{dotted(parent).replace(json.dumps(ENTRY), ENTRY)}]`\n"
         yield f"{cleandoc(keys[0].section.__doc__ or '')}\n"
@@ -85,9 +85,12 @@ def _section(keys: list[Key]) -> Iterator[str]:
 
 def _row(key: Key) -> str:
     field = key.field
-    schema = key.section.model_json_schema()["properties"][key.path[-1]]
-    default = "**required**" if field.is_required() else _code(field.default)
-    cells = [f"`{key.path[-1]}`", _type(schema), default, f"`{key.variable}`", field.description or ""]
+    schema = key.section.model_json_schema()["properties"][key.path[len(key.table)]]
+    default = "**required**" if field.is_required() else _code(field.get_default(call_default_factory=True))
+    if key.name.endswith(ENTRY):  # pydantic tells what such names are by a pattern, where they have one
+        schema = schema.get("additionalProperties") or next(iter(schema["patternProperties"].values()))
+        default = "none"
+    cells = [f"`{key.name}`", _type(schema), default, f"`{key.variable}`", field.description or ""]
     escaped = [cell.replace("|", r"\|") for cell in cells]
     return f"| {' | '.join(escaped)} |"
 

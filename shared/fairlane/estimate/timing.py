@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from fairlane.admission.eta import DAY_MS, MINUTE_MS, Cost, start_of
 from fairlane.admission.views import LaneView
+from fairlane.connection import Connection
 from fairlane.estimate.counting import Use
 from fairlane.estimate.forecast import LaneForecast, Limit
 from fairlane.lane import FUNCTIONS, lane_key, split_model
-from fairlane.settings import Connection
 
 MANY_SLOTS = 1_000_000
 """Where no worker is up: slots limit nothing that is told."""

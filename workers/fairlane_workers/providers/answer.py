@@ -16,6 +16,22 @@ class UnreadableError(ValueError):
     """An answer breaks its protocol's schema; the text says where. Never leaves this package."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function that the model wants called. ``arguments`` are JSON as the model wrote it."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The answer is still being made: ``handle`` names it to the provider. Look again after ``after_s``."""
+
+    handle: str
+    after_s: float
+
+
 @dataclass(slots=True)
 class Answer:
     """The state of an answer while it is read. A dialect fills it in; `HttpProvider` draws the conclusion."""
@@ -29,6 +45,8 @@ class Answer:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None  # of the input: see `Usage`
+    tools: list[ToolCall] = field(default_factory=list)
+    pending: Pending | None = None
     _half: str = ""
 
     @property
@@ -42,6 +60,17 @@ class Answer:
         if not self.parts:
             return None
         return "".join(self.parts) + ("\ufffd" if self._half else "")
+
+    @property
+    def output(self) -> str | None:
+        """The text; where tools are called, a JSON object with ``text`` and ``tool_calls``.
+
+        A call is ``{"name", "arguments"}``, its arguments an object, or text where they are no JSON.
+        """
+        if not self.tools:
+            return self.text
+        calls = [{"name": tool.name, "arguments": _read_arguments(tool.arguments)} for tool in self.tools]
+        return json.dumps({"text": self.text or "", "tool_calls": calls}, ensure_ascii=False)
 
     @property
     def usage(self) -> Usage:
@@ -63,6 +92,13 @@ class Answer:
         """Note why generation stopped, once the provider says so."""
         if isinstance(reason, str) and reason:
             self.finish_reason = bounded(reason, 100)
+
+
+def _read_arguments(text: str) -> Any:
+    try:
+        return json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return text
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:

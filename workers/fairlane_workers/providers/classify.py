@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from enum import Enum, auto
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from fairlane.job import (
     AccessRefused,
@@ -20,14 +21,30 @@ from fairlane_workers.providers.retry_after import retry_after_ms
 from fairlane_workers.providers.wording import bounded, scrubbed
 
 
-class _Verdict(Enum):
-    RATE_LIMITED = auto()
-    OVERLOADED = auto()
-    TIMED_OUT = auto()
-    PERMANENT = auto()
-    QUOTA = auto()
-    AUTH = auto()
-    INVALID = auto()
+class _Verdict(StrEnum):
+    """The values are what `settings.Connection.error_map` may say."""
+
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    TIMED_OUT = "timed_out"
+    PERMANENT = "permanent"
+    QUOTA = "quota"
+    AUTH = "auth"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a connection's refusals are read.
+
+    ``limits`` names the dialect that hints are told in (`fairlane_workers.providers.limits`); the headers may
+    prove another one. ``error_map`` says what an error is whose kind (lower case) or status is its key, ahead
+    of all rules. ``late_statuses``: see `Dialect`.
+    """
+
+    limits: str | None = None
+    error_map: Mapping[str, str] = field(default_factory=dict)
+    late_statuses: Mapping[str, int] = field(default_factory=dict)
 
 
 _OF_STATUS = {
@@ -58,96 +75,57 @@ _CONTENT_KINDS = frozenset({"content_filter", "content_policy_violation"})
 _AZURE_HEADERS = ("apim-request-id", "x-ms-region", "x-ratelimit-renewalperiod-requests")
 _AZURE_SHORT_MS = 120_000
 
-# The status an error would have had, for errors that arrive after a 200: in a stream, or as the whole body.
-_ANTHROPIC_STATUS = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
-_OPENAI_STATUS = {
-    **_ANTHROPIC_STATUS,
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
-    "invalid_api_key": 401,
-    "model_not_found": 404,
-    "insufficient_quota": 429,
-    "credit_balance_exhausted": 429,
-    "rate_limit_exceeded": 429,
-    "resource_exhausted": 429,
-    "slow_down": 429,
-    "server_error": 500,
-    "server_is_overloaded": 503,
-    "service_unavailable_error": 503,
-}
-_STATUS_OF_KIND = {"openai": _OPENAI_STATUS, "anthropic": _ANTHROPIC_STATUS}
 _UNKNOWN_STATUS = 500
 
 
 def classify(
-    protocol: str,
+    error: ErrorBody,
     status: int,
     headers: Mapping[str, str],
-    body: bytes,
+    reading: Reading,
     *,
     now_ms: int,
-    secrets: Iterable[str] = (),
-    limits: str | None = None,
+    secrets: tuple[str, ...] = (),
 ) -> Outcome:
     """The outcome of an answer whose HTTP status is not 2xx.
 
     Only the status and the error's own type and code decide, never its prose ("request 4291 tokens" is not a
     429). ``headers`` are looked up in lower case. The message is the provider's own, bounded, without
-    ``secrets``; ``now_ms`` (epoch milliseconds) is for Retry-After. ``limits`` names the dialect that the
-    hints are told in (`fairlane_workers.providers.limits`); the headers may prove another one.
+    ``secrets``; ``now_ms`` (epoch milliseconds) is for Retry-After.
     """
-    error = ErrorBody.parse(body)
     message = bounded(scrubbed(error.message or _wordless(status, headers), secrets))
-    return _outcome(protocol, status, error, headers, message, now_ms, limits)
+    return _outcome(error, status, headers, message, reading, now_ms)
 
 
 def classify_late_error(
-    protocol: str,
-    error: object,
+    error: ErrorBody,
     headers: Mapping[str, str],
+    reading: Reading,
     *,
     now_ms: int,
-    secrets: Iterable[str] = (),
-    limits: str | None = None,
+    secrets: tuple[str, ...] = (),
 ) -> Outcome:
     """The outcome of an error that came after a 2xx: its type stands for the status it would have had.
 
     A type that nobody knows counts as the server's own fault (500): it is tried again.
     """
-    body = ErrorBody.of(error)
-    known = _STATUS_OF_KIND.get(protocol, _OPENAI_STATUS)
-    named = next((known[kind] for kind in body.kinds if kind in known), None)
-    fallback = 429 if any(map(_is_quota, body.kinds)) else _UNKNOWN_STATUS
-    message = body.message or f"an error without a message after HTTP 200 ({', '.join(body.kinds)})"
+    known = reading.late_statuses
+    named = next((known[kind] for kind in error.kinds if kind in known), None)
+    fallback = 429 if any(map(_is_quota, error.kinds)) else _UNKNOWN_STATUS
+    message = error.message or f"an error without a message after HTTP 200 ({', '.join(error.kinds)})"
     message = bounded(scrubbed(message, secrets))
-    return _outcome(protocol, named or body.status or fallback, body, headers, message, now_ms, limits)
+    return _outcome(error, named or error.status or fallback, headers, message, reading, now_ms)
 
 
 def _outcome(
-    protocol: str,
-    status: int,
-    error: ErrorBody,
-    headers: Mapping[str, str],
-    message: str,
-    now_ms: int,
-    limits: str | None,
+    error: ErrorBody, status: int, headers: Mapping[str, str], message: str, reading: Reading, now_ms: int
 ) -> Outcome:
-    wait_ms = retry_after_ms(headers, now_ms)
-    azure = protocol == "openai" and any(headers.get(name) is not None for name in _AZURE_HEADERS)
+    wait_ms, limits = retry_after_ms(headers, now_ms), reading.limits
+    azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
-    verdict = _verdict(status, frozenset(error.kinds), brief_azure_wait=brief)
+    verdict = _told(error, status, reading.error_map) or _verdict(
+        status, frozenset(error.kinds), brief_azure_wait=brief
+    )
     if verdict is _Verdict.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
         return RateLimited(message, status, wait_ms, hints)
@@ -165,6 +143,12 @@ def _outcome(
             return AccessRefused(message, status, "auth", wait_ms, hints)
         case _Verdict.INVALID:
             return InvalidResponse(message, status, wait_ms, hints)
+
+
+def _told(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> _Verdict | None:
+    """What the connection says of such an error; its kind goes before its status."""
+    names = (*error.kinds, str(status)) if error_map else ()
+    return next((_Verdict(error_map[name]) for name in names if name in error_map), None)
 
 
 def _verdict(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> _Verdict:

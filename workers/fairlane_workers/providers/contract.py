@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from fairlane.job import Outcome
 
 OnChunk: TypeAlias = Callable[[str], Awaitable[None]]
+OnPending: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +17,15 @@ class Request:
     """One LLM call, rendered and ready to be sent.
 
     ``messages`` are ``{"role", "content"}``; a function takes ``arguments`` instead. ``params`` go to the
-    provider as they are (``None`` values too). ``lane`` is the one that the call was admitted on.
+    provider as they are where it knows them by that name, else translated from OpenAI's vocabulary
+    (`providers.parameters`). ``inputs`` are texts to embed, instead of messages. ``lane`` is the one that the
+    call was admitted on.
     ``timeout_s`` bounds the whole call from the first byte sent to the last byte read;
     ``max_response_bytes`` bounds what is read of the answer.
+
+    Some providers only begin a call and are asked for its answer later. Such a call tells ``on_pending`` the
+    ``handle`` that names it, as soon as there is one; a request that is given a ``handle`` goes on with that
+    call and begins none.
     """
 
     model: str
@@ -29,6 +36,9 @@ class Request:
     max_response_bytes: int
     arguments: Mapping[str, Any] | None = None
     lane: str = ""
+    inputs: tuple[str, ...] | None = None
+    handle: str | None = None
+    on_pending: OnPending | None = None
 
 
 class Provider(Protocol):

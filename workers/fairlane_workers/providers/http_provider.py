@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+from collections.abc import Mapping
+from dataclasses import replace
 
 import httpx
-from pydantic import SecretStr
 
 from fairlane.clock import Clock
 from fairlane.hints import Hints
-from fairlane.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, Success, TimedOut
+from fairlane.job import (
+    AccessRefused,
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    PermanentFailure,
+    Success,
+    TimedOut,
+)
 from fairlane.redaction import spellings
-from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
-from fairlane_workers.providers.classify import classify, classify_late_error
+from fairlane_workers.providers.answer import Answer
+from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
+from fairlane_workers.providers.classify import Reading, classify, classify_late_error
 from fairlane_workers.providers.contract import OnChunk, Request
-from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.limits import dialect_of, read_limits
+from fairlane_workers.providers.reply_reader import ReplyReader, is_event_stream, plain, read_body
 from fairlane_workers.providers.retry_after import retry_after_ms
-from fairlane_workers.providers.sse import ServerSentEvent, SseParser
 from fairlane_workers.providers.wording import bounded, scrubbed
 from fairlane_workers.transport import Reply, Transport, TransportError
 
 ERROR_BODY_BYTES = 64 * 1024
-DRAIN_S = 0.25
+MOST_URLS = 256  # one a model; a row's template may name any
 
 
 class HttpProvider:
@@ -35,30 +45,43 @@ class HttpProvider:
         name: str,
         dialect: Dialect,
         base_url: httpx.URL,
-        api_key: SecretStr | None,
         transport: Transport,
         clock: Clock,
-        limits: str | None = None,
+        *,
+        authorizer: Authorizer | None = None,
+        reading: Reading | None = None,
+        headers: Mapping[str, str] | None = None,
+        embeddings: Dialect | None = None,
     ) -> None:
-        """``limits`` names the dialect that limits are told in (`limits.DIALECTS`); else the host does."""
-        key = api_key.get_secret_value() if api_key else None
-        self._name = name
-        self._dialect = dialect
-        self._limits = limits or dialect_of(base_url.host)
-        self._url = base_url.copy_with(path=base_url.path.rstrip("/") + dialect.path)
+        """``reading``: how refusals are read, its ``late_statuses`` apart, which are the dialect's.
+
+        ``headers`` are sent with every request besides those of dialect and authorizer, which go before them.
+        ``embeddings`` is what texts are embedded with.
+        """
+        self._name, self._dialect, self._embeddings = name, dialect, embeddings
+        self._authorizer = authorizer or Authorizer()
+        told = reading or Reading()
+        self._reading = replace(
+            told, limits=told.limits or dialect_of(base_url.host), late_statuses=dialect.late_statuses
+        )
+        self._base_url = base_url
+        self._urls: dict[str, httpx.URL] = {}
         self._headers = httpx.Headers(
             {
-                "host": base_url.netloc.decode("ascii"),
                 "user-agent": "fairlane",
                 "content-type": "application/json",
                 "accept": "application/json, text/event-stream",
                 "accept-encoding": "identity",  # answers are small: unpacking costs more than it saves
-                **dialect.headers(key),
+                **(headers or {}),
+                **dialect.headers(),
+                **self._authorizer.fixed(),
+                "host": base_url.netloc.decode("ascii"),
             }
         )
         # The query of a base URL may hold a key too, and exceptions quote URLs.
-        held = (secret for secret in (key, base_url.query.decode("ascii")) if secret)
-        self._secrets = tuple(spelling for secret in held for spelling in spellings(secret))
+        self._held: tuple[str, ...] = ()
+        self._spelled: tuple[str, ...] = ()
+        self._query = (base_url.query.decode("ascii"),) if base_url.query else ()
         self._transport = transport
         self._clock = clock
 
@@ -67,22 +90,30 @@ class HttpProvider:
 
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
         """See `Provider.call`."""
-        content = json.dumps(self._dialect.body(request), separators=(",", ":")).encode()
+        dialect = self._dialect if request.inputs is None else self._embeddings
+        if dialect is None:
+            return PermanentFailure(f"{self._dialect.protocol}: this protocol has no embeddings here")
         answer = Answer()
         reply: Reply | None = None
         deadline = asyncio.timeout(request.timeout_s)
         try:
+            content = json.dumps(dialect.body(request), separators=(",", ":")).encode()
             async with deadline:
-                reply = await self._transport.post(self._url, self._headers, content)
+                reply = await self._send(dialect.method, dialect.target(request), content)
                 try:
                     if not 200 <= reply.status < 300:
-                        return await self._refused(reply)
-                    if request.stream and _is_event_stream(reply):
-                        await self._read_stream(reply, request, answer, on_chunk, deadline)
+                        return await self._refused(dialect, reply)
+                    reader = ReplyReader(dialect, answer, on_chunk)
+                    if request.stream and is_event_stream(reply):
+                        await reader.read_stream(reply, request.max_response_bytes, deadline)
                     else:
-                        await self._read_whole(reply, request, answer, on_chunk)
+                        await reader.read_whole(reply, request.max_response_bytes)
                 finally:
                     await reply.aclose()
+        except UnmappableError as problem:
+            return PermanentFailure(self._fit(str(problem)))
+        except CredentialError as problem:
+            return AccessRefused(self._fit(str(problem)), 401, "auth")
         except TransportError as fault:
             return NetworkFailure(self._fit(str(fault)))
         except TimeoutError:
@@ -95,129 +126,62 @@ class HttpProvider:
 
     async def aclose(self) -> None:
         """See `Provider.aclose`."""
+        await self._authorizer.aclose()
         await self._transport.aclose()
 
-    async def _refused(self, reply: Reply) -> Outcome:
-        body, _ = await _read(reply, ERROR_BODY_BYTES)
-        return classify(
-            self._dialect.protocol,
-            reply.status,
-            _plain(reply.headers),
-            body,
-            now_ms=self._clock.now_ms(),
-            secrets=self._secrets,
-            limits=self._limits,
-        )
+    async def _send(self, method: str, target: str, content: bytes = b"") -> Reply:
+        url = self._urls.get(target) or self._remember(target)
+        headers = await self._authorizer.sign(method, url, self._headers, content)
+        return await self._transport.send(method, url, headers, content)
 
-    async def _read_whole(
-        self, reply: Reply, request: Request, answer: Answer, on_chunk: OnChunk | None
-    ) -> None:
-        body, answer.problem = await _read(reply, request.max_response_bytes)
-        if answer.problem:
-            return
-        try:
-            self._dialect.read(parse_object(body), answer)
-        except UnreadableError as problem:
-            answer.problem = str(problem)
-            return
-        if on_chunk and answer.text:
-            await on_chunk(answer.text)
+    def _remember(self, target: str) -> httpx.URL:
+        """The URL of a target: parsing one costs more than the rest of a request."""
+        path, _, query = target.partition("?")
+        whole = "&".join(part for part in (self._base_url.query.decode("ascii"), query) if part)
+        raw = self._base_url.raw_path.partition(b"?")[0].decode("ascii").rstrip("/") + path
+        url = self._base_url.copy_with(raw_path=f"{raw}?{whole}".encode() if whole else raw.encode())
+        if len(self._urls) < MOST_URLS:
+            self._urls[target] = url
+        return url
 
-    async def _read_stream(
-        self,
-        reply: Reply,
-        request: Request,
-        answer: Answer,
-        on_chunk: OnChunk | None,
-        deadline: asyncio.Timeout,
-    ) -> None:
-        parser = SseParser()
-        try:
-            async with aclosing(reply.chunks(request.max_response_bytes)) as chunks:
-                async for chunk in chunks:
-                    if answer.ended:  # nothing more is meant for us, but a connection read to its end is kept
-                        continue
-                    await self._hear(parser.feed(chunk), answer, on_chunk)
-                    if answer.error:
-                        return
-                    if answer.ended:
-                        _hurry(deadline)
-            await self._hear(parser.finish(), answer, on_chunk)
-        except TransportError as fault:
-            answer.problem = f"the answer could not be read to its end: {fault}"
-        except UnreadableError as problem:
-            answer.problem = str(problem)
-
-    async def _hear(self, events: list[ServerSentEvent], answer: Answer, on_chunk: OnChunk | None) -> None:
-        """Add what arrived together, and tell the listener once."""
-        texts: list[str] = []
-        for event in events:
-            if answer.ended or answer.error:
-                break
-            texts.append(self._dialect.fold(event, answer))
-        if on_chunk and (text := "".join(texts)):
-            await on_chunk(text)
+    async def _refused(self, dialect: Dialect, reply: Reply) -> Outcome:
+        body, _ = await read_body(reply, ERROR_BODY_BYTES)
+        headers, now_ms = plain(reply.headers), self._clock.now_ms()
+        error = dialect.error(headers, body)
+        return classify(error, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
 
     def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
         """The outcome of a 2xx answer, read as far as it went."""
-        status, now_ms, headers = reply.status, self._clock.now_ms(), _plain(reply.headers)
+        status, now_ms, headers = reply.status, self._clock.now_ms(), plain(reply.headers)
         if answer.error:
-            return classify_late_error(
-                self._dialect.protocol,
-                answer.error,
-                headers,
-                now_ms=now_ms,
-                secrets=self._secrets,
-                limits=self._limits,
-            )
+            error, secrets = ErrorBody.of(answer.error), self._secrets()
+            return classify_late_error(error, headers, self._reading, now_ms=now_ms, secrets=secrets)
         wait_ms = retry_after_ms(headers, now_ms)
-        hints = read_limits(self._limits, headers, now_ms)
+        hints = read_limits(self._reading.limits, headers, now_ms)
         if not answer.complete:
             problem = answer.problem or "the stream ended before the answer did"
             return InvalidResponse(self._fit(problem), status, wait_ms, hints)
         if answer.refusal:
             return PermanentFailure(self._fit(answer.refusal), status, wait_ms, hints)
-        if answer.text is None:
+        output = answer.output
+        if output is None:
             problem = f"the answer holds no text (finish reason {answer.finish_reason})"
             return InvalidResponse(self._fit(problem), status, wait_ms, hints)
-        return Success(answer.text, answer.usage, answer.finish_reason, status, wait_ms, hints)
+        return Success(output, answer.usage, answer.finish_reason, status, wait_ms, hints)
 
     def _hints(self, reply: Reply | None) -> Hints | None:
         """What the headers told of the limits, where there were any."""
         if reply is None:
             return None
-        return read_limits(self._limits, _plain(reply.headers), self._clock.now_ms())
+        return read_limits(self._reading.limits, plain(reply.headers), self._clock.now_ms())
 
     def _fit(self, text: str) -> str:
-        return bounded(scrubbed(text, self._secrets))
+        return bounded(scrubbed(text, self._secrets()))
 
-
-def _plain(headers: httpx.Headers) -> dict[str, str]:
-    """The headers by lower-case name: `httpx.Headers` walks all of them whenever one is asked for."""
-    raw = headers.raw
-    plain = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
-    return plain if len(plain) == len(raw) else dict(headers.items())
-
-
-def _is_event_stream(reply: Reply) -> bool:
-    """Whether events come; some servers answer ``stream: true`` with one JSON document."""
-    return not reply.headers.get("content-type", "").startswith("application/json")
-
-
-async def _read(reply: Reply, max_bytes: int) -> tuple[bytes, str | None]:
-    """The body as far as it can be had, and what broke it off if something did."""
-    parts: list[bytes] = []
-    try:
-        async with aclosing(reply.chunks(max_bytes)) as chunks:
-            async for chunk in chunks:
-                parts.append(chunk)
-    except TransportError as fault:
-        return b"".join(parts), f"the answer could not be read to its end: {fault}"
-    return b"".join(parts), None
-
-
-def _hurry(deadline: asyncio.Timeout) -> None:
-    """Leave the server a moment to close a stream whose end mark was read, and not the whole deadline."""
-    soon = asyncio.get_running_loop().time() + DRAIN_S
-    if (when := deadline.when()) is None or soon < when:
-        deadline.reschedule(soon)
+    def _secrets(self) -> tuple[str, ...]:
+        """All spellings of what must not be told; a fetched token changes while the provider lives."""
+        held = (*self._authorizer.secrets, *self._query)
+        if held != self._held:
+            self._held = held
+            self._spelled = tuple(spelling for secret in held for spelling in spellings(secret))
+        return self._spelled

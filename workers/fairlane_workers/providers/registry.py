@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import httpx
 from pydantic import SecretStr
 
 from fairlane.clock import Clock, SystemClock
+from fairlane.connection import Connection
 from fairlane.errors import ConfigurationError
-from fairlane.settings import Connection
-from fairlane_workers.providers.anthropic import AnthropicDialect
+from fairlane_workers.providers.auth.authorizer import Authorizer
+from fairlane_workers.providers.auth.header_key import HeaderKey
+from fairlane_workers.providers.classify import Reading
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.http_provider import HttpProvider
-from fairlane_workers.providers.openai import OpenAIDialect
+from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
+from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
 from fairlane_workers.transport import Transport
 
-DIALECTS: dict[str, Callable[[], Dialect]] = {
-    "openai": OpenAIDialect,
-    "anthropic": AnthropicDialect,
+DIALECTS: Mapping[str, Callable[[Connection], Dialect]] = {
+    "openai": lambda _: OpenAIChat(),
+    "anthropic": lambda _: AnthropicMessages(),
 }
+EMBEDDINGS: Mapping[str, Callable[[Connection], Dialect]] = {}
+"""What texts are embedded with, for the protocols that can."""
 
 
 def build_provider(
@@ -37,21 +42,33 @@ def build_provider(
     an unknown protocol, a base URL that is none or holds a password, and a key that no header can carry.
     """
     field = f"connections.{connection_name}"
-    dialect = DIALECTS.get(connection.protocol)
+    dialect, embeddings = DIALECTS.get(connection.protocol), EMBEDDINGS.get(connection.protocol)
     if dialect is None:
         known = ", ".join(sorted(DIALECTS))
         raise ConfigurationError(
             f"{field}.protocol", connection.protocol, "no such protocol", f"Known: {known}."
         )
     return HttpProvider(
-        name=connection_name,
-        dialect=dialect(),
-        base_url=_base_url(f"{field}.base_url", connection.base_url),
-        api_key=_usable_key(f"{field}.api_key_env", api_key),
-        transport=transport or Transport(connect_timeout_s=connection.connect_timeout),
-        clock=clock or SystemClock(),
-        limits=connection.limit_headers,
+        connection_name,
+        dialect(connection),
+        _base_url(f"{field}.base_url", connection.base_url),
+        transport or Transport(connect_timeout_s=connection.connect_timeout),
+        clock or SystemClock(),
+        authorizer=_authorizer(connection, _usable_key(f"{field}.api_key_env", api_key)),
+        reading=Reading(limits=connection.limit_headers, error_map=connection.error_map),
+        headers=connection.headers,
+        embeddings=embeddings(connection) if embeddings else None,
     )
+
+
+def _authorizer(connection: Connection, key: SecretStr | None) -> Authorizer:
+    match connection.scheme:
+        case "bearer" if key is not None:
+            return HeaderKey("authorization", key, "Bearer ")
+        case "x-api-key" | "api-key" | "x-goog-api-key" as header if key is not None:
+            return HeaderKey(header, key)
+        case _:
+            return Authorizer()
 
 
 def _base_url(field: str, text: str) -> httpx.URL:

@@ -141,11 +141,12 @@ class SimulatedModel(_Table):
         default=4096, ge=1, description="Longest answer; also what max_tokens is where a request has none."
     )
 
-    output: Literal["text", "echo", "fixed", "answers", "judge", "schema"] = Field(
+    output: Literal["text", "echo", "fixed", "answers", "judge", "schema", "tool"] = Field(
         default="text",
         description='"text": filler of the drawn length; "echo": the last user message; "fixed": fixed_text; '
         '"answers": the answer from answers_file; "judge": "yes" or "no"; "schema": JSON that follows the '
-        "schema a request asks for, filler where it asks for none.",
+        'schema a request asks for, filler where it asks for none; "tool": the first tool that a request '
+        "offers is called.",
     )
     fixed_text: str = Field(default="ok", min_length=1, description='What output = "fixed" says.')
     answers_file: Path | None = Field(

@@ -1,25 +1,37 @@
-"""What the two protocols have in common: a call as it was understood, a problem to tell, and how to speak."""
+"""What all protocols have in common: a call as it was understood, a problem to tell, and how to speak."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import Any, Literal, Protocol
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from fairlane.testing.provider.limits import Axis, Level
 from fairlane.testing.provider.tokens import count_tokens
 
 RetryAfterForm = Literal["milliseconds", "seconds", "fraction", "date"]
+NO_PATH: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A function that the model may call; ``schema`` is that of its arguments."""
+
+    name: str
+    schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request as both protocols mean it. ``prompt`` is all its text, ``question`` the last user message.
+    """A request as all protocols mean it. ``prompt`` is all its text, ``question`` the last user message.
 
-    ``schema`` is the JSON schema that the answer is to follow, where one is asked for.
+    ``schema`` is the JSON schema that the answer is to follow, where one is asked for; ``tools`` are what the
+    model may call.
     """
 
     model: str
@@ -29,6 +41,7 @@ class Call:
     stream: bool
     include_usage: bool
     schema: Mapping[str, Any] | None = None
+    tools: tuple[OfferedTool, ...] = ()
 
     @property
     def prompt_tokens(self) -> int:
@@ -36,12 +49,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The call of a tool; ``arguments`` are JSON."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
-    """What is answered; ``truncated`` where ``max_tokens`` ended it."""
+    """What is answered; ``truncated`` where ``max_tokens`` ended it. ``tool`` is called instead of a text."""
 
     text: str
     completion_tokens: int
     truncated: bool
+    tool: ToolUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,38 +106,63 @@ class RequestError(Exception):
         self.problem = Problem(400, message)
 
 
-class Dialect(Protocol):
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """What a request shows of itself before it is understood; header names are case-insensitive."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Dialect(ABC):
     """One protocol: reads requests and writes answers, errors, streams and hints in its own form."""
 
-    retry_after_forms: tuple[RetryAfterForm, ...]
+    paths: ClassVar[tuple[str, ...]]
+    """Where it is POSTed to, as aiohttp's routes: ``/v1beta/models/{model}:generateContent``."""
 
-    def parse(self, payload: Any) -> Call:
-        """Understand a request's JSON. Raises `RequestError`."""
-        ...
+    stream_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+    retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
 
+    @abstractmethod
+    def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
+        """Understand a request's JSON; ``path`` has what the route's names stand for, and the query's.
+
+        Raises `RequestError`.
+        """
+
+    @abstractmethod
     def presented_key(self, headers: Mapping[str, str]) -> str | None:
         """The key a request carries."""
-        ...
 
+    @abstractmethod
     def error(self, problem: Problem) -> bytes:
         """The body of an error answer."""
-        ...
 
+    @abstractmethod
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """The body of a whole answer."""
-        ...
 
+    @abstractmethod
     def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
         """A streamed answer: a block of events a piece; the outer two also open and close it."""
-        ...
 
+    @abstractmethod
     def stream_error(self, problem: Problem) -> bytes:
         """The event that tells of a failure in mid-stream."""
-        ...
 
+    @abstractmethod
     def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
         """Limit, remaining and reset of each limited axis that the protocol has names for."""
-        ...
+
+    def accepts(self, presented: Presented, key: str) -> bool:
+        """Whether a request shows that it knows ``key``."""
+        return self.presented_key(presented.headers) == key
+
+    def error_headers(self, problem: Problem) -> dict[str, str]:
+        """What an error answer tells in headers."""
+        return {}
 
 
 def read_messages(payload: Any) -> tuple[str, str, list[tuple[str, str]]]:
@@ -175,6 +222,16 @@ def read_schema(payload: dict[str, Any]) -> dict[str, Any] | None:
     return schema
 
 
+def read_tools(payload: dict[str, Any]) -> tuple[OfferedTool, ...]:
+    """The ``tools`` of a request in OpenAI's form. Raises `RequestError`."""
+    tools = payload.get("tools")
+    if tools is None:
+        return ()
+    if not isinstance(tools, list):
+        raise RequestError("tools: an array is required")
+    return tuple(_tool(index, tool) for index, tool in enumerate(tools))
+
+
 def write_json(value: Any) -> bytes:
     """Compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()
@@ -201,3 +258,11 @@ def _message(index: int, message: Any) -> tuple[str, str]:
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RequestError(f"messages[{index}]: an object with role and content is required")
     return message["role"], read_text(message.get("content"), f"messages[{index}].content")
+
+
+def _tool(index: int, tool: Any) -> OfferedTool:
+    match tool:
+        case {"type": "function", "function": {"name": str(name), **function}} if name:
+            schema = function.get("parameters")
+            return OfferedTool(name, schema if isinstance(schema, dict) else {"type": "object"})
+    raise RequestError(f"tools[{index}]: a function with a name is required")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fairlane.testing.provider.dialect import Dialect, RetryAfterForm
 from fairlane.testing.provider.limits import Axis, Level
-from fairlane.testing.provider.openai import duration
+from fairlane.testing.provider.protocols.openai_chat import duration
 
 HeaderStyle = Literal["protocol", "groq", "azure", "together", "ietf"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from fairlane.testing.provider.answers import FINAL_MARK, AnswerBook, Known, answer_agrees, last_number
 from fairlane.testing.provider.behaviour import share
 from fairlane.testing.provider.config import SimulatedModel
-from fairlane.testing.provider.dialect import Call, Reply
+from fairlane.testing.provider.dialect import Call, Reply, ToolUse
 from fairlane.testing.provider.schemas import Example
 from fairlane.testing.provider.tokens import CHARS_PER_TOKEN, count_tokens
 
@@ -42,6 +42,8 @@ class Composer:
                 return _fitted(self._answer(known, min(drawn_tokens, allowed)), allowed)
             case "judge":
                 return _fitted(self._verdict(call), allowed)
+            case "tool":
+                return self._tool_use(call) if call.tools else self._filler(call, drawn_tokens, allowed)
             case "schema":
                 if call.schema is None:
                     return self._filler(call, drawn_tokens, allowed)
@@ -69,6 +71,12 @@ class Composer:
             return f"not {known.answer}"
         away = 1 + int(share(self._seed, self._name, "wrong", known.question) * 9)
         return f"{number + away:.15g}"
+
+    def _tool_use(self, call: Call) -> Reply:
+        """The first tool is called, with arguments that its schema allows."""
+        tool = call.tools[0]
+        arguments = self._following(tool.schema, call.prompt)
+        return Reply("", max(1, count_tokens(arguments)), False, ToolUse(tool.name, arguments))
 
     def _following(self, schema: Mapping[str, Any], prompt: str) -> str:
         omits, breaks = frozenset(self._model.schema_omits), frozenset(self._model.schema_breaks)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
 from fairlane.clock import Clock, SystemClock
 from fairlane.errors import LocalStackError
-from fairlane.testing.provider.anthropic import Anthropic
 from fairlane.testing.provider.config import SimulatedModel, SimulatorConfig
-from fairlane.testing.provider.dialect import Call, Dialect, Problem, RequestError, write_json
-from fairlane.testing.provider.openai import OpenAI
+from fairlane.testing.provider.dialect import Call, Dialect, Presented, Problem, RequestError, write_json
+from fairlane.testing.provider.protocols import DIALECTS
+from fairlane.testing.provider.protocols.openai_chat import OpenAIChat
 from fairlane.testing.provider.replies import Composer
 from fairlane.testing.provider.served_model import Outage, Refusal, ServedModel, Work
 from fairlane.testing.provider.stats import StatsReport
@@ -26,7 +27,7 @@ GRACE_SECONDS = 0.05
 
 
 class SimulatedProvider:
-    """Serves OpenAI chat completions and Anthropic messages as ``config`` says, and ``/stats``.
+    """Serves every protocol of `DIALECTS` as ``config`` says, and ``/stats``.
 
     ``clock`` decides limits and windows; ``sleep`` waits out latencies. Use from one event loop.
     """
@@ -113,18 +114,11 @@ class SimulatedProvider:
 
     def _application(self) -> web.Application:
         application = web.Application(client_max_size=MAX_BODY_BYTES)
-        openai, anthropic = OpenAI(), Anthropic()
-
-        async def chat_completions(request: web.Request) -> web.StreamResponse:
-            return await self._answer(request, openai)
-
-        async def messages(request: web.Request) -> web.StreamResponse:
-            return await self._answer(request, anthropic)
-
+        for dialect in DIALECTS:
+            answer = partial(self._answer, dialect=dialect)
+            application.add_routes([web.post(path, answer) for path in dialect.paths])
         application.add_routes(
             [
-                web.post("/v1/chat/completions", chat_completions),
-                web.post("/v1/messages", messages),
                 web.get("/v1/models", self._list_models),
                 web.get("/stats", self._tell_stats),
                 web.post("/stats/reset", self._reset_stats),
@@ -134,10 +128,11 @@ class SimulatedProvider:
         return application
 
     async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
-        if not self._authorized(request, dialect):
-            return error_response(dialect, Problem(401, "Incorrect API key provided."))
         try:
-            call = await _read_call(request, dialect)
+            body = await request.read()
+            if not self._authorized(request, dialect, body):
+                return error_response(dialect, Problem(401, "Incorrect API key provided."))
+            call = _read_call(request, dialect, body)
         except RequestError as error:
             self._bad_requests += 1
             return error_response(dialect, error.problem)
@@ -157,15 +152,16 @@ class SimulatedProvider:
             case Work() as work:
                 return await transmission.perform(work)
 
-    def _authorized(self, request: web.Request, dialect: Dialect) -> bool:
-        if self._key is None or dialect.presented_key(request.headers) == self._key:
+    def _authorized(self, request: web.Request, dialect: Dialect, body: bytes = b"") -> bool:
+        presented = Presented(request.method, str(request.url), request.headers, body)
+        if self._key is None or dialect.accepts(presented, self._key):
             return True
         self._unauthorized += 1
         return False
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        if not self._authorized(request, OpenAI()):
-            return error_response(OpenAI(), Problem(401, "Incorrect API key provided."))
+        if not self._authorized(request, OpenAIChat()):
+            return error_response(OpenAIChat(), Problem(401, "Incorrect API key provided."))
         models = [
             {"id": name, "object": "model", "created": 0, "owned_by": "fairlane"} for name in self._models
         ]
@@ -182,10 +178,9 @@ class SimulatedProvider:
         return web.Response(body=write_json({"status": "ok"}), content_type="application/json")
 
 
-async def _read_call(request: web.Request, dialect: Dialect) -> Call:
-    body = await request.read()
+def _read_call(request: web.Request, dialect: Dialect, body: bytes) -> Call:
     try:
         payload = json.loads(body)
     except ValueError as error:
         raise RequestError("the body is not valid JSON") from error
-    return dialect.parse(payload)
+    return dialect.parse(payload, {**request.query, **request.match_info})

@@ -104,7 +104,7 @@ class Transmission:
         frames = self._dialect.frames(work.call, work.reply, self._pieces(work), work.stamp)
         first_s, gap_s = self._pace(work, len(frames))
         blocks = self._broken(frames, fault)
-        response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
+        response = web.StreamResponse(headers={**headers, "Content-Type": self._dialect.stream_type})
         for index, block in enumerate(blocks):
             await self._sleep(gap_s if index else first_s)
             if index == 0:
@@ -184,7 +184,10 @@ def error_response(
 ) -> web.Response:
     """``problem`` in the protocol's own form."""
     return web.Response(
-        status=problem.status, body=dialect.error(problem), content_type=_JSON, headers=headers or {}
+        status=problem.status,
+        body=dialect.error(problem),
+        content_type=_JSON,
+        headers={**dialect.error_headers(problem), **(headers or {})},
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from fairlane.testing.provider.dialect import (
+    NO_PATH,
     Call,
+    Dialect,
     Exceeded,
     Problem,
     Reply,
@@ -50,12 +52,13 @@ _BY_STATUS = {
 }
 
 
-class Anthropic:
+class AnthropicMessages(Dialect):
     """Messages; streams are named events that end with ``message_stop``."""
 
+    paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
     retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
 
-    def parse(self, payload: Any) -> Call:
+    def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         model, question, spoken = read_messages(payload)
         max_tokens = read_positive(payload, "max_tokens")
         if max_tokens is None:

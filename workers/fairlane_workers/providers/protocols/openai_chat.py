@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fairlane_workers.providers.answer import (
     Answer,
@@ -14,17 +14,36 @@ from fairlane_workers.providers.answer import (
     token_count,
 )
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.sse import ServerSentEvent
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
+
+LATE_STATUSES = {
+    **ANTHROPIC_STATUSES,  # gateways pass Anthropic's kinds on
+    "context_length_exceeded": 400,
+    "content_filter": 400,
+    "content_policy_violation": 400,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+    "insufficient_quota": 429,
+    "credit_balance_exhausted": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "slow_down": 429,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "service_unavailable_error": 503,
+}
 
 
-class OpenAIDialect:
+class OpenAIChat(Dialect):
     """``POST {base_url}/chat/completions``; a stream ends with ``data: [DONE]``."""
 
     protocol = "openai"
-    path = "/chat/completions"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
-    def headers(self, api_key: str | None) -> dict[str, str]:
-        return {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+    def target(self, request: Request) -> str:
+        return "/chat/completions"
 
     def body(self, request: Request) -> dict[str, Any]:
         """Parameters and messages; a stream asks for its usage, unless ``stream_options`` is ``None``."""
@@ -49,7 +68,7 @@ class OpenAIDialect:
         _stop(choice.get("finish_reason"), answer)
         answer.ended = True
 
-    def fold(self, event: ServerSentEvent, answer: Answer) -> str:
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
         if event.data == "[DONE]":
             answer.ended = True
             return ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fairlane.testing.provider.dialect import (
+    NO_PATH,
     Call,
+    Dialect,
     Exceeded,
     Problem,
     Reply,
@@ -17,6 +19,7 @@ from fairlane.testing.provider.dialect import (
     read_messages,
     read_positive,
     read_schema,
+    read_tools,
     write_json,
 )
 from fairlane.testing.provider.limits import Axis, Level
@@ -55,12 +58,13 @@ _BY_STATUS = {
 }
 
 
-class OpenAI:
+class OpenAIChat(Dialect):
     """Chat completions; streams end with ``data: [DONE]``."""
 
+    paths: ClassVar[tuple[str, ...]] = ("/v1/chat/completions",)
     retry_after_forms: tuple[RetryAfterForm, ...] = ("milliseconds", "seconds")
 
-    def parse(self, payload: Any) -> Call:
+    def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         model, question, spoken = read_messages(payload)
         options = payload.get("stream_options") or {}
         if not isinstance(options, dict):
@@ -74,6 +78,7 @@ class OpenAI:
             stream=read_flag(payload, "stream"),
             include_usage=read_flag(options, "include_usage"),
             schema=read_schema(payload),
+            tools=read_tools(payload),
         )
 
     def presented_key(self, headers: Mapping[str, str]) -> str | None:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fairlane_workers.providers.framing.event import StreamEvent
 
 _BOM = b"\xef\xbb\xbf"
-
-
-class ServerSentEvent(NamedTuple):
-    """One event: its name (``message`` where none was given) and its data lines joined by newlines."""
-
-    name: str
-    data: str
 
 
 class SseParser:
@@ -28,7 +21,7 @@ class SseParser:
         self._name = ""
         self._data: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Take the next bytes; returns the events they complete, in order."""
         if not chunk:
             return []
@@ -46,7 +39,7 @@ class SseParser:
         self._partial = [tail] if tail else []
         return self._take(lines)
 
-    def finish(self) -> list[ServerSentEvent]:
+    def finish(self) -> list[StreamEvent]:
         """The stream has ended; returns the event that lacked only its closing blank line, if there is one.
 
         The standard drops such an event. Servers that close right after ``data: [DONE]`` are common, and a
@@ -56,8 +49,8 @@ class SseParser:
         self._partial = []
         return self._take([last, b""])
 
-    def _take(self, lines: list[bytes]) -> list[ServerSentEvent]:
-        events: list[ServerSentEvent] = []
+    def _take(self, lines: list[bytes]) -> list[StreamEvent]:
+        events: list[StreamEvent] = []
         if self._first_line:
             self._first_line = False
             lines[0] = lines[0].removeprefix(_BOM)
@@ -65,7 +58,7 @@ class SseParser:
             if not line:
                 if self._data:
                     data = b"\n".join(self._data).decode("utf-8", "replace")
-                    events.append(ServerSentEvent(self._name or "message", data))
+                    events.append(StreamEvent(self._name or "message", data))
                     self._data = []
                 self._name = ""
                 continue

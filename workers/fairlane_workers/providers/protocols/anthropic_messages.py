@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fairlane_workers.providers.answer import Answer, as_list, as_object, parse_object, token_count
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.sse import ServerSentEvent
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.framing.event import StreamEvent
 
 DEFAULT_MAX_TOKENS = 1024
 API_VERSION = "2023-06-01"
@@ -15,15 +16,31 @@ API_VERSION = "2023-06-01"
 _SYSTEM_ROLES = ("system", "developer")
 
 
-class AnthropicDialect:
+LATE_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class AnthropicMessages(Dialect):
     """``POST {base_url}/messages``; a stream ends with a ``message_stop`` event."""
 
     protocol = "anthropic"
-    path = "/messages"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
-    def headers(self, api_key: str | None) -> dict[str, str]:
-        headers = {"anthropic-version": API_VERSION}
-        return headers if api_key is None else {**headers, "x-api-key": api_key}
+    def headers(self) -> dict[str, str]:
+        return {"anthropic-version": API_VERSION}
+
+    def target(self, request: Request) -> str:
+        return "/messages"
 
     def body(self, request: Request) -> dict[str, Any]:
         """The parameters and messages: system messages become ``system``, ``max_tokens`` defaults to 1024."""
@@ -50,7 +67,7 @@ class AnthropicDialect:
         _stop(document.get("stop_reason"), answer)
         answer.ended = True
 
-    def fold(self, event: ServerSentEvent, answer: Answer) -> str:
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
         document = parse_object(event.data)
         match document.get("type"):
             case "content_block_delta":

@@ -1,0 +1,186 @@
+"""The providers that are known by name: where each is, what it speaks, and what tells its limits apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from fairlane.lane import Charge, LaneScope
+
+ProviderName: TypeAlias = Literal[
+    "openai",
+    "azure_openai",
+    "bedrock",
+    "gemini",
+    "vertex",
+    "anthropic",
+    "xai",
+    "groq",
+    "deepseek",
+    "qwen",
+    "ollama",
+    "fireworks",
+    "mistral",
+    "together",
+    "lepton",
+    "cerebras",
+    "replicate",
+    "baseten",
+    "openrouter",
+    "vllm",
+]
+PROVIDERS: tuple[ProviderName, ...] = get_args(ProviderName)
+
+LanePart: TypeAlias = Literal["credential", "base_url", "region", "model"]
+"""What a limit may depend on: two calls that agree in all parts of their provider share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What a connection to a provider is where its configuration does not say otherwise.
+
+    ``base_url`` may hold ``{region}`` and ``{project}``; it is ``None`` where every account has its own, as
+    ``example`` shows. ``lane``: see `LanePart`. ``settings`` are further fields of a connection.
+    """
+
+    title: str
+    protocol: str
+    base_url: str | None
+    api_key_env: str | None
+    lane: tuple[LanePart, ...]
+    charge: Charge = "used"
+    limit_headers: str | None = None
+    example: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> LaneScope:
+        return "model" if "model" in self.lane else "connection"
+
+    def defaults(self) -> dict[str, Any]:
+        """The fields of a connection, as configuration has them."""
+        told = {
+            "protocol": self.protocol,
+            "base_url": self.base_url,
+            "api_key_env": self.api_key_env,
+            "limit_headers": self.limit_headers,
+            **self.settings,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+
+_ACCOUNT: tuple[LanePart, ...] = ("credential",)
+_MODEL: tuple[LanePart, ...] = ("credential", "model")
+
+
+def _openai(
+    title: str,
+    base_url: str | None,
+    key: str | None,
+    lane: tuple[LanePart, ...],
+    limits: str | None = None,
+    **more: Any,
+) -> Preset:
+    return Preset(title, "openai", base_url, key, lane, limit_headers=limits, **more)
+
+
+PRESETS: Mapping[ProviderName, Preset] = {
+    "openai": _openai(
+        "OpenAI",
+        "https://api.openai.com/v1",
+        "OPENAI_API_KEY",
+        ("credential", "base_url", "model"),
+        "openai",
+    ),
+    "azure_openai": Preset(
+        "Azure OpenAI",
+        "azure_openai",
+        None,
+        "AZURE_OPENAI_API_KEY",
+        ("base_url", "model"),
+        "reserved",
+        "azure",
+        "https://example.openai.azure.com",
+    ),
+    "bedrock": Preset(
+        "Amazon Bedrock",
+        "bedrock",
+        "https://bedrock-runtime.{region}.amazonaws.com",
+        None,
+        ("region", "model", "credential"),
+        "reserved",
+        "bedrock",
+    ),
+    "gemini": Preset(
+        "Google Gemini (AI Studio)",
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta",
+        "GEMINI_API_KEY",
+        _MODEL,
+        limit_headers="gemini",
+    ),
+    "vertex": Preset(
+        "Google Vertex AI",
+        "vertex",
+        "https://{region}-aiplatform.googleapis.com/v1/projects/{project}/locations/{region}",
+        None,
+        ("base_url", "model"),
+        limit_headers="gemini",
+    ),
+    "anthropic": Preset(
+        "Anthropic",
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        "ANTHROPIC_API_KEY",
+        _ACCOUNT,
+        limit_headers="anthropic",
+    ),
+    "xai": _openai("xAI", "https://api.x.ai/v1", "XAI_API_KEY", _MODEL, "xai"),
+    "groq": _openai("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", _MODEL, "groq"),
+    "deepseek": _openai("DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", _ACCOUNT, "deepseek"),
+    "qwen": _openai(
+        "Qwen (Alibaba Cloud Model Studio)",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+        _ACCOUNT,
+    ),
+    "ollama": Preset("Ollama", "ollama", "http://127.0.0.1:11434", None, ("base_url",)),
+    "fireworks": _openai(
+        "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", _ACCOUNT, "fireworks"
+    ),
+    "mistral": _openai("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", _ACCOUNT, "mistral"),
+    "together": _openai("Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", _ACCOUNT, "together"),
+    "lepton": _openai(
+        "Lepton", None, "LEPTON_API_TOKEN", _ACCOUNT, example="https://llama3-1-8b.lepton.run/api/v1"
+    ),
+    "cerebras": _openai(
+        "Cerebras",
+        "https://api.cerebras.ai/v1",
+        "CEREBRAS_API_KEY",
+        _MODEL,
+        "cerebras",
+        charge="reserved",
+    ),
+    "replicate": Preset(
+        "Replicate", "replicate", "https://api.replicate.com/v1", "REPLICATE_API_TOKEN", _ACCOUNT
+    ),
+    "baseten": _openai("Baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY", _ACCOUNT),
+    "openrouter": _openai("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", _ACCOUNT),
+    "vllm": _openai("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",)),
+}
+
+LANE_OF_PROTOCOL: Mapping[str, tuple[LanePart, ...]] = {
+    "openai": PRESETS["openai"].lane,
+    "openai_responses": PRESETS["openai"].lane,
+    "azure_openai": PRESETS["azure_openai"].lane,
+    "anthropic": _ACCOUNT,
+    "gemini": _MODEL,
+    "vertex": PRESETS["vertex"].lane,
+    "bedrock": PRESETS["bedrock"].lane,
+    "replicate": _ACCOUNT,
+    "ollama": PRESETS["ollama"].lane,
+    "http": ("base_url",),
+    "litellm": ("credential", "base_url", "model"),
+}
+"""For a connection that names no provider."""

@@ -1,0 +1,52 @@
+"""Calls over a transport, and what the transport suites make servers and certificates with."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from fairlane_workers.transport import Reply, Transport
+
+
+@asynccontextmanager
+async def transport_of(**settings: Any) -> AsyncIterator[Transport]:
+    """A transport that is closed at the end; it connects within 5 s."""
+    transport = Transport(**{"connect_timeout_s": 5.0, **settings})
+    try:
+        yield transport
+    finally:
+        await transport.aclose()
+
+
+async def post(transport: Transport, url: str, content: bytes = b"{}", **headers: str) -> Reply:
+    """One POST, with its response unread."""
+    target = httpx.URL(url)
+    sent = {"host": target.netloc.decode("ascii"), **headers}
+    return await transport.send("POST", target, httpx.Headers(sent), content)
+
+
+async def body_of(reply: Reply, max_bytes: int = 1 << 20) -> bytes:
+    """A response's body, read to its end."""
+    try:
+        return b"".join([chunk async for chunk in reply.chunks(max_bytes)])
+    finally:
+        await reply.aclose()
+
+
+def serving(
+    certificate: tuple[Path, Path], *, clients_of: Path | None = None, alpn: Sequence[str] = ()
+) -> ssl.SSLContext:
+    """A server's side of TLS; with ``clients_of`` it wants a certificate of that authority from clients."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    if clients_of is not None:
+        context.load_verify_locations(clients_of)
+        context.verify_mode = ssl.CERT_REQUIRED
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context

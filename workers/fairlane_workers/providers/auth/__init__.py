@@ -1,0 +1,1 @@
+"""How a request shows who sends it, one file a scheme."""

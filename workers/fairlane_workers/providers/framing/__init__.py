@@ -1,0 +1,1 @@
+"""How a streamed reply is cut into events, one file a format."""

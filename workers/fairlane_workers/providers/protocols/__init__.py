@@ -1,0 +1,1 @@
+"""One file a protocol: what is sent, and how what comes back is read."""

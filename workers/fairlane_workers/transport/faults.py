@@ -1,0 +1,55 @@
+"""What can go wrong on the way to a provider, and how it is told."""
+
+from __future__ import annotations
+
+import aiohttp
+
+
+class TransportError(Exception):
+    """The network or the peer broke the exchange; the text names the cause. Never leaves this package."""
+
+
+class Http1OnlyError(Exception):
+    """The server chose HTTP/1.1 where HTTP/2 was offered. Nothing was sent."""
+
+
+class UnusableSettingError(ValueError):
+    """A setting of a transport cannot be used: ``field`` is the parameter's name. Holds no secret."""
+
+    def __init__(self, field: str, value: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{field} {value}: {problem}. {remedy}")
+        self.field, self.value, self.problem, self.remedy = field, value, problem, remedy
+
+
+def named(error: Exception) -> TransportError:
+    """The fault by its kind and cause; equal faults have equal texts, so that they can be counted."""
+    match error:
+        case TransportError():
+            return error
+        case aiohttp.ClientHttpProxyError():
+            return refused_by_proxy(error.status)
+        case aiohttp.ClientProxyConnectionError():
+            return through_proxy(unreachable(error.host, error.port, error.os_error))
+        case aiohttp.ClientConnectorCertificateError():
+            return unreachable(error.host, error.port, error.certificate_error, type(error).__name__)
+        case aiohttp.ClientConnectorError():
+            return unreachable(error.host, error.port, error.os_error, type(error).__name__)
+    text = str(error).strip()
+    return TransportError(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def unreachable(host: str, port: int | None, error: Exception, kind: str | None = None) -> TransportError:
+    """No connection came about: the name does not resolve, nobody answers, TLS fails."""
+    return TransportError(f"{kind or type(error).__name__}: cannot connect to {host}:{port}: {error}")
+
+
+def through_proxy(fault: TransportError) -> TransportError:
+    """The same fault, of the proxy and not of the provider behind it."""
+    return TransportError(f"the proxy: {fault}")
+
+
+def refused_by_proxy(status: int) -> TransportError:
+    """The proxy answered in place of the provider."""
+    if status == 407:
+        return TransportError("the proxy wants other credentials (status 407)")
+    return TransportError(f"the proxy did not connect to the provider (status {status})")

@@ -1,0 +1,1 @@
+"""HTTP/2, for transports that ask for it: many calls on each connection. Needs the extra ``http2``."""

@@ -1,0 +1,55 @@
+"""What certificates a connection trusts, and which one it shows."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import httpx
+
+from fairlane_workers.transport.faults import UnusableSettingError
+
+
+def tls_context(
+    ca_file: Path | None = None, client_certificate: Path | None = None, *, http2: bool = False
+) -> ssl.SSLContext:
+    """Certificates and host names are verified, against certifi or ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``.
+
+    Authorities in ``ca_file`` are trusted in addition. ``client_certificate`` is one PEM file with the
+    certificate, the chain below it and the private key, not encrypted. ``http2`` offers it to the server
+    (ALPN), before HTTP/1.1. Raises `UnusableSettingError` for a file that cannot be used.
+    """
+    context = httpx.create_ssl_context()
+    if ca_file is not None:
+        _trust(context, ca_file)
+    if client_certificate is not None:
+        _show(context, client_certificate)
+    if http2:
+        context.set_alpn_protocols(["h2", "http/1.1"])
+    return context
+
+
+def _trust(context: ssl.SSLContext, file: Path) -> None:
+    try:
+        context.load_verify_locations(cafile=file)
+    except ssl.SSLError as error:
+        remedy = "Name a file with one or more certificates of authorities in PEM."
+        raise UnusableSettingError("ca_file", str(file), "holds no certificate in PEM", remedy) from error
+    except OSError as error:
+        raise _unreadable("ca_file", file, error) from error
+
+
+def _show(context: ssl.SSLContext, file: Path) -> None:
+    try:
+        context.load_cert_chain(file, password=lambda: "")  # else OpenSSL asks at the terminal
+    except ssl.SSLError as error:
+        problem = "holds no certificate with its private key in PEM, or the key is encrypted"
+        remedy = "Put the certificate, its chain and its private key, not encrypted, into that file."
+        raise UnusableSettingError("client_certificate", str(file), problem, remedy) from error
+    except OSError as error:
+        raise _unreadable("client_certificate", file, error) from error
+
+
+def _unreadable(field: str, file: Path, error: OSError) -> UnusableSettingError:
+    remedy = "Name a file that the workers can read."
+    return UnusableSettingError(field, str(file), f"cannot be read: {error.strerror or error}", remedy)
