@@ -44,7 +44,6 @@ class LaneShares:
         self._entries = counter()
         self._usual_of_all = 1.0  # as the last team's: what is expected of one of which nothing is known
         self._moved: dict[str, None] = {}  # teams whose place in the heap is out of date
-        self._over = set[str]()  # teams that were offered nothing when it was their turn
         self._express = False  # whether the last permit went to somebody who waits for it
         self._hurried: Counter[RunRef] = Counter()  # permits that were offered out of turn
 
@@ -71,8 +70,10 @@ class LaneShares:
         """
         self._place(waiting)
         self._hurried.clear()
-        turns = _Turns(lambda name: self._team(name).runs_in_turn(waiting[name], priority_of, now_ms), most_of)
-        over: list[_Place] = []
+        turns = _Turns(
+            lambda name: self._team(name).runs_in_turn(waiting[name], priority_of, now_ms), most_of
+        )
+        passed: list[_Place] = []
         urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_hurry(ref.team)]
         picks: list[RunRef] = []
         while len(picks) < count:
@@ -84,14 +85,15 @@ class LaneShares:
                 self._hurried[ref] += 1
             else:
                 self._express = False
-                ref = self._pick(waiting, turns, over)
+                ref = self._pick(waiting, turns, passed)
                 if ref is None and urgent:
                     continue
             if ref is None:
                 break
             picks.append(ref)
         self._moved.update(dict.fromkeys(turns.begun))
-        self._put_back(over)
+        for place in passed:
+            heapq.heappush(self._heap, place)
         self._forget_idle(waiting)
         return _merge(picks)
 
@@ -130,44 +132,38 @@ class LaneShares:
                 self._push(name, self._start_of(name))
         self._moved.clear()
         if len(self._heap) > 2 * len(waiting) + TEAMS_KEPT:
-            self._heap = [each for each in self._heap if self._is_current(each) and each[1] in waiting]
+            self._heap = [each for each in self._heap if self._current(each) and each[1] in waiting]
             heapq.heapify(self._heap)
 
     def _push(self, name: str, start: float) -> None:
         team = self._team(name)
-        team.entry = next(self._entries)
+        team.entry, team.passed = next(self._entries), False
         heapq.heappush(self._heap, (start, name, team.entry))
 
-    def _is_current(self, place: _Place) -> bool:
+    def _current(self, place: _Place) -> _Team | None:
+        """The team whose place it is; ``None`` where that has moved since."""
         team = self._teams.get(place[1])
-        return team is not None and team.entry == place[2]
+        return team if team is not None and team.entry == place[2] else None
 
-    def _pick(self, waiting: Waiting, turns: _Turns, over: list[_Place]) -> RunRef | None:
+    def _pick(self, waiting: Waiting, turns: _Turns, passed: list[_Place]) -> RunRef | None:
         """The run of the team whose start is the smallest; its place is moved as if it had been charged.
 
-        ``over`` gets the places of those who are offered nothing.
+        ``passed`` gets the places of those who are offered nothing: they keep them.
         """
         while self._heap:
             start, name, _ = place = heapq.heappop(self._heap)
-            if not self._is_current(place) or name not in waiting:
+            team = self._current(place)
+            if team is None or name not in waiting:
                 continue
             if not turns.begin(name):
-                over.append(place)
-                continue
-            if name in self._over:  # its place is of a time when it was offered nothing
-                self._over.discard(name)
+                team.passed = True
+                passed.append(place)
+            elif team.passed:  # its place is as old as when it was offered nothing
                 self._push(name, self._start_of(name))
-                continue
-            ref = turns.next_of(name)
-            if ref is not None:
+            elif (ref := turns.next_of(name)) is not None:
                 self._push(name, start + self._usual(name) / self._weight_of(name))
                 return ref
         return None
-
-    def _put_back(self, over: Iterable[_Place]) -> None:
-        for place in over:
-            heapq.heappush(self._heap, place)
-            self._over.add(place[1])
 
     def _usual(self, name: str) -> float:
         """What a team's next permit is likely to be charged; as another's where nothing of it is known."""
@@ -219,11 +215,15 @@ class _Turns:
 
 @dataclass(slots=True)
 class _Team:
-    """A team's finish tag, what its permits are charged on average, and when its runs were last served."""
+    """A team's finish tag, what its permits are charged on average, and when its runs were last served.
+
+    ``passed``: it has been offered nothing when it was its turn, and has kept its place.
+    """
 
     finish: float = 0.0
     usual: float = 0.0
     entry: int = -1
+    passed: bool = False
     since: dict[RunRef, tuple[int, int]] = field(default_factory=dict)
     turns: int = 0
 

@@ -34,6 +34,7 @@ from tests.support.scripted_server import (
     http,
     http_head,
     scripted_server,
+    stream_head,
 )
 from tests.support.wires import Wire
 
