@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from fairlane.admission.lanes import Lanes
@@ -60,10 +59,15 @@ class Slots:
         return Quotas(window, flying, dict(queue.by_team), self._weight_of)
 
     def _shared(self, slots: int, lanes: Sequence[str], queues: Sequence[LaneQueue]) -> Quotas:
-        held, wanted = Counter[str](), Counter[str]()
-        for lane, teams in zip(lanes, self._lanes.flying(lanes), strict=True):
-            self._in_flight[lane] = sum(teams.values())
-            held.update(teams)
-        for queue in queues:
-            wanted.update(queue.by_team)
-        return Quotas(slots, held, wanted, self._weight_of)
+        flying = self._lanes.flying(lanes)
+        self._in_flight.update(zip(lanes, (sum(teams.values()) for teams in flying), strict=True))
+        wanted = _total([queue.by_team for queue in queues])
+        return Quotas(slots, _total(flying), wanted, self._weight_of)
+
+
+def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in counts:
+        for team, count in each.items():
+            found[team] = found.get(team, 0) + count
+    return found

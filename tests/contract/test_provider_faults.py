@@ -69,13 +69,13 @@ def test_a_body_that_is_no_answer_is_invalid(wire: Wire, stream: bool, body: byt
 @every_protocol
 def test_an_answer_without_text_is_invalid(wire: Wire) -> None:
     assert isinstance(call(wire, ask(), [http(200, wire.whole(None))])[0], InvalidResponse)
-    stream = streamed(wire.finish() + wire.end())
+    stream = streamed(wire, wire.finish() + wire.end())
     assert isinstance(call(wire, ask(stream=True), stream)[0], InvalidResponse)
 
 
 @every_protocol
 def test_a_stream_that_ends_before_its_answer_is_invalid(wire: Wire) -> None:
-    outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + wire.piece("half")))
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, wire.begin() + wire.piece("half")))
     assert isinstance(outcome, InvalidResponse)
 
 
@@ -128,7 +128,7 @@ def test_text_in_a_last_event_without_a_blank_line_is_heard(wire: Wire) -> None:
 
 @every_protocol
 def test_broken_json_within_a_stream_is_invalid(wire: Wire) -> None:
-    outcome, _ = call(wire, ask(stream=True), streamed(wire.begin() + wire.broken + wire.end()))
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, wire.begin() + wire.broken + wire.end()))
     assert isinstance(outcome, InvalidResponse)
 
 

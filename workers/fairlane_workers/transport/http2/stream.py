@@ -32,7 +32,7 @@ class Stream:
         self._waiter: asyncio.Future[None] | None = None
 
     async def upload(self, content: bytes) -> None:
-        """Send the request's body as fast as the server takes it; the rest is not sent if it answers early."""
+        """Send the request's body as fast as the server takes it; the rest stays if it answers early."""
         rest = memoryview(content)
         while not self.sent and self._head is None:
             if self._fault is not None:
