@@ -32,6 +32,7 @@ from fairlane.evaluators import (
     numeric_match,
     regex,
     scorer,
+    similarity,
 )
 from fairlane.export import MissingExtra
 from fairlane.handle import Run
@@ -89,4 +90,5 @@ __all__ = [
     "numeric_match",
     "regex",
     "scorer",
+    "similarity",
 ]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.errors import SubmissionError, TemplateError
 from fairlane.evaluators import check_names
-from fairlane.evaluators.spec import Agent, EvaluatorSpec, Judge
+from fairlane.evaluators.spec import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.lane import FUNCTIONS, split_model
 from fairlane.memory import CONVERSATION
 from fairlane.prompts import compile_template, referenced_variables
@@ -132,6 +132,11 @@ def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
             raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
         if isinstance(each, Judge | Agent):
             listed[number] = _caller(f"evaluators[{each.name!r}]", each)
+        elif isinstance(each, Similarity):
+            field = f"evaluators[{each.name!r}]"
+            _check_model(f"{field}.model", each.model, template=False)
+            params = take_call_params(f"{field}.params", each.params)
+            listed[number] = each.model_copy(update={"params": params})
     check_names(listed)
     return tuple(listed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlane.errors import TemplateError
-from fairlane.evaluators.spec import FunctionScorer
+from fairlane.evaluators.spec import FunctionScorer, Similarity
 from fairlane.evaluators.steps import Step
 from fairlane.rendering import Rendering, Row
 from fairlane.run import Plan
@@ -57,6 +57,6 @@ def _tokens(rendering: Rendering, step: Step, size: int, row: Row, output: str |
 
 
 def _template_tokens(step: Step) -> Estimate:
-    if isinstance(step.evaluator, FunctionScorer):
+    if isinstance(step.evaluator, FunctionScorer | Similarity):  # the latter looks at no session
         return Estimate(0, 0)
     return estimate_call([{"content": step.evaluator.template}], step.evaluator.params)

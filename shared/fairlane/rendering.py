@@ -10,13 +10,14 @@ from typing import Any
 
 from fairlane.errors import TemplateError
 from fairlane.evaluators.agents import answer_format, instruction
-from fairlane.evaluators.spec import Agent, FunctionScorer, Judge
+from fairlane.evaluators.scorers import as_text
+from fairlane.evaluators.spec import Agent, FunctionScorer, Judge, Similarity
 from fairlane.evaluators.steps import Step
 from fairlane.lane import FUNCTIONS
 from fairlane.prompts import Prompt, Template
 from fairlane.redaction import is_secret_name
 from fairlane.run import Cell, Plan, RunSpec
-from fairlane.tokens import Estimate, estimate_call
+from fairlane.tokens import Estimate, estimate_call, estimate_inputs
 
 OPERATORS_OWN = frozenset(
     {
@@ -33,21 +34,29 @@ Turns = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call, rendered. ``arguments`` are those of a Python function; then there are no messages."""
+    """One call, rendered. ``arguments`` are those of a Python function, ``inputs`` texts to embed; then there
+    are no messages.
+    """
 
     model: str
     messages: list[dict[str, Any]]
     params: Mapping[str, Any]
     arguments: Mapping[str, Any] | None = None
+    inputs: tuple[str, ...] | None = None
 
     @property
     def tokens(self) -> Estimate:
         """What to reserve for it; a function uses none."""
-        return Estimate(0, 0) if self.arguments is not None else estimate_call(self.messages, self.params)
+        if self.arguments is not None:
+            return Estimate(0, 0)
+        if self.inputs is not None:
+            return estimate_inputs(self.inputs)
+        return estimate_call(self.messages, self.params)
 
     def digest(self, repetition: int) -> str:
         """Names its content, so that an equal call need not be made again; repetitions are apart."""
-        content = [self.model, self.messages, dict(self.params), self.arguments, repetition]
+        asked = self.messages if self.inputs is None else {"inputs": self.inputs}
+        content = [self.model, asked, dict(self.params), self.arguments, repetition]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -93,6 +102,9 @@ class Rendering:
         evaluator = step.evaluator
         if isinstance(evaluator, FunctionScorer):
             return Call(step.model, [], {}, {"output": output, "row": dict(row)})
+        if isinstance(evaluator, Similarity):
+            inputs = (output, _reference(evaluator, row))
+            return Call(evaluator.model, [], evaluator.params, inputs=inputs)
         text = self._templates[evaluator.name].render(row, output=output, **_criterion_names(step))
         if isinstance(evaluator, Judge):
             return _asked(evaluator.model, text, evaluator.params)
@@ -109,6 +121,8 @@ class Rendering:
         evaluator = step.evaluator
         if isinstance(evaluator, FunctionScorer):
             return Call(step.model, [], {}, {"session": [dict(turn) for turn in turns]})
+        if isinstance(evaluator, Similarity):
+            raise TemplateError(f"evaluators[{evaluator.name}]", "embeddings are compared by item")
         text = self._templates[evaluator.name].render({}, session=list(turns))
         return _asked(step.model, text, evaluator.params)
 
@@ -128,7 +142,9 @@ def operators_own(params: Mapping[str, Any]) -> str | None:
 def _check_params(spec: RunSpec) -> None:
     """A function's parameters are its own; those of calls of models are sent to a provider."""
     stated = {
-        f"evaluators[{e.name}].params": e.params for e in spec.evaluators if isinstance(e, Judge | Agent)
+        f"evaluators[{e.name}].params": e.params
+        for e in spec.evaluators
+        if isinstance(e, Judge | Agent | Similarity)
     }
     if not all(model.startswith(f"{FUNCTIONS}:") for model in spec.models):
         stated["params"] = spec.params
@@ -141,9 +157,18 @@ def _check_params(spec: RunSpec) -> None:
 
 def is_judged(step: Step, row: Row) -> bool:
     """Whether an item of this row has this evaluation."""
-    return not (isinstance(step.evaluator, Judge) and step.evaluator.when) or bool(
-        row.get(str(step.evaluator.when))
-    )
+    when = step.evaluator.when if isinstance(step.evaluator, Judge | Similarity) else None
+    return not when or bool(row.get(when))
+
+
+def _reference(evaluator: Similarity, row: Row) -> str:
+    """What the output is compared to."""
+    if evaluator.expected is None:
+        return evaluator.text or ""
+    if row.get(evaluator.expected) is None:
+        field = f"evaluators[{evaluator.name}].expected"
+        raise TemplateError(field, f"the row has no field {evaluator.expected!r}")
+    return as_text(row[evaluator.expected])
 
 
 def _criterion_names(step: Step) -> dict[str, Any]:

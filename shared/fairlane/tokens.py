@@ -53,6 +53,11 @@ def estimate_call(messages: Sequence[Mapping[str, Any]], params: Mapping[str, An
     return Estimate(prompt + TOKENS_PER_MESSAGE, min(asked, MOST_OUTPUT_TOKENS))
 
 
+def estimate_inputs(inputs: Sequence[str]) -> Estimate:
+    """Tokens to reserve for embedding texts: nothing is answered that is counted."""
+    return Estimate(sum(estimate_tokens(text) for text in inputs), 0)
+
+
 def _text(content: object) -> str:
     """A message's content; one of several parts counts with its JSON."""
     return content if isinstance(content, str) else json.dumps(content)

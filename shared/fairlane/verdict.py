@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 from fairlane.errors import TemplateError
 from fairlane.evaluators.agents import read_batch, read_opinion
+from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, unpack
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.scorers import Score, score
-from fairlane.evaluators.spec import Agent, CallSpec, Judge
+from fairlane.evaluators.spec import Agent, CallSpec, Judge, Similarity
 from fairlane.evaluators.steps import Step
 from fairlane.job import JobState, Success, Usage
 from fairlane.rendering import Call, Rendering, is_judged
@@ -161,10 +162,12 @@ def judged(step: Step, ended: Ended) -> JudgeResult:
     if ended.answer is None:
         told = f"Evaluation failed after {ended.attempts} retries" if step.criterion else None
         return JudgeResult(JobState.FAILED, None, told, ended.error, Usage(), ended.attempts)
-    answer, usage = ended.answer.output, ended.answer.usage
-    read = _read(step, answer)
+    answer: str | None = ended.answer.output
+    read, usage = _read(step, ended.answer.output), ended.answer.usage
     if step.criterion is not None and read.error is None:
-        answer = read_opinion(answer, step.criterion).argument
+        answer = read_opinion(ended.answer.output, step.criterion).argument
+    if isinstance(step.evaluator, Similarity):
+        answer = None  # the embeddings are worth nothing once they are compared
     state = JobState.FAILED if read.error else JobState.SUCCEEDED
     return JudgeResult(state, read.value, answer, read.error, usage, ended.attempts, ended.cached)
 
@@ -264,9 +267,22 @@ def _ready(place: Place, number: int, call: Call) -> Ready:
 def _read(step: Step, answer: str) -> Score:
     if isinstance(step.evaluator, Judge):
         return parse_choice(answer, step.evaluator.choices)
+    if isinstance(step.evaluator, Similarity):
+        return _likeness(step.evaluator, answer)
     try:
         if step.criterion is not None:
             return Score(read_opinion(answer, step.criterion).score)
         return Score(read_score(answer))
     except ValueError as error:
         return Score(None, str(error))
+
+
+def _likeness(evaluator: Similarity, answer: str) -> Score:
+    try:
+        output, reference = unpack(answer)
+        value = cosine(output, reference)
+    except BrokenEmbeddings as error:
+        return Score(None, str(error))
+    except ValueError:
+        return Score(None, "not two embeddings")
+    return Score(value if evaluator.threshold is None else float(value >= evaluator.threshold))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fairlane import JobState
-from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
+from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex, similarity
 from fairlane.evaluators.spec import EvaluatorSpec
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
@@ -47,6 +47,30 @@ def test_pure_evaluators_score_each_output_against_its_row(deployment: Cluster) 
     ]
     assert [record.scores["numeric_match"] for record in records[:2]] == [1, 1]
     assert deployment.served(echo).requests == run.status().jobs == 3
+
+
+def test_outputs_are_compared_by_their_embeddings(deployment: Cluster) -> None:
+    echo, embedder = (
+        deployment.new_model(output="echo", latency_ms=10),
+        deployment.new_model(latency_ms=10),
+    )
+    rows = [
+        {"text": "the cat sat", "wanted": "the cat sat"},
+        {"text": "the cat sat", "wanted": "the cat lay"},
+        {"text": "the cat sat", "wanted": "income tax returns"},
+        {"text": "the cat sat"},
+    ]
+    run = deployment.client.submit(
+        rows, "{{ text }}", model=f"sim:{echo}", evaluators=[similarity(f"sim:{embedder}", "wanted")]
+    )
+    same, alike, other, without = all_succeeded(run)
+    scores = [each.scores["similarity"] for each in (same, alike, other)]
+    assert abs((scores[0] or 0) - 1) < 1e-6
+    assert sorted(scores, reverse=True) == scores
+    assert without.scores["similarity"] is None
+    assert "no field 'wanted'" in without.score_errors["similarity"]
+    served = deployment.served(embedder)
+    assert (served.requests, served.completion_tokens) == (3, 0)
 
 
 def test_judges_answer_on_their_own_lanes(deployment: Cluster) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlane.configuration.problems import did_you_mean
 from fairlane.errors import SubmissionError
-from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
+from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex, similarity
 from fairlane.evaluators.spec import EvaluatorSpec
 from fairlane.submission import SubmitOptions
 
@@ -30,6 +30,7 @@ _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
     "regex": regex,
     "json_valid": json_valid,
     "numeric_match": numeric_match,
+    "similarity": similarity,
 }
 
 # A text without quotes is taken as it is, unless it begins like JSON or is how another language spells it.
@@ -149,5 +150,6 @@ _OPTIONS: Mapping[str, Callable[[str, str], Any]] = {
     "ignore_case": _truth,
     "strip": _truth,
     "tolerance": _number,
+    "threshold": _number,
     "required": _words,
 }

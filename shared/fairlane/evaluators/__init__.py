@@ -22,6 +22,7 @@ from fairlane.evaluators.spec import (
     Level,
     NumericMatch,
     Regex,
+    Similarity,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "numeric_match",
     "regex",
     "scorer",
+    "similarity",
 ]
 
 FIELD = "evaluators"
@@ -118,6 +120,35 @@ def llm_judge(
     given = {"temperature": 0, "max_tokens": 64} if params is None else dict(params)
     return _build(
         Judge, name=name, model=model, template=template, choices=dict(choices), params=given, level=level
+    )
+
+
+def similarity(
+    model: str,
+    expected: str | None = None,
+    *,
+    text: str | None = None,
+    threshold: float | None = None,
+    params: Mapping[str, Any] | None = None,
+    name: str = "similarity",
+) -> EvaluatorSpec:
+    """How alike the output and the row's field ``expected``, or the fixed ``text``, are: give one of them.
+
+    The score is the cosine of their embeddings, from −1 to 1; with ``threshold`` 1 if it is at least that,
+    else 0. ``model`` is ``"<connection>:<model>"`` and makes embeddings; one call embeds both texts.
+    """
+    if (expected is None) == (text is None):
+        given = {"expected": expected, "text": text}
+        remedy = "Name a row field as expected, or give a fixed text."
+        raise SubmissionError(FIELD, given, "similarity takes one of expected and text", remedy)
+    return _build(
+        Similarity,
+        name=name,
+        model=model,
+        expected=expected,
+        text=text,
+        threshold=threshold,
+        params=dict(params or {}),
     )
 
 

@@ -135,13 +135,29 @@ class FunctionScorer(_Spec):
     level: Level = "item"
 
 
+class Similarity(_Spec):
+    """The cosine between the embeddings of the output and of the row's field ``expected``, or of ``text``.
+
+    With ``threshold`` 1 if it is at least that, else 0. Rows whose field ``when`` is empty or missing are not
+    judged.
+    """
+
+    kind: Literal["similarity"] = "similarity"
+    model: str
+    expected: str | None = None
+    text: str | None = None
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    params: dict[str, Any] = Field(default_factory=dict)
+    when: str | None = None
+
+
 PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions
 """Computed where the output is, without a job of their own."""
 
-CallSpec = Judge | Agent | FunctionScorer
+CallSpec = Judge | Agent | FunctionScorer | Similarity
 """Each of their scores is a job."""
 
 EvaluatorSpec = Annotated[
-    ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions | Judge | Agent | FunctionScorer,
+    PureSpec | CallSpec,
     Field(discriminator="kind"),
 ]

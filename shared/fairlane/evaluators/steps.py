@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer, Judge, Level
+from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer, Judge, Level, Similarity
 from fairlane.lane import FUNCTIONS
 
 ALL_DIMENSIONS = "*"
@@ -21,7 +21,7 @@ class Step:
     """
 
     name: str
-    evaluator: Judge | Agent | FunctionScorer
+    evaluator: Judge | Agent | FunctionScorer | Similarity
     model: str
     lane: str | None = None
     criterion: Criterion | None = None
@@ -58,11 +58,13 @@ def session_steps(evaluators: Iterable[EvaluatorSpec]) -> tuple[Step, ...]:
 
 
 def _single_step(evaluator: EvaluatorSpec, level: Level) -> Iterator[Step]:
-    """The one step of a judge or a function that looks at this level."""
+    """The one step of what looks at this level, if it has a step."""
     if isinstance(evaluator, Judge) and evaluator.level == level:
         yield Step(evaluator.name, evaluator, evaluator.model)
     elif isinstance(evaluator, FunctionScorer) and evaluator.level == level:
         yield Step(evaluator.name, evaluator, f"{FUNCTIONS}:{evaluator.function}", evaluator.lane)
+    elif isinstance(evaluator, Similarity) and level == "item":
+        yield Step(evaluator.name, evaluator, evaluator.model)
 
 
 def _agent_steps(agent: Agent, first: int) -> Iterator[Step]:

@@ -1,0 +1,67 @@
+"""Embeddings as an answer's text, and how alike two of them are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+
+FLOAT32 = "f"
+
+
+class BrokenEmbeddings(ValueError):
+    """A text holds no embeddings; it says why."""
+
+
+def pack(vectors: Iterable[Sequence[float]]) -> str:
+    """The vectors as JSON: a list of base64 texts of 32-bit floats, little-endian, as OpenAI has them.
+
+    A third of what the numbers take in JSON. Raises `BrokenEmbeddings` for a number that a float cannot be.
+    """
+    try:
+        return json.dumps([base64_of(vector) for vector in vectors])
+    except (TypeError, OverflowError) as error:
+        raise BrokenEmbeddings(f"a vector holds what is no number: {error}") from None
+
+
+def unpack(text: str) -> list[array[float]]:
+    """What `pack` wrote. Raises `BrokenEmbeddings`."""
+    try:
+        document = json.loads(text)
+        return [vector_of(each) for each in document]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BrokenEmbeddings(f"no embeddings: {error}") from None
+
+
+def base64_of(vector: Sequence[float]) -> str:
+    """One vector. Raises ``TypeError`` and ``OverflowError`` for a number that a float cannot be."""
+    floats: array[float] = array(FLOAT32)
+    floats.extend(vector)
+    return base64.b64encode(_little_endian(floats).tobytes()).decode("ascii")
+
+
+def vector_of(text: str) -> array[float]:
+    """One base64 text. Raises ``ValueError`` and ``TypeError`` for anything else."""
+    vector: array[float] = array(FLOAT32)
+    vector.frombytes(base64.b64decode(text, validate=True))
+    return _little_endian(vector)
+
+
+def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """``a·b / (|a| |b|)``, from −1 to 1. Raises `BrokenEmbeddings` where there is none."""
+    if len(a) != len(b) or not a:
+        raise BrokenEmbeddings(f"the embeddings have {len(a)} and {len(b)} dimensions")
+    lengths = math.hypot(*a) * math.hypot(*b)
+    if not 0 < lengths < math.inf:
+        raise BrokenEmbeddings("an embedding has no direction")
+    dot = math.fsum(x * y for x, y in zip(a, b, strict=True))
+    return max(-1.0, min(1.0, dot / lengths))
+
+
+def _little_endian(vector: array[float]) -> array[float]:
+    if sys.byteorder == "big":
+        vector.byteswap()
+    return vector

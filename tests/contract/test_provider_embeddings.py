@@ -1,0 +1,109 @@
+"""Embeddings of an OpenAI-compatible server, real and scripted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fairlane.evaluators.embeddings import cosine, pack, unpack
+from fairlane.job import (
+    AccessRefused,
+    InvalidResponse,
+    Outcome,
+    PermanentFailure,
+    RateLimited,
+    Success,
+    Usage,
+)
+from fairlane.testing import SimulatorConfig, serve_in_thread
+from fairlane_workers.providers.contract import Request
+from tests.support.provider_calls import KEY, call, provider_of
+from tests.support.scripted_server import http
+from tests.support.wires import AnthropicMessagesWire, OpenAIChatWire
+
+
+def embed(*inputs: str, model: str = "m-1", **params: object) -> Request:
+    return Request(model, [], params, False, 5.0, 1 << 20, inputs=inputs)
+
+
+def answered(*vectors: object, order: list[int] | None = None) -> dict[str, object]:
+    data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(vectors)]
+    listed = data if order is None else [data[index] for index in order]
+    return {
+        "object": "list",
+        "data": listed,
+        "model": "m-1",
+        "usage": {"prompt_tokens": 7, "total_tokens": 7},
+    }
+
+
+def simulated(request: Request, **model: object) -> Outcome:
+    settings = {"latency_ms": 1.0, **model}
+    config = SimulatorConfig.model_validate({"models": {"m-1": settings}, "api_key": KEY})
+    with serve_in_thread(config) as served:
+
+        async def scenario() -> Outcome:
+            async with provider_of(OpenAIChatWire(), served.url) as provider:
+                return await provider.call(request)
+
+        return asyncio.run(scenario())
+
+
+def test_texts_that_share_words_are_alike() -> None:
+    outcome = simulated(embed("the cat sat", "the cat lay", "income tax returns"))
+    assert isinstance(outcome, Success)
+    cat, other_cat, tax = unpack(outcome.output)
+    assert cosine(cat, other_cat) > cosine(cat, tax)
+    assert outcome.usage.output_tokens == 0 < (outcome.usage.input_tokens or 0)
+
+
+@pytest.mark.parametrize("form", ["float", "base64"])
+def test_numbers_and_base64_are_read_alike(form: str) -> None:
+    plain, asked = simulated(embed("a b")), simulated(embed("a b", encoding_format=form))
+    assert isinstance(plain, Success)
+    assert isinstance(asked, Success)
+    assert plain.output == asked.output
+
+
+def test_an_empty_text_is_the_items_own_failure() -> None:
+    assert isinstance(simulated(embed("")), PermanentFailure)
+
+
+def test_a_limit_refuses_embeddings_too() -> None:
+    outcome = simulated(embed("a"), status_always=429)
+    assert isinstance(outcome, RateLimited)
+
+
+def test_a_request_names_model_and_texts() -> None:
+    outcome, server = call(
+        OpenAIChatWire(), embed("a", "b", dimensions=2), [http(200, answered([1, 2], [3, 4]))]
+    )
+    assert outcome == Success(pack([[1, 2], [3, 4]]), Usage(7, 0))
+    (received,) = server.received
+    assert received.path == "/v1/embeddings"
+    assert received.json == {"model": "m-1", "input": ["a", "b"], "dimensions": 2}
+
+
+def test_vectors_are_put_in_the_order_of_their_texts() -> None:
+    outcome, _ = call(OpenAIChatWire(), embed("a", "b"), [http(200, answered([1, 2], [3, 4], order=[1, 0]))])
+    assert isinstance(outcome, Success)
+    assert [list(each) for each in unpack(outcome.output)] == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("vector", ["?", "AAA", None, {}, ["a"], [None]])
+def test_what_is_no_vector_is_unreadable(vector: object) -> None:
+    outcome, _ = call(OpenAIChatWire(), embed("a"), [http(200, answered(vector))])
+    assert isinstance(outcome, InvalidResponse)
+
+
+def test_a_key_that_is_refused_parks_the_lane() -> None:
+    outcome, _ = call(OpenAIChatWire(), embed("a"), [http(401, OpenAIChatWire().error("invalid_api_key"))])
+    assert isinstance(outcome, AccessRefused)
+
+
+def test_a_protocol_without_embeddings_says_so() -> None:
+    outcome, server = call(AnthropicMessagesWire(), embed("a"), [http(200, {})])
+    assert isinstance(outcome, PermanentFailure)
+    assert "no embeddings" in outcome.message
+    assert not server.received
