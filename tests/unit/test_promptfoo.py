@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.evaluators.spec import Judge
+from fairlane.evaluators.spec import Judge, Similarity
 from fairlane.job import JobState, Usage
 from fairlane.promptfoo import Evaluation, UnsupportedError, Wishes, read_evaluation, verdict_of
 from fairlane.promptfoo.csv_cases import assertion_of
@@ -246,6 +246,40 @@ def test_a_rubric_is_judged_by_its_own_provider_the_tests_or_that_of_the_command
     assert "{{ __rubric_1 }}" in judges[0].template
 
 
+def test_what_is_to_be_similar_is_compared_by_the_model_that_it_or_the_test_names(folder: Folder) -> None:
+    alike = {"type": "similar", "value": "is {{word}}"}
+    own = {**alike, "provider": "openai:embedding:small", "threshold": 0.9}
+    unlike = {"type": "not-similar", "value": "no", "provider": {"id": "openai:embeddings:large"}}
+    options = {"options": {"provider": {"embedding": "openai:embedding:large"}}}
+    evaluation = folder.read(asserting(alike, own, unlike, **options))
+    (run,) = evaluation.runs
+    made = [each for each in run.options["evaluators"] if isinstance(each, Similarity)]
+    assert [(each.name, each.model, each.threshold) for each in made] == [
+        ("similar-1", "openai:large", 0.75),
+        ("similar-2", "openai:small", 0.9),
+        ("similar-3", "openai:large", 0.75),
+    ]
+    assert [each.expected for each in made] == [each.when for each in made]
+    (row,) = evaluation.rows
+    assert row["__similar_1"] == "is hi"
+    assert [each["type"] for each in row["__rubrics"]] == ["similar", "similar", "not-similar"]
+
+
+def test_a_threshold_that_no_cosine_has_is_refused(folder: Folder) -> None:
+    told = folder.refusals(
+        asserting({"type": "similar", "value": "x", "provider": "openai:embedding:m", "threshold": 2})
+    )
+    assert any("a number from -1 to 1" in each for each in told)
+
+
+def test_what_should_not_be_similar_is_met_where_it_is_not() -> None:
+    rubric = {"evaluator": "similar-1", "weight": 1, "type": "not-similar"}
+    row = {"__rubrics": [rubric], "__similar_1": "cats"}
+    assert verdict_of(record("x", row, scores={"similar-1": 0.0})).outcome == "passed"
+    refused = verdict_of(record("x", row, scores={"similar-1": 1.0}))
+    assert (refused.outcome, refused.reasons) == ("failed", ('not-similar "cats": not met',))
+
+
 def test_all_that_is_not_supported_is_named_at_once_with_its_place(folder: Folder) -> None:
     text = """\
 prompts: ['{{ messages | dump }}', 'hi {{nobody}}', prompt.py]
@@ -276,7 +310,7 @@ tests:
         ("promptfooconfig.yaml:7: tests[0].assert[0]", "the assertion javascript is not supported"),
         (
             "promptfooconfig.yaml:9: tests[0].assert[1]",
-            "a connection that makes embeddings, and there is none",
+            "similar needs a model that makes embeddings: name it as its provider",
         ),
         ("promptfooconfig.yaml:10: tests[0].assert[2]", "--judge-model"),
         ("promptfooconfig.yaml:11: tests[0].assert[3].value", "no regular expression"),

@@ -4,8 +4,9 @@ import httpx
 import pytest
 
 from fairlane.testing import ManualClock, SimulatedModel, SimulatorConfig, serve_in_thread
+from fairlane.testing.provider.config import HeaderStyle
 from fairlane.testing.provider.dialect import Dialect
-from fairlane.testing.provider.headers import HeaderStyle, limit_headers, refusal_headers, retry_after_forms
+from fairlane.testing.provider.headers import limit_headers, refusal_headers, retry_after_forms
 from fairlane.testing.provider.limits import Axis, Level
 from fairlane.testing.provider.protocols.anthropic_messages import AnthropicMessages
 from fairlane.testing.provider.protocols.openai_chat import OpenAIChat

@@ -14,7 +14,10 @@ from fairlane.promptfoo.providers import Provider, Providers
 from fairlane.promptfoo.templates import filled
 from fairlane.promptfoo.yaml12 import YamlError, parse_yaml
 
-RUBRIC = "llm-rubric"
+RUBRIC, SIMILAR = "llm-rubric", "similar"
+SIMILAR_ENOUGH = 0.75
+"""The threshold of promptfoo's ``similar`` where it names none."""
+
 _JSON = frozenset(("is-json", "contains-json"))
 _KEYS = frozenset(("type", "value", "weight", "threshold", "metric", "provider"))
 _NO_PROGRAMS = (
@@ -26,7 +29,6 @@ _REMEDIES = {
     "python": _NO_PROGRAMS,
     "ruby": _NO_PROGRAMS,
     "webhook": "nothing but models is called",
-    "similar": "it needs a connection that makes embeddings, and there is none yet",
     "cost": "see the tokens in the results; a budget is an option of submit",
     "latency": "see latency_ms in the results: calls wait for their turn before it is measured",
     "assert-set": "write its assertions one by one",
@@ -40,13 +42,17 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What a model judges; ``met`` is whether it should find it met."""
+    """What a model judges, or compares by embeddings; ``met`` is whether it should find it met.
+
+    ``threshold`` is the least cosine of what is compared; ``None`` where a model judges.
+    """
 
     text: str
     judge: Provider
     met: bool
     weight: float
     metric: str | None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +85,12 @@ class AssertionReader:
             if not isinstance(raw, Mapping) or not isinstance(kind := raw.get("type"), str):
                 self.problems.add(where, "an assertion needs a type")
                 continue
-            if kind.removeprefix(NOT) not in (*TYPES, RUBRIC):
+            if kind.removeprefix(NOT) not in (*TYPES, RUBRIC, SIMILAR):
                 self._refuse(kind, where)
                 continue
             for name in raw.keys() - _KEYS:
                 self.problems.add(where / str(name), f"{name} of an assertion is not supported")
-            if kind.removeprefix(NOT) == RUBRIC:
+            if kind.removeprefix(NOT) in (RUBRIC, SIMILAR):
                 rubric = self._rubric(raw, kind, names, options, where, place)
                 found.rubrics.extend([rubric] if rubric else [])
             else:
@@ -116,14 +122,37 @@ class AssertionReader:
         test: Place,
     ) -> Rubric | None:
         text = self._value(raw.get("value"), kind, names, place / "value")
-        judge = self._judge(raw.get("provider"), options, place, test)
+        alike = kind.removeprefix(NOT) == SIMILAR
+        find = self._embedder if alike else self._judge
+        judge = find(raw.get("provider"), options, place, test)
         if not isinstance(text, str) or not text.strip():
             self.problems.add(place / "value", f"{kind} needs a text that says what to look for")
             return None
         weight, metric = self._weight(raw, place), self._metric(raw, names, place)
+        threshold = self._threshold(raw, place) if alike else None
+        met = not kind.startswith(NOT)
         return (
-            Rubric(text, judge, kind == RUBRIC, 1.0 if weight is None else weight, metric) if judge else None
+            Rubric(text, judge, met, 1.0 if weight is None else weight, metric, threshold) if judge else None
         )
+
+    def _embedder(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
+        where = place / "provider"
+        if named is None and options.get("provider") is not None:
+            named, where = options["provider"], test / "options" / "provider"
+        if isinstance(named, Mapping) and "id" not in named:
+            named, where = named.get("embedding"), where / "embedding"
+        if named is None:
+            remedy = "name it as its provider, like openai:embedding:text-embedding-3-small"
+            self.problems.add(place, f"similar needs a model that makes embeddings: {remedy}")
+            return None
+        return self.providers.one(named, where, embeds=True)
+
+    def _threshold(self, raw: Mapping[str, Any], place: Place) -> float:
+        threshold = raw.get("threshold", SIMILAR_ENOUGH)
+        if isinstance(threshold, int | float) and not isinstance(threshold, bool) and -1 <= threshold <= 1:
+            return float(threshold)
+        self.problems.add(place / "threshold", "the threshold of similar is a number from -1 to 1")
+        return SIMILAR_ENOUGH
 
     def _judge(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
         where = place / "provider"

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from fairlane.evaluators.spec import EvaluatorSpec, Judge
+from fairlane.evaluators.spec import EvaluatorSpec, Judge, Similarity
 from fairlane.promptfoo.asserting import Rubric
 
 PARAMS = {"temperature": 0, "max_tokens": 64}
@@ -28,33 +28,47 @@ You check whether an output meets a rubric. Judge nothing but what the rubric as
 Does the output meet the rubric? Answer with one word, pass or fail."""
 
 
+_Place: TypeAlias = tuple[str, str, bool, float | None, int]
+"""Model, parameters, whether it is to be met, threshold, and which of a row's."""
+
+
 @dataclass(slots=True)
 class Judges:
-    """Hands out a judge for each rubric of a row; rows share them."""
+    """Hands out a judge for each rubric of a row, or what compares; rows share them."""
 
-    _specs: dict[tuple[str, str, bool, int], Judge] = field(default_factory=dict)
+    _specs: dict[_Place, Judge | Similarity] = field(default_factory=dict)
 
     def names(self, rubrics: Sequence[Rubric]) -> list[str]:
         """The evaluator of each of one row's rubrics; no two have the same."""
-        taken: Counter[tuple[str, str, bool]] = Counter()
+        taken: Counter[tuple[str, str, bool, float | None]] = Counter()
         names: list[str] = []
         for rubric in rubrics:
-            params: dict[str, Any] = dict(rubric.judge.params) or PARAMS
-            key = (rubric.judge.model, json.dumps(params, sort_keys=True), rubric.met)
+            params: dict[str, Any] = dict(rubric.judge.params)
+            key = (rubric.judge.model, json.dumps(params, sort_keys=True), rubric.met, rubric.threshold)
             place = (*key, taken[key])
             taken[key] += 1
             if place not in self._specs:
-                name = f"rubric-{len(self._specs) + 1}"
-                self._specs[place] = Judge(
-                    name=name,
-                    model=rubric.judge.model,
-                    template=_TEMPLATE.format(field=self.field(name)),
-                    choices={"pass": float(rubric.met), "fail": float(not rubric.met)},
-                    params=params,
-                    when=self.field(name),
-                )
+                self._specs[place] = self._judge(rubric, params)
             names.append(self._specs[place].name)
         return names
+
+    def _judge(self, rubric: Rubric, params: dict[str, Any]) -> Judge | Similarity:
+        number, model = len(self._specs) + 1, rubric.judge.model
+        if rubric.threshold is not None:
+            name = f"similar-{number}"
+            field = self.field(name)
+            return Similarity(
+                name=name, model=model, expected=field, threshold=rubric.threshold, params=params, when=field
+            )
+        name = f"rubric-{number}"
+        return Judge(
+            name=name,
+            model=model,
+            template=_TEMPLATE.format(field=self.field(name)),
+            choices={"pass": float(rubric.met), "fail": float(not rubric.met)},
+            params=params or PARAMS,
+            when=self.field(name),
+        )
 
     def field(self, name: str) -> str:
         """The row's field that holds the rubric for the evaluator ``name``."""

@@ -12,6 +12,7 @@ from fairlane.promptfoo.files import FILE, Files
 from fairlane.promptfoo.problems import Place, Problems
 
 _CHAT = frozenset(("chat", "messages"))
+_EMBEDS = frozenset(("embedding", "embeddings"))
 _OTHER = frozenset(
     (
         *("completion", "responses", "embedding", "embeddings", "image", "realtime"),
@@ -75,10 +76,13 @@ class Providers:
             self.problems.add(place, "there is no provider")
         return found
 
-    def one(self, raw: Any, place: Place) -> Provider | None:
-        """One provider: its id, or an object with its id and what else is said of it."""
+    def one(self, raw: Any, place: Place, *, embeds: bool = False) -> Provider | None:
+        """One provider: its id, or an object with its id and what else is said of it.
+
+        ``embeds``: it is to make embeddings, as an id may say: ``openai:embedding:text-embedding-3-small``.
+        """
         if isinstance(raw, str):
-            model = self.model(raw, place)
+            model = self.model(raw, place, embeds=embeds)
             return Provider(raw, model) if model else None
         if not isinstance(raw, Mapping):
             self.problems.add(place, "this is no provider")
@@ -88,19 +92,21 @@ class Providers:
             inner = dict(options) if isinstance(options, Mapping) else {}
             label = inner.pop("id", None)
             raw, place = {"id": name, **({"label": label} if label else {}), **inner}, place / name
-        return self._described(raw, place)
+        return self._described(raw, place, embeds=embeds)
 
-    def model(self, identity: str, place: Place) -> str | None:
+    def model(self, identity: str, place: Place, *, embeds: bool = False) -> str | None:
         """``openai:chat:gpt-4o`` → ``openai:gpt-4o``, where a connection ``openai`` is configured."""
         if identity in self.given:
             return self._checked(identity, self.given[identity], place)
         kind, _, rest = identity.partition(":")
-        problem = _refused(identity, kind, rest)
-        if problem:
+        first, _, name = rest.partition(":")
+        word = _EMBEDS if embeds else _CHAT
+        if name and first in word:
+            rest = name
+        if problem := _refused(identity, kind, rest):
             self.problems.add(place, problem)
             return None
-        first, _, name = rest.partition(":")
-        return self._checked(identity, f"{kind}:{name if name and first in _CHAT else rest}", place)
+        return self._checked(identity, f"{kind}:{rest}", place)
 
     def _checked(self, identity: str, model: str, place: Place) -> str | None:
         try:
@@ -115,7 +121,7 @@ class Providers:
         self.problems.add(place, f"no connection {connection!r} is configured for {identity!r}: {remedy}")
         return None
 
-    def _described(self, raw: Mapping[str, Any], place: Place) -> Provider | None:
+    def _described(self, raw: Mapping[str, Any], place: Place, *, embeds: bool = False) -> Provider | None:
         identity, label = raw.get("id"), raw.get("label")
         if not isinstance(identity, str):
             self.problems.add(place, "a provider needs an id")
@@ -124,7 +130,7 @@ class Providers:
             self.problems.add(place / name, f"{name} of a provider is not supported")
         config, where = self.files.referred(raw.get("config") or {}, place / "config")
         params = dict(self._params(identity, config, where)) if isinstance(config, Mapping) else {}
-        model = self.model(identity, place / "id")
+        model = self.model(identity, place / "id", embeds=embeds)
         delay = self._delay(raw.get("delay") or 0, place / "delay")
         return Provider(str(label or identity), model, params, delay) if model else None
 

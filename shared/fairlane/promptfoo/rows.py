@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairlane.evaluators.assertions import NOT
 from fairlane.memory import CONVERSATION
-from fairlane.promptfoo.asserting import AssertionReader, Rubric
+from fairlane.promptfoo.asserting import SIMILAR, AssertionReader, Rubric
 from fairlane.promptfoo.cases import Case
 from fairlane.promptfoo.files import DATA, FILE, Files
 from fairlane.promptfoo.judges import Judges
@@ -99,5 +100,9 @@ class RowMaker:
         """Where each rubric of a row is judged; puts its text into the field that its judge reads."""
         for name, rubric in zip(self.judges.names(rubrics), rubrics, strict=True):
             row[self.judges.field(name)] = rubric.text
-            told = {"evaluator": name, "weight": rubric.weight}
-            yield told | ({"metric": rubric.metric} if rubric.metric else {})
+            told: dict[str, Any] = {"evaluator": name, "weight": rubric.weight}
+            if rubric.metric:
+                told["metric"] = rubric.metric
+            if rubric.threshold is not None:
+                told["type"] = SIMILAR if rubric.met else NOT + SIMILAR
+            yield told

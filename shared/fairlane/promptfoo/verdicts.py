@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from fairlane.evaluators.assertions import AssertionsError, check
+from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.job import JobState
+from fairlane.promptfoo.asserting import RUBRIC, SIMILAR
 from fairlane.promptfoo.rows import ASSERTIONS, RUBRICS, THRESHOLD
 from fairlane.run import Record
 
@@ -72,8 +73,11 @@ def _judged(record: Record) -> Iterator[Part]:
         name = rubric["evaluator"]
         score = record.scores.get(name)
         text = _shown(record.row.get(f"__{name.replace('-', '_')}", ""))
+        kind = rubric.get("type", RUBRIC)
+        if score is not None and kind == NOT + SIMILAR:
+            score = 1.0 - score
         reason = "not met" if score is not None else record.score_errors.get(name, "not judged")
-        yield Part(f"llm-rubric {text}: {reason}", score, rubric["weight"], rubric.get("metric"))
+        yield Part(f"{kind} {text}: {reason}", score, rubric["weight"], rubric.get("metric"))
 
 
 def _shown(value: object) -> str:

@@ -81,9 +81,9 @@ class Shrinking:
     that grow by at least half in every minute. Time alone gives nothing back.
     """
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float, share: float = 1.0) -> None:
         self._factor = Fraction(str(factor))
-        self._share = _WHOLE
+        self._share = int(Fraction(str(share)) * _WHOLE)
         self._overrun_ms: int | None = None
 
     @property

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from fairlane.errors import ConfigurationError
+from fairlane.presets import ProviderName
+from fairlane.testing.provider.vendors import VENDORS
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Window = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]
@@ -22,6 +24,9 @@ Stretch = tuple[
     Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0, le=600_000)]
 ]
 """``(start, duration, requests per minute)``, the first two in seconds."""
+HeaderStyle = Literal[
+    "protocol", "groq", "azure", "together", "mistral", "fireworks", "cerebras", "xai", "ietf"
+]
 LimitShape = Literal["bucket", "window", "sliding", "second"]
 WindowSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
 
@@ -63,6 +68,11 @@ class Faults(_Table):
 class SimulatedModel(_Table):
     """One model: what it allows, how long it takes, what it says and how it breaks."""
 
+    provider: ProviderName | None = Field(
+        default=None,
+        description="Whose way to count, to limit and to tell of it what is left out below takes. Left out: "
+        "the defaults.",
+    )
     requests_per_minute: float | None = Field(default=None, gt=0, description="Left out: not limited.")
     tokens_per_minute: float | None = Field(default=None, gt=0, description="Left out: not limited.")
     input_tokens_per_minute: float | None = Field(default=None, gt=0, description="Left out: not limited.")
@@ -94,6 +104,9 @@ class SimulatedModel(_Table):
         description='Tokens a request costs: "actual": prompt and the output it is going to produce; '
         '"reserved": prompt and max_tokens.',
     )
+    output_factor: float = Field(
+        default=1.0, gt=0, le=100, description="What a token of output counts in the token limits."
+    )
     limit_changes: tuple[Change, ...] = Field(
         default=(), description="[at, requests_per_minute]: from so many seconds after the start on."
     )
@@ -119,6 +132,13 @@ class SimulatedModel(_Table):
         description="Each second in which requests are refused multiplies the limits a minute by this, to a "
         "twentieth at least; each admitted request gives back half of what it uses, until they are whole.",
     )
+    initial_share: float = Field(
+        default=1.0,
+        ge=0.05,
+        le=1,
+        description="Share of the limits a minute that is in force at the start; requests that are admitted "
+        "raise it, as after an overrun.",
+    )
     max_concurrency: int | None = Field(
         default=None, ge=1, description="Requests served at a time. Left out: not limited."
     )
@@ -131,6 +151,10 @@ class SimulatedModel(_Table):
 
     latency_ms: float = Field(default=200.0, ge=0, description="Median latency.")
     latency_sigma: float = Field(default=0.0, ge=0, le=3, description="Lognormal spread; 0 is constant.")
+    keep_alive: bool = Field(
+        default=False,
+        description="While an answer is being made, blank lines are sent, or comments where it is streamed.",
+    )
     chunks: int = Field(default=4, ge=1, le=1000, description="Pieces of a streamed answer.")
     first_chunk_share: float = Field(
         default=0.25, ge=0, le=1, description="Share of the latency that passes before the first piece."
@@ -173,11 +197,12 @@ class SimulatedModel(_Table):
         default="default",
         description='How it is written; "default": openai milliseconds and seconds, anthropic seconds.',
     )
-    header_style: Literal["protocol", "groq", "azure", "together", "ietf"] = Field(
+    header_style: HeaderStyle = Field(
         default="protocol",
         description='Whose names the hints have; "protocol": openai or anthropic, as the request was made; '
         '"groq": requests are those of the day; "azure": whole seconds, and a token 429 says 0; "together": '
-        'limits a second; "ietf": ratelimit-limit and so on, of the axis with the least left.',
+        'limits a second; "mistral", "fireworks", "cerebras", "xai": by their own names; "ietf": '
+        "ratelimit-limit and so on, of the axis with the least left.",
     )
     success_retry_after_ms: int | None = Field(
         default=None, ge=0, description="A Retry-After that every 200 carries, whatever headers says."
@@ -197,6 +222,12 @@ class SimulatedModel(_Table):
         default=None,
         description='Answer everything with this status; "insufficient_quota" is a 429 that stops.',
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_provider_does(cls, given: Any) -> Any:
+        name = given.get("provider") if isinstance(given, dict) else None
+        return {**VENDORS[name], **given} if name in VENDORS else given
 
     @model_validator(mode="after")
     def _answers_have_a_source(self) -> SimulatedModel:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
+from fairlane.testing.provider.config import HeaderStyle
 from fairlane.testing.provider.dialect import Dialect, RetryAfterForm
 from fairlane.testing.provider.limits import Axis, Level
 from fairlane.testing.provider.protocols.openai_chat import duration
-
-HeaderStyle = Literal["protocol", "groq", "azure", "together", "ietf"]
 
 _RENEWAL_SECONDS: dict[Axis, int] = {"requests": 10, "tokens": 60}
 _DAY_SECONDS = 86_400
@@ -23,7 +21,9 @@ def retry_after_forms(style: HeaderStyle, dialect: Dialect) -> tuple[RetryAfterF
             return dialect.retry_after_forms
         case "azure":
             return ("milliseconds", "seconds")
-        case "groq" | "together" | "ietf":
+        case "fireworks":
+            return ()
+        case "groq" | "together" | "mistral" | "cerebras" | "xai" | "ietf":
             return ("seconds",)
 
 
@@ -40,6 +40,14 @@ def limit_headers(
             return _azure(levels)
         case "together":
             return _together(levels)
+        case "mistral":
+            return _mistral(levels)
+        case "fireworks":
+            return _fireworks(levels)
+        case "cerebras":
+            return _cerebras(levels)
+        case "xai":
+            return _xai(levels, now_ms)
         case "ietf":
             return _ietf(levels)
 
@@ -97,6 +105,65 @@ def _together(levels: Mapping[Axis, Level]) -> dict[str, str]:
     if tokens is not None:
         headers["x-tokenlimit-limit"] = f"{tokens.limit / 60:.6g}"
         headers["x-tokenlimit-remaining"] = str(tokens.remaining)
+    return headers
+
+
+def _mistral(levels: Mapping[Axis, Level]) -> dict[str, str]:
+    """Both of its dialects: tokens by size, and requests and tokens of the minute."""
+    headers: dict[str, str] = {}
+    requests, tokens = levels.get("requests"), levels.get("tokens")
+    if requests is not None:
+        headers["x-ratelimit-limit-req-minute"] = str(requests.limit)
+        headers["x-ratelimit-remaining-req-minute"] = str(requests.remaining)
+    if tokens is not None:
+        headers["x-ratelimit-limit-tokens-minute"] = str(tokens.limit)
+        headers["x-ratelimit-remaining-tokens-minute"] = str(tokens.remaining)
+        headers["x-ratelimitbysize-limit-minute"] = str(tokens.limit)
+        headers["x-ratelimitbysize-remaining-minute"] = str(tokens.remaining)
+        headers["ratelimitbysize-reset"] = str(_seconds(tokens.reset_ms))
+    return headers
+
+
+def _fireworks(levels: Mapping[Axis, Level]) -> dict[str, str]:
+    """Prompt and generated tokens apart, and no resets."""
+    headers: dict[str, str] = {}
+    named: tuple[tuple[str, Axis], ...] = (
+        ("requests", "requests"),
+        ("tokens-prompt", "input"),
+        ("tokens-generated", "output"),
+    )
+    for name, axis in named:
+        if axis in levels:
+            headers[f"x-ratelimit-limit-{name}"] = str(levels[axis].limit)
+            headers[f"x-ratelimit-remaining-{name}"] = str(levels[axis].remaining)
+    return headers
+
+
+def _cerebras(levels: Mapping[Axis, Level]) -> dict[str, str]:
+    """Requests of the day and tokens of the minute; resets in seconds, with fractions."""
+    headers: dict[str, str] = {}
+    named: tuple[tuple[str, Axis], ...] = (
+        ("requests-day", "day"),
+        ("requests-minute", "requests"),
+        ("tokens-minute", "tokens"),
+    )
+    for name, axis in named:
+        if axis in levels:
+            headers[f"x-ratelimit-limit-{name}"] = str(levels[axis].limit)
+            headers[f"x-ratelimit-remaining-{name}"] = str(levels[axis].remaining)
+            headers[f"x-ratelimit-reset-{name}"] = f"{levels[axis].reset_ms / 1000:.3f}"
+    return headers
+
+
+def _xai(levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
+    """OpenAI's names; resets are times, in epoch seconds."""
+    headers: dict[str, str] = {}
+    named: tuple[Axis, ...] = ("requests", "tokens")
+    for axis in named:
+        if axis in levels:
+            headers[f"x-ratelimit-limit-{axis}"] = str(levels[axis].limit)
+            headers[f"x-ratelimit-remaining-{axis}"] = str(levels[axis].remaining)
+            headers[f"x-ratelimit-reset-{axis}"] = str(_seconds(now_ms + levels[axis].reset_ms))
     return headers
 
 

@@ -67,8 +67,12 @@ class Limits:
         self._add_shapes(model, now_ms)
         factor, floor = model.acceleration, model.acceleration_floor
         self._acceleration = None if factor is None else Acceleration(factor, floor)
-        self._shrinking = None if model.shrink_on_overrun is None else Shrinking(model.shrink_on_overrun)
+        moves = model.shrink_on_overrun is not None or model.initial_share < 1
+        self._shrinking = Shrinking(model.shrink_on_overrun or 1.0, model.initial_share) if moves else None
         self._percent = 100
+        if self._shrinking is not None:
+            self._percent = self._shrinking.percent
+            self._set_rates(now_ms)
         self._list_gates()
         self._next_event_ms = self._find_next_event()
         # Until we take something or the limits move by what we do, what a search has found stays true.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -32,6 +33,7 @@ _LIMIT_FIELDS = (
     "acceleration",
     "acceleration_floor",
     "shrink_on_overrun",
+    "initial_share",
     "max_concurrency",
     "queue",
 )
@@ -162,13 +164,16 @@ class ServedModel:
 
     def _charge(self, call: Call, fate: Draw, reply: Reply) -> tuple[int, int]:
         """All tokens the request costs, and those of them that are output."""
-        if self.model.charge == "reserved":
+        if call.inputs:
+            output = 0
+        elif self.model.charge == "reserved":
             longest = self.model.max_output_tokens
             output = min(call.max_tokens or longest, longest)
         elif fate.fault in BEFORE_WORK:
             return 0, 0
         else:
             output = reply.completion_tokens
+        output = math.ceil(output * self.model.output_factor)
         return call.prompt_tokens + output, output
 
     def _wait_ms(self, axis: Axis, charge: int, output: int, now_ms: int) -> int:
