@@ -37,8 +37,8 @@ def test_groqs_requests_are_those_of_the_day() -> None:
 def test_azure_counts_whole_seconds_and_names_its_periods() -> None:
     assert limit_headers("azure", OpenAIChat(), LEVELS, 0) == {
         "x-ms-region": "Simulated",
-        "x-ratelimit-limit-requests": "90",
-        "x-ratelimit-remaining-requests": "30",
+        "x-ratelimit-limit-requests": "15",
+        "x-ratelimit-remaining-requests": "15",
         "x-ratelimit-reset-requests": "2",
         "x-ratelimit-renewalperiod-requests": "10",
         "x-ratelimit-limit-tokens": "60000",

@@ -227,7 +227,7 @@ class SimulatedModel(_Table):
     @classmethod
     def _as_the_provider_does(cls, given: Any) -> Any:
         name = given.get("provider") if isinstance(given, dict) else None
-        return {**VENDORS[name], **given} if name in VENDORS else given
+        return {**VENDORS.get(name, {}), **given} if isinstance(name, str) else given
 
     @model_validator(mode="after")
     def _answers_have_a_source(self) -> SimulatedModel:

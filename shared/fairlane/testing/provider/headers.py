@@ -82,13 +82,14 @@ def _groq(levels: Mapping[Axis, Level]) -> dict[str, str]:
 
 
 def _azure(levels: Mapping[Axis, Level]) -> dict[str, str]:
-    """OpenAI's names with whole seconds, and how long a period is."""
+    """OpenAI's names with whole seconds, how long a period is, and what is allowed in one."""
     headers = {"x-ms-region": "Simulated"}
     for axis, seconds in _RENEWAL_SECONDS.items():
         level = levels.get(axis)
         if level is not None:
-            headers[f"x-ratelimit-limit-{axis}"] = str(level.limit)
-            headers[f"x-ratelimit-remaining-{axis}"] = str(level.remaining)
+            limit = level.limit * seconds // 60
+            headers[f"x-ratelimit-limit-{axis}"] = str(limit)
+            headers[f"x-ratelimit-remaining-{axis}"] = str(min(limit, level.remaining))
             headers[f"x-ratelimit-reset-{axis}"] = str(_seconds(level.reset_ms))
             headers[f"x-ratelimit-renewalperiod-{axis}"] = str(seconds)
     return headers
