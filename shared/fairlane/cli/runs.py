@@ -88,9 +88,8 @@ def pause(invocation: Invocation, run: RunArgument) -> None:
     """Pause a run: nothing of it starts until `fairlane unpause`; calls in flight end, nothing fails."""
     with open_deployment(invocation) as deployment:
         found = find_run(deployment, run)
-        before = found.status()
-        if before.state.finished:
-            say(f"run {found.id} is over already; it {ending(before)}")
+        before = _unfinished(found)
+        if before is None:
             return
         if (paused := pause_in_words(before, deployment.now_ms())) is not None:
             say(f"run {found.id} is paused already, {paused}")
@@ -105,9 +104,7 @@ def unpause(invocation: Invocation, run: RunArgument) -> None:
     """Let a paused run go on where it stopped."""
     with open_deployment(invocation) as deployment:
         found = find_run(deployment, run)
-        before = found.status()
-        if before.state.finished:
-            say(f"run {found.id} is over already; it {ending(before)}")
+        if _unfinished(found) is None:
             return
         found.unpause()
         say(f"run {found.id}: asked to let it go on")
@@ -129,6 +126,15 @@ def conclude(status: RunStatus) -> None:
     say(f"run {status.run} {ending(status)}")
     if status.state is not RunState.COMPLETED:
         raise typer.Exit(FAILED)
+
+
+def _unfinished(run: Run) -> RunStatus | None:
+    """How the run stands; ``None``, and a word on it, where it is over."""
+    status = run.status()
+    if status.state.finished:
+        say(f"run {run.id} is over already; it {ending(status)}")
+        return None
+    return status
 
 
 def _follow(run: Run) -> RunStatus:
