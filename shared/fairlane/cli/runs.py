@@ -71,9 +71,7 @@ def cancel(
     """Cancel a run: what is in flight is broken off, what is done stays."""
     with open_deployment(invocation) as deployment:
         found = find_run(deployment, run)
-        before = found.status()
-        if before.state.finished:
-            say(f"run {found.id} is over already; it {ending(before)}")
+        if _unfinished(found) is None:
             return
         found.cancel()
         if not wait:
