@@ -4,7 +4,7 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fairlane.events import Event
 from fairlane.logs import get_logger
@@ -20,8 +20,11 @@ class BudgetWatch:
     What each one allows is decided in `lib/allowance.lua`.
     """
 
-    def __init__(self, budgets: Budgets, settings: Settings) -> None:
-        self._budgets, self._settings = budgets, settings
+    def __init__(
+        self, budgets: Budgets, settings: Settings, carrier: Callable[[str], str] = lambda lane: lane
+    ) -> None:
+        """``carrier`` tells on which lane the calls of a lane of some name go."""
+        self._budgets, self._settings, self._carrier = budgets, settings, carrier
         self._cursor = 0
         self._standing: dict[str, list[Allowance]] = {}
         self._round: set[str] = set()
@@ -34,7 +37,10 @@ class BudgetWatch:
     def reload(self) -> None:
         """Put what the configuration says of teams into Redis, where it says something new."""
         budgets: dict[str, Sequence[Budget]] = dict.fromkeys(self._budgets.teams(), ())
-        budgets |= {name: team.budgets for name, team in self._settings.teams.items()}
+        for name, team in self._settings.teams.items():
+            budgets[name] = [
+                each.model_copy(update={"lane": self._carrier(each.lane)}) for each in team.budgets
+            ]
         self._budgets.configure(budgets)
         self._cursor, self._round = 0, set()
 

@@ -17,7 +17,7 @@ class _Pool:
 
 
 class Capacity:
-    """Slots of live workers against attempts in flight.
+    """Slots of live workers against attempts in flight that hold one.
 
     Workers that share a lane form one pool; a lane may fill its pool's free slots, but never more than the
     slots of the workers that serve it. Where every worker serves every lane there is one pool, and this is
@@ -47,11 +47,11 @@ class Capacity:
         found = {id(pool): pool for lane in lanes if (pool := self._pools.get(lane)) is not None}
         return [(pool.slots, sorted(pool.lanes)) for pool in found.values()]
 
-    def room(self, lane: str, in_flight: Mapping[str, int]) -> int:
+    def room(self, lane: str, on_slots: Mapping[str, int]) -> int:
         """Attempts that may be added on ``lane`` now."""
         pool = self._pools.get(lane)
         if pool is None:
             return 0
-        own = self._own[lane] - in_flight.get(lane, 0)
-        shared = pool.slots - sum(in_flight.get(name, 0) for name in pool.lanes)
+        own = self._own[lane] - on_slots.get(lane, 0)
+        shared = pool.slots - sum(on_slots.get(name, 0) for name in pool.lanes)
         return max(0, min(own, shared))

@@ -44,7 +44,7 @@ class Claims:
         """
         if not self._restricted:
             return {}
-        total = self._total + sum(UNSAID.weight for team in waiting if team not in self._claims)
+        total = self._total + UNSAID.weight * len(set(waiting).difference(self._claims))
         return {
             team: _allotment(claim, claim.weight / total)
             for team, claim in self._claims.items()

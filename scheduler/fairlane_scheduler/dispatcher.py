@@ -108,7 +108,7 @@ class Dispatcher:
         if waiting and not self._handover.connect():
             return BROKER_AWAY_MS
         try:
-            self._serve_all({lane: waiting[lane] for lane in sorted(due, key=self._slots.in_flight)}, moment)
+            self._serve_all({lane: waiting[lane] for lane in sorted(due, key=self._slots.used)}, moment)
         finally:
             sent = self._handover.flush()
         if not sent:
@@ -216,7 +216,7 @@ class Dispatcher:
     def _hand_over(self, lane: str, turn: _LaneTurn, offers: list[Offer], grant: Grant, now_ms: int) -> None:
         for team, off in grant.owed.items():
             turn.shares.correct(team, off)
-        self._slots.note(lane, grant.in_flight)
+        self._slots.note(lane, grant.in_flight - grant.pending)
         turn.last, turn.window = len(grant.permits), grant.window if grant.reason == "window" else 0
         self._windows[lane] = grant.window
         for offer, left in zip(offers, grant.left, strict=True):

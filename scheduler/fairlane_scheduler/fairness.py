@@ -5,7 +5,8 @@ Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996): a team's next perm
 first and sets the virtual time. An idle team so keeps no credit, and a lone one gets everything. The cost of
 a permit is its dominant share of the lane (``lib/share.lua``), corrected by what the call took in the end.
 
-Teams are kept in a heap, so that a decision costs as much as the logarithm of how many wait.
+Teams are kept in a heap, so that a decision costs as much as the logarithm of how many wait. Those that may
+take nothing now, as they have their part of the slots, are passed and keep their places.
 """
 
 from __future__ import annotations
@@ -73,7 +74,6 @@ class LaneShares:
         turns = _Turns(
             lambda name: self._team(name).runs_in_turn(waiting[name], priority_of, now_ms), most_of
         )
-        passed: list[_Place] = []
         urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_hurry(ref.team)]
         picks: list[RunRef] = []
         while len(picks) < count:
@@ -85,14 +85,14 @@ class LaneShares:
                 self._hurried[ref] += 1
             else:
                 self._express = False
-                ref = self._pick(waiting, turns, passed)
+                ref = self._pick(waiting, turns)
                 if ref is None and urgent:
                     continue
             if ref is None:
                 break
             picks.append(ref)
         self._moved.update(dict.fromkeys(turns.begun))
-        for place in passed:
+        for place in turns.passed:
             heapq.heappush(self._heap, place)
         self._forget_idle(waiting)
         return _merge(picks)
@@ -145,23 +145,23 @@ class LaneShares:
         team = self._teams.get(place[1])
         return team if team is not None and team.entry == place[2] else None
 
-    def _pick(self, waiting: Waiting, turns: _Turns, passed: list[_Place]) -> RunRef | None:
-        """The run of the team whose start is the smallest; its place is moved as if it had been charged.
-
-        ``passed`` gets the places of those who are offered nothing: they keep them.
-        """
-        while self._heap:
-            start, name, _ = place = heapq.heappop(self._heap)
+    def _pick(self, waiting: Waiting, turns: _Turns) -> RunRef | None:
+        """The run of the team whose start is the smallest; from then on the team is ahead, as if charged."""
+        heap, ahead = self._heap, turns.ahead
+        while heap or ahead:
+            first = ahead if ahead and (not heap or ahead[0] < heap[0]) else heap
+            start, name, entry = place = heapq.heappop(first)
             team = self._current(place)
             if team is None or name not in waiting:
                 continue
             if not turns.begin(name):
                 team.passed = True
-                passed.append(place)
+                turns.passed.append(place)
             elif team.passed:  # its place is as old as when it was offered nothing
                 self._push(name, self._start_of(name))
             elif (ref := turns.next_of(name)) is not None:
-                self._push(name, start + self._usual(name) / self._weight_of(name))
+                start += self._usual(name) / self._weight_of(name)
+                heapq.heappush(ahead, (start, name, entry))
                 return ref
         return None
 
@@ -192,13 +192,19 @@ class LaneShares:
 
 
 class _Turns:
-    """The runs of each team's next permits, as many as it is offered."""
+    """The runs of each team's next permits, as many as it is offered.
+
+    ``ahead``: places of teams that were offered some, as if charged for them; ``passed``: of those who are
+    offered nothing, which keep them.
+    """
 
     def __init__(
         self, runs_of: Callable[[str], Iterator[RunRef]], most_of: Callable[[str], int] | None
     ) -> None:
         self._runs_of, self._most_of = runs_of, most_of
         self.begun: dict[str, Iterator[RunRef]] = {}
+        self.ahead: list[_Place] = []
+        self.passed: list[_Place] = []
 
     def begin(self, name: str) -> bool:
         """Whether a team is offered anything at all."""

@@ -10,6 +10,7 @@ from fairlane.events import Event
 from fairlane.lane import ENDPOINT_CONCURRENCY, FUNCTIONS, LaneLimits, lane_key, split_model
 from fairlane.logs import get_logger
 from fairlane.settings import Settings
+from fairlane_scheduler.lane_sharing import LaneSharing
 
 MOST_LANES = 1000  # each is a queue that every worker polls, and a row's template may name any model
 MOST_CHARS = 200
@@ -24,8 +25,8 @@ class UnknownModel(FairlaneError, ValueError):
 class LaneRegistry:
     """Lanes of this deployment, from its connections."""
 
-    def __init__(self, lanes: Lanes, settings: Settings) -> None:
-        self._lanes, self._settings = lanes, settings
+    def __init__(self, lanes: Lanes, settings: Settings, sharing: LaneSharing) -> None:
+        self._lanes, self._settings, self._sharing = lanes, settings, sharing
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints without a word in the configuration
 
@@ -35,22 +36,26 @@ class LaneRegistry:
         So numbers that were set while running stay until the configuration itself is changed.
         """
         self._known.clear()
-        for lane in self._settings.lanes:
-            self.ensure(lane)
-        self._known.update(self._lanes.names())
+        for table in self._settings.lanes:
+            self._tell_overruled(table)
+            self.ensure(self._sharing.carrier(table))
+        for lane in self._lanes.names():
+            self._inherit(lane)
+            self._known.add(lane)
 
     def ensure(self, lane: str) -> None:
         """Make a lane known, once."""
         if lane in self._known:
             return
-        limits = self._settings.lanes.get(lane)
+        limits = self._settings.limits_of(self._table(lane))
         if lane in self._undescribed:
             if lane in self._lanes.names():  # an operator has limited it while running: that stays
                 self._known.add(lane)
                 return
             limits = LaneLimits(max_concurrency=ENDPOINT_CONCURRENCY)
+        source = self._inherit(lane)
         if self._lanes.configure(lane, limits):
-            log.info(Event.LANE_CREATED, lane=lane)
+            log.info(Event.LANE_CREATED, lane=lane, **({"learned_from": source} if source else {}))
         self._known.add(lane)
 
     def names(self) -> list[str]:
@@ -70,9 +75,8 @@ class LaneRegistry:
         if len(name) > MOST_CHARS or not name.isprintable():
             problem = f"a name has at most {MOST_CHARS} characters, all printable"
             raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
-        return self._opened(
-            lane_key(connection, name, known.scope, known.base_url), model, endpoint=known.scope == "endpoint"
-        )
+        lane = lane_key(self._sharing.giver(connection), name, known.scope, known.base_url)
+        return self._opened(lane, model, endpoint=known.scope == "endpoint")
 
     def _opened(self, lane: str, model: str, *, endpoint: bool = False) -> str:
         if lane not in self._known and len(self._known) >= MOST_LANES:
@@ -80,6 +84,22 @@ class LaneRegistry:
         if endpoint and lane not in self._settings.lanes:
             self._undescribed.add(lane)
         return lane
+
+    def _table(self, lane: str) -> str:
+        """The name of the table of a lane's limits: its own, else that of who shares it and has one."""
+        names = self._sharing.names(lane)
+        return next((name for name in names if name in self._settings.lanes), lane)
+
+    def _tell_overruled(self, table: str) -> None:
+        lane = self._sharing.carrier(table)
+        counts = self._table(lane)
+        if counts != table:
+            log.warning(Event.LIMITS_OVERRULED, lane=table, by=counts)
+
+    def _inherit(self, lane: str) -> str | None:
+        """Have a lane start from what the one that its calls came from has learned; returns that one."""
+        sources, since_ms = self._sharing.ancestor(lane)
+        return next((source for source in sources if self._lanes.inherit(lane, source, since_ms)), None)
 
     def _hint(self, connection: str) -> str:
         close = difflib.get_close_matches(connection, self._settings.connections, n=1)

@@ -23,6 +23,7 @@ from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
 from fairlane.store.registry import Registry
 from fairlane.store.runs import OUT_OF_BUDGET, TIMED_OUT
+from fairlane.store.scopes import Scopes
 from fairlane.store.script import load_all
 from fairlane_scheduler.backlog import Backlog
 from fairlane_scheduler.budgets import BudgetWatch
@@ -32,6 +33,7 @@ from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.historian import Historian
 from fairlane_scheduler.janitor import Janitor
 from fairlane_scheduler.lane_registry import LaneRegistry
+from fairlane_scheduler.lane_sharing import LaneSharing
 from fairlane_scheduler.leader import Leader, NotLeader
 from fairlane_scheduler.monitoring.measured import MeasuredLanes, MeasuredRuns, MeasuredWorkers
 from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
@@ -83,8 +85,10 @@ class Scheduler:
         self._lease = LeaderLease(redis, keys, identity, lease_ms)
         self.leader = Leader(self._lease, lease_ms)
         self._backlog, self._capacity = Backlog(), Capacity()
-        self._registry, self._made_teams = LaneRegistry(self._lanes, settings), Registry(redis, keys)
-        self._budgets = BudgetWatch(Budgets(redis, keys, auditor), settings)
+        self._sharing = LaneSharing(Scopes(redis, keys, auditor), settings)
+        self._registry = LaneRegistry(self._lanes, settings, self._sharing)
+        self._made_teams = Registry(redis, keys)
+        self._budgets = BudgetWatch(Budgets(redis, keys, auditor), settings, self._sharing.carrier)
         self._wakeups = Wakeups(redis, keys)
         self._feeder = Feeder(runs, self._backlog, self._registry, clock, bounds.limits.row_bytes)
         self._loader = RunLoader(redis, keys, runs, self._backlog, self._feeder)
@@ -141,6 +145,7 @@ class Scheduler:
         load_all(self._redis)
         for lane in self._memory.restore(self._time.argument()):
             log.warning(Event.LANE_RESTORED, lane=lane)
+        self._sharing.reload()
         self._registry.reload()
         self._budgets.reload()
         self._drain_after_restart()
@@ -196,7 +201,12 @@ class Scheduler:
 
     def _look_at_workers(self, moment: Moment) -> None:
         oldest_ms = max(self._heard_since_ms, moment.server_ms - self._worker_timeout_ms)
-        self._capacity.update([b for b in self._workers.beats(self._redis) if b.beat_ms >= oldest_ms])
+        alive = [b for b in self._workers.beats(self._redis) if b.beat_ms >= oldest_ms]
+        self._capacity.update(alive)
+        if self._sharing.look(alive, self._lanes.names, moment):
+            self._registry.reload()
+            self._budgets.reload()
+            self._publish_catalog()
         self._dispatcher.wake_all()
 
     def _promote(self, due_ms: int | None, moment: Moment) -> int | None:
@@ -265,7 +275,11 @@ class Scheduler:
 
     def _publish_catalog(self) -> None:
         known = {
-            name: {"protocol": connection.protocol, "scope": connection.scope}
+            name: {
+                "protocol": connection.protocol,
+                "scope": connection.scope,
+                "lanes": self._sharing.published(name),
+            }
             for name, connection in self._settings.connections.items()
         }
         self._redis.set(self._keys.catalog, json.dumps({"connections": known}))

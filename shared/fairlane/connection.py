@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from fairlane.connection_checks import keys_in_headers, missing_places, password_in_proxy, unknown_provider
+from fairlane.endpoint import HttpEndpoint, misplaced
 from fairlane.lane import Charge, LaneScope
-from fairlane.presets import LANE_OF_PROTOCOL, PRESETS, LanePart, Preset, ProviderName
-from fairlane.section import Section
+from fairlane.presets import LANE_OF_PROTOCOL, OF_PROTOCOL, PRESETS, LanePart, Preset, ProviderName
+from fairlane.section import Section, refusal
 
 Protocol: TypeAlias = Literal[
     "openai",
@@ -52,13 +53,15 @@ ErrorClass: TypeAlias = Literal[
     "rate_limited", "overloaded", "timed_out", "permanent", "quota", "auth", "invalid"
 ]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+ANYWHERE = "litellm://"
+"""The ``base_url`` that leaves the address to LiteLLM."""
+
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[\x21-\x7e]([\x20-\x7e]{0,998}[\x21-\x7e])?$")]
 
 _STRUCTURED = frozenset(
     {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}
 )
-_SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "host"})
 _SCHEMES: Mapping[str, Authentication] = {
     "anthropic": "x-api-key",
     "azure_openai": "api-key",
@@ -72,13 +75,14 @@ class Connection(Section):
 
     provider: ProviderName | None = Field(
         default=None,
-        description="Whose it is: `fairlane connections` lists them. What is left out below is then as that "
-        "provider has it.",
+        description="Whose it is: `fairlane connections --providers` lists them. What is left out below "
+        "is then as that provider has it.",
     )
-    protocol: Protocol = Field(description="The API it speaks. Left out: the provider's.")
+    protocol: Protocol = Field(description="The API it speaks. May be left out beside `provider`.")
     base_url: str = Field(
-        pattern=r"^https?://",
-        description="Where it is, up to and with the version part. Left out: where the provider is.",
+        pattern=r"^(https?://|litellm://$)",
+        description="Where it is, up to and with the version part. May be left out beside `provider`, "
+        "unless every account has its own.",
     )
     region: str | None = Field(
         default=None,
@@ -135,6 +139,10 @@ class Connection(Section):
     proxy: str | None = Field(
         default=None, pattern=r"^https?://", description="HTTP proxy to go through. Left out: none."
     )
+    proxy_credentials_env: Variable | None = Field(
+        default=None,
+        description="Environment variable, of the workers only, that holds user:password for the proxy.",
+    )
     ca_file: Path | None = Field(
         default=None, description="Certificates (PEM) to trust besides the usual ones."
     )
@@ -143,28 +151,56 @@ class Connection(Section):
     )
     http2: bool = Field(default=False, description="Speak HTTP/2 where the server does. Needs `http2`.")
 
+    endpoint: HttpEndpoint | None = None
+
     @model_validator(mode="before")
     @classmethod
     def _with_the_providers_defaults(cls, given: Any) -> Any:
         name = given.get("provider") if isinstance(given, Mapping) else None
-        preset = PRESETS.get(name) if isinstance(name, str) else None  # type: ignore[call-overload]
+        if not isinstance(name, str):
+            sdk = isinstance(given, Mapping) and given.get("protocol") == "litellm"
+            return {"base_url": ANYWHERE, **given} if sdk else given
+        preset = PRESETS.get(name)  # type: ignore[call-overload]
         if preset is None:
-            return given
+            raise refusal(cls, unknown_provider(name))
         merged = {**preset.defaults(), **given}
         if "base_url" not in given:
-            merged["base_url"] = _filled(preset, given)
+            missing = missing_places(name, preset, given)
+            if missing:
+                raise refusal(cls, *missing)
+            merged["base_url"] = preset.address(given)
         return merged
 
     @model_validator(mode="after")
-    def _headers_hold_no_key(self) -> Connection:
-        for name in self.headers:
-            if name.lower() in _SECRET_HEADERS:
-                raise ValueError(f"headers: {name} is not set here; name a key's variable in api_key_env")
+    def _has_its_endpoint(self) -> Connection:
+        if wrong := list(misplaced(self.protocol, self.endpoint)):
+            raise refusal(type(self), *wrong)
         return self
+
+    @field_validator("headers")
+    @classmethod
+    def _hold_no_key(cls, headers: dict[str, str]) -> dict[str, str]:
+        if wrong := keys_in_headers(headers):
+            raise refusal(cls, *wrong)
+        return headers
+
+    @field_validator("error_map")
+    @classmethod
+    def _in_lower_case(cls, error_map: dict[str, ErrorClass]) -> dict[str, ErrorClass]:
+        return {kind.lower(): verdict for kind, verdict in error_map.items()}
+
+    @field_validator("proxy")
+    @classmethod
+    def _holds_no_password(cls, proxy: str | None) -> str | None:
+        if wrong := password_in_proxy(proxy or ""):
+            raise refusal(cls, *wrong)
+        return proxy
 
     @property
     def preset(self) -> Preset | None:
-        return None if self.provider is None else PRESETS[self.provider]
+        """What is known of its provider; of one that it does not name, by a protocol that no other speaks."""
+        name = self.provider or OF_PROTOCOL.get(self.protocol)
+        return None if name is None else PRESETS[name]
 
     @property
     def structured(self) -> bool:
@@ -201,13 +237,11 @@ class Connection(Section):
         """What of the tokens the provider charges."""
         return self.charge or ("used" if self.preset is None else self.preset.charge)
 
-
-def _filled(preset: Preset, given: Mapping[str, Any]) -> str:
-    """The preset's address. Raises ``ValueError`` where the configuration lacks a part of it."""
-    if preset.base_url is None:
-        raise ValueError(f"base_url: {preset.title} has no common address; write one like {preset.example}")
-    parts = [name for _, name, _, _ in string.Formatter().parse(preset.base_url) if name]
-    for part in parts:
-        if not given.get(part):
-            raise ValueError(f"{part}: {preset.title} needs it, or a base_url")
-    return preset.base_url.format(**{part: given[part] for part in parts})
+    def lane_defaults(self, model: str) -> dict[str, Any]:
+        """What is known of a lane of its without a word of the operator's: fields of `LaneLimits`."""
+        preset = self.preset
+        known = dict(preset.limits) if preset else {}
+        if self.charges != "used":
+            known["charge"] = self.charges
+        factor = preset.output_factor(model) if preset else 1.0
+        return known if factor == 1 else {**known, "output_factor": factor}

@@ -34,6 +34,12 @@ class Event(StrEnum):
     LANE_PARKED = "lane_parked"
     LANE_SHARED = "lane_shared"
     LANE_RESTORED = "lane_restored"
+    LANE_REOPENED = "lane_reopened"  # what an earlier credential had parked is tried again
+    LANES_JOINED = "lanes_joined"  # a connection shares a limit, and from now on its lanes: connection, lanes
+    LANES_PARTED = "lanes_parted"  # a connection does not share them any more: connection, before
+    LIMITS_OVERRULED = "limits_overruled"  # two tables for one lane: lane, of those the one that counts: by
+    CREDENTIAL_CHANGED = "credential_changed"  # of a connection: fingerprint, before
+    CREDENTIALS_DIFFER = "credentials_differ"  # workers hold several: fingerprint (in force), held
     CIRCUIT_OPENED = "circuit_opened"
     CIRCUIT_CLOSED = "circuit_closed"
 

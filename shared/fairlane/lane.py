@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -91,9 +91,14 @@ def endpoint_id(reference: str) -> str:
     text = reference.strip()
     if "://" in text:
         parts = urlsplit(text)
-        host = parts.netloc.rpartition("@")[2].lower()
-        return f"{parts.scheme.lower()}:{host}"
+        return f"{parts.scheme.lower()}:{host_of(parts)}"
     return text if ":" in text else f"id:{text}"
+
+
+def host_of(url: SplitResult) -> str:
+    """Host and port of a URL, in lower case, without the port that its scheme has anyway."""
+    usual = {"http": ":80", "https": ":443"}.get(url.scheme.lower(), "")
+    return url.netloc.rpartition("@")[2].lower().removesuffix(usual)
 
 
 def queue_name(lane: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
 from fairlane.lane import Charge, LaneScope
@@ -41,7 +43,9 @@ class Preset:
     """What a connection to a provider is where its configuration does not say otherwise.
 
     ``base_url`` may hold ``{region}`` and ``{project}``; it is ``None`` where every account has its own, as
-    ``example`` shows. ``lane``: see `LanePart`. ``settings`` are further fields of a connection.
+    ``example`` shows; ``elsewhere`` are the regions that lie at another. ``lane``: see `LanePart`.
+    ``settings`` are further fields of a connection, ``limits`` fields of a lane's limits besides ``charge``.
+    ``output_factors`` are patterns of models (as `fnmatch` has them) whose output tokens count several times.
     """
 
     title: str
@@ -52,7 +56,10 @@ class Preset:
     charge: Charge = "used"
     limit_headers: str | None = None
     example: str = ""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    output_factors: tuple[tuple[str, float], ...] = ()
 
     @property
     def scope(self) -> LaneScope:
@@ -69,9 +76,38 @@ class Preset:
         }
         return {name: value for name, value in told.items() if value is not None}
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The fields of a connection that its address is made of."""
+        named = (part for _, part, _, _ in string.Formatter().parse(self.base_url or "") if part)
+        return tuple(dict.fromkeys(named))
+
+    def address(self, given: Mapping[str, Any]) -> str:
+        """Where it is. Raises ``KeyError`` where one of `places` is not given."""
+        url = self.elsewhere.get(str(given.get("region")), self.base_url or "")
+        return url.format(**{part: given[part] for part in self.places})
+
+    def output_factor(self, model: str) -> float:
+        """What an output token of a model costs of the token limits."""
+        return next((factor for pattern, factor in self.output_factors if fnmatchcase(model, pattern)), 1.0)
+
 
 _ACCOUNT: tuple[LanePart, ...] = ("credential",)
 _MODEL: tuple[LanePart, ...] = ("credential", "model")
+
+# Caching does not change what counts towards OpenAI's limits: they are judged before a cache is looked at.
+_CACHE_COUNTS = {"cache_reads": "counted"}
+# A 429 is for calls in flight, or never comes: no rate is to be sought.
+_NO_RATE = {"requests_per_minute": 0}
+# Some of their models refuse a JSON schema, or all do.
+_NO_SCHEMA = {"structured_output": False}
+
+# The quotas of Bedrock: Claude 3.7 and later.
+_BURNT_FIVEFOLD = (
+    "*claude-3-7-*",
+    *(f"*claude-{family}-[4-9]*" for family in ("opus", "sonnet", "haiku")),
+)
+_VERTEX = "/v1/projects/{project}/locations/{region}"
 
 
 def _openai(
@@ -79,10 +115,10 @@ def _openai(
     base_url: str | None,
     key: str | None,
     lane: tuple[LanePart, ...],
-    limits: str | None = None,
+    headers: str | None = None,
     **more: Any,
 ) -> Preset:
-    return Preset(title, "openai", base_url, key, lane, limit_headers=limits, **more)
+    return Preset(title, "openai", base_url, key, lane, limit_headers=headers, **more)
 
 
 PRESETS: Mapping[ProviderName, Preset] = {
@@ -92,6 +128,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "OPENAI_API_KEY",
         ("credential", "base_url", "model"),
         "openai",
+        limits=_CACHE_COUNTS,
     ),
     "azure_openai": Preset(
         "Azure OpenAI",
@@ -102,6 +139,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "reserved",
         "azure",
         "https://example.openai.azure.com",
+        limits=_CACHE_COUNTS,
     ),
     "bedrock": Preset(
         "Amazon Bedrock",
@@ -111,6 +149,10 @@ PRESETS: Mapping[ProviderName, Preset] = {
         ("region", "model", "credential"),
         "reserved",
         "bedrock",
+        elsewhere=dict.fromkeys(
+            ("cn-north-1", "cn-northwest-1"), "https://bedrock-runtime.{region}.amazonaws.com.cn"
+        ),
+        output_factors=tuple((pattern, 5.0) for pattern in _BURNT_FIVEFOLD),
     ),
     "gemini": Preset(
         "Google Gemini (AI Studio)",
@@ -123,10 +165,15 @@ PRESETS: Mapping[ProviderName, Preset] = {
     "vertex": Preset(
         "Google Vertex AI",
         "vertex",
-        "https://{region}-aiplatform.googleapis.com/v1/projects/{project}/locations/{region}",
+        "https://{region}-aiplatform.googleapis.com" + _VERTEX,
         None,
         ("base_url", "model"),
         limit_headers="gemini",
+        elsewhere={
+            "global": "https://aiplatform.googleapis.com" + _VERTEX,
+            "us": "https://aiplatform.us.rep.googleapis.com" + _VERTEX,
+            "eu": "https://aiplatform.eu.rep.googleapis.com" + _VERTEX,
+        },
     ),
     "anthropic": Preset(
         "Anthropic",
@@ -137,22 +184,45 @@ PRESETS: Mapping[ProviderName, Preset] = {
         limit_headers="anthropic",
     ),
     "xai": _openai("xAI", "https://api.x.ai/v1", "XAI_API_KEY", _MODEL, "xai"),
-    "groq": _openai("Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", _MODEL, "groq"),
-    "deepseek": _openai("DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", _ACCOUNT, "deepseek"),
+    "groq": _openai(
+        "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", _MODEL, "groq", settings=_NO_SCHEMA
+    ),
+    "deepseek": _openai(
+        "DeepSeek",
+        "https://api.deepseek.com/v1",
+        "DEEPSEEK_API_KEY",
+        _ACCOUNT,
+        "deepseek",
+        settings=_NO_SCHEMA,
+        limits=_NO_RATE,
+    ),
     "qwen": _openai(
         "Qwen (Alibaba Cloud Model Studio)",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         "DASHSCOPE_API_KEY",
         _ACCOUNT,
+        settings=_NO_SCHEMA,
     ),
-    "ollama": Preset("Ollama", "ollama", "http://127.0.0.1:11434", None, ("base_url",)),
+    "ollama": Preset("Ollama", "ollama", "http://127.0.0.1:11434", None, ("base_url",), limits=_NO_RATE),
     "fireworks": _openai(
         "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", _ACCOUNT, "fireworks"
     ),
     "mistral": _openai("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", _ACCOUNT, "mistral"),
-    "together": _openai("Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", _ACCOUNT, "together"),
+    "together": _openai(
+        "Together",
+        "https://api.together.ai/v1",
+        "TOGETHER_API_KEY",
+        _ACCOUNT,
+        "together",
+        settings=_NO_SCHEMA,
+    ),
     "lepton": _openai(
-        "Lepton", None, "LEPTON_API_TOKEN", _ACCOUNT, example="https://llama3-1-8b.lepton.run/api/v1"
+        "Lepton",
+        None,
+        "LEPTON_API_TOKEN",
+        _ACCOUNT,
+        example="https://llama3-1-8b.lepton.run/api/v1",
+        settings=_NO_SCHEMA,
     ),
     "cerebras": _openai(
         "Cerebras",
@@ -166,9 +236,34 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "Replicate", "replicate", "https://api.replicate.com/v1", "REPLICATE_API_TOKEN", _ACCOUNT
     ),
     "baseten": _openai("Baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY", _ACCOUNT),
-    "openrouter": _openai("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", _ACCOUNT),
-    "vllm": _openai("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",)),
+    "openrouter": _openai(
+        "OpenRouter",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        _ACCOUNT,
+        settings=_NO_SCHEMA,
+    ),
+    "vllm": _openai("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
 }
+
+ALSO_CALLED: Mapping[str, ProviderName] = {
+    "aistudio": "gemini",
+    "alibaba": "qwen",
+    "aws": "bedrock",
+    "azure": "azure_openai",
+    "claude": "anthropic",
+    "dashscope": "qwen",
+    "google": "gemini",
+    "grok": "xai",
+    "gpt": "openai",
+    "vertex_ai": "vertex",
+}
+"""What people may write for a provider; only ever a suggestion."""
+
+OF_PROTOCOL: Mapping[str, ProviderName] = {
+    name: name for name in PROVIDERS if name == PRESETS[name].protocol != "openai"
+}
+"""The protocols that one provider alone speaks: whose habits a connection has that names none."""
 
 LANE_OF_PROTOCOL: Mapping[str, tuple[LanePart, ...]] = {
     "openai": PRESETS["openai"].lane,

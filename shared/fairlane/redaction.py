@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 
 MASK = "***"
 LEAST_SPELLING = 8
+FINGERPRINT_DIGITS = 12
 
 SECRET_NAMES = frozenset(
     {
@@ -37,11 +38,11 @@ _BEARER = re.compile(r"(\bBearer\s+)[^\s'\",]+", re.IGNORECASE)
 
 
 def fingerprint(secret: str, salt: bytes) -> str:
-    """Tells credentials of one deployment apart, and says nothing about them: 16 hexadecimal digits.
+    """Tells credentials of one deployment apart, and says nothing about them: 12 hexadecimal digits.
 
     HMAC-SHA256, so that whoever does not have the deployment's salt cannot even try guesses.
     """
-    return hmac.new(salt, secret.encode(), hashlib.sha256).hexdigest()[:16]
+    return hmac.new(salt, secret.encode(), hashlib.sha256).hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def spellings(secret: str) -> tuple[str, ...]:

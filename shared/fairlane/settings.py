@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from fairlane.connection import Connection
 from fairlane.errors import ConfigurationError
-from fairlane.lane import LaneLimits, lane_key, split_model
+from fairlane.lane import LaneLimits, endpoint_id, lane_key, split_model
 from fairlane.section import Section
 from fairlane.topology import CLUSTER, topology_of
 
@@ -315,6 +315,24 @@ class Settings(Section):
         database = parse_qs(parts.query).get("db", ["0"])[0]
         return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={database}"
 
+    def limits_of(self, lane: str) -> LaneLimits | None:
+        """What is known of a lane before it is used: the operator's word, the rest as its provider has it.
+
+        ``None`` where nothing is known. Fields that neither tells are not set.
+        """
+        stated = self.lanes.get(lane)
+        name, _, model = lane.partition(":")
+        connection = self.connections.get(name) or self._connection_at(lane)
+        known = connection.lane_defaults(model) if connection else {}
+        if not known:
+            return stated
+        return LaneLimits.model_validate(known | (stated.model_dump(exclude_unset=True) if stated else {}))
+
+    def _connection_at(self, endpoint: str) -> Connection | None:
+        """One whose lane is that of its server."""
+        known = (each for each in self.connections.values() if each.scope == "endpoint")
+        return next((each for each in known if endpoint_id(each.base_url) == endpoint), None)
+
     def lane_of(self, model: str) -> str:
         """``"<connection>:<model>"`` → lane key. Raises ``KeyError`` for an unknown connection."""
         connection, name = split_model(model)
@@ -326,7 +344,9 @@ class WorkerSecrets(Section):
     """Credentials by connection; exists in worker processes alone and never prints itself.
 
     ``missing`` maps each connection whose key is not there to the environment variable that should hold it.
+    ``proxies`` are ``user:password`` for the proxies of connections.
     """
 
     keys: dict[str, SecretStr] = Field(default_factory=dict)
+    proxies: dict[str, SecretStr] = Field(default_factory=dict)
     missing: dict[str, str] = Field(default_factory=dict)

@@ -13,6 +13,7 @@ from tests.benchmarks.many_teams import many_teams
 from tests.benchmarks.overhead import overhead
 from tests.benchmarks.referenced_rows import referenced_rows
 from tests.benchmarks.report import Finding, Report
+from tests.benchmarks.transport import transport
 from tests.benchmarks.waiting_run import waiting_run
 from tests.benchmarks.workloads import flaky, known_limit, token_bound, two_lanes
 
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "teams": many_teams,
     "million": waiting_run,
     "referenced": referenced_rows,
+    "transport": transport,
 }
 
 

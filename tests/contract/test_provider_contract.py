@@ -33,7 +33,7 @@ from tests.support.scripted_server import (
     http_head,
     scripted_server,
 )
-from tests.support.wires import Asked, Wire
+from tests.support.wires import WIRES, Asked, Wire
 
 
 @every_protocol
@@ -196,7 +196,9 @@ def test_an_error_as_the_body_of_a_200_is_that_error(wire: Wire) -> None:
     assert outcome == Overloaded("the provider's words", wire.overloaded_status)
 
 
-@every_protocol
+@pytest.mark.parametrize(
+    "wire", [wire for wire in WIRES if wire.filter_reason], ids=lambda wire: wire.protocol
+)
 @streamed_or_not
 def test_a_content_filter_is_final(wire: Wire, stream: bool) -> None:
     data = wire.begin() + wire.piece("I") + wire.finish(wire.filter_reason) + wire.end()

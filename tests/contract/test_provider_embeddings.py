@@ -21,6 +21,7 @@ from fairlane_workers.providers.contract import Request
 from tests.support.provider_calls import KEY, call, provider_of
 from tests.support.scripted_server import http
 from tests.support.wires import AnthropicMessagesWire, OpenAIChatWire
+from tests.support.wires.azure_openai import AzureOpenAIWire
 
 
 def embed(*inputs: str, model: str = "m-1", **params: object) -> Request:
@@ -83,6 +84,13 @@ def test_a_request_names_model_and_texts() -> None:
     (received,) = server.received
     assert received.path == "/v1/embeddings"
     assert received.json == {"model": "m-1", "input": ["a", "b"], "dimensions": 2}
+
+
+def test_azures_are_a_deployments() -> None:
+    wire = AzureOpenAIWire()
+    outcome, server = call(wire, embed("a", model="small"), [http(200, answered([1, 2]))])
+    assert isinstance(outcome, Success)
+    assert server.received[0].path == "/openai/deployments/small/embeddings?api-version=2024-10-21"
 
 
 def test_vectors_are_put_in_the_order_of_their_texts() -> None:

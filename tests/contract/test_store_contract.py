@@ -129,7 +129,7 @@ def test_cancelling_ends_everything(redis: Redis) -> None:
     flying = d.start(ref, 2)
     assert d.cancel(ref) == 5
     assert d.finish(flying[0]) is None
-    assert (d.leases.count(), d.lanes.in_flight(["sim:fast"])) == (0, {"sim:fast": 0})
+    assert (d.leases.count(), d.lanes.on_slots(["sim:fast"])) == (0, {"sim:fast": 0})
     Books(redis, d.keys).check()
 
 

@@ -234,7 +234,7 @@ def test_workers_tell_their_keys_by_a_fingerprint_alone(left: Left) -> None:
     told = [json.loads(line) for line in lines]
     assert {line["connection"] for line in told} == {"right", "claude", "echo"}
     (fingerprint,) = {line["fingerprint"] for line in told}
-    assert len(fingerprint) == 16
+    assert len(fingerprint) == 12
 
 
 @pytest.mark.parametrize("name", spellings(KEY))

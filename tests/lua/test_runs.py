@@ -130,7 +130,7 @@ def test_cancelling_takes_every_job_and_frees_what_was_in_flight(real_redis: Red
     d.dirty()
     assert d.cancel(ref) == 22
     assert d.dirty() >= {"sim:fast", "sim:judge"}
-    assert d.lanes.in_flight(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
+    assert d.lanes.on_slots(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
     assert d.leases.count() == 0
     state = d.state(ref)
     assert (state["jobs_done"], state["n:cancelled"], state["n:succeeded"]) == ("24", "22", "2")
@@ -173,7 +173,7 @@ def test_cancelling_finds_lanes_that_the_caller_did_not_name(real_redis: Redis) 
     d.finish(d.start(ref)[0], follow=[Ready(entry(1, 5, 1), "sim:judge")])
     d.start(ref, lane="sim:judge")
     assert d.runs.end(ref, [], CANCELLED, d.epoch, d.now_ms) == 3
-    assert d.lanes.in_flight(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
+    assert d.lanes.on_slots(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
     Books(real_redis, d.keys).check()
 
 

@@ -19,6 +19,7 @@ from fairlane.local.processes import Process
 from fairlane.local.stack import Stack
 from fairlane.store.connect import RedisClient, open_store
 from fairlane.store.keys import Keys
+from fairlane.store.lane_directory import LaneDirectory
 from fairlane.store.leases import Leases
 from fairlane.store.workers import Beat, Workers
 from fairlane.testing import ModelStats, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
@@ -123,7 +124,9 @@ class Cluster:
         wait_until(lambda: self._is_settled(workers), timeout=SETTLED_S)
 
     def _is_settled(self, workers: int) -> bool:
-        wanted = {lane.decode() for lane in self.redis.smembers(self.keys.lanes)} | set(self.settings.lanes)
+        carrier = LaneDirectory.read(self.redis, self.keys).carrier
+        stated = {carrier(lane) for lane in self.settings.lanes}
+        wanted = {lane.decode() for lane in self.redis.smembers(self.keys.lanes)} | stated
         beats = self.beats()
         serving = len(beats) == workers and all(wanted <= set(beat.info.lanes) for beat in beats)
         return serving and bool(self.redis.hget(self.keys.leader, "id"))

@@ -71,6 +71,8 @@ class Books:
             )
             flying = {team: int(number) for team, number in self._hash(self.keys.flying(lane)).items()}
             assert flying == teams, f"{lane}: in flight by team"
+            pending = sum("pending" in lease for lease in self.leased.values() if lease["lane"] == lane)
+            assert int(self._hash(self.keys.lane(lane)).get("pending", 0)) == pending, f"{lane}: pending"
 
     def _check_running(self, ref: RunRef, state: dict[str, str]) -> None:
         places, done = self.places[ref], self._done(ref, int(state["jobs"]))

@@ -147,6 +147,12 @@ class Deployment:
         call = self.attempts.claim(attempt, worker, LEASE_MS, self.now_ms)
         return Claim.of(call.run(self.redis))
 
+    def wait_for(
+        self, attempt: Attempt, worker: str = "w1", handle: str = "h:1", *, frees_slot: bool = True
+    ) -> bool:
+        call = self.attempts.wait_for(attempt, worker, handle, frees_slot=frees_slot)
+        return bool(call.run(self.redis) == 1)
+
     def finish(
         self,
         attempt: Attempt,
@@ -179,6 +185,7 @@ class Deployment:
         delay_ms: int = 0,
         costs_attempt: bool = False,
         rate_limited: bool = False,
+        handle: str | None = None,
     ) -> Reported | None:
         call = self.attempts.defer(
             attempt,
@@ -187,6 +194,7 @@ class Deployment:
             delay_ms=delay_ms,
             costs_attempt=costs_attempt,
             rate_limited=rate_limited,
+            handle=handle,
             now_ms=self.now_ms,
         )
         return Reported.of(call.run(self.redis))

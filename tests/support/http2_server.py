@@ -14,7 +14,7 @@ from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, WindowUpdated
 from h2.exceptions import H2Error
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 
 
 @dataclass
@@ -26,12 +26,12 @@ class Call:
     headers: dict[str, str]
     body: bytearray = field(default_factory=bytearray)
 
-    def begin(self, status: int = 200, *, end: bool = False, **headers: str) -> None:
+    def begin(self, status: int = 200, **headers: str) -> None:
         fields = [
             (":status", str(status)),
             *((name.replace("_", "-"), text) for name, text in headers.items()),
         ]
-        self.connection.h2.send_headers(self.stream, fields, end_stream=end)
+        self.connection.h2.send_headers(self.stream, fields)
         self.connection.flush()
 
     async def write(self, data: bytes, *, end: bool = False) -> None:
@@ -49,8 +49,8 @@ class Call:
             h2.send_data(self.stream, b"", end_stream=True)
             self.connection.flush()
 
-    async def answer(self, body: bytes = b"{}", status: int = 200, **headers: str) -> None:
-        self.begin(status, **headers)
+    async def answer(self, body: bytes = b"{}", status: int = 200, *, content_type: str = "") -> None:
+        self.begin(status, **({"content_type": content_type} if content_type else {}))
         await self.write(body, end=True)
 
     def cancel(self, code: ErrorCodes = ErrorCodes.INTERNAL_ERROR) -> None:
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
     """A client's connection."""
 
     def __init__(self, server: Http2Server) -> None:
-        self._server = server
+        self.server = server
         self.h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self._calls: dict[int, Call] = {}
         self._opened = asyncio.Event()
@@ -73,9 +73,12 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._server.connections.append(self)
-        self.h2.local_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = self._server.streams
+        self.server.connections.append(self)
+        allowed = {SettingCodes.MAX_CONCURRENT_STREAMS: self.server.streams}
+        self.h2.local_settings = Settings(client=False, initial_values=allowed)
         self.h2.initiate_connection()
+        if self.server.unwilling:
+            self.h2.close_connection(last_stream_id=0)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
@@ -85,24 +88,24 @@ class Connection(asyncio.Protocol):
                     case RequestReceived():
                         headers = cast("list[tuple[str, str]]", event.headers)
                         self._calls[event.stream_id] = call = Call(self, event.stream_id, dict(headers))
-                        if self._server.early:
-                            self._server.handle(call)
+                        if self.server.early:
+                            self.server.handle(call)
                     case DataReceived():
                         self._calls[event.stream_id].body += event.data
-                        if not self._server.early:
+                        if not self.server.early:
                             self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                    case StreamEnded() if not self._server.early:
-                        self._server.handle(self._calls[event.stream_id])
+                    case StreamEnded() if not self.server.early:
+                        self.server.handle(self._calls[event.stream_id])
                     case StreamReset():
-                        self._server.cancelled.append(event.stream_id)
-                        self._server.hung_up.set()
+                        self.server.cancelled.append(event.stream_id)
+                        self.server.hung_up.set()
                     case WindowUpdated():
                         self._opened.set()
         self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._opened.set()
-        self._server.lost += 1
+        self.server.closed.set()
 
     async def window_opened(self) -> None:
         self._opened.clear()
@@ -130,13 +133,14 @@ class Http2Server:
     handler: Handler
     streams: int
     early: bool
+    unwilling: bool
     url: str = ""
     connections: list[Connection] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
-    lost: int = 0
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    hung_up: asyncio.Event = field(default_factory=asyncio.Event)
+    hung_up: asyncio.Event = field(default_factory=asyncio.Event)  # a client cancelled a call
+    closed: asyncio.Event = field(default_factory=asyncio.Event)  # a client's connection ended
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def handle(self, call: Call) -> None:
@@ -162,10 +166,12 @@ class Http2Server:
 
 @asynccontextmanager
 async def http2_server(
-    handler: Handler, tls: ssl.SSLContext, *, streams: int = 100, early: bool = False
+    handler: Handler, tls: ssl.SSLContext, *, streams: int = 100, early: bool = False, unwilling: bool = False
 ) -> AsyncIterator[Http2Server]:
-    """Run one as ``localhost``, within the running loop. ``early``: it answers before it read the body."""
-    scripted = Http2Server(handler, streams, early)
+    """Run one as ``localhost``, within the running loop. ``early``: it answers before it read the body;
+    ``unwilling``: it says goodbye before any call.
+    """
+    scripted = Http2Server(handler, streams, early, unwilling)
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(scripted), "127.0.0.1", 0, ssl=tls
     )

@@ -24,6 +24,9 @@ SIGNALS: list[Signal] = ["ok", "ok", "answered", "limited", "overloaded", "broke
 
 workers = st.sampled_from(["w1", "w2", "w3"])
 reporters = st.sampled_from([None, None, None, "w1", "w2"])
+handles = st.sampled_from(["h-1", "a:b:c", "\u00e9 %"])
+"""What a provider calls a call; colons mean nothing in it."""
+
 judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
 where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
 counts = st.none() | st.integers(0, 60)
@@ -124,6 +127,11 @@ class Lifecycle(RuleBasedStateMachine):
         if attempt := self.draw_attempt(data):
             self.model.claim(attempt, worker)
 
+    @rule(data=st.data(), worker=reporters, handle=handles, frees_slot=st.booleans())
+    def wait_for(self, data: st.DataObject, worker: str | None, handle: str, frees_slot: bool) -> None:
+        if attempt := self.draw_attempt(data):
+            self.model.wait_for(attempt, worker, handle, frees_slot=frees_slot)
+
     @rule(
         data=st.data(),
         worker=reporters,
@@ -137,12 +145,17 @@ class Lifecycle(RuleBasedStateMachine):
         if attempt := self.draw_attempt(data):
             self.model.finish(attempt, worker, state, ready, **lesson)
 
-    @rule(data=st.data(), worker=reporters, lesson=lessons, delay=delays)
+    @rule(data=st.data(), worker=reporters, lesson=lessons, delay=delays, handle=st.none() | handles)
     def defer(
-        self, data: st.DataObject, worker: str | None, lesson: dict[str, Any], delay: dict[str, Any]
+        self,
+        data: st.DataObject,
+        worker: str | None,
+        lesson: dict[str, Any],
+        delay: dict[str, Any],
+        handle: str | None,
     ) -> None:
         if attempt := self.draw_attempt(data):
-            self.model.defer(attempt, worker, **lesson, **delay)
+            self.model.defer(attempt, worker, **lesson, **delay, handle=handle)
 
     @rule(
         milliseconds=st.sampled_from([0, 1, 10, 200, 1000, 15_000, 40_000]),

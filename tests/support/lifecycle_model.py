@@ -38,7 +38,9 @@ class Sleep:
 
 
 class Model:
-    """``holders``: who should hold a lease; ``numbers``: dispatches by job; ``asleep``: lanes waited for."""
+    """``holders``: who should hold a lease; ``numbers``: dispatches by job; ``asleep``: lanes waited for;
+    ``handles``: by job, the call that its provider goes on with.
+    """
 
     def __init__(self, redis: Redis, lanes: Sequence[str]) -> None:
         self.redis, self.d, self.lanes = redis, Deployment(redis), lanes
@@ -48,6 +50,7 @@ class Model:
         self.numbers: dict[tuple[RunRef, int], int] = {}
         self.asleep: dict[str, Sleep] = {}
         self.old_epochs: list[int] = []
+        self.handles: dict[tuple[RunRef, int], str] = {}
         for lane in lanes:
             self.d.lane(lane, requests_per_minute=None)
 
@@ -163,9 +166,22 @@ class Model:
     def claim(self, attempt: Attempt, worker: str) -> None:
         free = attempt.id in self.holders and self.holders[attempt.id] is None
         before = read_contents(self.redis)
-        assert (self.d.claim(attempt, worker) is not None) == free
-        if free:
+        claim = self.d.claim(attempt, worker)
+        assert (claim is not None) == free
+        if claim is not None:
+            assert claim.handle == self.handles.get(_job(attempt))
             self.holders[attempt.id] = worker
+        else:
+            assert read_contents(self.redis) == before
+
+    def wait_for(self, attempt: Attempt, worker: str | None, handle: str, *, frees_slot: bool) -> None:
+        """The provider goes on with the attempt's call by itself."""
+        who = worker or self._holder(attempt)
+        before = read_contents(self.redis)
+        noted = self.d.wait_for(attempt, who, handle, frees_slot=frees_slot)
+        assert noted == (self.holders.get(attempt.id) == who)
+        if noted:
+            self.handles[_job(attempt)] = handle
         else:
             assert read_contents(self.redis) == before
 
@@ -191,6 +207,8 @@ class Model:
         before = read_contents(self.redis)
         reported = self.d.defer(attempt, who, reason="quota", **lesson)
         self._check_report(attempt, who, reported is not None, before)
+        if reported is not None and lesson.get("handle"):
+            self.handles[_job(attempt)] = lesson["handle"]
 
     def _holder(self, attempt: Attempt) -> str:
         """Who holds the lease; an attempt that nobody has claimed is claimed."""
@@ -203,6 +221,7 @@ class Model:
         assert applied == (self.holders.get(attempt.id) == worker)
         if applied:
             del self.holders[attempt.id]
+            self.handles.pop(_job(attempt), None)
             return
         state, after = self.d.keys.state(RunRef(attempt.team, attempt.run)), read_contents(self.redis)
         assert _late(after.pop(state)) == _late(before.pop(state), more=1)
@@ -298,6 +317,10 @@ class Model:
             if not self.is_running(ref):
                 return
         raise AssertionError(f"{ref} does not end: {self.d.state(ref)}")
+
+
+def _job(attempt: Attempt) -> tuple[RunRef, int]:
+    return RunRef(attempt.team, attempt.run), attempt.job
 
 
 def _check_order(offers: Sequence[Offer], queued: dict[RunRef, list[str]], permits: Sequence[Permit]) -> None:

@@ -15,7 +15,7 @@ from fairlane.store.script import load_all
 
 # Families that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
 PERMANENT = re.compile(
-    r"leader|teams|registry|audit|salt|lanes|configured|workers|catalog|run:[^:]+:(index|budget)|budgets"
+    r"leader|teams|registry|audit|salt|lanes|configured|scopes|workers|catalog|run:[^:]+:(index|budget)|budgets"
     r"|lane:.+:(state|limits|owed|headroom:(tokens|input|output))"
     # Sets of things to do: Redis deletes them with their last entry, so what is there is not done.
     r"|dirty|starved"

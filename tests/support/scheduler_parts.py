@@ -19,12 +19,14 @@ from fairlane.store.keys import Keys, RunRef
 from fairlane.store.leader import LeaderLease
 from fairlane.store.leases import Leases
 from fairlane.store.runs import Runs
+from fairlane.store.scopes import Scopes
 from fairlane.store.workers import Workers
 from fairlane_scheduler.backlog import ActiveRun, Backlog
 from fairlane_scheduler.capacity import Capacity
 from fairlane_scheduler.dispatcher import Dispatcher
 from fairlane_scheduler.feeder import Feeder
 from fairlane_scheduler.lane_registry import LaneRegistry
+from fairlane_scheduler.lane_sharing import LaneSharing
 from fairlane_scheduler.leader import Leader
 from fairlane_scheduler.receiver import Receiver
 from fairlane_scheduler.recoverer import Recoverer
@@ -63,7 +65,8 @@ class Parts:
         self.workers = Workers(self.keys)
         self.backlog, self.capacity, self.mailbox = Backlog(), Capacity(), Mailbox()
         self.leader = Leader(self.lease("me"), LEADER_LEASE_MS)
-        self.registry = LaneRegistry(self.lanes, self.settings)
+        self.sharing = LaneSharing(Scopes(redis, self.keys), self.settings)
+        self.registry = LaneRegistry(self.lanes, self.settings, self.sharing)
         self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock)
         self.loader = RunLoader(redis, self.keys, self.runs, self.backlog, self.feeder)
         self.receiver = Receiver(

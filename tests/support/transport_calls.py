@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,23 @@ async def body_of(reply: Reply, max_bytes: int = 1 << 20) -> bytes:
         return b"".join([chunk async for chunk in reply.chunks(max_bytes)])
     finally:
         await reply.aclose()
+
+
+@asynccontextmanager
+async def plain_server(greet: Callable[[asyncio.StreamWriter], None]) -> AsyncIterator[int]:
+    """A server that greets whoever connects and never reads more than a little; yields its port."""
+    writers: list[asyncio.StreamWriter] = []
+
+    def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        greet(writer)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=1024)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
 def serving(

@@ -6,8 +6,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from fairlane.configuration import load_settings
+from fairlane.configuration import keys, load_settings
 from fairlane.configuration.keys import Key, all_keys
 from fairlane.configuration.reference import main, render
 
@@ -21,8 +22,27 @@ def test_the_page_is_current() -> None:
 @pytest.mark.parametrize("key", all_keys(), ids=lambda key: ".".join(key.path))
 def test_every_key_is_described(key: Key) -> None:
     assert key.field.description
-    assert f"| `{key.path[-1]}` |" in render()
+    assert f"| `{key.name}` |" in render()
     assert f"`{key.variable}`" in render()
+
+
+def test_every_table_has_one_section() -> None:
+    heads = [line for line in render().splitlines() if line.startswith("## `[")]
+    assert len(heads) == len(set(heads))
+
+
+def test_a_table_that_may_be_left_out_is_described_too() -> None:
+    class Inner(BaseModel):
+        """An inner table."""
+
+        url: str
+
+    class Outer(BaseModel):
+        """An outer one."""
+
+        inner: Inner | None = None
+
+    assert [key.path for key in keys._walk(Outer, ())] == [("inner", "url")]
 
 
 def test_every_row_has_as_many_cells_as_the_head() -> None:

@@ -9,7 +9,9 @@ from fairlane.admission.lanes import Lanes
 from fairlane.lane import ENDPOINT_CONCURRENCY, LaneLimits, endpoint_id
 from fairlane.settings import Settings
 from fairlane.store.keys import Keys
+from fairlane.store.scopes import Scopes
 from fairlane_scheduler.lane_registry import LaneRegistry
+from fairlane_scheduler.lane_sharing import LaneSharing
 
 
 @pytest.mark.parametrize(
@@ -18,6 +20,8 @@ from fairlane_scheduler.lane_registry import LaneRegistry
         ("openai:gpt-4o", "openai:gpt-4o"),
         ("http://api.example.com:8080/v1", "http:api.example.com:8080"),
         ("https://user:secret@API.example.com/v1?x=1", "https:api.example.com"),
+        ("https://api.example.com:443/v1", "https:api.example.com"),
+        ("https://api.example.com:80/v1", "https:api.example.com:80"),
         ("gpt-4o", "id:gpt-4o"),
     ],
 )
@@ -35,7 +39,8 @@ def registry(redis: fakeredis.FakeRedis, lanes: dict[str, LaneLimits] | None = N
     settings = Settings.model_validate(
         {"connections": {"a": connection, "b": connection, "c": plain}, "lanes": lanes or {}}
     )
-    return LaneRegistry(Lanes(redis, Keys("test")), settings)
+    keys = Keys("test")
+    return LaneRegistry(Lanes(redis, keys), settings, LaneSharing(Scopes(redis, keys), settings))
 
 
 def most_at_once(redis: fakeredis.FakeRedis, lane: str) -> int | None:

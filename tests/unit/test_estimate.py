@@ -16,7 +16,6 @@ from fairlane.connection import Connection
 from fairlane.errors import TemplateError
 from fairlane.estimate import Forecast, LaneForecast, estimate, take_sample
 from fairlane.estimate.sampling import VALUES_KEPT, Distinct
-from fairlane.estimate.timing import lane_of
 from fairlane.evaluators import llm_judge
 from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer
 from fairlane.link import Link
@@ -245,23 +244,6 @@ def test_a_dataset_without_rows_takes_nothing(scene: Scene) -> None:
 def test_a_forecast_is_ready_for_json(scene: Scene) -> None:
     told = scene.forecast(spec_of()).to_dict()
     assert (told["calls"], told["lanes"][0]["lane"], told["cost_usd"]) == (100, "sim:fast", None)
-
-
-@pytest.mark.parametrize(
-    ("model", "connections", "known", "expected"),
-    [
-        ("sim:a", {"sim": SIM}, set(), "sim:a"),
-        ("sim:a", {"sim": SIM.model_copy(update={"lane_scope": "connection"})}, set(), "sim"),
-        ("sim:a", {}, {"sim"}, "sim"),
-        ("sim:a", {}, {"sim", "sim:a"}, "sim:a"),
-        ("sim:a", {}, set(), "sim:a"),
-        ("python:pkg.mod:f", {}, set(), "python:pkg.mod:f"),
-    ],
-)
-def test_a_models_lane_is_known_also_without_settings(
-    model: str, connections: dict[str, Connection], known: set[str], expected: str
-) -> None:
-    assert lane_of(model, None, connections, frozenset(known)) == expected
 
 
 def test_of_a_dataset_whose_size_is_stated_no_more_than_a_sample_is_read() -> None:

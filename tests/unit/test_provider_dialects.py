@@ -17,18 +17,23 @@ from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
 from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
+from fairlane_workers.providers.protocols.openai_responses import OpenAIResponses
 
-DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), AnthropicMessages())
+DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
 
 NAMES = [
     *("choices", "message", "delta", "content", "finish_reason", "usage", "prompt_tokens", "refusal", "text"),
     *("completion_tokens", "index", "type", "error", "object", "content_block", "stop_reason"),
     *("input_tokens", "output_tokens", "cache_creation_input_tokens"),
     *("cache_read_input_tokens", "prompt_tokens_details", "cached_tokens"),
+    *("tool_calls", "function", "custom", "name", "arguments", "id", "x_groq", "metadata", "detail", "loc"),
+    *("output", "response", "item", "status", "incomplete_details", "reason", "input_tokens_details"),
 ]
 KINDS = [
     *("text", "text_delta", "error", "content_block_start", "content_block_delta", "message_start"),
     *("message_delta", "message_stop", "content_filter", "stop"),
+    *("message", "output_text", "function_call", "response.output_text.delta", "response.completed"),
+    *("response.output_item.done", "response.incomplete", "response.failed", "failed", "incomplete"),
 ]
 SCALAR = st.none() | st.booleans() | st.integers(-5, 2**60) | st.floats() | st.text(max_size=5)
 JSON = st.recursive(
@@ -68,7 +73,9 @@ def test_no_document_does_more_than_break_the_schema(dialect: Dialect, document:
     if isinstance(document, dict):
         with suppress(UnreadableError):
             dialect.read(document, answer)
+    answer.take_drafts()
     (answer.text or "").encode()
+    (answer.output or "").encode()
     assert answer.usage.total is None or 0 <= answer.usage.total < 2**55
 
 

@@ -40,7 +40,7 @@ def test_building_opens_nothing_and_needs_no_event_loop() -> None:
 
 def test_an_unknown_protocol_is_named_with_the_known_ones() -> None:
     strange = connection().model_copy(update={"protocol": "gopher"})
-    with pytest.raises(ConfigurationError, match=r"connections\.c\.protocol.*'gopher'.*anthropic, openai"):
+    with pytest.raises(ConfigurationError, match=r"connections\.c\.protocol.*'gopher'.*anthropic.*openai"):
         build_provider("c", strange, None)
 
 

@@ -26,6 +26,7 @@ class Lane:
         self.costs: dict[str, float] = {}
         self.waited: set[str] = set()
         self.interactive: list[RunRef] = []
+        self.most: dict[str, int] = {}
         self.now_ms = 0
 
     def order(self, queued: Mapping[RunRef, int], count: int) -> list[Offer]:
@@ -37,7 +38,10 @@ class Lane:
         self.shares.arrive(team for team in waiting if team not in self.waited)
         self.waited = set(waiting)
         urgent = [ref for ref in self.interactive if queued.get(ref)]
-        return self.shares.order(waiting, lambda ref: self.priorities.get(ref, 0), count, self.now_ms, urgent)
+        most_of = self.most.__getitem__ if self.most else None
+        return self.shares.order(
+            waiting, lambda ref: self.priorities.get(ref, 0), count, self.now_ms, urgent, most_of
+        )
 
     def grant(self, queued: dict[RunRef, int], count: int, batch: int = 1) -> list[RunRef]:
         """Grant ``count`` permits, ``batch`` at a time; takes them from ``queued``."""
@@ -282,3 +286,42 @@ def test_a_correction_gives_no_credit() -> None:
     lane.shares.correct("a", -100.0)
 
     assert by_team(lane.grant({run("a"): 50, run("b"): 50}, 20))["a"] <= 11
+
+
+def test_nobody_is_offered_more_than_may_be_and_who_may_have_nothing_keeps_its_turn() -> None:
+    lane = Lane()
+    queued = {run("a"): 50, run("b"): 50, run("c"): 50}
+    lane.most = {"a": 0, "b": 2, "c": 3}
+
+    assert by_team(lane.grant(queued, 5, batch=5)) == {"b": 2, "c": 3}
+    lane.most = {}
+    assert by_team(lane.grant(queued, 10)) == {"a": 5, "b": 3, "c": 2}
+
+
+def test_a_team_that_was_long_offered_nothing_is_owed_no_more_than_its_bound() -> None:
+    lane = Lane()
+    queued = {run("a"): 1000, run("b"): 1000}
+    lane.most = {"a": 0, "b": 1000}
+    lane.grant(queued, 500, batch=10)
+    lane.most = {}
+
+    assert by_team(lane.grant(queued, 200, batch=200))["a"] <= 100 + fairness.BEHIND / 2 + 1
+
+
+def test_whoever_waits_for_a_run_of_a_team_that_may_have_nothing_holds_nobody_up() -> None:
+    lane = Lane()
+    lane.interactive = [run("full", "now")]
+    lane.most = {"full": 0, "b": 5, "c": 5}
+
+    offers = lane.order({run("full", "now"): 9, run("b"): 9, run("c"): 9}, 10)
+
+    assert Counter(offer.ref.team for offer in offers for _ in range(offer.most)) == {"b": 5, "c": 5}
+
+
+def test_places_in_the_order_do_not_pile_up() -> None:
+    lane = Lane()
+    queued = {run(f"team{n}"): 1000 for n in range(100)}
+    for _ in range(50):
+        lane.grant(queued, 20, batch=20)
+
+    assert len(lane.shares._heap) <= 100

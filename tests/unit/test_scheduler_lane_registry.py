@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fakeredis
 import pytest
 from redis import Redis
 from structlog.testing import capture_logs
@@ -9,8 +10,10 @@ from structlog.testing import capture_logs
 from fairlane.admission.lanes import Lanes
 from fairlane.settings import Settings
 from fairlane.store.keys import Keys
+from fairlane.store.scopes import Scopes
 from fairlane_scheduler import lane_registry
 from fairlane_scheduler.lane_registry import LaneRegistry, UnknownModel
+from fairlane_scheduler.lane_sharing import LaneSharing
 from tests.support.scheduler_parts import CONNECTIONS
 
 
@@ -20,10 +23,12 @@ def lanes(fake_redis: Redis) -> Lanes:
 
 
 def registry(lanes: Lanes, **limits: dict[str, float]) -> LaneRegistry:
+    """A registry of a deployment in which nothing has been settled yet."""
     settings = Settings.model_validate(
         {"connections": CONNECTIONS, "lanes": {f"sim:{name}": each for name, each in limits.items()}}
     )
-    return LaneRegistry(lanes, settings)
+    scopes = Scopes(fakeredis.FakeRedis(), Keys("test"))
+    return LaneRegistry(lanes, settings, LaneSharing(scopes, settings))
 
 
 def test_a_lane_is_the_models_or_its_connections(lanes: Lanes) -> None:

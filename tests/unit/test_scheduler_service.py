@@ -103,7 +103,9 @@ def test_the_names_of_connections_are_published_and_nothing_else_of_them(fake_re
     Scheduler(fake_redis, settings, ManualClock(), "me", Mailbox()).tick()
 
     published = fake_redis.get(Keys("test").catalog)
-    assert json.loads(published) == {"connections": {"sim": {"protocol": "openai", "scope": "model"}}}
+    assert json.loads(published) == {
+        "connections": {"sim": {"protocol": "openai", "scope": "model", "lanes": "sim"}}
+    }
 
 
 def test_what_is_marked_is_looked_at_in_the_same_tick(fake_redis: Redis) -> None:

@@ -137,6 +137,29 @@ class TestVariables:
         assert settings.lanes["OpenAI:gpt-4o"].requests_per_minute == 10_000
         assert settings.connections["OpenAI"].base_url == "https://proxy.example/v1"
 
+    @pytest.mark.parametrize(
+        ("in_file", "expected"),
+        [("", {"openai-project": "p-2"}), ('[connections.OpenAI.headers]\nOpenAI-Project = "p-1"', None)],
+    )
+    def test_a_variables_underscores_are_hyphens_in_a_headers_name(
+        self, write: Write, in_file: str, expected: dict[str, str] | None
+    ) -> None:
+        environ = {"FAIRLANE_CONNECTIONS__OPENAI__HEADERS__OPENAI_PROJECT": "p-2"}
+        settings = load_settings(write(f"{WHOLE}\n{in_file}"), environ)
+        assert settings.connections["OpenAI"].headers == (expected or {"OpenAI-Project": "p-2"})
+
+    def test_what_errors_mean_may_be_said_by_variables(self, write: Write) -> None:
+        environ = {
+            "FAIRLANE_CONNECTIONS__OPENAI__ERROR_MAP__SLOW_DOWN": "overloaded",
+            "FAIRLANE_CONNECTIONS__OPENAI__ERROR_MAP__418": "permanent",
+        }
+        settings = load_settings(write(WHOLE), environ)
+        assert settings.connections["OpenAI"].error_map == {"slow_down": "overloaded", "418": "permanent"}
+
+    def test_a_provider_may_be_named_by_a_variable(self) -> None:
+        settings = load_settings(environ={"FAIRLANE_CONNECTIONS__FAST__PROVIDER": "groq"})
+        assert settings.connections["fast"].base_url == "https://api.groq.com/openai/v1"
+
     def test_the_short_name_of_the_redis_url_works_and_yields_to_the_full_one(self) -> None:
         assert load_settings(environ={"FAIRLANE_REDIS_URL": "redis://a/0"}).redis.url == "redis://a/0"
         both = {"FAIRLANE_REDIS_URL": "redis://a/0", "FAIRLANE_REDIS__URL": "redis://b/0"}
@@ -164,6 +187,10 @@ class TestVariables:
         file = write(WHOLE.replace("OPENAI_API_KEY", "FAIRLANE_OPENAI_KEY"))
         load_settings(file, {"FAIRLANE_OPENAI_KEY": "sk-1"})
 
+    def test_a_variable_that_holds_a_proxys_password_is_not_unknown(self, write: Write) -> None:
+        file = write('[connections.a]\nprovider = "groq"\nproxy_credentials_env = "FAIRLANE_PROXY"')
+        load_settings(file, {"FAIRLANE_PROXY": "me:hunter2"})
+
 
 class TestMistakes:
     def test_an_unknown_key_names_path_file_and_what_was_meant(self, write: Write) -> None:
@@ -190,6 +217,7 @@ class TestMistakes:
             ("FAIRLANE_SCHEDULER_MAX_IN_FLIGHT", "FAIRLANE_SCHEDULER__MAX_IN_FLIGHT"),
             ("FAIRLANE_CONFIG_FILE", "FAIRLANE_CONFIG"),
             ("FAIRLANE_TEAMS__SEARCH__WIGHT", "FAIRLANE_TEAMS__SEARCH__WEIGHT"),
+            ("FAIRLANE_CONNECTIONS__A__HEADER__X_ORG", "FAIRLANE_CONNECTIONS__A__HEADERS__X_ORG"),
         ],
     )
     def test_an_unknown_variable_is_told_with_what_was_meant(self, variable: str, meant: str) -> None:
@@ -254,10 +282,45 @@ class TestMistakes:
             "[connections.a]\nprotocol = 'openai'\nbase_url = 'ftp://u:hunter2@host'",
             "[connections.a]\nprotocol = 'openai'\nbase_url = 'http://h'\napi_key = 'hunter2'",
             "[connections.a]\nprotocol = 'openai'\nbase_url = 'http://h'\napi_key_env = 'sk-hunter2'",
+            "[connections.a]\nprovider = 'groq'\nheaders = {Authorization = 'Bearer hunter2'}",
+            "[connections.a]\nprovider = 'groq'\nheaders = {x-mine = 'Bearer hunter2'}",
+            "[connections.a]\nprovider = 'groq'\nproxy = 'http://hunter2@proxy'",
+            "[connections.a]\nprovider = 'groq'\nproxy_credentials_env = 'me:hunter2'",
         ],
     )
     def test_no_message_shows_a_credential(self, write: Write, text: str) -> None:
         assert "hunter2" not in str(refused(write(text)))
+
+
+class TestProviders:
+    @pytest.mark.parametrize(
+        ("given", "field", "said"),
+        [
+            ('provider = "gorq"', "provider", "Did you mean 'groq'?"),
+            ('provider = "bedrock"', "region", "Amazon Bedrock needs it"),
+            ('provider = "bedrock"', "region", 'Write region = "us-east-1", or a base_url.'),
+            ('provider = "vertex"\nregion = "global"', "project", "Google Vertex AI needs it"),
+            ('provider = "azure_openai"', "base_url", "https://example.openai.azure.com"),
+            ('provider = "bedrock"\nregion = "US East"', "region", "must match pattern"),
+            ('provider = "groq"\nheaders = {Cookie = "a"}', "headers.Cookie", "would carry a key"),
+            ('provider = "groq"\nproxy = "http://a:b@c"', "proxy", "proxy_credentials_env"),
+            ('provider = "groq"\nerror_map = {x = "bad"}', "error_map.x", "must be 'rate_limited'"),
+        ],
+    )
+    def test_what_is_wrong_is_told_with_its_key_and_the_remedy(
+        self, write: Write, given: str, field: str, said: str
+    ) -> None:
+        file = write(f"[connections.a]\n{given}")
+        error = refused(file)
+        assert error.field == f"connections.a.{field}"
+        assert said in str(error)
+        assert str(file) in str(error)
+        assert len(str(error).splitlines()) == 1
+
+    def test_the_variable_of_a_key_is_that_of_the_provider(self, write: Write) -> None:
+        settings = load_settings(write('[connections.a]\nprovider = "groq"'), {})
+        assert load_secrets(settings, {}).missing == {"a": "GROQ_API_KEY"}
+        assert load_secrets(settings, {"GROQ_API_KEY": "gsk-1"}).keys["a"].get_secret_value() == "gsk-1"
 
 
 class TestContradictions:
@@ -271,6 +334,11 @@ class TestContradictions:
 
     def test_a_models_lane_where_all_models_share_one_is_refused(self, write: Write) -> None:
         assert 'Write "claude" alone' in refused(write(WHOLE + '[lanes."claude:opus"]')).remedy
+
+    def test_a_servers_lane_is_written_with_its_address(self, write: Write) -> None:
+        there = '[connections.a]\nprotocol = "openai"\nbase_url = "http://h:1/v1"\nlane_scope = "endpoint"\n'
+        load_settings(write(there + '[lanes."http:h:1"]\nmax_concurrency = 2'), {})
+        assert 'Write "http:h:1"' in refused(write(there + "[lanes.a]")).remedy
 
     def test_a_worker_cannot_be_bound_to_a_lane_that_cannot_be(self, write: Write) -> None:
         assert refused(write(WHOLE), {"FAIRLANE_WORKER__LANES": "nobody:x"}).field == "worker.lanes"
@@ -292,6 +360,12 @@ class TestSecrets:
     def test_a_key_that_is_not_there_is_named(self, write: Write, environ: dict[str, str]) -> None:
         secrets = load_secrets(load_settings(write(WHOLE), {}), environ)
         assert (dict(secrets.keys), secrets.missing) == ({}, {"OpenAI": "OPENAI_API_KEY"})
+
+    def test_what_a_proxy_wants_to_see_is_read_and_not_shown(self, write: Write) -> None:
+        file = write('[connections.a]\nprovider = "groq"\nproxy_credentials_env = "PROXY_LOGIN"')
+        secrets = load_secrets(load_settings(file, {}), {"PROXY_LOGIN": "me:hunter2\n"})
+        assert secrets.proxies["a"].get_secret_value() == "me:hunter2"
+        assert "hunter2" not in repr(secrets)
 
 
 class TestWhatSettingsAnswer:

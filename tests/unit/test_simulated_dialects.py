@@ -102,9 +102,12 @@ def test_openai_takes_a_bearer_key(headers: dict[str, str], key: str | None) -> 
     assert OpenAIChat().presented_key(headers) == key
 
 
-def test_anthropic_takes_its_own_key_header() -> None:
-    assert AnthropicMessages().presented_key({"x-api-key": "k-1"}) == "k-1"
-    assert AnthropicMessages().presented_key({"Authorization": "Bearer k-1"}) is None
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [({"x-api-key": "k-1"}, "k-1"), ({"Authorization": "Bearer k-1"}, "k-1"), ({}, None)],
+)
+def test_anthropic_takes_a_key_in_either_header(headers: dict[str, str], key: str | None) -> None:
+    assert AnthropicMessages().presented_key(headers) == key
 
 
 def test_an_openai_answer_carries_text_finish_and_usage() -> None:

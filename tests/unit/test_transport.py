@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 
-from fairlane_workers.transport import PIECE_BYTES, Reply, Transport, TransportError
+from fairlane_workers.transport import PIECE_BYTES, Transport, TransportError
 from tests.support.scripted_server import Fault, Received, ScriptedServer, http, http_head, scripted_server
+from tests.support.transport_calls import body_of, plain_server, post
 
 LARGE = b"x" * 20_000_000
 
@@ -25,34 +24,6 @@ async def transport_to(*script: list[bytes | Fault]) -> AsyncIterator[tuple[Tran
             yield transport, server
         finally:
             await transport.aclose()
-
-
-@asynccontextmanager
-async def plain_server(greet: Callable[[asyncio.StreamWriter], None]) -> AsyncIterator[int]:
-    """A server that greets whoever connects and never reads more than a little; yields its port."""
-    writers: list[asyncio.StreamWriter] = []
-
-    def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        greet(writer)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=1024)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
-    for writer in writers:
-        writer.transport.abort()
-    await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
-
-
-async def post(transport: Transport, url: str, content: bytes = b"{}") -> Reply:
-    target = httpx.URL(url)
-    return await transport.send("POST", target, httpx.Headers({"host": target.netloc.decode()}), content)
-
-
-async def body_of(reply: Reply) -> bytes:
-    data = b"".join([chunk async for chunk in reply.chunks(1 << 20)])
-    await reply.aclose()
-    return data
 
 
 def exchange(*responses: bytes) -> list[Received]:
@@ -161,18 +132,6 @@ def test_a_large_request_arrives_whole_and_with_its_length(size: int) -> None:
     assert received.headers["content-length"] == str(size)
     assert "transfer-encoding" not in received.headers
     assert received.body == b"y" * size
-
-
-def test_certificates_and_host_names_are_verified() -> None:
-    async def scenario() -> ssl.SSLContext:
-        transport = Transport()
-        context = transport._open().ssl_context
-        await transport.aclose()
-        return context
-
-    context = asyncio.run(scenario())
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.check_hostname
 
 
 def test_a_server_that_accepts_and_never_shakes_hands_is_left_after_the_connect_timeout() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +24,15 @@ class Pool:
 
     def __init__(self) -> None:
         self.begun: list[tuple[Attempt, Future[str]]] = []
+        self.frees: list[Callable[[], None]] = []
         self.accepted: list[int] = []
         self.ends: list[Any] = []
         task = SimpleNamespace(start=self._start)
         self.pool = TaskPool(app=SimpleNamespace(tasks={TASK_NAME: task}))
 
-    def _start(self, attempt: Attempt) -> Future[str]:
+    def _start(self, attempt: Attempt, free: Callable[[], None]) -> Future[str]:
         future: Future[str] = Future()
+        self.frees.append(free)
         self.begun.append((attempt, future))
         return future
 
@@ -66,6 +69,38 @@ def test_the_end_of_an_attempt_and_what_it_came_to_are_told_to_celery(pool: Pool
     ((failed, value, seconds),) = pool.ends
     assert (failed, value) == (0, "RateLimited")
     assert seconds >= 0
+
+
+def test_an_attempt_that_needs_no_slot_is_done_to_celery_once_and_is_waited_for_all_the_same(
+    pool: Pool,
+) -> None:
+    pool.apply()
+
+    pool.frees[0]()
+    assert [end[:2] for end in pool.ends] == [(0, "Pending")]
+    stopping = threading.Thread(target=pool.pool.on_stop)
+    stopping.start()
+    stopping.join(0.05)
+    assert stopping.is_alive()
+
+    pool.begun[0][1].set_result("Success")
+    stopping.join(10)
+    assert not stopping.is_alive()
+    assert len(pool.ends) == 1
+
+
+def test_what_celery_raises_when_a_slot_is_freed_does_not_reach_the_attempt(pool: Pool) -> None:
+    class Refusing(list[Any]):
+        def append(self, _: Any) -> None:
+            raise ConnectionError("gone")
+
+    pool.ends = Refusing()
+    pool.apply()
+
+    with capture_logs() as logs:
+        pool.frees[0]()
+
+    assert [line["event"] for line in logs] == ["slot_not_freed"]
 
 
 def test_a_defect_is_told_as_a_failure(pool: Pool) -> None:

@@ -64,7 +64,7 @@ def test_the_task_begins_attempts_on_the_engine(monkeypatch: pytest.MonkeyPatch)
     attempt, begun = Attempt("r1", "search", 3, 1, "sim:fast"), []
     done: Future[None] = Future()
     done.set_result(None)
-    monkeypatch.setattr(made.engine, "start_attempt", lambda each: begun.append(each) or done)
+    monkeypatch.setattr(made.engine, "start_attempt", lambda each, *_: begun.append(each) or done)
     app: Any = made.app
 
     assert app.tasks[TASK_NAME](**attempt.to_message()) is None

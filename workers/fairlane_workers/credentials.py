@@ -1,4 +1,4 @@
-"""Tells which credentials a worker uses, by their fingerprints."""
+"""Which credentials a worker holds, by their fingerprints: what its beats tell, and its log."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ async def deployment_salt(batcher: Batcher, keys: Keys) -> bytes:
     return bytes(await batcher.send(("GET", keys.salt)))
 
 
-async def tell_credentials(batcher: Batcher, keys: Keys, held: WorkerSecrets) -> None:
-    """Log a fingerprint for each connection whose key this worker holds: equal keys have equal ones."""
+async def fingerprints(batcher: Batcher, keys: Keys, held: WorkerSecrets) -> dict[str, str]:
+    """One for each connection whose key this worker holds, logged: equal keys have equal ones."""
     if not held.keys:
-        return
+        return {}
     salt = await deployment_salt(batcher, keys)
-    for connection, key in held.keys.items():
-        log.info(
-            "credential_in_use",
-            connection=connection,
-            fingerprint=fingerprint(key.get_secret_value(), salt),
-        )
+    found = {name: fingerprint(key.get_secret_value().strip(), salt) for name, key in held.keys.items()}
+    for connection, told in found.items():
+        log.info("credential_in_use", connection=connection, fingerprint=told)
+    return found

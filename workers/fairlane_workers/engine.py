@@ -34,7 +34,7 @@ from fairlane.topology import topology_of
 from fairlane.version import __version__
 from fairlane_workers.batcher import Batcher
 from fairlane_workers.chunks import Chunks
-from fairlane_workers.credentials import tell_credentials
+from fairlane_workers.credentials import fingerprints
 from fairlane_workers.drain import Drain
 from fairlane_workers.executor import Executor
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
@@ -106,9 +106,12 @@ class Engine:
         self._server.start()
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._settings.worker.slots)
 
-    def start_attempt(self, attempt: Attempt) -> Future[str]:
-        """Begin one attempt; the future is done when it has been reported, and has what it came to."""
-        return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt), self._loop)
+    def start_attempt(self, attempt: Attempt, free: Callable[[], None] = lambda: None) -> Future[str]:
+        """Begin one attempt; the future is done when it has been reported, and has what it came to.
+
+        ``free`` is called on the engine's thread if the attempt needs its slot no longer before that.
+        """
+        return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt, free), self._loop)
 
     def begin_stop(self) -> None:
         """Warm stop: take nothing new, give back what is not finished within the grace period.
@@ -117,7 +120,7 @@ class Engine:
         """
         if self._thread is None:
             return
-        log.info(Event.WORKER_STOPPING, busy=self._executor.busy)
+        log.info(Event.WORKER_STOPPING, busy=self._executor.busy, pending=self._executor.pending)
         self._health.stopping = True
         grace_s = self._settings.worker.shutdown_grace_seconds
         soon = self._loop.call_soon_threadsafe
@@ -156,7 +159,12 @@ class Engine:
         self._redis = _open_redis(settings.redis.url, settings.redis.deployment)
         batcher = self._batcher = MeasuredBatcher(self._redis, self._metrics)
         self._providers: dict[str, Provider] = {
-            name: build_provider(name, connection, self._secrets.keys.get(name))
+            name: build_provider(
+                name,
+                connection,
+                self._secrets.keys.get(name),
+                proxy_credentials=self._secrets.proxies.get(name),
+            )
             for name, connection in settings.connections.items()
         }
         if settings.worker.modules:
@@ -201,11 +209,18 @@ class Engine:
             drain=Drain(self.queues, self._end),
         )
         self._background = [
-            asyncio.create_task(self._heartbeat.run()),
+            asyncio.create_task(self._beat(keys)),
             asyncio.create_task(self._heartbeat.listen()),
             asyncio.create_task(self._health.turn()),
-            asyncio.create_task(tell_credentials(batcher, keys, self._secrets)),
         ]
+
+    async def _beat(self, keys: Keys) -> None:
+        """Beat from now on. The first beat already tells which credentials are held."""
+        try:
+            self._heartbeat.holding(await fingerprints(self._batcher, keys, self._secrets))
+        except RedisError as error:
+            log.warning("credentials_untold", error=str(error))
+        await self._heartbeat.run()
 
     async def _shut(self) -> None:
         for task in self._background:

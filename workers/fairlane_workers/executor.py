@@ -1,11 +1,15 @@
-"""Executes an attempt: claim → gather → call → decide → report. A slot is busy for a call, no longer."""
+"""Executes an attempt: claim → gather → call → decide → report. A slot is busy for a call, no longer.
+
+A call that its provider goes on with by itself, and is only asked for, keeps no slot busy.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -32,6 +36,9 @@ from fairlane_workers.watch import Called, Watch, Watches
 
 STALE, UNREPORTED = "Stale", "Unreported"
 
+MOST_PENDING = 1000
+"""Calls that a worker has in hand beside its slots; further ones keep theirs while they wait."""
+
 log = get_logger("executor")
 
 
@@ -40,14 +47,19 @@ class Held:
     """An attempt in hand. ``aborted`` says why its call is not made, or is being broken off.
 
     Only the call can be broken off: a claim or a report that is on its way is waited for, since Redis may
-    have acted on it already.
+    have acted on it already. ``handle`` names a call that the provider goes on with; ``pending``: it needs no
+    slot. ``withdrawn``: nobody will ask for its answer again.
     """
 
     attempt: Attempt
+    free: Callable[[], None]
     claimed: bool = False
     call: asyncio.Task[Outcome] | None = None
     aborted: str | None = None
     give_back: bool = False
+    withdrawn: bool = False
+    handle: str | None = None
+    pending: bool = False
     wire_ms: int | None = None
     work: Work | None = None
     came_to: str = Aborted.__name__
@@ -88,18 +100,25 @@ class Executor:
 
     @property
     def busy(self) -> int:
-        return len(self._held)
+        """Attempts that use a slot."""
+        return len(self._held) - self.pending
 
-    async def execute(self, attempt: Attempt) -> str:
+    @property
+    def pending(self) -> int:
+        """Attempts that use none: providers go on with their calls."""
+        return sum(held.pending for held in self._held.values())
+
+    async def execute(self, attempt: Attempt, free: Callable[[], None] = lambda: None) -> str:
         """One attempt from claim to report. A copy of a message that was seen already does nothing.
 
+        ``free`` is called once if the attempt needs its slot no longer, although it goes on.
         Where Redis refuses a report, or on a defect, the lease is left to lapse: its job is put back then.
         Returns what it came to, for whoever lists tasks: the outcome's name, ``Stale`` or ``Unreported``.
         """
         if attempt.id in self._held:
             log.warning(Event.STALE_CLAIM, **attempt_fields(attempt))
             return STALE
-        held = Held(attempt, aborted=self._stopping, give_back=self._stopping is not None)
+        held = Held(attempt, free, aborted=self._stopping, give_back=self._stopping is not None)
         self._held[attempt.id] = held
         came_to = UNREPORTED
         try:
@@ -115,14 +134,15 @@ class Executor:
             del self._held[attempt.id]
         return came_to
 
-    def abort(self, attempt_id: str, why: str, *, give_back: bool = False) -> None:
+    def abort(self, attempt_id: str, why: str, *, give_back: bool = False, withdrawn: bool = False) -> None:
         """Break a call off. ``give_back`` returns its job at no cost; otherwise its lease is already gone.
 
-        A call that has ended is reported all the same.
+        A call that has ended is reported all the same. What a provider goes on with is left to it, for the
+        job's next attempt, unless the job is ``withdrawn``.
         """
         held = self._held.get(attempt_id)
         if held is not None and held.aborted is None:
-            held.aborted, held.give_back = why, give_back
+            held.aborted, held.give_back, held.withdrawn = why, give_back, withdrawn
             if held.call is not None:
                 held.call.cancel()
 
@@ -130,7 +150,7 @@ class Executor:
         """Break off every call of a run."""
         for attempt_id, held in list(self._held.items()):
             if (held.attempt.team, held.attempt.run) == (ref.team, ref.run):
-                self.abort(attempt_id, why)
+                self.abort(attempt_id, why, withdrawn=True)
         self._materials.forget(ref)
 
     def abort_all(self, why: str) -> None:
@@ -149,11 +169,12 @@ class Executor:
             check_version(held.attempt)
             work = held.work = await self._materials.of(held.attempt)
         except LaterVersion as later:
-            await self._reporter.defer(held.attempt, given_back(str(later), ABORTED_DELAY_MS), None)
+            decision = given_back(str(later), ABORTED_DELAY_MS)
+            await self._reporter.defer(held.attempt, decision, None, handle=held.handle)
             return
         started_ms = self._clock.monotonic_ms()
         held.wire_ms = claim.waited_ms + started_ms - claimed_ms
-        outcome = await self._unless_aborted(held, self._call(held.attempt, work))
+        outcome = await self._unless_aborted(held, self._call(held, work))
         took_ms = self._clock.monotonic_ms() - started_ms
         held.came_to = held.came_to if outcome is None else type(outcome).__name__
         self._watch.called(Called(held.attempt, work, outcome, held.wire_ms, took_ms))
@@ -167,7 +188,8 @@ class Executor:
         claim = Claim.of(await self._batcher.send(call))
         if claim is None:
             log.warning(Event.STALE_CLAIM, **attempt_fields(held.attempt))
-        held.claimed = claim is not None
+        if claim is not None:
+            held.claimed, held.handle = True, claim.handle
         return claim
 
     async def _unless_aborted(self, held: Held, call: Coroutine[Any, Any, Outcome]) -> Outcome | None:
@@ -185,7 +207,8 @@ class Executor:
 
     async def _let_go(self, held: Held) -> None:
         if held.give_back and held.aborted is not None:
-            await self._reporter.defer(held.attempt, given_back(held.aborted), None, work=held.work)
+            decision = given_back(held.aborted)
+            await self._reporter.defer(held.attempt, decision, None, work=held.work, handle=held.handle)
 
     async def _conclude(
         self, held: Held, claim: Claim, work: Work, outcome: Outcome, latency_ms: int
@@ -201,7 +224,9 @@ class Executor:
                 outcome = InvalidResponse(problem, outcome.status, outcome.retry_after_ms, outcome.hints)
         decision = decide(outcome, claim, work.spec.retry, self._rng)
         if not isinstance(decision, Finish):
-            await self._reporter.defer(attempt, decision, outcome, held.wire_ms, work=work)
+            # What a provider has answered is over; where nobody asked it, its call may still go on.
+            handle = held.handle if isinstance(outcome, Aborted) else None
+            await self._reporter.defer(attempt, decision, outcome, held.wire_ms, work=work, handle=handle)
             return
         ending = await self._endings.of(work, outcome, decision, latency_ms)
         reported = await self._reporter.finish(
@@ -212,7 +237,22 @@ class Executor:
         if reported is not None and reported.finished:
             self._materials.forget(RunRef(attempt.team, attempt.run))
 
-    async def _call(self, attempt: Attempt, work: Work) -> Outcome:
+    async def _pend(self, held: Held, handle: str) -> None:
+        """The provider goes on by itself: note its call with the job, and give the slot back."""
+        held.handle = handle
+        frees = not held.pending and self.pending < MOST_PENDING
+        call = self._attempts.wait_for(held.attempt, self._worker, handle, frees_slot=frees)
+        try:
+            noted = await self._batcher.send(call)
+        except RedisError as error:  # the call goes on; should this worker die, it is made again
+            log.warning("handle_unnoted", **attempt_fields(held.attempt), error=str(error))
+            return
+        if noted and frees:
+            held.pending = True
+            held.free()
+
+    async def _call(self, held: Held, work: Work) -> Outcome:
+        attempt = held.attempt
         if work.problem is not None:
             return PermanentFailure(work.problem)
         try:
@@ -232,6 +272,10 @@ class Executor:
             timeout_s=work.spec.timeout,
             max_response_bytes=self._settings.worker.max_response_bytes,
             arguments=call.arguments,
+            inputs=call.inputs,
             lane=attempt.lane,
+            handle=held.handle,
+            on_pending=partial(self._pend, held),
+            withdrawn=lambda: held.withdrawn,
         )
         return await provider.call(request, await self._chunks.listener(attempt) if stream else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -82,8 +82,8 @@ class Heartbeat:
         )
         self._obey(wish)
         self._subscribe([lane for lane in sorted(lane.decode() for lane in lanes) if self._serves(lane)])
-        info = replace(self._info, busy=self._executor.busy)
-        self._drained = info.draining and not (info.busy or self._serving)
+        info = replace(self._info, busy=self._executor.busy, pending=self._executor.pending)
+        self._drained = info.draining and not (info.busy or info.pending or self._serving)
         info = replace(info, drained=self._drained)
         news = info if info.stopping else self._info
         beat = self._workers.beat(
@@ -123,6 +123,10 @@ class Heartbeat:
         if self._ending or not self._info.stopping:
             self._info = replace(self._info, lanes=tuple(sorted(lanes)))
         self._hurry.set()
+
+    def holding(self, credentials: Mapping[str, str]) -> None:
+        """The fingerprints of this worker's keys, by connection, are told from now on."""
+        self._info = replace(self._info, credentials=credentials)
 
     def stopping(self) -> None:
         """No new work: tell the scheduler at once."""

@@ -30,12 +30,15 @@ class LaneConsumer(ConsumerMixin):
     """A connection of its own to Fairlane's broker, on a thread of its own.
 
     So it does not matter which broker, pool and settings the process' own worker has. It looks to
-    `LaneQueues` like Celery's consumer. A message is acknowledged once its attempt has been reported:
-    there are never more in hand than slots.
+    `LaneQueues` like Celery's consumer. A message is acknowledged once its attempt has been reported, or
+    needs no slot any more: there are never more in hand than slots, but for those.
     """
 
     def __init__(
-        self, settings: Settings, queues: LaneQueues, start: Callable[[Attempt], Future[str]]
+        self,
+        settings: Settings,
+        queues: LaneQueues,
+        start: Callable[[Attempt, Callable[[], None]], Future[str]],
     ) -> None:
         self.app = make_app(settings, "fairlane_lanes")
         self.connection = self.app.connection_for_read()
@@ -131,16 +134,20 @@ class LaneConsumer(ConsumerMixin):
             message.ack()
             return
         consumer = self.task_consumer
-        begun = self._start_attempt(attempt)
-        self._in_hand.add(begun)
-        begun.add_done_callback(lambda ended: self._end(ended, message, consumer))
 
-    def _end(self, ended: Future[str], message: Message, consumer: Consumer | None) -> None:
-        """An attempt is reported; told on the engine's thread."""
+        def free() -> None:  # told on the engine's thread
+            self.call_soon(lambda: self._acknowledge(message, consumer))
+
+        begun = self._start_attempt(attempt, free)
+        self._in_hand.add(begun)
+        begun.add_done_callback(lambda ended: self._end(ended, free))
+
+    def _end(self, ended: Future[str], free: Callable[[], None]) -> None:
+        """An attempt is reported."""
         self._in_hand.discard(ended)
-        self.call_soon(lambda: self._acknowledge(message, consumer))
+        free()
 
     def _acknowledge(self, message: Message, consumer: Consumer | None) -> None:
-        """Make room for the next message. One of a connection that was lost has none to make."""
-        if consumer is self.task_consumer:
+        """Make room for the next message, once. One of a connection that was lost has none to make."""
+        if consumer is self.task_consumer and not message.acknowledged:
             message.ack()

@@ -25,9 +25,16 @@ log = get_logger("pool")
 
 POOL = "fairlane_workers.loop_pool:TaskPool"
 
+PENDING = "Pending"
+"""What an attempt has come to, to whoever lists tasks, when it gives its slot back before it ends."""
+
 
 class TaskPool(BasePool):  # type: ignore[misc]
-    """What ``worker_pool`` names. The application's attempt task has ``start``, which begins an attempt."""
+    """What ``worker_pool`` names. The application's attempt task has ``start``, which begins an attempt.
+
+    An attempt that needs its slot no longer counts as done to Celery, which takes the next message then; it
+    stays in hand here until it has been reported.
+    """
 
     body_can_be_buffer = True
     signal_safe = False
@@ -53,17 +60,17 @@ class TaskPool(BasePool):  # type: ignore[misc]
             return
         if accept_callback is not None:
             accept_callback(os.getpid(), time.monotonic())
-        started = time.monotonic()
+        slot = _Slot(callback)
         with self._idle:
             self._busy += 1
-        self._begin(args).add_done_callback(lambda future: self._finish(future, callback, started))
+        self._begin(args, slot.free).add_done_callback(lambda future: self._finish(future, slot))
 
-    def _begin(self, args: Any) -> Future[str]:
+    def _begin(self, args: Any, free: Callable[[], None]) -> Future[str]:
         """Start the attempt that a message names; one that names none has failed already."""
         try:
             body: Any = loads(args[3], args[4], args[5], accept={"application/json"})
             app: Any = self.app
-            begun: Future[str] = app.tasks[TASK_NAME].start(Attempt.from_message(body[1]))
+            begun: Future[str] = app.tasks[TASK_NAME].start(Attempt.from_message(body[1]), free)
         except Exception as error:
             log.exception("message_unreadable", id=str(args[1])[:200])
             begun = Future()
@@ -76,19 +83,41 @@ class TaskPool(BasePool):  # type: ignore[misc]
             self._idle.wait_for(lambda: self._busy == 0)
         self._others.shutdown(cancel_futures=True)
 
-    def _finish(self, future: Future[str], callback: Callable[[Any], None] | None, started: float) -> None:
+    def _finish(self, future: Future[str], slot: _Slot) -> None:
         try:
-            if callback is not None:
-                callback(_result(future, time.monotonic() - started))
+            slot.end(future)
         finally:
             with self._idle:
                 self._busy -= 1
                 self._idle.notify_all()
 
 
-def _result(future: Future[str], runtime: float) -> tuple[int, Any, float]:
-    """Celery's (failed, value or exception, seconds). Only a defect of ours makes an attempt raise."""
+class _Slot:
+    """A place among the messages that Celery has taken; given back once."""
+
+    def __init__(self, callback: Callable[[Any], None] | None) -> None:
+        self._callback, self._started = callback, time.monotonic()
+
+    def free(self) -> None:
+        """The attempt goes on without it."""
+        try:
+            self._tell(0, PENDING)
+        except Exception:  # Celery's; the attempt is not to suffer from it
+            log.exception("slot_not_freed")
+
+    def end(self, future: Future[str]) -> None:
+        """The attempt is over."""
+        self._tell(*_result(future))
+
+    def _tell(self, failed: int, value: Any) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback((failed, value, time.monotonic() - self._started))
+
+
+def _result(future: Future[str]) -> tuple[int, Any]:
+    """Celery's (failed, value or exception). Only a defect of ours makes an attempt raise."""
     error = None if future.cancelled() else future.exception()
     if error is None:
-        return 0, None if future.cancelled() else future.result(), runtime
-    return 1, ExceptionInfo((type(error), error, error.__traceback__)), runtime
+        return 0, None if future.cancelled() else future.result()
+    return 1, ExceptionInfo((type(error), error, error.__traceback__))

@@ -97,8 +97,12 @@ class Reporter:
         wire_ms: int | None = None,
         *,
         work: Work | None = None,
+        handle: str | None = None,
     ) -> Reported | None:
-        """The job goes back. ``None`` where the report was late."""
+        """The job goes back. ``None`` where the report was late.
+
+        ``handle`` names the call that its next attempt goes on with.
+        """
         call = self._attempts.defer(
             attempt,
             self._worker,
@@ -106,6 +110,7 @@ class Reporter:
             delay_ms=decision.delay_ms,
             costs_attempt=decision.costs_attempt,
             rate_limited=decision.rate_limited,
+            handle=handle,
         )
         sent, fields = moment(), _fields(attempt, work)
         reply = Reported.of(await self._batcher.send(call))

@@ -12,7 +12,7 @@ _REQUESTS, _DAY = "requests", "day"
 
 
 def slots_needed(view: LaneView, ready: int) -> int:
-    """Calls in flight, and those of ``ready`` that would be, too, if there were slots for them.
+    """Calls in flight that hold a slot, and those of ``ready`` that would, too, if there were slots for them.
 
     That is 0 of them while the lane is shut, or while what held them last was the lane: its rate, its window,
     a gap, a team's part. Else it is bounded by the most calls that the lane may have in flight, and by those
@@ -20,11 +20,11 @@ def slots_needed(view: LaneView, ready: int) -> int:
     (Little's law). Before any call has told its latency, the bucket alone bounds it.
     """
     if view.shut is not None or view.reason not in _MORE_SLOTS_HELP:
-        return view.in_flight
+        return view.in_flight - view.pending
     bounds = [float(view.in_flight + ready), _started_in_one_call(view)]
     if view.places.most is not None:
         bounds.append(view.places.most)
-    return max(view.in_flight, math.floor(min(bounds)))
+    return max(view.in_flight, math.floor(min(bounds))) - view.pending
 
 
 def slots_needed_in_all(needed: Iterable[int], max_in_flight: int) -> int:

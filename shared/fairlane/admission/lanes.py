@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
+from fairlane.admission.memory import LEARNED
 from fairlane.admission.views import LaneView, read_view, stored_limit
 from fairlane.errors import ConfigurationError, LaneNotFound
 from fairlane.lane import LaneLimits
@@ -78,7 +79,8 @@ class Grant:
     """A lane's answer. ``at_ms``: ask again then (server time; 0: when woken). ``left``: queued, by offer.
 
     ``window``: most calls that the lane may have in flight. ``owed``: by team, what its calls took beyond
-    their shares as they were granted, negative where it was less.
+    their shares as they were granted, negative where it was less. ``pending``: of ``in_flight``, those that
+    hold no worker's slot: their provider is only asked for them.
     """
 
     permits: Sequence[Permit]
@@ -90,6 +92,7 @@ class Grant:
     kept: Sequence[Kept] = ()
     window: int = 0
     owed: Mapping[str, float] = field(default_factory=dict)
+    pending: int = 0
 
     @property
     def wait_ms(self) -> int:
@@ -160,7 +163,7 @@ class Lanes:
         )
         if reply is None:
             return None
-        flat, at_ms, reason, in_flight, left, now, held, window, owed = reply
+        flat, at_ms, reason, in_flight, left, now, held, window, owed, pending = reply
         permits = [
             Permit(
                 flat[i] - 1,
@@ -185,6 +188,7 @@ class Lanes:
             kept,
             int(window),
             corrections,
+            int(pending),
         )
 
     def limit(self, lane: str, limits: Mapping[str, Limit]) -> bool:
@@ -256,6 +260,19 @@ class Lanes:
         if call.run(self._redis) == 0:
             raise LaneNotFound(lane, self.names())
 
+    def inherit(self, lane: str, source: str, since_ms: int, now_ms: str | int = "") -> bool:
+        """Start from what another lane has learned; nothing else of it is taken over. True if it was done.
+
+        Once for a ``since_ms``; where that is 0, only while the lane was never used.
+        """
+        keys = {
+            "lane": self._keys.lane(lane),
+            "from": self._keys.lane(source),
+            "limits": self._keys.limits(lane),
+        }
+        told = {"now_ms": now_ms, "since_ms": since_ms, "fields": json.dumps(LEARNED)}
+        return bool(script("lane_inherit").bind(keys, told).run(self._redis) == 1)
+
     def drain(self, lane: str, now_ms: str | int = "") -> None:
         """Empty the lane's buckets: nothing bursts after Redis came back."""
         keys = {
@@ -273,12 +290,13 @@ class Lanes:
             pipeline.hgetall(self._keys.flying(lane))
         return [{team.decode(): int(count) for team, count in found.items()} for found in pipeline.execute()]
 
-    def in_flight(self, lanes: Sequence[str]) -> dict[str, int]:
-        """Attempts that hold a permit, by lane."""
+    def on_slots(self, lanes: Sequence[str]) -> dict[str, int]:
+        """Attempts that hold a permit and a worker's slot, by lane."""
         pipeline = self._redis.pipeline(transaction=False)
         for lane in lanes:
-            pipeline.hget(self._keys.lane(lane), "inflight")
-        return {lane: int(count or 0) for lane, count in zip(lanes, pipeline.execute(), strict=True)}
+            pipeline.hmget(self._keys.lane(lane), "inflight", "pending")
+        found = zip(lanes, pipeline.execute(), strict=True)
+        return {lane: int(held or 0) - int(pending or 0) for lane, (held, pending) in found}
 
     def view(self, lane: str, now_ms: str | int = "") -> LaneView:
         """How one lane stands. Raises `LaneNotFound`."""

@@ -10,18 +10,12 @@ from fairlane.store.keys import Keys
 from fairlane.store.script import script
 
 _OF_AXIS = ("est", "var", "age_ms", "told", "told_ms", "foreign", "fullest")
-_OF_LANE = (
-    "window",
-    "window_by",
-    "window_age_ms",
-    "window_step",
-    "places_told",
-    "day_rate",
-    "day_used",
-    "day_until_ms",
-)
+_OF_LANE = ("window", "window_by", "window_age_ms", "window_step", "places_told", "day_rate")
+_OF_DAY = ("day_used", "day_until_ms")
 _SHUT = ("paused", "parked", "blocked_ms", "circuit", "open_ms")
-REMEMBERED = (*(f"{axis}_{part}" for axis in AXES for part in _OF_AXIS), *_OF_LANE, *_SHUT)
+LEARNED = (*(f"{axis}_{part}" for axis in AXES for part in _OF_AXIS), *_OF_LANE)
+"""What a lane knows of its provider's limits."""
+REMEMBERED = (*LEARNED, *_OF_DAY, *_SHUT)
 
 
 class LaneMemory:

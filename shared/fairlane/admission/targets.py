@@ -15,6 +15,7 @@ from fairlane.errors import RunNotFound, TargetNotFound
 from fairlane.run import Plan, RunSpec, RunStatus
 from fairlane.store.connect import RedisClient
 from fairlane.store.keys import Keys, RunRef
+from fairlane.store.lane_directory import LaneDirectory
 from fairlane.store.overview import DeploymentReader
 from fairlane.store.reading import RunReader
 from fairlane.store.waits import RunTraces
@@ -51,8 +52,8 @@ class Asker:
         return found if sees_all else replace(found, unknown=OUT_OF_SIGHT)
 
     def _why(self, target: str) -> Waiting:
-        if self._redis.sismember(self._keys.lanes, target):
-            return explain_lane(self._redis, self._keys, target, self._now_ms, self._team)
+        if found := self._lane(target):
+            return found
         run, *rest = target.split("/")
         status, spec = self._run(run, target)
         if not rest:
@@ -63,6 +64,16 @@ class Asker:
         item = _item(target, rest[0], status)
         step = _step(target, rest[1], spec) if len(rest) == 2 else None
         return self._job(status, plan, item, step)
+
+    def _lane(self, name: str) -> Waiting | None:
+        """The lane of that name; where nothing is left on it, the one that carries its calls now."""
+        found, carrier = None, LaneDirectory.read(self._redis, self._keys).carrier(name)
+        if self._redis.sismember(self._keys.lanes, name):
+            found = explain_lane(self._redis, self._keys, name, self._now_ms, self._team)
+        left = found is not None and any(part.queued or part.in_flight for part in found.lanes)
+        if carrier == name or left or not self._redis.sismember(self._keys.lanes, carrier):
+            return found
+        return explain_lane(self._redis, self._keys, carrier, self._now_ms, self._team)
 
     def _job(self, status: RunStatus, plan: Plan | None, item: int, step: int | None) -> Waiting:
         if plan is None:

@@ -72,7 +72,7 @@ class LaneView:
     ``reason`` is what held its jobs when permits were last asked for; ``shut`` what keeps the whole lane
     shut now. ``asked_to_wait``: the provider named the end of its block. ``ramp`` is the share of its rate
     that the lane uses after an outage, ``latency_ms`` how long a call takes lately. At ``started_ms`` a call
-    was last granted.
+    was last granted. ``pending`` of the calls in flight hold no worker's slot.
     """
 
     lane: str
@@ -95,6 +95,7 @@ class LaneView:
     latency_ms: float | None
     started_ms: int | None
     now_ms: int
+    pending: int = 0
 
     @property
     def learned_per_minute(self) -> float | None:
@@ -130,6 +131,7 @@ def read_view(
         axes={axis: _axis(axis, state, limits, told["axes"][axis], now_ms) for axis in AXES},
         places=_places(state, limits, told.get("places")),
         in_flight=count("inflight"),
+        pending=count("pending"),
         granted=count("granted"),
         succeeded=count("seen_ok"),
         limited=count("seen_limited"),

@@ -23,6 +23,10 @@ FINISH_REASONS = {
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
     "refusal": "content_filter",
+    "completed": "stop",
+    "max_output_tokens": "length",
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
 }
 """Why another protocol's answers end, in the words of chat completions; what is not here stays as it is."""
 

@@ -77,8 +77,10 @@ def set_budget(
     if not _TEAM.fullmatch(name):
         raise ConfigurationError("TEAM", name, "is no name of a team", "Letters, digits, - and _.")
     with open_deployment(invocation) as deployment:
-        if lane != ALL_LANES and lane not in (known := deployment.lanes.names()):
-            raise LaneNotFound(lane, known)
+        if lane != ALL_LANES:
+            lane = deployment.directory().carrier(lane)
+            if lane not in (known := deployment.lanes.names()):
+                raise LaneNotFound(lane, known)
         found = _budgets(deployment)
         found.set(name, per, limits, lane)
         now = [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fairlane.cli.connection_views import lacks_besides_key
 from fairlane.cli.lane_views import LaneReport
 from fairlane.cli.workers import worker_state
 from fairlane.durations import span
@@ -63,7 +64,10 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows."""
+    """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows.
+
+    ``carriers`` are the lanes that calls of configured lanes go on, where those are others.
+    """
 
     settings: Settings
     secrets: WorkerSecrets
@@ -75,6 +79,7 @@ class Seen:
     catalog: frozenset[str] | None
     lanes: Sequence[LaneReport]
     broker: BrokerView | None = None
+    carriers: Mapping[str, str] = field(default_factory=dict)
 
 
 def examine(seen: Seen) -> list[Finding]:
@@ -87,6 +92,9 @@ def examine(seen: Seen) -> list[Finding]:
         *check_workers(seen),
         *check_connections(seen),
         *check_keys(seen.settings, seen.secrets),
+        *check_needs(seen.settings, seen.secrets),
+        *check_credentials(seen),
+        *check_tables(seen),
         *check_lanes(seen.lanes),
     ]
 
@@ -200,6 +208,42 @@ def check_keys(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
             yield Finding("keys", Grade.WARN, f"{name}: {variable} is not set here", remedy)
         else:
             yield Finding("keys", Grade.OK, f"{name}: {variable} is set here")
+
+
+def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
+    """Is there what connections need besides their keys: files, extras, what a proxy wants to see?"""
+    for name, connection in sorted(settings.connections.items()):
+        for what in lacks_besides_key(name, connection, secrets):
+            remedy = f"Only workers need it; `fairlane connections test {name}` tries it where they run."
+            yield Finding("connections", Grade.WARN, f"{name}: {what} is not here", remedy)
+
+
+def check_credentials(seen: Seen) -> Iterator[Finding]:
+    """Do all workers hold the same keys? While they do not, lanes go by the one that was told last."""
+    now_ms, silent_ms = seen.clocks.server_ms, seen.settings.scheduler.worker_timeout_seconds * 1000
+    alive = [beat.info for beat in seen.beats if worker_state(beat, now_ms, silent_ms) == "alive"]
+    remedy = "Start the others anew with the key that is to stay."
+    for connection in sorted({name for info in alive for name in info.credentials}):
+        held: dict[str, list[str]] = {}
+        for info in alive:
+            held.setdefault(info.credentials.get(connection, "none"), []).append(info.name)
+        if len(held) > 1:
+            told = "; ".join(f"{key} ({', '.join(sorted(names))})" for key, names in sorted(held.items()))
+            detail = f"workers disagree on the key of {connection}, by fingerprint: {told}"
+            yield Finding("keys", Grade.WARN, detail, remedy)
+
+
+def check_tables(seen: Seen) -> Iterator[Finding]:
+    """Whose limits count where connections share a lane?"""
+    order = list(seen.settings.connections)
+    for table, lane in sorted(seen.carriers.items()):
+        tables = [name for name in seen.settings.lanes if seen.carriers.get(name, name) == lane]
+        counts = lane if lane in tables else min(tables, key=lambda name: order.index(name.partition(":")[0]))
+        if counts == table:
+            yield Finding("limits", Grade.OK, f"[lanes.{table!r}] counts for {lane}, which carries its calls")
+        else:
+            detail = f"calls of {table} go on {lane}, where [lanes.{counts!r}] counts"
+            yield Finding("limits", Grade.WARN, detail, f"Take [lanes.{table!r}] out of the settings.")
 
 
 def check_lanes(reports: Sequence[LaneReport]) -> Iterator[Finding]:

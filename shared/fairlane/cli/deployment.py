@@ -15,6 +15,7 @@ from fairlane.settings import Settings
 from fairlane.store.audit import Auditor, operator
 from fairlane.store.connect import RedisClient, open_store, require, unavailable, without_password
 from fairlane.store.keys import Keys
+from fairlane.store.lane_directory import LaneDirectory
 from fairlane.store.overview import DeploymentReader
 from fairlane.store.reading import RunReader
 from fairlane.store.workers import Beat, Workers
@@ -53,6 +54,10 @@ class Deployment:
     def connections(self) -> frozenset[str] | None:
         """Connections that the scheduler knows; ``None`` if none has ever led."""
         return RunReader(self.redis, self.keys).connections()
+
+    def directory(self) -> LaneDirectory:
+        """Which lanes models go on."""
+        return LaneDirectory.read(self.redis, self.keys, self.settings.connections)
 
     @property
     def workers(self) -> Workers:

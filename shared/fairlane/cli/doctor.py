@@ -72,7 +72,7 @@ def _answers(redis: RedisSettings) -> str:
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
     """Everything that the checks ask about. Raises `RedisError`."""
-    settings, lanes = deployment.settings, deployment.lanes
+    settings, lanes, carrier = deployment.settings, deployment.lanes, deployment.directory().carrier
     return Seen(
         settings=settings,
         secrets=load_secrets(settings),
@@ -84,6 +84,7 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
         catalog=deployment.connections(),
         lanes=read_lanes(deployment, lanes.names()),
         broker=_broker(settings),
+        carriers={table: lane for table in settings.lanes if (lane := carrier(table)) != table},
     )
 
 

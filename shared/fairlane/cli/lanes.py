@@ -60,12 +60,14 @@ def lanes(
 def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False) -> None:
     """Show all about one lane."""
     with open_deployment(invocation) as deployment:
-        _require(deployment, lane)
-        report = read_lanes(deployment, [lane])[0]
-    if as_json:
-        print_json(report.document())
-    else:
-        print_lane(report)
+        meant = _meant(deployment, lane)
+        _require(deployment, meant)
+        report = read_lanes(deployment, [meant])[0]
+        if as_json:
+            print_json(report.document())
+        else:
+            _mention_carrier(deployment, lane)
+            print_lane(report)
 
 
 @with_settings
@@ -129,6 +131,8 @@ def set_limits(
         options = ", ".join(_option(name) for name in given)
         raise typer.BadParameter(f"say which limit to set: {options}")
     with open_deployment(invocation) as deployment:
+        _mention_carrier(deployment, lane)
+        lane = _meant(deployment, lane)
         _require(deployment, lane, new=new)
         deployment.lanes.limit(lane, changes)
         say(f"{lane}: {limits_in_words(deployment.lanes.view(lane).limits)}")
@@ -139,6 +143,8 @@ def set_limits(
 def pause(invocation: Invocation, lane: LaneArgument) -> None:
     """Start nothing new on a lane; what is in flight ends as it may."""
     with open_deployment(invocation) as deployment:
+        _mention_carrier(deployment, lane)
+        lane = _meant(deployment, lane)
         deployment.lanes.pause(lane)
     say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
 
@@ -147,6 +153,8 @@ def pause(invocation: Invocation, lane: LaneArgument) -> None:
 def resume(invocation: Invocation, lane: LaneArgument) -> None:
     """Open a paused lane; a parked one sends a single call first."""
     with open_deployment(invocation) as deployment:
+        _mention_carrier(deployment, lane)
+        lane = _meant(deployment, lane)
         parked = deployment.lanes.view(lane).parked
         deployment.lanes.resume(lane)
     say(
@@ -160,6 +168,17 @@ def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
     """How these lanes stand now."""
     queued = deployment.reader.queued()
     return [LaneReport(view, queued.get(view.lane, 0)) for view in deployment.lanes.views(names)]
+
+
+def _meant(deployment: Deployment, lane: str) -> str:
+    """The lane of that name; where there is none, the one that carries its calls."""
+    return lane if lane in deployment.lanes.names() else deployment.directory().carrier(lane)
+
+
+def _mention_carrier(deployment: Deployment, lane: str) -> None:
+    carrier = deployment.directory().carrier(lane)
+    if carrier != lane:
+        say(f"calls of {lane} go on {carrier}: they share its limit")
 
 
 def _limit(name: str, text: str) -> float | int | str | None:

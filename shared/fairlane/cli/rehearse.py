@@ -208,7 +208,7 @@ def _known_limits(settings: Settings, models: list[str]) -> dict[str, Any]:
     known = {}
     for reference in models:
         connection = settings.connections.get(reference.partition(":")[0])
-        limits = settings.lanes.get(settings.lane_of(reference) if connection else reference)
+        limits = settings.limits_of(settings.lane_of(reference) if connection else reference)
         if limits is not None:
             known[reference] = limits.model_dump(exclude_unset=True)
     return known

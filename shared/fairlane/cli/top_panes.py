@@ -13,6 +13,7 @@ from fairlane.cli.lane_words import short_count
 from fairlane.cli.moments import ago
 from fairlane.cli.run_views import share, state_in_a_word
 from fairlane.cli.top_reading import LaneLine, RunLine, Snapshot, TeamLine, WorkerLine
+from fairlane.cli.workers import busy_in_words
 from fairlane.durations import span
 from fairlane.job import JobState
 
@@ -220,7 +221,7 @@ WORKERS: Pane[WorkerLine] = Pane(
         Column("worker", lambda x, _: x.beat.info.name, lambda x: x.beat.info.name),
         Column("host", lambda x, _: x.beat.info.host, lambda x: x.beat.info.host, spare=1),
         Column("state", _alive, lambda x: x.state),
-        Column("busy", lambda x, _: f"{x.beat.info.busy:,}", lambda x: x.beat.info.busy, number=True),
+        Column("busy", lambda x, _: busy_in_words(x.beat.info), lambda x: x.beat.info.busy, number=True),
         Column("slots", lambda x, _: f"{x.beat.info.slots:,}", lambda x: x.beat.info.slots, number=True),
         Column(
             "lanes", lambda x, _: f"{len(x.beat.info.lanes):,}", lambda x: len(x.beat.info.lanes), number=True

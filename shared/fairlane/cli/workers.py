@@ -11,7 +11,7 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.moments import ago, iso
 from fairlane.cli.output import print_json, print_table, say
 from fairlane.cli.panels import OPERATIONS
-from fairlane.store.workers import Beat
+from fairlane.store.workers import Beat, WorkerInfo
 
 
 @with_settings
@@ -42,8 +42,13 @@ def worker_state(beat: Beat, now_ms: int, silent_ms: float) -> str:
 
 def _row(beat: Beat, state: str, now_ms: int) -> tuple[object, ...]:
     info = beat.info
-    numbers = (info.pid, info.busy, info.slots, len(info.lanes))
+    numbers = (info.pid, busy_in_words(info), info.slots, len(info.lanes))
     return (info.name, info.host, *numbers, info.version, state, ago(beat.beat_ms, now_ms))
+
+
+def busy_in_words(info: WorkerInfo) -> str:
+    """Slots in use, and calls that hold none: ``"3 + 50 pending"``."""
+    return f"{info.busy:,}" + (f" + {info.pending:,} pending" if info.pending else "")
 
 
 def worker_document(beat: Beat, state: str) -> dict[str, Any]:
@@ -56,6 +61,7 @@ def worker_document(beat: Beat, state: str) -> dict[str, Any]:
         "pid": info.pid,
         "state": state,
         "busy": info.busy,
+        "pending": info.pending,
         "slots": info.slots,
         "lanes": list(info.lanes),
         "version": info.version,

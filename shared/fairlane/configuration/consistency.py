@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fairlane.configuration.problems import Layer, Problem, did_you_mean, dotted, origin_of
-from fairlane.lane import FUNCTIONS
+from fairlane.lane import FUNCTIONS, endpoint_id
 from fairlane.settings import Settings
 
 
@@ -29,6 +29,8 @@ def _lane_problems(
     if name == FUNCTIONS and model.strip():
         return
     connection = settings.connections.get(name)
+    if lane in _endpoints(settings):
+        return
     if connection is None:
         known = ", ".join(settings.connections) or "none"
         near = did_you_mean(name, settings.connections) or f"configured connections: {known}."
@@ -40,6 +42,15 @@ def _lane_problems(
     elif connection.scope == "model" and not model.strip():
         remedy = f'Write "{name}:<model>", or set connections.{name}.lane_scope = "connection".'
         yield Problem(field, lane, f"each model of {name!r} has a lane of its own, in {origin}", remedy)
+    elif connection.scope == "endpoint":
+        remedy = f'Write "{endpoint_id(connection.base_url)}".'
+        yield Problem(field, lane, f"the lane of {name!r} is its server's, in {origin}", remedy)
+
+
+def _endpoints(settings: Settings) -> set[str]:
+    """Lanes that belong to a server, not to a connection."""
+    known = settings.connections.values()
+    return {endpoint_id(connection.base_url) for connection in known if connection.scope == "endpoint"}
 
 
 def _beat_problems(settings: Settings) -> Iterator[Problem]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_origin
 
 from fairlane.configuration.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys, find_key
-from fairlane.configuration.problems import Layer, Problem, did_you_mean
+from fairlane.configuration.problems import KEY_VARIABLES, Layer, Problem, did_you_mean
 
 CONFIG_VARIABLE = "FAIRLANE_CONFIG"
+HEADERS = "headers"
 
 ALIASES = {"FAIRLANE_REDIS_URL": "FAIRLANE_REDIS__URL"}
 """Names that people try first."""
@@ -29,7 +30,7 @@ def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -
 
     An empty variable counts as not set. A connection, lane or team is matched with the names in the file
     regardless of case and punctuation, since no variable is called ``openai:gpt-4o``; a name that is not in
-    the file is taken in lower case.
+    the file is taken in lower case, and a header's with hyphens.
     """
     data: dict[str, Any] = {}
     unknown: list[str] = []
@@ -57,10 +58,19 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _path_of(variable: str, from_file: Mapping[str, Any]) -> list[str]:
     path = variable.removeprefix(VARIABLE_PREFIX).lower().split("__")
-    entries = from_file.get(path[0])
-    if len(path) > 1 and isinstance(entries, Mapping) and find_key(path) and not find_key(path[:1]):
-        path[1] = next((name for name in entries if _folded(name) == _folded(path[1])), path[1])
+    key = find_key(path)
+    below: Any = from_file
+    for place, part in enumerate(key.path if key else ()):
+        names = below if isinstance(below, Mapping) else {}
+        if part == ENTRY:
+            path[place] = _as_in_file(path[place], names, header=path[place - 1] == HEADERS)
+        below = names.get(path[place])
     return path
+
+
+def _as_in_file(word: str, names: Iterable[str], *, header: bool) -> str:
+    found = next((name for name in names if _folded(name) == _folded(word)), None)
+    return found or (word.replace("_", "-") if header else word)
 
 
 def _folded(name: str) -> str:
@@ -80,19 +90,28 @@ def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _credential_variables(data: Mapping[str, Any]) -> set[str]:
-    """Variables that hold a connection's key may begin with our prefix too."""
+    """Variables that hold a connection's secrets may begin with our prefix too."""
     connections = data.get("connections")
     entries = connections.values() if isinstance(connections, Mapping) else ()
     return {
-        str(entry["api_key_env"])
+        str(entry[name])
         for entry in entries
-        if isinstance(entry, Mapping) and "api_key_env" in entry
+        for name in KEY_VARIABLES
+        if isinstance(entry, Mapping) and name in entry
     }
 
 
+def _with_names_of(variable: str, known: str) -> str:
+    """A key's variable with the names that ``variable`` has in those places."""
+    parts, given = known.split("__"), variable.split("__")
+    return "__".join(
+        given[place] if part == ENTRY.upper() and place < len(given) else part
+        for place, part in enumerate(parts)
+    )
+
+
 def _unknown(variable: str) -> Problem:
-    entry = (*variable.split("__"), ENTRY)[1]
-    known = {CONFIG_VARIABLE, *(key.variable.replace(ENTRY.upper(), entry) for key in all_keys())}
+    known = {CONFIG_VARIABLE, *(_with_names_of(variable, key.variable) for key in all_keys())}
     near = did_you_mean(variable, known, prefix=VARIABLE_PREFIX)
     remedy = near or "sections and keys are joined by two underscores, as in FAIRLANE_REDIS__URL."
     return Problem(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -88,6 +89,13 @@ def variable_name(path: Sequence[str]) -> str:
     return VARIABLE_PREFIX + "__".join(path).upper()
 
 
+def _section_in(kind: Any) -> type[BaseModel] | None:
+    """The table that a field is, also one that may be left out."""
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    found = (option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
+    return next(found, None)
+
+
 def _walk(model: type[BaseModel], parent: tuple[str, ...]) -> Iterator[Key]:
     for name, field in model.model_fields.items():
         path = (*parent, name)
@@ -98,7 +106,7 @@ def _walk(model: type[BaseModel], parent: tuple[str, ...]) -> Iterator[Key]:
                 yield from _walk(entry, (*path, ENTRY))
             else:
                 yield Key((*path, ENTRY), field, model)
-        elif isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _walk(kind, path)
+        elif section := _section_in(kind):
+            yield from _walk(section, path)
         elif name not in _SET_BY_THE_LOADER:
             yield Key(path, field, model)

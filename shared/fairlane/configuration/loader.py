@@ -45,9 +45,15 @@ def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -
     variables = process_environment() if environ is None else environ
     wanted = {name: c.api_key_env for name, c in settings.connections.items() if c.api_key_env}
     found = {name: variables.get(variable, "").strip() for name, variable in wanted.items()}
+    proxies = {
+        name: variables.get(c.proxy_credentials_env, "").strip()
+        for name, c in settings.connections.items()
+        if c.proxy_credentials_env
+    }
     return WorkerSecrets.model_validate(
         {
             "keys": {name: key for name, key in found.items() if key},
+            "proxies": {name: credentials for name, credentials in proxies.items() if credentials},
             "missing": {name: wanted[name] for name, key in found.items() if not key},
         }
     )

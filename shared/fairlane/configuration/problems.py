@@ -15,6 +15,9 @@ from fairlane.configuration.keys import Key, all_keys, entry_key, entry_model, f
 from fairlane.errors import ConfigurationError
 from fairlane.redaction import MASK, mask_value
 
+KEY_VARIABLES = ("api_key_env", "proxy_credentials_env")
+"""Fields of a connection that name the variable of a secret."""
+
 
 class Problem(NamedTuple):
     """One thing that is wrong; the fields of `ConfigurationError`."""
@@ -72,7 +75,7 @@ def unknown_key(path: Sequence[str], origin: str) -> Problem:
 
 def from_validation(error: ValidationError, layers: Sequence[Layer]) -> list[Problem]:
     """Each error of the models as a problem that says which layer it came from."""
-    return [_from_detail(detail, layers) for detail in error.errors(include_url=False, include_context=False)]
+    return [_from_detail(detail, layers) for detail in error.errors(include_url=False)]
 
 
 def _from_detail(detail: ErrorDetails, layers: Sequence[Layer]) -> Problem:
@@ -81,6 +84,9 @@ def _from_detail(detail: ErrorDetails, layers: Sequence[Layer]) -> Problem:
     kind = detail["type"]
     if kind == "extra_forbidden":
         return unknown_key(path, origin)
+    if kind == "mistake":
+        told, remedy = detail["ctx"]["problem"], detail["ctx"]["remedy"]
+        return Problem(_place(path), _shown(path[-1], detail["input"]), f"{told}, in {origin}", remedy)
     key = find_key(path) or find_key(path[:-1]) or entry_key(path)
     if kind == "missing":
         return Problem(_place(path), None, f"is missing in {origin}", f"Add it. {_meaning(key)}".strip())
@@ -112,13 +118,14 @@ def _place(path: Sequence[str]) -> str:
 def _meaning(key: Key | None) -> str:
     if key is None:
         return ""
-    default = None if key.field.is_required() else key.field.default
+    required = key.field.is_required() or key.field.default_factory
+    default = None if required else key.field.default
     return f"{key.field.description}{'' if default is None else f' Default: {json.dumps(default)}.'}"
 
 
 def _shown(name: str, value: object) -> object:
     # A key that was pasted where the name of its variable belongs must not reach a terminal or a log.
-    return MASK if name == "api_key_env" else mask_value(name, value)
+    return MASK if name in KEY_VARIABLES else mask_value(name, value)
 
 
 def origin_of(path: Sequence[str], layers: Sequence[Layer]) -> str:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator
 from inspect import cleandoc
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,12 @@ starts. Mistakes are told all at once, each with its key, where it was found and
 url = "redis://127.0.0.1:6379/0"
 
 [connections.openai]
+provider = "openai"
+
+[connections.internal]
 protocol = "openai"
-base_url = "https://api.openai.com/v1"
-api_key_env = "OPENAI_API_KEY"
+base_url = "https://llm.example.com/v1"
+api_key_env = "INTERNAL_LLM_KEY"
 
 [lanes."openai:gpt-4o"]
 requests_per_minute = 10000
@@ -53,10 +55,10 @@ mistake, and is told.
 - In `<NAME>` stands the connection, lane or team. Case does not matter, and `_` stands for any character
   that a variable cannot hold: `FAIRLANE_LANES__OPENAI_GPT_4O__MAX_CONCURRENCY` is the lane `openai:gpt-4o`.
   A lane is found in this way if the file names it; a connection or team that the file does not name is
-  added, in small letters.
+  added, in small letters. In a header's name `_` stands for `-`, unless the file has it otherwise.
 - {", ".join(f"`{alias}` is short for `{name}`" for alias, name in ALIASES.items())}.
-- The variables that hold keys (`api_key_env`) are read by workers alone. Their values appear in no
-  log line and no message, and never in Redis.
+- The variables that hold keys (`api_key_env`, `proxy_credentials_env`) are read by workers alone. Their
+  values appear in no log line and no message, and never in Redis.
 - What Kubernetes adds for services whose names begin with `fairlane-` is ignored.
 """
 
@@ -65,9 +67,10 @@ _TABLE_HEAD = "| key | type | default | variable | meaning |\n|---|---|---|---|-
 
 def render() -> str:
     """The whole page, as Markdown."""
-    outermost_first = sorted(all_keys(), key=lambda key: len(key.path) > 1)
-    sections = groupby(outermost_first, lambda key: key.table)
-    return "\n".join([_INTRODUCTION, *("\n".join(_section(list(keys))) for _, keys in sections)])
+    sections: dict[tuple[str, ...], list[Key]] = {}
+    for key in sorted(all_keys(), key=lambda key: len(key.path) > 1):
+        sections.setdefault(key.table, []).append(key)
+    return "\n".join([_INTRODUCTION, *("\n".join(_section(keys)) for keys in sections.values())])
 
 
 def _section(keys: list[Key]) -> Iterator[str]:

@@ -10,10 +10,10 @@ from fairlane.dashboard.run_list import RunList
 from fairlane.dashboard.wording import error_shown
 from fairlane.errors import RunNotFound, TargetNotFound
 from fairlane.job import Usage
-from fairlane.lane import lane_key, split_model
 from fairlane.results import JudgeResult, TaskResult
 from fairlane.run import Plan, Record, RunSpec, RunStatus, cell_of
 from fairlane.store.keys import RunRef
+from fairlane.store.lane_directory import LaneDirectory
 from fairlane.store.run_queries import RunQueries
 from fairlane.store.waits import RunTraces
 
@@ -89,16 +89,12 @@ class ItemPage:
         return found | (self._waiting(status, job, spec.steps) if not status.state.finished else {})
 
     def _lane_of(self, spec: RunSpec, job: int) -> str | None:
-        """A task's lane, where its model names a connection that is known here."""
+        """The lane that a task goes on now, where its model is known before it is rendered."""
         cell = cell_of(spec, job // spec.steps)
-        try:
-            connection, name = split_model(spec.models[cell.model])
-        except (IndexError, ValueError):
+        link, model = self._deployment.link, spec.models[cell.model] if cell.model < len(spec.models) else ""
+        if "{" in model:
             return None
-        known = self._deployment.link.connections.get(connection)
-        if known is None or "{" in name:
-            return None
-        return lane_key(connection, name, known.scope, known.base_url)
+        return LaneDirectory.read(link.redis, link.keys, link.connections).lane_of(model, spec.lane)
 
     def _task(self, stored: bytes) -> dict[str, Any]:
         task = TaskResult.from_json(stored)

@@ -12,7 +12,7 @@ from fairlane.estimate.counting import Counting, Tally, Use
 from fairlane.estimate.forecast import Forecast, LaneForecast, ModelForecast
 from fairlane.estimate.notes import notes_on
 from fairlane.estimate.sampling import Sample
-from fairlane.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane, lane_of
+from fairlane.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane
 from fairlane.job import Usage
 from fairlane.link import Link
 from fairlane.prices import cost_usd, price_of
@@ -20,6 +20,7 @@ from fairlane.rendering import Rendering
 from fairlane.run import Plan, RunSpec
 from fairlane.settings import Price
 from fairlane.store.allowed import if_allowed
+from fairlane.store.lane_directory import LaneDirectory
 from fairlane.store.workers import Workers
 
 
@@ -32,11 +33,11 @@ def estimate(link: Link, spec: RunSpec, sample: Sample, *, answer_tokens: int | 
     unstructured = tuple(name for name, each in link.connections.items() if not each.structured)
     rendering = Rendering(Plan(spec=spec, unstructured=unstructured))
     tally = Counting(rendering, sample, answer_tokens).count()
-    known = frozenset(Lanes(link.redis, link.keys).names())
+    lanes_by_model = LaneDirectory.read(link.redis, link.keys, link.connections)
     by_lane: dict[str, Use] = {}
     by_model: dict[str, Use] = {}
     for (model, stated), use in tally.uses.items():
-        _merge(by_lane, lane_of(model, stated, link.connections, known), use)
+        _merge(by_lane, lanes_by_model.lane_of(model, stated) or model, use)
         _merge(by_model, model, use)
     lanes, views, slots = _lanes(link, by_lane, spec.bounds.delay * 1000, spec.team)
     models = tuple(_model(model, use, link.prices) for model, use in sorted(by_model.items()))

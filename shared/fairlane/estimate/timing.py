@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from fairlane.admission.eta import DAY_MS, MINUTE_MS, Cost, start_of
 from fairlane.admission.views import LaneView
-from fairlane.connection import Connection
 from fairlane.estimate.counting import Use
 from fairlane.estimate.forecast import LaneForecast, Limit
-from fairlane.lane import FUNCTIONS, lane_key, split_model
 
 MANY_SLOTS = 1_000_000
 """Where no worker is up: slots limit nothing that is told."""
-
-
-def lane_of(
-    model: str, stated: str | None, connections: Mapping[str, Connection], known: frozenset[str]
-) -> str:
-    """The lane that a model's calls will go on, also for a client whose settings have no connections.
-
-    ``known`` are lanes that were used: a connection's one shows that its models share a limit.
-    """
-    try:
-        connection, name = split_model(model)
-    except ValueError:
-        return model
-    if connection == FUNCTIONS:
-        return f"{FUNCTIONS}:{stated or name}"
-    if connection in connections:
-        there = connections[connection]
-        return lane_key(connection, name, there.scope, there.base_url)
-    own = lane_key(connection, name, "model")
-    return connection if connection in known and own not in known else own
 
 
 def forecast_lane(view: LaneView, use: Use, slots: int, queued: int, gap_ms: float) -> LaneForecast:

@@ -1,4 +1,4 @@
-"""An attempt's verbs as calls: claim, finish, defer, recover. Whoever executes them may batch them."""
+"""An attempt's verbs as calls: claim, wait for, finish, defer, recover. Whoever executes them may batch them."""
 
 from __future__ import annotations
 
@@ -52,16 +52,22 @@ class Over(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A granted claim: what the job has spent so far, and how long its permit waited."""
+    """A granted claim: what the job has spent so far, and how long its permit waited.
+
+    ``handle`` names a call that an earlier attempt has begun and that the provider goes on with.
+    """
 
     attempts: int
     rate_limits: int
     waited_ms: int
+    handle: str | None = None
 
     @classmethod
-    def of(cls, reply: Sequence[int]) -> Claim | None:
+    def of(cls, reply: Sequence[Any]) -> Claim | None:
         """The reply of ``attempt_claim``; ``None`` where the attempt is stale."""
-        return cls(*reply[1:]) if reply[0] == 1 else None
+        if reply[0] != 1:
+            return None
+        return cls(*reply[1:4], handle=bytes(reply[4]).decode(errors="replace") if len(reply) > 4 else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,30 @@ class Attempts:
             },
         )
 
+    def wait_for(self, attempt: Attempt, worker: str, handle: str, *, frees_slot: bool) -> Call:
+        """The provider makes the call that ``handle`` names, and is only asked for it. The reply is 1, or 0
+        where the lease is lost. ``frees_slot``: the attempt counts in flight, and against no slot.
+        """
+        keys = self._keys
+        return script("attempt_await").bind(
+            {
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "lane": keys.lane(attempt.lane),
+                "flying": keys.flying(attempt.lane),
+                "dirty": keys.dirty,
+                "starved": keys.starved,
+                "jobs": keys.jobs(RunRef(attempt.team, attempt.run)),
+            },
+            {
+                "channel": keys.wake,
+                "attempt": attempt.id,
+                "worker": worker,
+                "handle": handle,
+                "frees": int(frees_slot),
+            },
+        )
+
     def finish(
         self,
         attempt: Attempt,
@@ -169,8 +199,10 @@ class Attempts:
         delay_ms: int = 0,
         costs_attempt: bool = False,
         rate_limited: bool = False,
+        handle: str | None = None,
         now_ms: str | int = "",
     ) -> Call:
+        """``handle`` names the call that the job's next attempt goes on with."""
         keys, ref = self._keys, RunRef(attempt.team, attempt.run)
         return script("attempt_defer").bind(
             self._lane_keys(attempt.lane)
@@ -182,7 +214,8 @@ class Attempts:
                 "budget": keys.budget(attempt.team),
             },
             self._report(attempt, worker, lesson, now_ms)
-            | {"delay_ms": delay_ms, "attempts": int(costs_attempt), "limited": int(rate_limited)},
+            | {"delay_ms": delay_ms, "attempts": int(costs_attempt), "limited": int(rate_limited)}
+            | {"handle": handle or ""},
         )
 
     def recover(

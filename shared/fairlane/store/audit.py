@@ -38,6 +38,7 @@ class Act(StrEnum):
     PAUSED = "lane_paused"
     OPENED = "lane_resumed"
     DRAINED = "lane_drained"
+    CREDENTIAL_CHANGED = "credential_changed"
     WORKER_ASKED = "worker_asked"
     BUDGETED = "team_budgeted"
     TEAM_ADDED = "team_added"

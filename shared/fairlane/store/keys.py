@@ -43,6 +43,7 @@ class Keys:
         self.catalog = f"{self.prefix}catalog"  # string: what clients may know of the connections
         self.lanes = f"{self.prefix}lanes"  # set: lane keys
         self.configured = f"{self.prefix}configured"  # hash: lane → what the configuration said of it
+        self.scopes = f"{self.prefix}scopes"  # hash: connection → whose lanes it uses, by which credential
         self.leases = f"{self.prefix}leases"  # zset: attempt id → deadline_ms
         self.leased = f"{self.prefix}leased"  # hash: attempt id → the lease's record
         self.delayed = f"{self.prefix}delayed"  # zset: "<run ref>|<entry>|<lane>" → due_ms
@@ -100,7 +101,9 @@ class Keys:
         return self._run(ref, "done")
 
     def jobs(self, ref: RunRef) -> str:
-        """Hash: job number → "dispatches:attempts:rate limits" of jobs in flight or tried before."""
+        """Hash: job number → "dispatches:attempts:rate limits" of jobs in flight or tried before, and behind
+        that the handle of a call that the provider goes on with (`Attempts.wait_for`).
+        """
         return self._run(ref, "jobs")
 
     def run_lanes(self, ref: RunRef) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -28,7 +28,9 @@ class WorkerInfo:
 
     ``modules`` are those whose functions it runs, or the names of the tasks that it runs. ``stopping``: it
     takes nothing new; ``draining`` says that an operator asked for that, ``drained`` that nothing is left.
-    ``messages`` is the newest version of messages that it reads.
+    ``messages`` is the newest version of messages that it reads. ``busy`` of its slots are used; ``pending``
+    calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
+    of the keys that it holds, by connection.
     """
 
     name: str
@@ -44,6 +46,8 @@ class WorkerInfo:
     draining: bool = False
     drained: bool = False
     messages: int = 1
+    pending: int = 0
+    credentials: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

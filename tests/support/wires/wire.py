@@ -26,15 +26,35 @@ class Wire(ABC):
     base: ClassVar[str] = "/v1"
     """What follows a server's address in the connection's ``base_url``."""
 
-    filter_reason: ClassVar[str]
+    filter_reason: ClassVar[str | None]
+    """Why an answer ends that a filter stopped; ``None`` where there are no filters."""
+
     stop_reason: ClassVar[str]
     key_header: ClassVar[str] = "authorization"
+    streams: ClassVar[bool] = True
+    """Whether it streams at all; what asks for that is answered whole otherwise."""
+
     stream_type: ClassVar[str] = "text/event-stream"
     has_end: ClassVar[bool] = True
     """Whether a stream's end is marked apart from its reason."""
 
+    tells_its_end: ClassVar[bool] = True
+    """Whether anything in a stream says that nothing follows; else it ends where its body does."""
+
     broken: ClassVar[bytes] = b"data: {oops\n\n"
     """An event that cannot be read."""
+
+    event_end: ClassVar[bytes] = b"\n\n"
+    """What ends an event, and may be missing from the last."""
+
+    comment: ClassVar[bytes] = b": keep-alive\n\n"
+    """What says nothing."""
+
+    half_event: ClassVar[bytes] = b" "
+    """What any number of spaces may follow."""
+
+    tells_quota: ClassVar[bool] = True
+    """Whether a quota that is used up is told from a rate."""
 
     def settings(self, url: str) -> dict[str, Any]:
         """A connection to a server at ``url``."""
@@ -67,6 +87,10 @@ class Wire(ABC):
     @abstractmethod
     def end(self) -> bytes:
         """The protocol's end mark; nothing where it has none."""
+
+    def without_text(self) -> bytes:
+        """A stream that ends well and has no text, not even an empty one."""
+        return self.finish() + self.end()
 
     @abstractmethod
     def error(self, kind: str, message: str = "the provider's words") -> dict[str, Any]:

@@ -24,6 +24,16 @@ class ToolCall:
     arguments: str
 
 
+@dataclass(slots=True)
+class ToolDraft:
+    """A call that arrives in pieces; ``index`` and ``key`` are what the provider tells it from others by."""
+
+    index: int | None = None
+    key: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """The answer is still being made: ``handle`` names it to the provider. Look again after ``after_s``."""
@@ -46,6 +56,7 @@ class Answer:
     output_tokens: int | None = None
     cached_tokens: int | None = None  # of the input: see `Usage`
     tools: list[ToolCall] = field(default_factory=list)
+    drafts: list[ToolDraft] = field(default_factory=list)  # calls that are not complete yet
     pending: Pending | None = None
     _half: str = ""
 
@@ -70,7 +81,7 @@ class Answer:
         if not self.tools:
             return self.text
         calls = [{"name": tool.name, "arguments": _read_arguments(tool.arguments)} for tool in self.tools]
-        return json.dumps({"text": self.text or "", "tool_calls": calls}, ensure_ascii=False)
+        return well_formed(json.dumps({"text": self.text or "", "tool_calls": calls}, ensure_ascii=False))
 
     @property
     def usage(self) -> Usage:
@@ -87,6 +98,11 @@ class Answer:
             text, self._half = well_formed(text[:cut]), text[cut:]
         self.parts.append(text)
         return text
+
+    def take_drafts(self) -> None:
+        """The calls that came in pieces are complete."""
+        self.tools.extend(ToolCall(draft.name, "".join(draft.pieces)) for draft in self.drafts)
+        self.drafts.clear()
 
     def finish(self, reason: object) -> None:
         """Note why generation stopped, once the provider says so."""

@@ -52,6 +52,7 @@ _OF_STATUS = {
     402: _Verdict.QUOTA,
     403: _Verdict.AUTH,
     408: _Verdict.TIMED_OUT,
+    499: _Verdict.TIMED_OUT,  # Google's CANCELLED: the server gave it up
     429: _Verdict.RATE_LIMITED,
     504: _Verdict.TIMED_OUT,
 }
@@ -62,13 +63,28 @@ _QUOTA_KINDS = frozenset(
     {
         "insufficient_quota",
         "credit_balance_exhausted",
-        "enforced_spend_limit_reached",
         "billing_error",
+        "billing_disabled",
         "billing_hard_limit_reached",
         "billing_not_active",
+        "servicequotaexceededexception",
     }
 )
-_QUOTA_ENDINGS = ("_spend_limit_exceeded", "_usage_limit_exceeded")
+_QUOTA_ENDINGS = ("_spend_limit_exceeded", "_spend_limit_reached", "_usage_limit_exceeded")
+
+# Amazon says some of this with a 400: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
+_AUTH_KINDS = frozenset(
+    {
+        *("expiredtoken", "expiredtokenexception", "incompletesignature", "incompletesignatureexception"),
+        *("invalidclienttokenid", "invalidsignatureexception", "missingauthenticationtoken"),
+        *("missingauthenticationtokenexception", "notauthorized", "requestexpired"),
+        "unrecognizedclientexception",
+        # Google's and Anthropic's, with a 400 too.
+        *("api_key_invalid", "api_key_expired", "organization_on_hold"),
+    }
+)
+# Bedrock's 424: the model broke, not the request.
+_SERVER_KINDS = frozenset({"modelerrorexception", "modelstreamerrorexception"})
 _CONTENT_KINDS = frozenset({"content_filter", "content_policy_violation"})
 
 # Azure answers `insufficient_quota` where it means a rate that the next window (60 s) restores.
@@ -155,6 +171,10 @@ def _verdict(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> _
     if status // 100 == 4:
         if any(map(_is_quota, kinds)) and not (status == 429 and brief_azure_wait):
             return _Verdict.QUOTA
+        if kinds & _AUTH_KINDS:
+            return _Verdict.AUTH
+        if kinds & _SERVER_KINDS:
+            return _Verdict.OVERLOADED
         if kinds & _CONTENT_KINDS:
             return _Verdict.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:

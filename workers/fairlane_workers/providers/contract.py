@@ -24,8 +24,9 @@ class Request:
     ``max_response_bytes`` bounds what is read of the answer.
 
     Some providers only begin a call and are asked for its answer later. Such a call tells ``on_pending`` the
-    ``handle`` that names it, as soon as there is one; a request that is given a ``handle`` goes on with that
-    call and begins none.
+    ``handle`` that names it, once it is known that the answer takes time. A request with a ``handle`` goes on
+    with that call, and begins one only where the provider does not know it. Where a call is cancelled and
+    ``withdrawn()`` says that nobody will ask for it again, the provider is told so.
     """
 
     model: str
@@ -39,6 +40,7 @@ class Request:
     inputs: tuple[str, ...] | None = None
     handle: str | None = None
     on_pending: OnPending | None = None
+    withdrawn: Callable[[], bool] = bool
 
 
 class Provider(Protocol):

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane_workers.providers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
@@ -24,6 +24,8 @@ class Dialect(ABC):
     """Its name in the settings."""
 
     method: str = "POST"
+    streams: bool = True
+    """Whether a reply may come in events."""
 
     late_statuses: ClassVar[Mapping[str, int]] = {}
     """The HTTP status that an error's kind (lower case) stands for, for errors that come after a 200."""
@@ -37,11 +39,15 @@ class Dialect(ABC):
         """What follows the connection's base URL: a path, and a query where it needs one. Percent-encoded."""
 
     @abstractmethod
-    def body(self, request: Request) -> dict[str, Any]:
-        """The JSON body of a request. Raises `UnmappableError`."""
+    def body(self, request: Request) -> Any:
+        """The JSON body of a request; ``None`` for none. Raises `UnmappableError`."""
+
+    def document(self, body: bytes) -> Any:
+        """A whole reply's JSON, as `read` takes it. Raises `UnreadableError` where it is not even that."""
+        return parse_object(body)
 
     @abstractmethod
-    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+    def read(self, document: Any, answer: Answer) -> None:
         """Fill in ``answer`` from a whole reply, or say in ``answer.pending`` where to look for it later.
 
         Raises `UnreadableError` where the schema is violated.

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+_MOST_DETAILS = 50
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
@@ -49,13 +51,20 @@ class ErrorBody:
 
 
 def _kinds(error: dict[str, object]) -> Iterator[str]:
-    details = error.get("details")
-    finer = details.get("error_code") if isinstance(details, dict) else None
-    for value in (finer, error.get("code"), error.get("type"), error.get("status")):
+    finer = _finer(error.get("details"))
+    for value in (*finer, error.get("code"), error.get("type"), error.get("status")):
         if isinstance(value, str) or type(value) is int:
             kind = str(value).lower()
             if len(kind) <= 100:
                 yield kind
+
+
+def _finer(details: object) -> Iterator[object]:
+    """What is told beside the type: Anthropic's ``error_code``, the ``reason`` of Google's ``ErrorInfo``."""
+    if isinstance(details, dict):
+        yield details.get("error_code")
+    elif isinstance(details, list):
+        yield from (detail.get("reason") for detail in details[:_MOST_DETAILS] if isinstance(detail, dict))
 
 
 def _message(error: dict[str, object]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import httpx
@@ -21,19 +22,25 @@ from fairlane.job import (
     TimedOut,
 )
 from fairlane.redaction import spellings
-from fairlane_workers.providers.answer import Answer
+from fairlane_workers.pause import Pause, sleep
+from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
 from fairlane_workers.providers.classify import Reading, classify, classify_late_error
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.limits import dialect_of, read_limits
+from fairlane_workers.providers.lookout import Calling, Lookout
 from fairlane_workers.providers.reply_reader import ReplyReader, is_event_stream, plain, read_body
 from fairlane_workers.providers.retry_after import retry_after_ms
 from fairlane_workers.providers.wording import bounded, scrubbed
 from fairlane_workers.transport import Reply, Transport, TransportError
 
 ERROR_BODY_BYTES = 64 * 1024
+CANCEL_S = 5.0
+GONE = frozenset({404, 410})
+"""What a provider answers that does not know a call (any more)."""
+
 MOST_URLS = 256  # one a model; a row's template may name any
 
 
@@ -52,11 +59,12 @@ class HttpProvider:
         reading: Reading | None = None,
         headers: Mapping[str, str] | None = None,
         embeddings: Dialect | None = None,
+        pause: Pause = sleep,
     ) -> None:
         """``reading``: how refusals are read, its ``late_statuses`` apart, which are the dialect's.
 
         ``headers`` are sent with every request besides those of dialect and authorizer, which go before them.
-        ``embeddings`` is what texts are embedded with.
+        ``embeddings`` is what texts are embedded with. ``pause`` waits between two looks for an answer.
         """
         self._name, self._dialect, self._embeddings = name, dialect, embeddings
         self._authorizer = authorizer or Authorizer()
@@ -84,6 +92,8 @@ class HttpProvider:
         self._query = (base_url.query.decode("ascii"),) if base_url.query else ()
         self._transport = transport
         self._clock = clock
+        self._lookout = Lookout(lambda target: self._send("GET", target), clock, pause)
+        self._dropping: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"HttpProvider({self._name!r}, {self._dialect.protocol!r})"
@@ -93,23 +103,14 @@ class HttpProvider:
         dialect = self._dialect if request.inputs is None else self._embeddings
         if dialect is None:
             return PermanentFailure(f"{self._dialect.protocol}: this protocol has no embeddings here")
-        answer = Answer()
-        reply: Reply | None = None
-        deadline = asyncio.timeout(request.timeout_s)
+        call, deadline = Calling(dialect, request, on_chunk), asyncio.timeout(request.timeout_s)
         try:
-            content = json.dumps(dialect.body(request), separators=(",", ":")).encode()
             async with deadline:
-                reply = await self._send(dialect.method, dialect.target(request), content)
-                try:
-                    if not 200 <= reply.status < 300:
-                        return await self._refused(dialect, reply)
-                    reader = ReplyReader(dialect, answer, on_chunk)
-                    if request.stream and is_event_stream(reply):
-                        await reader.read_stream(reply, request.max_response_bytes, deadline)
-                    else:
-                        await reader.read_whole(reply, request.max_response_bytes)
-                finally:
-                    await reply.aclose()
+                return await self._make(call, deadline)
+        except asyncio.CancelledError:
+            if request.withdrawn():
+                self._drop(call)
+            raise
         except UnmappableError as problem:
             return PermanentFailure(self._fit(str(problem)))
         except CredentialError as problem:
@@ -119,15 +120,72 @@ class HttpProvider:
         except TimeoutError:
             if not deadline.expired():
                 raise  # on_chunk's own
-            if reply is None or not (answer.complete or answer.error):
-                seen = "no answer" if reply is None else "the answer was not complete"
-                return TimedOut(f"{seen} within {request.timeout_s:g} s", hints=self._hints(reply))
-        return self._conclude(reply, answer)
+            if call.reply is None or not (call.answer.complete or call.answer.error):
+                self._drop(call)
+                seen = "no answer" if call.reply is None else "the answer was not complete"
+                return TimedOut(f"{seen} within {request.timeout_s:g} s", hints=self._hints(call.reply))
+            return self._conclude(call.reply, call.answer)
 
     async def aclose(self) -> None:
         """See `Provider.aclose`."""
+        await asyncio.gather(*self._dropping)
         await self._authorizer.aclose()
         await self._transport.aclose()
+
+    async def _make(self, call: Calling, deadline: asyncio.Timeout) -> Outcome:
+        """Go on with a call that was begun before, or begin it, and wait for its answer."""
+        if call.request.handle is not None and _names_a_call(call.dialect, call.request.handle):
+            call.handle = call.request.handle
+            reply = await self._lookout.follow(call)
+            if reply.status not in GONE:
+                return await self._outcome(call, reply)
+            await reply.aclose()
+            call.handle, call.answer, call.heard = None, Answer(), ""
+        reply = await self._begin(call, deadline)
+        if call.answer.pending is not None:
+            call.handle = call.answer.pending.handle
+            reply = await self._lookout.follow(call)
+            if reply.status in GONE:
+                await reply.aclose()
+                return InvalidResponse("the provider no longer knows the call", reply.status)
+        return await self._outcome(call, reply)
+
+    async def _outcome(self, call: Calling, reply: Reply) -> Outcome:
+        if 200 <= reply.status < 300:
+            return self._conclude(reply, call.answer)
+        return await self._refused(call.dialect, reply)
+
+    async def _begin(self, call: Calling, deadline: asyncio.Timeout) -> Reply:
+        """Send the request, and read what comes back unless it is a refusal."""
+        dialect, request = call.dialect, call.request
+        body = dialect.body(request)
+        content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        reply = call.reply = await self._send(dialect.method, dialect.target(request), content)
+        if not 200 <= reply.status < 300:
+            return reply
+        reader = ReplyReader(dialect, call.answer, call.on_chunk)
+        try:
+            if request.stream and dialect.streams and is_event_stream(reply):
+                await reader.read_stream(reply, request.max_response_bytes, deadline)
+            else:
+                await reader.read_whole(reply, request.max_response_bytes)
+        finally:
+            await reply.aclose()
+        return reply
+
+    def _drop(self, call: Calling) -> None:
+        """Tell the provider, beside all else, that nobody waits for the call any more."""
+        target = None if call.handle is None else call.dialect.cancel(call.handle)
+        if target is not None:
+            dropping = asyncio.create_task(self._cancel(target))
+            self._dropping.add(dropping)
+            dropping.add_done_callback(self._dropping.discard)
+
+    async def _cancel(self, target: str) -> None:
+        with suppress(TransportError, CredentialError, TimeoutError):
+            async with asyncio.timeout(CANCEL_S):
+                reply = await self._send("POST", target)
+                await reply.aclose()
 
     async def _send(self, method: str, target: str, content: bytes = b"") -> Reply:
         url = self._urls.get(target) or self._remember(target)
@@ -145,7 +203,10 @@ class HttpProvider:
         return url
 
     async def _refused(self, dialect: Dialect, reply: Reply) -> Outcome:
-        body, _ = await read_body(reply, ERROR_BODY_BYTES)
+        try:
+            body, _ = await read_body(reply, ERROR_BODY_BYTES)
+        finally:
+            await reply.aclose()
         headers, now_ms = plain(reply.headers), self._clock.now_ms()
         error = dialect.error(headers, body)
         return classify(error, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
@@ -185,3 +246,12 @@ class HttpProvider:
             self._held = held
             self._spelled = tuple(spelling for secret in held for spelling in spellings(secret))
         return self._spelled
+
+
+def _names_a_call(dialect: Dialect, handle: str) -> bool:
+    """Not that of another protocol, which the connection had when the call was begun."""
+    try:
+        dialect.look(handle)
+    except UnreadableError:
+        return False
+    return True

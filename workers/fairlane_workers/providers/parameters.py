@@ -10,6 +10,7 @@ from fairlane_workers.providers.dialect import UnmappableError
 
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
 
+_CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 _NAMES = (
     "temperature",
     "top_p",
@@ -25,11 +26,15 @@ _READ = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may call; ``schema`` is the JSON schema of its arguments."""
+    """A function that the model may call; ``schema`` is the JSON schema of its arguments.
+
+    ``strict``: the arguments are to be held to it.
+    """
 
     name: str
     description: str | None
     schema: Mapping[str, Any]
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +111,16 @@ def _tool(number: int, value: object) -> Tool:
     if not isinstance(schema, Mapping):
         raise UnmappableError(f"params.tools[{number}].function.parameters: an object is expected")
     described = function.get("description")
-    return Tool(name, described if isinstance(described, str) else None, schema)
+    strict = function.get("strict") is True
+    return Tool(name, described if isinstance(described, str) else None, schema, strict)
 
 
 def _tool_choice(value: object, tools: tuple[Tool, ...]) -> ToolChoice | Tool | None:
     match value:
         case None:
             return None
-        case "auto" | "none" | "required":
-            return value
+        case str(choice) if choice in _CHOICES:
+            return _CHOICES[choice]
         case {"function": {"name": str(wanted)}}:
             for tool in tools:
                 if tool.name == wanted:

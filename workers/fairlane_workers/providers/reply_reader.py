@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import httpx
 
-from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
+from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import OnChunk
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent
@@ -23,17 +23,17 @@ class ReplyReader:
         self._dialect, self._answer, self._on_chunk = dialect, answer, on_chunk
 
     async def read_whole(self, reply: Reply, max_bytes: int) -> None:
-        """One JSON document; its text is one chunk."""
+        """One document; its text is one chunk, unless more of it is still being made."""
         answer = self._answer
         body, answer.problem = await read_body(reply, max_bytes)
         if answer.problem:
             return
         try:
-            self._dialect.read(parse_object(body), answer)
+            self._dialect.read(self._dialect.document(body), answer)
         except UnreadableError as problem:
             answer.problem = str(problem)
             return
-        if self._on_chunk and answer.text:
+        if self._on_chunk and answer.text and answer.pending is None:
             await self._on_chunk(answer.text)
 
     async def read_stream(self, reply: Reply, max_bytes: int, deadline: asyncio.Timeout) -> None:

@@ -11,8 +11,9 @@ from contextlib import suppress
 
 import aiohttp
 import httpx
+from yarl import URL
 
-from fairlane_workers.transport.faults import named, refused_by_proxy
+from fairlane_workers.transport.faults import named, refused_by_proxy, through_proxy
 from fairlane_workers.transport.proxy import Proxy
 from fairlane_workers.transport.reply import Reply
 from fairlane_workers.transport.sockets import open_socket
@@ -20,6 +21,8 @@ from fairlane_workers.transport.sockets import open_socket
 KEEPALIVE_S = 30.0
 PIECE_BYTES = 256 * 1024
 KEEP_MARGIN_S = 1.0  # a request on its way must arrive before the server closes
+
+_TLS_ERRORS = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 
 
 class Http1Pool:
@@ -60,7 +63,7 @@ class Http1Pool:
         try:
             response = await self._session.request(
                 method,
-                str(url),
+                URL(str(url), encoded=True),  # not requoted: a signature covers it
                 headers=sent,
                 data=data,
                 allow_redirects=False,
@@ -68,8 +71,10 @@ class Http1Pool:
                 proxy=proxy.url if proxy else None,
                 proxy_headers=proxy.headers if proxy and tunnelled else None,
             )
-        except Exception as error:
-            raise named(error) from error
+        except _TLS_ERRORS as error:
+            if proxy is not None and (error.host, error.port) == (proxy.host, proxy.port):
+                raise through_proxy(named(error)) from error
+            raise
         if proxy is not None and not tunnelled and response.status == 407:
             response.close()
             raise refused_by_proxy(407)

@@ -1,13 +1,17 @@
-"""Sockets that notice when their peer is gone without a word."""
+"""Sockets to servers, and how they notice that a server is gone without a word."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any
+
+from aiohappyeyeballs import start_connection
 
 IDLE_S = 30  # below the idle timeouts of common NAT gateways and load balancers (AWS: 350 s, Azure: 240 s)
 PROBE_EVERY_S = 10
 SILENT_S = 60
+HAPPY_EYEBALLS_S = 0.25  # RFC 8305, 5: then the next address is tried beside the first
 
 _ADDRESS = tuple[Any, ...]
 
@@ -30,15 +34,21 @@ def options() -> list[tuple[int, int, int]]:
     return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *tcp]
 
 
-def watch(sock: socket.socket) -> None:
-    """Set the options on a socket, connected or not."""
-    for level, name, value in options():
-        sock.setsockopt(level, name, value)
-
-
 def open_socket(address: _ADDRESS) -> socket.socket:
-    """A socket for an address as `getaddrinfo` gives it."""
+    """A socket with these options for an address as `getaddrinfo` gives it."""
     family, kind, protocol = address[:3]
     sock = socket.socket(family, kind, protocol)
-    watch(sock)
+    for level, name, value in options():
+        sock.setsockopt(level, name, value)
     return sock
+
+
+async def connected(host: str, port: int) -> socket.socket:
+    """A socket that is connected to the first of a name's addresses that answers. Raises OSError.
+
+    The event loop's own `create_connection` can lose a socket when it is cancelled.
+    """
+    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await start_connection(
+        addresses, happy_eyeballs_delay=HAPPY_EYEBALLS_S, socket_factory=open_socket
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 
-from fairlane_workers.transport.faults import Http1OnlyError, TransportError
+from fairlane_workers.transport.faults import Http1OnlyError, TransportError, named
 from fairlane_workers.transport.http1 import Http1Pool
 from fairlane_workers.transport.http2.extra import require_h2
 from fairlane_workers.transport.proxy import parse_proxy
@@ -57,15 +58,13 @@ class Transport:
     async def send(self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes = b"") -> Reply:
         """Send one request and return when the response's headers are there. Raises `TransportError`."""
         await _heard()
-        if self._closed:
-            raise TransportError("the transport is closed")
-        if self._http2 and url.scheme == "https":
-            try:
-                return await self._http2_pool(url).send(method, url, headers, content)
-            except Http1OnlyError:
-                if self._closed:
-                    raise TransportError("the transport is closed") from None
-        return await self._http1_pool().send(method, url, headers, content)
+        try:
+            if self._http2 and url.scheme == "https":
+                with suppress(Http1OnlyError):
+                    return await self._http2_pool(url).send(method, url, headers, content)
+            return await self._http1_pool().send(method, url, headers, content)
+        except Exception as error:
+            raise named(error) from error
 
     async def aclose(self) -> None:
         """Close all connections, those in use too. Idempotent."""
@@ -77,12 +76,14 @@ class Transport:
             await pool.aclose()
 
     def _http1_pool(self) -> Http1Pool:
+        self._require_open()
         if self._pool is None:
             self._pool = Http1Pool(self._connect_timeout_s, self._trust(), self._proxy)
         return self._pool
 
     def _http2_pool(self, url: httpx.URL) -> Http2Pool:
         """The connections to that server: a pool each, since a provider's files may lie on another."""
+        self._require_open()
         server = url.raw_host.decode("ascii"), url.port or 443
         if server not in self._http2_pools:
             from fairlane_workers.transport.http2.dial import Dialler
@@ -93,6 +94,10 @@ class Transport:
             dial = Dialler(*server, self._http2_tls, self._connect_timeout_s, self._proxy, self._trust)
             self._http2_pools[server] = Http2Pool(dial)
         return self._http2_pools[server]
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise TransportError("the transport is closed")
 
     def _trust(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -21,7 +21,7 @@ release(lease, ARG.attempt)
 settle_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
 if redis.call('EXISTS', KEY.state) == 0 then return 0 end
 leave(lease, lease.worker and { input = -1, output = -1 } or nil)
-local _, spent, limited = tried(KEY.jobs, lease.job)
+local _, spent, limited, handle = tried(KEY.jobs, lease.job)
 spent = spent + (lease.worker and 1 or 0)
 if spent >= tonumber(ARG.max_attempts) then
   conclude(lease.job, 'failed', ARG.payload, lease.lane)
@@ -30,7 +30,7 @@ if spent >= tonumber(ARG.max_attempts) then
   settle_item(lease.ref, lease.job, now, joined, { unpack(KEY.hot, queues + 2) })
   return 2
 end
-note(KEY.jobs, lease.job, lease.number, spent, limited)
+note(KEY.jobs, lease.job, lease.number, spent, limited, handle)
 redis.call('LPUSH', KEY.hot[1], entry_of(lease))
 wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)
 return 1

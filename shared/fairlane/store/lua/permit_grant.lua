@@ -5,7 +5,7 @@
 -- RETURNS: {granted, at_ms, reason, lane in flight, left, now_ms}; granted is flat: offer, job, number, input, output,
 --          kind, share, …; at_ms: ask again then (0: when woken); left: jobs still queued, per offer; kept is flat: offer, what bound of its run holds
 --          it back, until when (0: when woken), its calls in flight, …; then the most calls at once, and by team what shares were
---          charged too little, in billionths; nil when not the leader.
+--          charged too little, in billionths; then its calls in flight that hold no slot; nil when not the leader.
 -- `offers` is [["<run ref>", count, ahead], …] (lib/bounds.lua); KEY.queues has its hot, fresh, jobs and state, offer by offer,
 -- and then its team's budget (lib/allowance.lua), offer by offer. `allotments` is what the lane keeps for teams, and the most of
 -- each (lib/allotment.lua): who is held back since the rest is reserved is not in `kept`, as that may change with every call.
@@ -75,4 +75,5 @@ if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
 row.stop = reason or ''
 keep_taken(lane, gate.buckets, row, now)
 write(KEY.lane, row)
-return { granted, at or 0, reason or '', row.inflight or 0, left, now, kept, math.min(gate.window, gate.most), owed }
+return { granted, at or 0, reason or '', row.inflight or 0, left, now, kept, math.min(gate.window, gate.most), owed,
+  row.pending or 0 }

@@ -24,6 +24,7 @@ for i = 1, #records, 2 do
     redis.call('ZREM', KEY.leases, id)
     redis.call('HDEL', KEY.leased, id)
     redis.call('HINCRBY', lane_key[lease.lane], 'inflight', -1)
+    if lease.pending then redis.call('HINCRBY', lane_key[lease.lane], 'pending', -1) end
     land(flying[lease.lane], lease)
     if lease.probe then redis.call('HSET', lane_key[lease.lane], 'circuit', 'open', 'open_ms', whole(now)) end
     settle_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)

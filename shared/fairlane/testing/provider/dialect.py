@@ -31,7 +31,7 @@ class Call:
     """A request as all protocols mean it. ``prompt`` is all its text, ``question`` the last user message.
 
     ``schema`` is the JSON schema that the answer is to follow, where one is asked for; ``tools`` are what the
-    model may call.
+    model may call. ``inputs`` are to be embedded, in ``base64`` if asked for.
     """
 
     model: str
@@ -42,6 +42,8 @@ class Call:
     include_usage: bool
     schema: Mapping[str, Any] | None = None
     tools: tuple[OfferedTool, ...] = ()
+    inputs: tuple[str, ...] = ()
+    base64: bool = False
 
     @property
     def prompt_tokens(self) -> int:
@@ -58,12 +60,16 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is answered; ``truncated`` where ``max_tokens`` ended it. ``tool`` is called instead of a text."""
+    """What is answered; ``truncated`` where ``max_tokens`` ended it.
+
+    Instead of a text ``tool`` is called, or there are ``vectors``, one an input.
+    """
 
     text: str
     completion_tokens: int
     truncated: bool
     tool: ToolUse | None = None
+    vectors: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,14 @@ class Problem:
     """A refusal. ``code`` tells apart what one status may mean: an axis, ``quota`` …
 
     Where ``exceeded`` is stated the protocol has words of its own, and ``message`` is not told.
+    ``retry_after_ms`` is stated where the wait is to be told.
     """
 
     status: int
     message: str
     code: str | None = None
     exceeded: Exceeded | None = None
+    retry_after_ms: int | None = None
 
 
 class RequestError(Exception):
@@ -123,6 +131,9 @@ class Dialect(ABC):
     """Where it is POSTed to, as aiohttp's routes: ``/v1beta/models/{model}:generateContent``."""
 
     stream_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+    wrong_key_status: ClassVar[int] = 401
+    """What a request without the key is answered."""
+
     retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
 
     @abstractmethod
@@ -159,6 +170,10 @@ class Dialect(ABC):
     def accepts(self, presented: Presented, key: str) -> bool:
         """Whether a request shows that it knows ``key``."""
         return self.presented_key(presented.headers) == key
+
+    def status(self, problem: Problem) -> int:
+        """The HTTP status of an error answer."""
+        return problem.status
 
     def error_headers(self, problem: Problem) -> dict[str, str]:
         """What an error answer tells in headers."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from fairlane.testing.provider.config import HeaderStyle
 from fairlane.testing.provider.dialect import Dialect, RetryAfterForm
 from fairlane.testing.provider.limits import Axis, Level
+from fairlane.testing.provider.protocols.azure_openai import azure_limit_headers
 from fairlane.testing.provider.protocols.openai_chat import duration
 
-_RENEWAL_SECONDS: dict[Axis, int] = {"requests": 10, "tokens": 60}
 _DAY_SECONDS = 86_400
 _TOKENS = ("tokens", "input", "output")
 
@@ -37,7 +37,7 @@ def limit_headers(
         case "groq":
             return _groq(levels)
         case "azure":
-            return _azure(levels)
+            return azure_limit_headers(levels)
         case "together":
             return _together(levels)
         case "mistral":
@@ -78,20 +78,6 @@ def _groq(levels: Mapping[Axis, Level]) -> dict[str, str]:
             headers[f"x-ratelimit-limit-{name}"] = str(levels[axis].limit)
             headers[f"x-ratelimit-remaining-{name}"] = str(levels[axis].remaining)
             headers[f"x-ratelimit-reset-{name}"] = duration(levels[axis].reset_ms)
-    return headers
-
-
-def _azure(levels: Mapping[Axis, Level]) -> dict[str, str]:
-    """OpenAI's names with whole seconds, how long a period is, and what is allowed in one."""
-    headers = {"x-ms-region": "Simulated"}
-    for axis, seconds in _RENEWAL_SECONDS.items():
-        level = levels.get(axis)
-        if level is not None:
-            limit = level.limit * seconds // 60
-            headers[f"x-ratelimit-limit-{axis}"] = str(limit)
-            headers[f"x-ratelimit-remaining-{axis}"] = str(min(limit, level.remaining))
-            headers[f"x-ratelimit-reset-{axis}"] = str(_seconds(level.reset_ms))
-            headers[f"x-ratelimit-renewalperiod-{axis}"] = str(seconds)
     return headers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from fairlane.testing.provider.config import SimulatedModel
 from fairlane.testing.provider.dialect import Call, Reply, ToolUse
 from fairlane.testing.provider.schemas import Example
 from fairlane.testing.provider.tokens import CHARS_PER_TOKEN, count_tokens
+
+DIMENSIONS = 32
+"""Of an embedding."""
 
 _FILLER = "one lane admits what its budget allows and never a call more, so each waits its turn and "
 
@@ -26,6 +30,8 @@ class Composer:
 
     def compose(self, call: Call, drawn_tokens: int) -> Reply:
         """The reply to ``call``, never longer than it allows; ``drawn_tokens`` is the length of filler."""
+        if call.inputs:
+            return Reply("", 0, False, vectors=tuple(map(self._vector, call.inputs)))
         longest = self._model.max_output_tokens
         allowed = min(call.max_tokens or longest, longest)
         match self._model.output:
@@ -77,6 +83,15 @@ class Composer:
         tool = call.tools[0]
         arguments = self._following(tool.schema, call.prompt)
         return Reply("", max(1, count_tokens(arguments)), False, ToolUse(tool.name, arguments))
+
+    def _vector(self, text: str) -> tuple[float, ...]:
+        """Adds up a direction for each word, so that texts which share words point alike; of length 1."""
+        total = [0.0] * DIMENSIONS
+        for word in text.casefold().split() or [""]:
+            for index in range(DIMENSIONS):
+                total[index] += share(self._seed, "word", word, str(index)) - 0.5
+        length = math.hypot(*total)
+        return tuple(each / length for each in total)
 
     def _following(self, schema: Mapping[str, Any], prompt: str) -> str:
         omits, breaks = frozenset(self._model.schema_omits), frozenset(self._model.schema_breaks)

@@ -13,6 +13,7 @@ from fairlane.clock import Clock, SystemClock
 from fairlane.errors import LocalStackError
 from fairlane.testing.provider.config import SimulatedModel, SimulatorConfig
 from fairlane.testing.provider.dialect import Call, Dialect, Presented, Problem, RequestError, write_json
+from fairlane.testing.provider.predictions import Predictions
 from fairlane.testing.provider.protocols import DIALECTS
 from fairlane.testing.provider.protocols.openai_chat import OpenAIChat
 from fairlane.testing.provider.replies import Composer
@@ -22,6 +23,7 @@ from fairlane.testing.provider.transmission import Sleep, Transmission, error_re
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 BACKLOG = 2048
+_WRONG_KEY = "Incorrect API key provided."
 GRACE_SECONDS = 0.05
 """On a stop, calls in flight are cut off; this only lets answers that are being written leave."""
 
@@ -45,6 +47,7 @@ class SimulatedProvider:
         self._key = config.api_key.get_secret_value() if config.api_key is not None else None
         self._settings = dict(config.models)
         self._composers = {name: self._composer(name, model) for name, model in config.models.items()}
+        self._predictions = Predictions(self._clock, sleep, self._authorized)
         self._runner: web.AppRunner | None = None
         self._url: str | None = None
         self.reset()
@@ -79,6 +82,7 @@ class SimulatedProvider:
 
     async def stop(self) -> None:
         """Stop listening and cut off what is in flight. Harmless where nothing was started."""
+        self._predictions.forget()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = self._url = None
@@ -91,12 +95,14 @@ class SimulatedProvider:
             unauthorized=self._unauthorized,
             unknown_model=self._unknown_model,
             models={name: model.snapshot() for name, model in self._models.items()},
+            predictions=self._predictions.stats(),
         )
 
     def reset(self) -> None:
         """Begin anew: zero counts, full buckets, the first draw. What is still in flight no longer counts."""
         self._started_ms = self._clock.monotonic_ms()
         self._bad_requests = self._unauthorized = self._unknown_model = 0
+        self._predictions.forget()
         self._models = {
             name: ServedModel(name, model, self._composers[name], self._config.seed, self._clock)
             for name, model in self._settings.items()
@@ -109,6 +115,10 @@ class SimulatedProvider:
         self._settings[name] = model
         self._models[name].reconfigure(model, self._composers[name])
 
+    def change_key(self, key: str | None) -> None:
+        """Requests need this key from now on; ``None``: none."""
+        self._key = key
+
     def _composer(self, name: str, model: SimulatedModel) -> Composer:
         return Composer(name, model, self._config.seed)
 
@@ -117,6 +127,7 @@ class SimulatedProvider:
         for dialect in DIALECTS:
             answer = partial(self._answer, dialect=dialect)
             application.add_routes([web.post(path, answer) for path in dialect.paths])
+        application.add_routes(self._predictions.routes)
         application.add_routes(
             [
                 web.get("/v1/models", self._list_models),
@@ -131,7 +142,7 @@ class SimulatedProvider:
         try:
             body = await request.read()
             if not self._authorized(request, dialect, body):
-                return error_response(dialect, Problem(401, "Incorrect API key provided."))
+                return error_response(dialect, Problem(dialect.wrong_key_status, _WRONG_KEY, "key"))
             call = _read_call(request, dialect, body)
         except RequestError as error:
             self._bad_requests += 1
@@ -149,6 +160,8 @@ class SimulatedProvider:
                 return reset(request)
             case Refusal() as refusal:
                 return transmission.refuse(refusal)
+            case Work() as work if self._predictions.takes(dialect, work):
+                return await self._predictions.begin(request, model, work)
             case Work() as work:
                 return await transmission.perform(work)
 
@@ -161,7 +174,7 @@ class SimulatedProvider:
 
     async def _list_models(self, request: web.Request) -> web.Response:
         if not self._authorized(request, OpenAIChat()):
-            return error_response(OpenAIChat(), Problem(401, "Incorrect API key provided."))
+            return error_response(OpenAIChat(), Problem(401, _WRONG_KEY))
         models = [
             {"id": name, "object": "model", "created": 0, "owned_by": "fairlane"} for name in self._models
         ]

@@ -41,6 +41,10 @@ class ServedProvider:
         """Change fields of one model while it serves. Raises ``KeyError`` or ``ValidationError``."""
         self._call(lambda: self._provider.change_model(name, **changes))
 
+    def change_key(self, key: str | None) -> None:
+        """See `SimulatedProvider.change_key`."""
+        self._call(lambda: self._provider.change_key(key))
+
     def _call(self, function: Callable[[], T]) -> T:
         async def call() -> T:
             return function()

@@ -70,6 +70,14 @@ class ModelStats(BaseModel):
     last_completed_at: float | None
 
 
+class PredictionStats(BaseModel):
+    """Requests about predictions, of all models: begun, looked at, and cancelled before they were over."""
+
+    begun: int = 0
+    looked: int = 0
+    cancelled: int = 0
+
+
 class StatsReport(BaseModel):
     """What ``GET /stats`` answers."""
 
@@ -78,6 +86,7 @@ class StatsReport(BaseModel):
     unauthorized: int
     unknown_model: int
     models: dict[str, ModelStats]
+    predictions: PredictionStats = PredictionStats()
 
 
 class Recorder:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import NoReturn
 
@@ -41,11 +42,12 @@ class Transmission:
 
     def refuse(self, refusal: Refusal) -> web.Response:
         """Answer with an error, and with the hints that are configured."""
-        headers = self._limit_headers()
+        problem, headers = refusal.problem, self._limit_headers()
         if refusal.retry_after_ms is not None and self._model.model.headers in ("retry_after", "full"):
             headers |= self._retry_after(refusal.retry_after_ms)
-        headers = refusal_headers(self._model.model.header_style, refusal.problem.code, headers)
-        return error_response(self._dialect, refusal.problem, headers)
+            problem = replace(problem, retry_after_ms=refusal.retry_after_ms)
+        headers = refusal_headers(self._model.model.header_style, problem.code, headers)
+        return error_response(self._dialect, problem, headers)
 
     async def perform(self, work: Work) -> web.StreamResponse:
         """Once it has a place, answer admitted work in its own time, or as its fault demands."""
@@ -68,6 +70,8 @@ class Transmission:
         headers = self._success_headers()
         if work.call.stream and fault is not Fault.RESET_AFTER_WORK:
             return await self._stream(work, headers)
+        if self._model.model.keep_alive and fault is None:
+            return await self._whole_behind_lines(work, headers)
         await self._sleep(work.draw.latency_s)
         return await self._whole(work, headers)
 
@@ -99,15 +103,30 @@ class Transmission:
         await response.write(half)
         return _hang_up(self._request, response)
 
+    async def _whole_behind_lines(self, work: Work, headers: Mapping[str, str]) -> web.StreamResponse:
+        """A blank line at once, one in the middle of the wait, and then the answer."""
+        response = web.StreamResponse(headers={**headers, "Content-Type": _JSON})
+        await response.prepare(self._request)
+        for _ in range(2):
+            await response.write(b"\n")
+            await self._sleep(work.draw.latency_s / 2)
+        self._model.complete(work)
+        await response.write(self._dialect.completion(work.call, work.reply, work.stamp))
+        await response.write_eof()
+        return response
+
     async def _stream(self, work: Work, headers: Mapping[str, str]) -> web.StreamResponse:
         fault = work.draw.fault
         frames = self._dialect.frames(work.call, work.reply, self._pieces(work), work.stamp)
         first_s, gap_s = self._pace(work, len(frames))
         blocks = self._broken(frames, fault)
         response = web.StreamResponse(headers={**headers, "Content-Type": self._dialect.stream_type})
+        if self._model.model.keep_alive:
+            await response.prepare(self._request)
+            await response.write(b": keep-alive\n\n")
         for index, block in enumerate(blocks):
             await self._sleep(gap_s if index else first_s)
-            if index == 0:
+            if not response.prepared:
                 await response.prepare(self._request)
             if index == len(blocks) - 1:
                 self._book_end(work)
@@ -184,7 +203,7 @@ def error_response(
 ) -> web.Response:
     """``problem`` in the protocol's own form."""
     return web.Response(
-        status=problem.status,
+        status=dialect.status(problem),
         body=dialect.error(problem),
         content_type=_JSON,
         headers={**dialect.error_headers(problem), **(headers or {})},

@@ -23,7 +23,7 @@ VENDORS: Mapping[str, Mapping[str, Any]] = {
         "token_window_seconds": 60.0,
     },
     "bedrock": {**_SILENT, "charge": "reserved", "output_factor": OUTPUT_FACTOR_OF_BEDROCK},
-    "gemini": {**_SILENT, "shape": "window"},
+    "gemini": {**_TOLD, "shape": "window"},
     "vertex": {**_SILENT, "shape": "window"},
     "anthropic": {**_TOLD, "acceleration": 4.0},
     "xai": {**_TOLD, "header_style": "xai", "shape": "second", "token_shape": "window"},

@@ -35,6 +35,7 @@ _OPENAI_PROSE = re.compile(
     rf"\bon {_NOUN} per (min|minute|day)\b[^:.]{{0,20}}[:.] Limit:? ([0-9][0-9,]{{0,14}})"
 )
 _ANTHROPIC_PROSE = re.compile(rf"\bof ([0-9][0-9,]{{0,14}}) {_NOUN} per (min|minute|day)\b")
+_BEDROCK_PROSE = re.compile(r"^Too many (requests|tokens)( per day)?,")
 
 
 class Said(NamedTuple):
@@ -130,6 +131,8 @@ def said_in_prose(message: str | None) -> Said | None:
         noun, period, limit = found.groups()
     elif found := _ANTHROPIC_PROSE.search(message):
         limit, noun, period = found.groups()
+    elif found := _BEDROCK_PROSE.search(message):
+        return Said("day" if found[2] else _AXIS_OF_NOUN[found[1]])
     else:
         return None
     amount = number(limit.replace(",", "")) or None

@@ -121,6 +121,7 @@ _HOSTS = {
     "api.mistral.ai": "mistral",
     "api.together.xyz": "together",
     "api.together.ai": "together",
+    "api-inference.together.ai": "together",
     "api.fireworks.ai": "fireworks",
     "api.cerebras.ai": "cerebras",
     "api.x.ai": "xai",

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane_workers.providers.answer import Answer, as_list, as_object, parse_object, token_count
+from fairlane_workers.providers.answer import (
+    Answer,
+    ToolCall,
+    ToolDraft,
+    as_list,
+    as_object,
+    parse_object,
+    token_count,
+)
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.protocols.anthropic_request import build_body
 
-DEFAULT_MAX_TOKENS = 1024
 API_VERSION = "2023-06-01"
-
-_SYSTEM_ROLES = ("system", "developer")
-
 
 LATE_STATUSES = {
     "invalid_request_error": 400,
@@ -36,26 +42,17 @@ class AnthropicMessages(Dialect):
     protocol = "anthropic"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
+    def __init__(self, api_version: str | None = None) -> None:
+        self._version = api_version or API_VERSION
+
     def headers(self) -> dict[str, str]:
-        return {"anthropic-version": API_VERSION}
+        return {"anthropic-version": self._version}
 
     def target(self, request: Request) -> str:
         return "/messages"
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The parameters and messages: system messages become ``system``, ``max_tokens`` defaults to 1024."""
-        messages = [message for message in request.messages if message["role"] not in _SYSTEM_ROLES]
-        lifted = [message["content"] for message in request.messages if message["role"] in _SYSTEM_ROLES]
-        body = {
-            "max_tokens": DEFAULT_MAX_TOKENS,
-            **request.params,
-            "model": request.model,
-            "messages": messages,
-            "stream": request.stream,
-        }
-        if lifted:
-            body["system"] = _system(request.params.get("system"), "\n\n".join(lifted))
-        return body
+        return build_body(request)
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
         if document.get("type") == "error" or document.get("error"):
@@ -63,25 +60,31 @@ class AnthropicMessages(Dialect):
             return
         _count(document.get("usage"), answer)
         for block in as_list(document.get("content"), "content"):
-            _take_block(as_object(block, "content[]"), answer)
-        _stop(document.get("stop_reason"), answer)
+            block = as_object(block, "content[]")
+            if block.get("type") == "tool_use":
+                answer.tools.append(ToolCall(_text(block.get("name")), _arguments(block)))
+            else:
+                _take_text(block, answer)
+        _stop(document, answer)
         answer.ended = True
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
         document = parse_object(event.data)
         match document.get("type"):
             case "content_block_delta":
-                delta = as_object(document.get("delta"), "delta")
-                if delta.get("type") == "text_delta" and isinstance(text := delta.get("text"), str):
-                    return answer.add(text)
+                return _take_delta(document, answer)
             case "content_block_start":
-                return _take_block(as_object(document.get("content_block"), "content_block"), answer)
+                block = as_object(document.get("content_block"), "content_block")
+                if block.get("type") != "tool_use":
+                    return _take_text(block, answer)
+                answer.drafts.append(_draft(document.get("index"), block))
             case "message_start":
                 _count(as_object(document.get("message"), "message").get("usage"), answer)
             case "message_delta":
                 _count(document.get("usage"), answer)
-                _stop(as_object(document.get("delta"), "delta").get("stop_reason"), answer)
+                _stop(as_object(document.get("delta"), "delta"), answer)
             case "message_stop":
+                answer.take_drafts()
                 answer.ended = True
             case "error":
                 answer.error = document.get("error") or document
@@ -90,22 +93,53 @@ class AnthropicMessages(Dialect):
         return ""
 
 
-def _system(given: object, lifted: str) -> object:
-    """What the parameters already say to the model, followed by what the messages say."""
-    if isinstance(given, list):
-        return [*given, {"type": "text", "text": lifted}]
-    return f"{given}\n\n{lifted}" if given else lifted
-
-
-def _take_block(block: Mapping[str, Any], answer: Answer) -> str:
+def _take_text(block: Mapping[str, Any], answer: Answer) -> str:
+    """Add the text of a block; what the model thought, and tools that the provider runs, are none."""
     text = block.get("text")
     return answer.add(text) if block.get("type") == "text" and isinstance(text, str) else ""
 
 
-def _stop(reason: object, answer: Answer) -> None:
+def _take_delta(document: Mapping[str, Any], answer: Answer) -> str:
+    delta = as_object(document.get("delta"), "delta")
+    match delta.get("type"), delta:
+        case "text_delta", {"text": str(text)}:
+            return answer.add(text)
+        case "input_json_delta", {"partial_json": str(piece)}:
+            index = document.get("index")
+            draft = next((each for each in reversed(answer.drafts) if each.index == index), None)
+            if draft is not None:  # else it belongs to a tool that the provider runs
+                draft.pieces.append(piece)
+    return ""
+
+
+def _draft(index: object, block: Mapping[str, Any]) -> ToolDraft:
+    arguments = [_arguments(block)] if block.get("input") else []
+    return ToolDraft(
+        index if isinstance(index, int) else None, name=_text(block.get("name")), pieces=arguments
+    )
+
+
+def _arguments(block: Mapping[str, Any]) -> str:
+    return json.dumps(block.get("input") or {}, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _stop(told: Mapping[str, Any], answer: Answer) -> None:
+    """Note why it stopped. ``max_tokens``, ``model_context_window_exceeded`` and ``pause_turn`` are answers
+    too, cut short: the finish reason tells."""
+    reason, details = told.get("stop_reason"), told.get("stop_details")
     answer.finish(reason)
+    if answer.finish_reason is not None:
+        answer.take_drafts()
     if reason == "refusal":
-        answer.refusal = "the provider's safety filter stopped the answer (stop_reason refusal)"
+        words = details if isinstance(details, dict) else {}
+        why = [word for word in (words.get("category"), words.get("explanation")) if isinstance(word, str)]
+        answer.refusal = ": ".join(
+            ["the provider's safety filter stopped the answer (stop_reason refusal)", *why]
+        )
 
 
 def _count(usage: object, answer: Answer) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairlane_workers.providers.answer import (
     Answer,
+    ToolCall,
+    ToolDraft,
     UnreadableError,
     as_list,
     as_object,
@@ -15,14 +18,18 @@ from fairlane_workers.providers.answer import (
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
+from fairlane_workers.providers.protocols.openai_errors import beside_choices, error_in, error_of, read_error
 
 LATE_STATUSES = {
     **ANTHROPIC_STATUSES,  # gateways pass Anthropic's kinds on
     "context_length_exceeded": 400,
     "content_filter": 400,
     "content_policy_violation": 400,
+    "invalid_prompt": 400,
+    "image_content_policy_violation": 400,
     "invalid_api_key": 401,
     "model_not_found": 404,
     "insufficient_quota": 429,
@@ -30,10 +37,13 @@ LATE_STATUSES = {
     "rate_limit_exceeded": 429,
     "resource_exhausted": 429,
     "slow_down": 429,
+    "too_many_requests": 429,
     "server_error": 500,
     "server_is_overloaded": 503,
     "service_unavailable_error": 503,
+    "insufficient_system_resource": 503,
 }
+_TEXT_PARTS = ("text", "output_text", None)
 
 
 class OpenAIChat(Dialect):
@@ -56,40 +66,47 @@ class OpenAIChat(Dialect):
         return body
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
-        if error := _error_in(document):
+        if error := error_in(document):
             answer.error = error
             return
         _count(document.get("usage"), answer)
         choice = _first_choice(as_list(document.get("choices"), "choices"))
         if choice is None:
             raise UnreadableError("choices: empty")
+        if error := error_of(choice):
+            answer.error = error
+            return
         message = as_object(choice.get("message"), "choices[0].message")
         _take(message, answer)
+        answer.tools.extend(map(_tool_call, _listed(message, "tool_calls")))
         _stop(choice.get("finish_reason"), answer)
         answer.ended = True
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
         if event.data == "[DONE]":
+            answer.take_drafts()
             answer.ended = True
             return ""
         document = parse_object(event.data)
-        if error := (_error_in(document) or (document if event.name == "error" else None)):
+        if error := (error_in(document) or (document if event.name == "error" else None)):
             answer.error = error
             return ""
-        if usage := document.get("usage"):
+        if usage := document.get("usage") or beside_choices(document).get("usage"):
             _count(usage, answer)
         # Chunks without a choice carry the usage, or (Azure) the prompt's filter results.
         choice = _first_choice(as_list(document.get("choices") or [], "choices"))
         if choice is None:
             return ""
-        text = _take(as_object(choice.get("delta") or {}, "choices[0].delta"), answer)
+        delta = as_object(choice.get("delta") or {}, "choices[0].delta")
+        for piece in _listed(delta, "tool_calls"):
+            _draft(piece, answer)
+        text = _take(delta, answer)
+        answer.error = error_of(choice)
         _stop(choice.get("finish_reason"), answer)
         return text
 
-
-def _error_in(document: Mapping[str, Any]) -> object:
-    """An error where an answer should be: under its own key, or (vLLM) as the whole document."""
-    return document.get("error") or (document if document.get("object") == "error" else None)
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        return read_error(body)
 
 
 def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
@@ -102,6 +119,7 @@ def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
 
 
 def _take(message: Mapping[str, Any], answer: Answer) -> str:
+    """Add the answer's text, and none of what the model reasoned, wherever that stands."""
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal:
         answer.refusal = (answer.refusal or "") + refusal
@@ -110,21 +128,66 @@ def _take(message: Mapping[str, Any], answer: Answer) -> str:
         return ""
     if isinstance(content, str):
         return answer.add(content)
-    texts = [part.get("text") for part in as_list(content, "content") if isinstance(part, dict)]
+    parts = [part for part in as_list(content, "content") if isinstance(part, dict)]
+    texts = [part.get("text") for part in parts if part.get("type") in _TEXT_PARTS]
     return answer.add("".join(text for text in texts if isinstance(text, str)))
+
+
+def _listed(message: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return [as_object(each, f"{name}[]") for each in as_list(message.get(name) or [], name)]
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    if isinstance(custom := call.get("custom"), dict):
+        return ToolCall(_text(custom.get("name")), _text(custom.get("input")))
+    function = as_object(call.get("function"), "tool_calls[].function")
+    return ToolCall(_text(function.get("name")), _text(function.get("arguments")))
+
+
+def _draft(piece: Mapping[str, Any], answer: Answer) -> None:
+    """Add a piece of a call to what came of it before.
+
+    A call is named by its index. Servers that number none, or all of them 0, give each call whole, with an
+    id of its own.
+    """
+    function = piece.get("function") or piece.get("custom") or {}
+    told = as_object(function, "tool_calls[].function")
+    name, key, index = told.get("name"), piece.get("id"), piece.get("index")
+    drafts = answer.drafts
+    same = (draft for draft in reversed(drafts) if draft.index == index)
+    found = next(same, None) if index is not None else None
+    if index is None and not key and drafts:
+        found = drafts[-1]
+    if found is None or (key and found.key and key != found.key):
+        drafts.append(found := ToolDraft(index if isinstance(index, int) else None))
+    found.key = _text(key) or found.key
+    found.name = found.name or _text(name)
+    found.pieces.append(_text(told.get("arguments", told.get("input"))))
+
+
+def _text(value: object) -> str:
+    """Text as it is, nothing for ``None``, and JSON for what a server should have written as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _stop(reason: object, answer: Answer) -> None:
     answer.finish(reason)
+    if answer.finish_reason is not None:
+        answer.take_drafts()
     if reason == "content_filter" and not answer.refusal:
         answer.refusal = "the provider's content filter stopped the answer"
 
 
 def _count(usage: object, answer: Answer) -> None:
-    if isinstance(usage, dict):
-        answer.input_tokens = token_count(usage.get("prompt_tokens"))
-        answer.output_tokens = token_count(usage.get("completion_tokens"))
-        details = usage.get("prompt_tokens_details")
-        answer.cached_tokens = (
-            token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
-        )
+    """Note the counts; DeepSeek, Together and Moonshot have a place of their own for what was cached."""
+    if not isinstance(usage, dict):
+        return
+    answer.input_tokens = token_count(usage.get("prompt_tokens"))
+    answer.output_tokens = token_count(usage.get("completion_tokens"))
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    for place in ("prompt_cache_hit_tokens", "cached_tokens"):
+        cached = usage.get(place) if cached is None else cached
+    answer.cached_tokens = token_count(cached)

@@ -11,9 +11,7 @@ from fairlane_workers.transport.faults import TransportError, through_proxy, unr
 from fairlane_workers.transport.http2.connection import Http2Connection
 from fairlane_workers.transport.http2.tunnel import tunnel
 from fairlane_workers.transport.proxy import Proxy
-from fairlane_workers.transport.sockets import watch
-
-HAPPY_EYEBALLS_S = 0.25  # RFC 8305, 5: how long before the next address is tried beside the first
+from fairlane_workers.transport.sockets import connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +51,8 @@ class Dialler:
 
     async def _direct(self, connection: Http2Connection) -> None:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(
-            lambda: connection, self.host, self.port, ssl=self.tls, happy_eyeballs_delay=HAPPY_EYEBALLS_S
-        )
-        watch(transport.get_extra_info("socket"))
+        sock = await connected(self.host, self.port)
+        await loop.create_connection(lambda: connection, sock=sock, ssl=self.tls, server_hostname=self.host)
 
     async def _through(self, proxy: Proxy, connection: Http2Connection) -> None:
         loop = asyncio.get_running_loop()
@@ -66,7 +62,6 @@ class Dialler:
             )
         except OSError as error:
             raise through_proxy(unreachable(proxy.host, proxy.port, error)) from error
-        watch(inner.get_extra_info("socket"))
         try:
             outer = await loop.start_tls(inner, connection, self.tls, server_hostname=self.host)
         except BaseException:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import httpx
 
-from fairlane_workers.transport.faults import Http1OnlyError, TransportError, named
+from fairlane_workers.transport.faults import Http1OnlyError, TransportError
 from fairlane_workers.transport.http2.connection import Http2Connection
 from fairlane_workers.transport.reply import Reply
 
@@ -19,7 +20,7 @@ STREAMS = 100  # what a server is taken to allow until it tells: the least that 
 class _Opening:
     """A connection on its way, and how many calls wait for it."""
 
-    task: asyncio.Task[None]
+    task: asyncio.Task[Http2Connection | None]
     waiting: int = 0
 
 
@@ -41,17 +42,12 @@ class Http2Pool:
     async def send(self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes) -> Reply:
         """See `Transport.send`. Raises `Http1OnlyError` where the server does not speak HTTP/2."""
         connection = await self._with_room()
-        try:
-            stream = connection.request(method, url, headers, content)
-        except Exception as error:
-            raise named(error) from error
+        stream = connection.request(method, url, headers, content)
         try:
             await stream.upload(content)
             status, received = await stream.head()
-        except BaseException as error:
+        except BaseException:
             await stream.aclose()
-            if isinstance(error, Exception):
-                raise named(error) from error
             raise
         return Reply(status, received, stream)
 
@@ -61,7 +57,6 @@ class Http2Pool:
             opening.task.cancel()
         await asyncio.gather(*(opening.task for opening in self._openings), return_exceptions=True)
         await asyncio.gather(*(connection.aclose() for connection in self._connections))
-        self._connections.clear()
 
     async def _with_room(self) -> Http2Connection:
         while not self._http1_only:
@@ -78,20 +73,31 @@ class Http2Pool:
         if opening is None:
             opening = _Opening(asyncio.create_task(self._open()))
             self._openings.append(opening)
-            opening.task.add_done_callback(lambda _: self._openings.remove(opening))
+            opening.task.add_done_callback(partial(self._conclude, opening))
         opening.waiting += 1
         try:
-            await asyncio.shield(opening.task)
+            connection = await asyncio.shield(opening.task)
         except asyncio.CancelledError:
             opening.waiting -= 1
             if not opening.task.cancelled():
                 raise
             raise TransportError("the transport is closed") from None
+        if connection is not None and not connection.usable:
+            raise TransportError("the server closed the connection before it took the call")
 
-    async def _open(self) -> None:
+    async def _open(self) -> Http2Connection | None:
         connection = await self._dial()
         if connection is None:
             self._http1_only = True
-            return
-        self._streams = max(1, connection.room)
+            return None
+        if connection.room < 1:
+            await connection.aclose()
+            raise TransportError("the server takes no calls: it allows no streams")
+        self._streams = connection.room
         self._connections.append(connection)
+        return connection
+
+    def _conclude(self, opening: _Opening, task: asyncio.Task[Http2Connection | None]) -> None:
+        self._openings.remove(opening)
+        if not task.cancelled():
+            task.exception()  # whoever waited may have left

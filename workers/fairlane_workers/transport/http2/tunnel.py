@@ -7,6 +7,7 @@ import ssl
 
 from fairlane_workers.transport.faults import TransportError, refused_by_proxy
 from fairlane_workers.transport.proxy import Proxy
+from fairlane_workers.transport.sockets import connected
 
 ANSWER_BYTES = 16 * 1024
 HEAD_END = b"\r\n\r\n"
@@ -18,7 +19,10 @@ async def tunnel(proxy: Proxy, host: str, port: int, tls: ssl.SSLContext | None)
     Raises OSError where the proxy cannot be reached, `TransportError` where it does not connect.
     """
     loop = asyncio.get_running_loop()
-    transport, answer = await loop.create_connection(_Answer, proxy.host, proxy.port, ssl=tls)
+    sock = await connected(proxy.host, proxy.port)
+    transport, answer = await loop.create_connection(
+        _Answer, sock=sock, ssl=tls, server_hostname=proxy.host if tls else None
+    )
     try:
         server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         fields = {"Host": server, **proxy.headers}

@@ -10,9 +10,9 @@ end
 
 -- Writes the lease of a job's next attempt. Returns its number: greater than any before it, so it fences them out.
 function lease_out(lease, jobs, until_ms)
-  local number, attempts, limited = tried(jobs, lease.job)
+  local number, attempts, limited, handle = tried(jobs, lease.job)
   lease.number = number + 1
-  note(jobs, lease.job, lease.number, attempts, limited)
+  note(jobs, lease.job, lease.number, attempts, limited, handle)
   local id = table.concat({ lease.ref, whole(lease.job), whole(lease.number) }, '/')
   redis.call('ZADD', KEY.leases, until_ms, id)
   redis.call('HSET', KEY.leased, id, cjson.encode(lease))

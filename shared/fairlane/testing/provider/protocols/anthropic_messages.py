@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -13,16 +14,13 @@ from fairlane.testing.provider.dialect import (
     Exceeded,
     Problem,
     Reply,
-    RequestError,
     RetryAfterForm,
     Stamp,
-    read_flag,
-    read_messages,
-    read_positive,
-    read_text,
+    ToolUse,
     write_json,
 )
 from fairlane.testing.provider.limits import Axis, Level
+from fairlane.testing.provider.protocols.anthropic_request import read_call
 
 _AXIS_WORDS: dict[Axis, str] = {
     "requests": "requests per minute",
@@ -59,49 +57,43 @@ class AnthropicMessages(Dialect):
     retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
 
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
-        model, question, spoken = read_messages(payload)
-        max_tokens = read_positive(payload, "max_tokens")
-        if max_tokens is None:
-            raise RequestError("max_tokens: Field required")
-        system = payload.get("system")
-        texts = [] if system is None else [read_text(system, "system")]
-        return Call(
-            model=model,
-            prompt="\n".join([*texts, *(text for _, text in spoken)]),
-            question=question,
-            max_tokens=max_tokens,
-            stream=read_flag(payload, "stream"),
-            include_usage=True,
-        )
+        return read_call(payload)
 
     def presented_key(self, headers: Mapping[str, str]) -> str | None:
-        return headers.get("x-api-key")
+        """Anthropic takes both headers; its own client sends the second one."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        return headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else None)
 
     def error(self, problem: Problem) -> bytes:
         return write_json(_error(problem))
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         usage = {"input_tokens": call.prompt_tokens, "output_tokens": reply.completion_tokens}
-        content = [{"type": "text", "text": reply.text}]
+        content: dict[str, Any] = {"type": "text", "text": reply.text}
+        if reply.tool is not None:
+            content = {**_tool_use(reply.tool, stamp), "input": json.loads(reply.tool.arguments)}
         return write_json(
             {
                 **_message(call, stamp),
-                "content": content,
+                "content": [content],
                 "stop_reason": _stop_reason(reply),
                 "usage": usage,
             }
         )
 
     def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
-        def delta(piece: str) -> bytes:
-            return _event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
-
         opening = {**_message(call, stamp), "usage": {"input_tokens": call.prompt_tokens, "output_tokens": 1}}
         ending = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
-        frames = [delta(piece) for piece in pieces]
+        if reply.tool is None:
+            block: dict[str, Any] = {"type": "text", "text": ""}
+            frames = [_delta(type="text_delta", text=piece) for piece in pieces]
+        else:
+            block, arguments = {**_tool_use(reply.tool, stamp), "input": {}}, reply.tool.arguments
+            parts = ("", arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :])
+            frames = [b"".join(_delta(type="input_json_delta", partial_json=part) for part in parts)]
         frames[0] = (
             _event("message_start", message=opening)
-            + _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+            + _event("content_block_start", index=0, content_block=block)
             + _event("ping")
             + frames[0]
         )
@@ -140,7 +132,17 @@ def _message(call: Call, stamp: Stamp) -> dict[str, Any]:
     }
 
 
+def _tool_use(tool: ToolUse, stamp: Stamp) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"toolu_{stamp.ordinal}", "name": tool.name}
+
+
+def _delta(**delta: str) -> bytes:
+    return _event("content_block_delta", index=0, delta=delta)
+
+
 def _stop_reason(reply: Reply) -> str:
+    if reply.tool is not None:
+        return "tool_use"
     return "max_tokens" if reply.truncated else "end_turn"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from fairlane.testing.provider.dialect import (
@@ -10,11 +10,13 @@ from fairlane.testing.provider.dialect import (
     Call,
     Dialect,
     Exceeded,
+    OfferedTool,
     Problem,
     Reply,
     RequestError,
     RetryAfterForm,
     Stamp,
+    ToolUse,
     read_flag,
     read_messages,
     read_positive,
@@ -61,7 +63,7 @@ _BY_STATUS = {
 class OpenAIChat(Dialect):
     """Chat completions; streams end with ``data: [DONE]``."""
 
-    paths: ClassVar[tuple[str, ...]] = ("/v1/chat/completions",)
+    paths: ClassVar[tuple[str, ...]] = ("/v1/chat/completions", "/groq/openai/v1/chat/completions")
     retry_after_forms: tuple[RetryAfterForm, ...] = ("milliseconds", "seconds")
 
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
@@ -69,6 +71,7 @@ class OpenAIChat(Dialect):
         options = payload.get("stream_options") or {}
         if not isinstance(options, dict):
             raise RequestError("stream_options: an object is required")
+        check_sampling(payload)
         return Call(
             model=model,
             prompt="\n".join(text for _, text in spoken),
@@ -78,7 +81,7 @@ class OpenAIChat(Dialect):
             stream=read_flag(payload, "stream"),
             include_usage=read_flag(options, "include_usage"),
             schema=read_schema(payload),
-            tools=read_tools(payload),
+            tools=chosen(read_tools(payload), payload.get("tool_choice")),
         )
 
     def presented_key(self, headers: Mapping[str, str]) -> str | None:
@@ -86,32 +89,54 @@ class OpenAIChat(Dialect):
         return key.strip() if scheme.lower() == "bearer" else None
 
     def error(self, problem: Problem) -> bytes:
-        return write_json(_error(problem))
+        return write_json({"error": error_of(problem)})
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
-        message = {"role": "assistant", "content": reply.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(reply)}
-        answer = _answer("chat.completion", call, stamp)
-        return write_json({**answer, "choices": [choice], "usage": _usage(call, reply)})
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text, "refusal": None}
+        if reply.tool is not None:
+            message |= {"content": None, "tool_calls": [_tool_call(reply.tool, stamp)]}
+        ending = {"logprobs": None, "finish_reason": _finish(reply), **self.choice_fields()}
+        choice = {"index": 0, "message": message, **ending}
+        answer = {**_heading("chat.completion", call, stamp), **self.completion_fields()}
+        return write_json({**answer, "choices": [choice], "usage": usage_of(call, reply)})
 
     def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
-        answer = _answer("chat.completion.chunk", call, stamp)
+        answer = _heading("chat.completion.chunk", call, stamp)
         unknown_usage = {"usage": None} if call.include_usage else {}
 
-        def chunk(delta: dict[str, str], finish: str | None = None) -> bytes:
-            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            return _event({**answer, "choices": [choice], **unknown_usage})
+        def chunk(delta: dict[str, Any], finish: str | None = None, **last: Any) -> bytes:
+            ending = {"logprobs": None, "finish_reason": finish, **self.choice_fields()}
+            choice = {"index": 0, "delta": delta, **ending}
+            return event({**answer, "choices": [choice], **unknown_usage, **last})
 
-        frames = [chunk({"content": piece}) for piece in pieces]
-        frames[0] = chunk({"role": "assistant", "content": ""}) + frames[0]
-        frames[-1] += chunk({}, _finish(reply))
+        if reply.tool is None:
+            frames = [chunk({"content": piece}) for piece in pieces]
+            frames[0] = chunk({"role": "assistant", "content": ""}) + frames[0]
+        else:
+            deltas = _tool_deltas(reply.tool, stamp)
+            opened = chunk({"role": "assistant", "content": None, **next(deltas)})
+            frames = [b"" for _ in pieces]
+            frames[0] = opened + b"".join(map(chunk, deltas))
+        frames[-1] += chunk({}, _finish(reply), **self.last_fields(call, reply))
         if call.include_usage:
-            frames[-1] += _event({**answer, "choices": [], "usage": _usage(call, reply)})
+            frames[-1] += event({**answer, "choices": [], "usage": usage_of(call, reply)})
         frames[-1] += _DONE
         return frames
 
     def stream_error(self, problem: Problem) -> bytes:
-        return _event(_error(problem))
+        return event({"error": error_of(problem)})
+
+    def completion_fields(self) -> dict[str, Any]:
+        """What a vendor adds to a whole answer."""
+        return {}
+
+    def choice_fields(self) -> dict[str, Any]:
+        """What a vendor adds to every choice."""
+        return {}
+
+    def last_fields(self, call: Call, reply: Reply) -> dict[str, Any]:
+        """What a vendor adds to the last chunk with a choice."""
+        return {}
 
     def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -137,7 +162,7 @@ def duration(ms: int) -> str:
     return (f"{hours}h" if hours else "") + f"{minutes}m{seconds}"
 
 
-def _answer(kind: str, call: Call, stamp: Stamp) -> dict[str, Any]:
+def _heading(kind: str, call: Call, stamp: Stamp) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{stamp.ordinal}",
         "object": kind,
@@ -147,7 +172,34 @@ def _answer(kind: str, call: Call, stamp: Stamp) -> dict[str, Any]:
     }
 
 
-def _usage(call: Call, reply: Reply) -> dict[str, int]:
+def check_sampling(payload: dict[str, Any]) -> None:
+    """Whether the sampling parameters are numbers in their range. Raises `RequestError`."""
+    for field, most in (("temperature", 2), ("top_p", 1)):
+        value = payload.get(field)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise RequestError(f"{field}: a number from 0 to {most} is required")
+
+
+def chosen(tools: tuple[OfferedTool, ...], choice: Any) -> tuple[OfferedTool, ...]:
+    """The tools that ``tool_choice`` leaves. Raises `RequestError`."""
+    match choice:
+        case None | "auto":
+            return tools
+        case "none":
+            return ()
+        case "required" if tools:
+            return tools
+        case {"type": "function", "function": {"name": str(name)}}:
+            named = tuple(tool for tool in tools if tool.name == name)
+            if named:
+                return named
+    raise RequestError("tool_choice: none, auto, required or one of the functions in tools is required")
+
+
+def usage_of(call: Call, reply: Reply) -> dict[str, int]:
+    """The tokens of an answer."""
     return {
         "prompt_tokens": call.prompt_tokens,
         "completion_tokens": reply.completion_tokens,
@@ -156,13 +208,29 @@ def _usage(call: Call, reply: Reply) -> dict[str, int]:
 
 
 def _finish(reply: Reply) -> str:
+    if reply.tool is not None:
+        return "tool_calls"
     return "length" if reply.truncated else "stop"
 
 
-def _error(problem: Problem) -> dict[str, Any]:
+def _tool_call(tool: ToolUse, stamp: Stamp) -> dict[str, Any]:
+    function = {"name": tool.name, "arguments": tool.arguments}
+    return {"id": f"call_{stamp.ordinal}", "type": "function", "function": function}
+
+
+def _tool_deltas(tool: ToolUse, stamp: Stamp) -> Iterator[dict[str, Any]]:
+    """A call in pieces: its name, then its arguments in two parts."""
+    yield {"tool_calls": [{"index": 0, **_tool_call(ToolUse(tool.name, ""), stamp)}]}
+    middle = len(tool.arguments) // 2
+    for part in (tool.arguments[:middle], tool.arguments[middle:]):
+        yield {"tool_calls": [{"index": 0, "function": {"arguments": part}}]}
+
+
+def error_of(problem: Problem) -> dict[str, Any]:
+    """A problem as OpenAI tells it."""
     kind, code = _BY_CODE.get(problem.code or "") or _BY_STATUS.get(problem.status, ("server_error", None))
     message = problem.message if problem.exceeded is None else _exceeded(problem.exceeded)
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return {"message": message, "type": kind, "param": None, "code": code}
 
 
 def _exceeded(exceeded: Exceeded) -> str:
@@ -172,5 +240,6 @@ def _exceeded(exceeded: Exceeded) -> str:
     )
 
 
-def _event(value: dict[str, Any]) -> bytes:
+def event(value: Mapping[str, Any]) -> bytes:
+    """One event of a stream."""
     return b"data: " + write_json(value) + b"\n\n"

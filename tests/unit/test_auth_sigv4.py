@@ -1,0 +1,258 @@
+"""Requests are signed as Amazon documents it, with credentials that are found, renewed and never told."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from botocore.credentials import Credentials, RefreshableCredentials
+from botocore.exceptions import ConnectTimeoutError, ProfileNotFound
+
+from fairlane.clock import ManualClock
+from fairlane.connection import Connection
+from fairlane.errors import ConfigurationError
+from fairlane_workers.providers import botocore_extra
+from fairlane_workers.providers.auth.authorizer import CredentialError
+from fairlane_workers.providers.auth.sigv4 import FAILED_MS, FRESH_MS, SigV4, region_of
+from fairlane_workers.providers.registry import build_provider
+from fairlane_workers.transport import TransportError
+
+IDENTITY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "FwoGZXIvYXdzEXAMPLE"
+MODEL = "arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.m-v1%3A0"
+URL = httpx.URL(f"https://bedrock-runtime.us-east-1.amazonaws.com/model/{MODEL}/converse")
+SENT = httpx.Headers({"host": URL.host, "content-type": "application/json", "user-agent": "fairlane"})
+BODY = b'{"messages":[]}'
+
+
+class Found:
+    """A session that finds what it is told; counts how often it is asked, and by which threads."""
+
+    def __init__(self, *answers: object) -> None:
+        self._answers = list(answers)
+        self.threads: list[int] = []
+
+    def __call__(self) -> Any:
+        return self
+
+    def get_credentials(self) -> Any:
+        self.threads.append(threading.get_ident())
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def signer(session: Callable[[], Any], clock: ManualClock | None = None) -> SigV4:
+    return SigV4("us-east-1", clock=clock or ManualClock(1), session=session)
+
+
+async def signed(sigv4: SigV4) -> httpx.Headers:
+    return await sigv4.sign("POST", URL, SENT, BODY)
+
+
+def by_hand(stamp: str, names: str) -> str:
+    """As https://docs.aws.amazon.com/IAM/latest/UserGuide/create-signed-request.html has it."""
+    day, scope = stamp[:8], f"{stamp[:8]}/us-east-1/bedrock/aws4_request"
+    told = {
+        "content-type": "application/json",
+        "host": URL.host,
+        "x-amz-date": stamp,
+        "x-amz-security-token": TOKEN,
+    }
+    headers = "".join(f"{name}:{told[name]}\n" for name in names.split(";"))
+    path = f"/model/{MODEL.replace('%', '%25')}/converse"  # encoded twice, for all services but S3
+    canonical = f"POST\n{path}\n\n{headers}\n{names}\n{hashlib.sha256(BODY).hexdigest()}"
+    text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = f"AWS4{SECRET}".encode()
+    for part in (day, "us-east-1", "bedrock", "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("token", "names"),
+    [(None, "content-type;host;x-amz-date"), (TOKEN, "content-type;host;x-amz-date;x-amz-security-token")],
+)
+def test_a_signature_is_the_documented_one(token: str | None, names: str) -> None:
+    sent = asyncio.run(signed(signer(Found(Credentials(IDENTITY, SECRET, token)))))
+    stamp = sent["x-amz-date"]
+    assert sent["authorization"] == (
+        f"AWS4-HMAC-SHA256 Credential={IDENTITY}/{stamp[:8]}/us-east-1/bedrock/aws4_request, "
+        f"SignedHeaders={names}, Signature={by_hand(stamp, names)}"
+    )
+    assert sent.get("x-amz-security-token") == token
+    assert sent["user-agent"] == "fairlane"
+    assert "authorization" not in SENT
+
+
+def test_credentials_are_looked_up_off_the_loop_once_for_all_calls() -> None:
+    found = Found(Credentials(IDENTITY, SECRET))
+    sigv4 = signer(found)
+    assert sigv4.secrets == ()
+
+    async def scenario() -> None:
+        await asyncio.gather(*(signed(sigv4) for _ in range(20)))
+
+    asyncio.run(scenario())
+    assert len(found.threads) == 1
+    assert found.threads[0] != threading.get_ident()
+
+
+def test_a_call_that_gives_up_does_not_stop_the_look_up_of_others() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(Found):
+        def get_credentials(self) -> Any:
+            began.set()
+            go_on.wait(5)
+            return super().get_credentials()
+
+    found = Slow(Credentials(IDENTITY, SECRET))
+    sigv4 = signer(found)
+
+    async def scenario() -> httpx.Headers:
+        first, second = asyncio.create_task(signed(sigv4)), asyncio.create_task(signed(sigv4))
+        await asyncio.to_thread(began.wait, 5)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        go_on.set()
+        return await second
+
+    assert "authorization" in asyncio.run(scenario())
+    assert len(found.threads) == 1
+
+
+def test_secrets_are_the_key_and_the_token_and_no_text_form_has_them() -> None:
+    sigv4 = signer(Found(Credentials(IDENTITY, SECRET, TOKEN)))
+    asyncio.run(signed(sigv4))
+    assert sigv4.secrets == (SECRET, TOKEN)
+    assert SECRET not in f"{sigv4!r}"
+
+
+def test_lasting_keys_are_looked_up_anew_after_a_minute() -> None:
+    clock, found = ManualClock(1), Found(Credentials("OLD", "old"), Credentials("NEW", "new"))
+    sigv4 = signer(found, clock)
+
+    async def scenario() -> list[str]:
+        used = [await signed(sigv4)]
+        for step in (FRESH_MS - 1, 1):
+            clock.advance(step / 1000)
+            used.append(await signed(sigv4))
+        return [headers["authorization"].partition("/")[0].rpartition("=")[2] for headers in used]
+
+    assert asyncio.run(scenario()) == ["OLD", "OLD", "NEW"]
+    assert sigv4.secrets == ("new",)
+
+
+def test_temporary_credentials_are_renewed_before_they_end() -> None:
+    def expiring(minutes: int, token: str) -> dict[str, str]:
+        ends = datetime.now(UTC) + timedelta(minutes=minutes)
+        return {"access_key": IDENTITY, "secret_key": SECRET, "token": token, "expiry_time": ends.isoformat()}
+
+    issued = iter([expiring(5, "first"), expiring(60, "second")])
+    source = RefreshableCredentials.create_from_metadata(next(issued), lambda: next(issued), "test")
+    found, clock = Found(source), ManualClock(1)
+    sigv4 = signer(found, clock)
+
+    async def scenario() -> list[str]:
+        used = []
+        for _ in range(3):
+            used.append((await signed(sigv4))["x-amz-security-token"])
+            clock.advance(FRESH_MS / 1000)
+        return used
+
+    assert asyncio.run(scenario()) == ["second"] * 3
+    assert len(found.threads) == 1  # the source renews itself
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        (None, CredentialError, "AWS_PROFILE"),
+        (ProfileNotFound(profile="mine"), CredentialError, "mine"),
+        (OSError("unreadable"), CredentialError, "unreadable"),
+        (KeyError(), CredentialError, "KeyError"),
+        (ConnectTimeoutError(endpoint_url="http://sts"), TransportError, "http://sts"),
+    ],
+)
+def test_what_hinders_is_told_for_a_moment_and_then_tried_again(
+    answer: object, kind: type[Exception], text: str
+) -> None:
+    clock, found = ManualClock(1), Found(answer, Credentials(IDENTITY, SECRET))
+    sigv4 = signer(found, clock)
+
+    async def scenario() -> None:
+        for _ in range(3):
+            with pytest.raises(kind, match=text):
+                await signed(sigv4)
+        assert len(found.threads) == 1
+        clock.advance(FAILED_MS / 1000)
+        assert "authorization" in await signed(sigv4)
+
+    asyncio.run(scenario())
+
+
+def test_the_chain_is_botocore_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock, file = ManualClock(1), tmp_path / "credentials"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    sigv4 = SigV4("us-east-1", clock=clock)
+
+    async def scenario() -> None:
+        with pytest.raises(CredentialError, match="no AWS credentials"):
+            await signed(sigv4)
+        file.write_text("[default]\naws_access_key_id = FILED\naws_secret_access_key = filed\n")
+        clock.advance(FAILED_MS / 1000)
+        assert "Credential=FILED/" in (await signed(sigv4))["authorization"]
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "VARIABLE")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "variable")
+        clock.advance(FRESH_MS / 1000)
+        assert "Credential=VARIABLE/" in (await signed(sigv4))["authorization"]
+
+    asyncio.run(scenario())
+
+
+# What is configured
+
+
+def connection(base_url: str, **settings: Any) -> Connection:
+    return Connection.model_validate({"protocol": "bedrock", "base_url": base_url, **settings})
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("bedrock-runtime.us-east-1.amazonaws.com", "us-east-1"),
+        ("bedrock-runtime-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+        ("vpce-0a1b-2c3d.bedrock-runtime.eu-central-1.vpce.amazonaws.com", "eu-central-1"),
+        ("bedrock-runtime.ap-southeast-2.api.aws", "ap-southeast-2"),
+    ],
+)
+def test_a_region_is_read_from_amazon_s_host_names(host: str, region: str) -> None:
+    assert region_of(connection(f"https://{host}")) == region
+    assert region_of(connection(f"https://{host}", region="us-west-2")) == "us-west-2"
+
+
+def test_a_region_that_nothing_shows_is_asked_for() -> None:
+    with pytest.raises(ConfigurationError, match=r"region: .*gateway\.example.*us-east-1"):
+        build_provider("c", connection("https://gateway.example"), None)
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(botocore_extra, "find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'fairlane\[bedrock\]'"):
+        SigV4("us-east-1")
+    with pytest.raises(ConfigurationError, match=r"protocol: .*bedrock.*pip install"):
+        build_provider("c", connection("https://x.example", api_key_env="KEY"), None)

@@ -1,0 +1,74 @@
+"""What a connection says of proxy, certificates and HTTP/2 reaches the transport, or is told as its key."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from fairlane.connection import Connection
+from fairlane.errors import ConfigurationError
+from fairlane_workers.providers.connecting import open_transport
+from fairlane_workers.providers.registry import build_provider
+from fairlane_workers.transport import Transport
+
+
+def connection(**given: Any) -> Connection:
+    return Connection.model_validate({"protocol": "openai", "base_url": "https://x.example/v1", **given})
+
+
+class Told(Transport):
+    """A transport that only says what it was made with."""
+
+    def __init__(self, connect_timeout_s: float = 10.0, **given: Any) -> None:
+        self.given = {"connect_timeout_s": connect_timeout_s, **given}
+
+
+def test_everything_that_is_said_reaches_the_transport(tmp_path: Path) -> None:
+    said = {
+        "connect_timeout": 3.5,
+        "proxy": "http://proxy:3128",
+        "ca_file": tmp_path / "ca.pem",
+        "client_certificate": tmp_path / "me.pem",
+        "http2": True,
+    }
+    assert open_transport("c", connection(**said), kind=Told).given == {
+        "connect_timeout_s": 3.5,
+        **{name: value for name, value in said.items() if name != "connect_timeout"},
+    }
+
+
+def test_what_a_proxy_wants_to_see_is_added_to_its_address() -> None:
+    given = connection(proxy="http://proxy:3128")
+    opened = open_transport("c", given, SecretStr("me:p@ss"), kind=Told)
+    assert opened.given["proxy"] == "http://me:p%40ss@proxy:3128"
+    assert open_transport("c", connection(), SecretStr("me:p@ss"), kind=Told).given["proxy"] is None
+
+
+@pytest.mark.parametrize("field", ["ca_file", "client_certificate"])
+@pytest.mark.parametrize("text", [None, "no certificate"])
+def test_a_file_that_is_no_use_is_told_as_the_connections_key(
+    tmp_path: Path, field: str, text: str | None
+) -> None:
+    file = tmp_path / "x.pem"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        build_provider("c", connection(**{field: file}), None)
+    assert (caught.value.field, caught.value.value) == (f"connections.c.{field}", str(file))
+    assert caught.value.remedy
+
+
+def test_http2_without_its_extra_is_told_as_the_connections_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlane_workers.transport.http2.extra.find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError) as caught:
+        build_provider("c", connection(http2=True), None)
+    assert caught.value.field == "connections.c.http2"
+    assert "fairlane[http2]" in caught.value.remedy
+
+
+def test_nothing_is_opened_when_a_provider_is_built() -> None:
+    asyncio.run(build_provider("c", connection(proxy="http://nowhere.invalid:1"), None).aclose())

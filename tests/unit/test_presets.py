@@ -1,0 +1,434 @@
+"""The providers that are known by name: what each preset says, and what follows for connections and lanes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from fairlane.configuration import load_settings
+from fairlane.connection import Connection
+from fairlane.job import Success
+from fairlane.lane import LaneLimits
+from fairlane.presets import ALSO_CALLED, LANE_OF_PROTOCOL, OF_PROTOCOL, PRESETS, PROVIDERS, ProviderName
+from fairlane.settings import Settings
+from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS
+from fairlane_workers.providers.limits import dialect_of
+from fairlane_workers.providers.registry import DIALECTS, build_provider
+from tests.support.documents import ROOT, coded, table
+from tests.support.scripted_server import http, scripted_server
+from tests.support.wires import WIRES, OpenAIChatWire
+
+DOCS = ROOT / "docs" / "providers.md"
+KEY = "AKIDEXAMPLE:0123456789abcdef"  # AWS's are pairs; of the others one is a text
+PLACES = {"region": "us-east-1", "project": "my-project"}
+
+CREDENTIAL, MODEL = {"credential"}, {"credential", "model"}
+SCOPES: dict[ProviderName, set[str]] = {
+    "openai": {"credential", "base_url", "model"},
+    "azure_openai": {"base_url", "model"},
+    "bedrock": {"region", "model", "credential"},
+    "gemini": MODEL,
+    "vertex": {"base_url", "model"},
+    "anthropic": CREDENTIAL,
+    "xai": MODEL,
+    "groq": MODEL,
+    "deepseek": CREDENTIAL,
+    "qwen": CREDENTIAL,
+    "ollama": {"base_url"},
+    "fireworks": CREDENTIAL,
+    "mistral": CREDENTIAL,
+    "together": CREDENTIAL,
+    "lepton": CREDENTIAL,
+    "cerebras": MODEL,
+    "replicate": CREDENTIAL,
+    "baseten": CREDENTIAL,
+    "openrouter": CREDENTIAL,
+    "vllm": {"base_url"},
+}
+"""What each provider's limits depend on."""
+
+KEYS = {
+    "openai": "OPENAI_API_KEY",
+    "azure_openai": "AZURE_OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "xai": "XAI_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "qwen": "DASHSCOPE_API_KEY",
+    "fireworks": "FIREWORKS_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "together": "TOGETHER_API_KEY",
+    "lepton": "LEPTON_API_TOKEN",
+    "cerebras": "CEREBRAS_API_KEY",
+    "replicate": "REPLICATE_API_TOKEN",
+    "baseten": "BASETEN_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
+"""The variables that the providers' own SDKs and documents read."""
+
+ENDPOINTS = {
+    "openai": "https://api.openai.com/v1/chat/completions",
+    "xai": "https://api.x.ai/v1/chat/completions",
+    "groq": "https://api.groq.com/openai/v1/chat/completions",
+    "deepseek": "https://api.deepseek.com/v1/chat/completions",
+    "qwen": "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/chat/completions",
+    "fireworks": "https://api.fireworks.ai/inference/v1/chat/completions",
+    "mistral": "https://api.mistral.ai/v1/chat/completions",
+    "together": "https://api.together.ai/v1/chat/completions",
+    "cerebras": "https://api.cerebras.ai/v1/chat/completions",
+    "baseten": "https://inference.baseten.co/v1/chat/completions",
+    "openrouter": "https://openrouter.ai/api/v1/chat/completions",
+    "vllm": "http://127.0.0.1:8000/v1/chat/completions",
+    "lepton": "https://llama3-1-8b.lepton.run/api/v1/chat/completions",
+}
+"""Where a chat is posted to at those that speak OpenAI's protocol, as their SDKs do."""
+
+every_provider = pytest.mark.parametrize("name", PROVIDERS)
+
+
+def connection(name: str, **given: Any) -> Connection:
+    """A connection to a provider with no more than it needs."""
+    preset = PRESETS[name]  # type: ignore[index]
+    needed: dict[str, Any] = {place: PLACES[place] for place in preset.places}
+    if preset.base_url is None:
+        needed["base_url"] = preset.example
+    return Connection.model_validate({"provider": name, **needed, **given})
+
+
+def settings(lanes: dict[str, Any] | None = None, **connections: dict[str, Any]) -> Settings:
+    return Settings.model_validate({"connections": connections, "lanes": lanes or {}})
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[ServedProvider]:
+    model = SimulatedModel(latency_ms=1.0, output="echo")
+    with serve_in_thread(SimulatorConfig(models={"m-1": model}, api_key=SecretStr(KEY))) as provider:
+        yield provider
+
+
+class TestWhatAPresetSays:
+    def test_there_are_twenty(self) -> None:
+        assert len(PROVIDERS) == 20
+        assert set(PRESETS) == set(SCOPES) == set(PROVIDERS)
+
+    @every_provider
+    def test_a_provider_with_what_it_needs_is_a_connection(self, name: ProviderName) -> None:
+        made = connection(name)
+        assert made.protocol == PRESETS[name].protocol
+        assert urlsplit(made.base_url).hostname
+
+    @every_provider
+    def test_limits_are_told_apart_by_what_the_provider_limits(self, name: ProviderName) -> None:
+        made = connection(name)
+        assert set(made.lane_parts) == SCOPES[name]
+        assert made.scope == ("model" if "model" in SCOPES[name] else "connection")
+
+    @every_provider
+    def test_the_key_is_in_the_variable_that_the_providers_own_sdk_reads(self, name: ProviderName) -> None:
+        assert connection(name).api_key_env == KEYS.get(name)
+
+    @pytest.mark.parametrize("name", sorted(name for name in PROVIDERS if PRESETS[name].protocol == "openai"))
+    def test_a_chat_is_posted_where_the_providers_own_sdk_posts_it(self, name: str) -> None:
+        assert connection(name).base_url + "/chat/completions" == ENDPOINTS[name]
+
+    @pytest.mark.parametrize(
+        ("name", "scheme"),
+        [
+            ("openai", "bearer"),
+            ("azure_openai", "api-key"),
+            ("anthropic", "x-api-key"),
+            ("gemini", "x-goog-api-key"),
+            ("vertex", "google"),
+            ("bedrock", "sigv4"),
+            ("replicate", "bearer"),
+        ],
+    )
+    def test_the_key_goes_as_the_provider_wants_it(self, name: str, scheme: str) -> None:
+        assert connection(name).scheme == scheme
+
+    def test_a_key_for_bedrock_goes_as_a_bearer_token(self) -> None:
+        assert connection("bedrock", api_key_env="AWS_BEARER_TOKEN_BEDROCK").scheme == "bearer"
+
+    @every_provider
+    def test_limits_are_read_as_its_host_would_show(self, name: ProviderName) -> None:
+        named = PRESETS[name].limit_headers
+        assert named is None or named in LIMIT_DIALECTS
+        shown = dialect_of(urlsplit(connection(name).base_url).hostname or "")
+        assert shown == (named or "generic")
+
+    @pytest.mark.parametrize("name", ["groq", "deepseek", "qwen", "together", "lepton", "openrouter"])
+    def test_a_schema_is_not_asked_of_those_that_refuse_some(self, name: str) -> None:
+        assert not connection(name).structured
+        assert connection(name, structured_output=True).structured
+
+    @pytest.mark.parametrize("name", ["openai", "azure_openai", "anthropic", "gemini", "xai", "mistral"])
+    def test_a_schema_is_asked_of_those_that_take_it(self, name: str) -> None:
+        assert connection(name).structured
+
+    def test_what_is_given_goes_before_what_is_known(self) -> None:
+        given = {"base_url": "https://proxy.example/v1", "api_key_env": "MINE", "limit_headers": "generic"}
+        made = connection("groq", **given)
+        assert {name: getattr(made, name) for name in given} == given
+
+    def test_a_known_protocol_is_that_of_a_known_lane(self) -> None:
+        assert {preset.protocol for preset in PRESETS.values()} <= set(LANE_OF_PROTOCOL)
+
+    def test_other_names_lead_to_providers(self) -> None:
+        assert set(ALSO_CALLED.values()) <= set(PROVIDERS)
+        assert not set(ALSO_CALLED) & set(PROVIDERS)
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("region", "host"),
+        [
+            ("us-central1", "us-central1-aiplatform.googleapis.com"),
+            ("global", "aiplatform.googleapis.com"),
+            ("eu", "aiplatform.eu.rep.googleapis.com"),
+        ],
+    )
+    def test_vertex_is_where_its_region_is(self, region: str, host: str) -> None:
+        url = connection("vertex", region=region).base_url
+        assert url == f"https://{host}/v1/projects/my-project/locations/{region}"
+
+    @pytest.mark.parametrize(("region", "end"), [("eu-west-1", "amazonaws.com"), ("cn-north-1", "com.cn")])
+    def test_bedrock_is_where_its_region_is(self, region: str, end: str) -> None:
+        url = connection("bedrock", region=region).base_url
+        assert url.startswith(f"https://bedrock-runtime.{region}.amazonaws.com")
+        assert url.endswith(end)
+
+    def test_an_address_that_is_given_needs_no_place(self) -> None:
+        made = Connection.model_validate({"provider": "bedrock", "base_url": "https://vpce-1.example.com"})
+        assert made.region is None
+
+
+class TestLanes:
+    def test_what_is_reserved_is_charged_where_the_provider_does_so(self) -> None:
+        reserved = {name for name in PROVIDERS if connection(name).charges == "reserved"}
+        assert reserved == {"azure_openai", "bedrock", "cerebras"}
+
+    @every_provider
+    def test_what_is_known_of_a_lane_are_limits(self, name: ProviderName) -> None:
+        LaneLimits.model_validate(connection(name).lane_defaults("m"))
+
+    @pytest.mark.parametrize(
+        ("model", "factor"),
+        [
+            ("us.anthropic.claude-sonnet-4-20250514-v1:0", 5),
+            ("anthropic.claude-opus-4-1-20250805-v1:0", 5),
+            ("global.anthropic.claude-haiku-4-5-20251001-v1:0", 5),
+            ("anthropic.claude-3-7-sonnet-20250219-v1:0", 5),
+            ("anthropic.claude-3-5-sonnet-20241022-v2:0", 1),
+            ("anthropic.claude-3-haiku-20240307-v1:0", 1),
+            ("amazon.nova-pro-v1:0", 1),
+        ],
+    )
+    def test_output_of_some_models_of_bedrock_counts_five_times(self, model: str, factor: float) -> None:
+        known = settings(b={"provider": "bedrock", "region": "us-east-1"}).limits_of(f"b:{model}")
+        assert known is not None
+        assert (known.output_factor, known.charge) == (factor, "reserved")
+
+    @pytest.mark.parametrize("name", ["ollama", "vllm", "deepseek"])
+    def test_where_calls_in_flight_are_what_is_limited_no_rate_is_sought(self, name: str) -> None:
+        known = settings(x={"provider": name}).limits_of("x")
+        assert known is not None
+        assert known.requests_per_minute == 0
+
+    def test_the_operators_word_on_a_lane_goes_before_the_providers(self) -> None:
+        stated = {"a:m": {"charge": "used", "tokens_per_minute": 5}}
+        a = {"provider": "azure_openai", "base_url": "https://x.openai.azure.com"}
+        known = settings(stated, a=a)
+        limits = known.limits_of("a:m")
+        assert limits is not None
+        assert limits.model_dump(exclude_unset=True) == {
+            "charge": "used",
+            "cache_reads": "counted",
+            "tokens_per_minute": 5,
+        }
+        other = known.limits_of("a:other")
+        assert other is not None
+        assert other.charge == "reserved"
+
+    def test_the_operators_word_on_a_connection_goes_before_the_providers(self) -> None:
+        known = settings(c={"provider": "cerebras", "charge": "used"})
+        assert known.limits_of("c:m") is None
+        plain = {"protocol": "openai", "base_url": "https://x/v1", "charge": "reserved"}
+        limits = settings(c=plain).limits_of("c:m")
+        assert limits is not None
+        assert limits.model_dump(exclude_unset=True) == {"charge": "reserved"}
+
+    def test_of_a_lane_that_nobody_describes_nothing_is_known(self) -> None:
+        known = settings(c={"protocol": "openai", "base_url": "https://x/v1"})
+        assert known.limits_of("c:m") is None
+        assert known.limits_of("python:app:f") is None
+
+    def test_what_the_settings_say_of_a_lane_is_returned_as_it_stands(self) -> None:
+        known = settings(
+            {"c:m": {"max_concurrency": 3}}, c={"protocol": "openai", "base_url": "https://x/v1"}
+        )
+        assert known.limits_of("c:m") is known.lanes["c:m"]
+
+    def test_a_servers_own_lane_is_known_by_its_connections(self) -> None:
+        there = {
+            "protocol": "openai",
+            "base_url": "http://h:1/v1",
+            "lane_scope": "endpoint",
+            "charge": "reserved",
+        }
+        limits = settings(c=there).limits_of("http:h:1")
+        assert limits is not None
+        assert limits.charge == "reserved"
+
+    def test_a_protocol_that_one_provider_alone_speaks_has_its_habits(self) -> None:
+        made = Connection.model_validate({"protocol": "bedrock", "base_url": "https://b", "region": "r-1"})
+        assert made.charges == "reserved"
+        assert set(OF_PROTOCOL.values()) == {name for name in PROVIDERS if name == PRESETS[name].protocol} - {
+            "openai"
+        }
+
+
+class TestCalls:
+    def test_every_providers_protocol_is_spoken(self) -> None:
+        assert [name for name in PROVIDERS if PRESETS[name].protocol not in DIALECTS] == []
+
+    @every_provider
+    def test_a_call_to_a_simulation_of_it_is_answered(
+        self, name: ProviderName, served: ServedProvider, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for variable, part in zip(("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"), KEY.split(":"), strict=True):
+            monkeypatch.setenv(f"AWS_{variable}", part)
+        wire = next((wire for wire in WIRES if wire.protocol == PRESETS[name].protocol), None)
+        assert wire is not None, f"nothing simulates {PRESETS[name].protocol}"
+        there: dict[str, Any] = {"base_url": wire.settings(served.url)["base_url"]}
+        if name == "vertex":
+            there["auth"] = "bearer"  # Google's own credentials have a test of their own
+        made = connection(name, **there)
+
+        async def scenario() -> None:
+            provider = build_provider(name, made, SecretStr(KEY) if made.scheme != "sigv4" else None)
+            try:
+                for stream in (False, True):
+                    messages = [{"role": "user", "content": "hi"}]
+                    request = Request("m-1", messages, {"max_tokens": 20}, stream, 10.0, 1 << 20)
+                    outcome = await provider.call(request)
+                    assert isinstance(outcome, Success), outcome
+                    assert outcome.output == "hi"
+                    # Mistral's streams tell it unasked, which OpenAI's, simulated here, do not.
+                    assert outcome.usage.output_tokens or (stream and name == "mistral")
+            finally:
+                await provider.aclose()
+
+        asyncio.run(scenario())
+
+    def test_headers_of_a_connection_go_with_every_call(self) -> None:
+        async def scenario() -> None:
+            async with scripted_server([[http(200, OpenAIChatWire().whole("x"))]]) as server:
+                made = connection("openai", base_url=server.url, headers={"OpenAI-Project": "p-1"})
+                provider = build_provider("c", made, SecretStr(KEY))
+                await provider.call(Request("m", [{"role": "user", "content": "x"}], {}, False, 5.0, 1024))
+                await provider.aclose()
+                assert server.received[0].headers["openai-project"] == "p-1"
+
+        asyncio.run(scenario())
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("name", "meant"), [("gorq", "groq"), ("azure", "azure_openai"), ("Grok", "xai")]
+    )
+    def test_an_unknown_provider_is_told_with_the_one_meant(self, name: str, meant: str) -> None:
+        with pytest.raises(ValidationError) as caught:
+            Connection.model_validate({"provider": name})
+        (told,) = caught.value.errors()
+        assert told["loc"] == ("provider",)
+        assert f"Did you mean {meant!r}?" in told["ctx"]["remedy"]
+
+    def test_a_provider_unlike_any_is_told_where_they_are_listed(self) -> None:
+        with pytest.raises(ValidationError) as caught:
+            Connection.model_validate({"provider": "acme"})
+        assert caught.value.errors()[0]["ctx"]["remedy"].startswith("`fairlane connections --providers`")
+
+    def test_places_that_are_missing_are_all_told(self) -> None:
+        with pytest.raises(ValidationError) as caught:
+            Connection.model_validate({"provider": "vertex"})
+        assert [each["loc"] for each in caught.value.errors()] == [("region",), ("project",)]
+
+    def test_an_address_that_is_missing_is_told_with_an_example(self) -> None:
+        with pytest.raises(ValidationError) as caught:
+            Connection.model_validate({"provider": "azure_openai"})
+        (told,) = caught.value.errors()
+        assert told["loc"] == ("base_url",)
+        assert 'base_url = "https://example.openai.azure.com"' in told["ctx"]["remedy"]
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Authorization": "hunter2"},
+            {"X-Goog-Api-Key": "hunter2"},
+            {"proxy-authorization": "hunter2"},
+            {"x-auth-token": "hunter2"},
+            {"x-custom": "Bearer hunter2"},
+        ],
+    )
+    def test_a_key_in_headers_is_refused_and_not_shown(self, headers: dict[str, str]) -> None:
+        with pytest.raises(ValidationError) as caught:
+            connection("groq", headers=headers)
+        (told,) = caught.value.errors()
+        assert told["loc"] == ("headers", *headers)
+        assert "api_key_env" in told["ctx"]["remedy"]
+        assert "hunter2" not in str(caught.value)
+
+    @pytest.mark.parametrize("header", ["Host", "content-length", "Transfer-Encoding"])
+    def test_a_header_that_frames_the_request_is_refused(self, header: str) -> None:
+        with pytest.raises(ValidationError, match="whoever sends the request"):
+            connection("groq", headers={header: "x"})
+
+    @pytest.mark.parametrize("proxy", ["http://me:hunter2@proxy:3128", "http://hunter2@proxy:3128"])
+    def test_a_password_in_a_proxys_address_is_refused_and_not_shown(self, proxy: str) -> None:
+        with pytest.raises(ValidationError) as caught:
+            connection("groq", proxy=proxy)
+        assert caught.value.errors()[0]["loc"] == ("proxy",)
+        assert "hunter2" not in str(caught.value)
+
+    def test_kinds_of_errors_are_read_in_lower_case(self) -> None:
+        assert connection("groq", error_map={"Slow_Down": "overloaded"}).error_map == {
+            "slow_down": "overloaded"
+        }
+
+
+class TestDocuments:
+    def test_the_guides_table_has_every_provider_as_the_code_has_it(self) -> None:
+        rows = table(DOCS, "provider", "write")
+        assert [coded(row["write"])[0] for row in rows] == [f'provider = "{name}"' for name in PROVIDERS]
+        for name, row in zip(PROVIDERS, rows, strict=True):
+            preset = PRESETS[name]
+            assert row["provider"] == preset.title
+            fields = list(preset.places) if preset.base_url else ["base_url"]
+            assert coded(row["write"])[1:] == fields, name
+            assert coded(row["key"]) == ([preset.api_key_env] if preset.api_key_env else []), name
+            assert row["lanes by"] == ", ".join(preset.lane), name
+            assert row["charges"] == preset.charge, name
+
+    def test_the_guides_table_has_every_protocol(self) -> None:
+        listed = [coded(row["`protocol`"])[0] for row in table(DOCS, "`protocol`", "a call is")]
+        assert sorted(listed) == sorted(LANE_OF_PROTOCOL)
+
+    def test_a_configuration_by_names_alone_is_read_from_a_file(self, tmp_path: Any) -> None:
+        file = tmp_path / "fairlane.toml"
+        file.write_text(
+            "".join(
+                f"[connections.{n}]\nprovider = {json.dumps(n)}\n"
+                for n in KEYS
+                if n not in ("azure_openai", "lepton")
+            )
+        )
+        assert len(load_settings(file, {}).connections) == len(KEYS) - 2

@@ -1,0 +1,56 @@
+"""Mistral gets its own names for parameters, and none that it would refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairlane.connection import Connection
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.registry import DIALECTS
+
+
+def sent(params: dict[str, Any], stream: bool = True, **connection: str) -> dict[str, Any]:
+    told = Connection.model_validate(
+        {"protocol": "openai", "base_url": "https://api.mistral.ai/v1", **connection}
+    )
+    request = Request("m", [{"role": "user", "content": "hi"}], params, stream, 1.0, 1024)
+    return DIALECTS["openai"](told).body(request)
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        {},
+        {"base_url": "https://codestral.mistral.ai/v1/"},
+        {"base_url": "https://gateway.example/v1", "provider": "mistral"},
+    ],
+)
+def test_mistral_is_not_asked_for_what_it_refuses(connection: dict[str, str]) -> None:
+    body = sent({"max_completion_tokens": 5, "seed": 7, "temperature": 0}, **connection)
+    assert set(body) == {"model", "messages", "stream", "max_tokens", "random_seed", "temperature"}
+    assert (body["max_tokens"], body["random_seed"]) == (5, 7)
+
+
+def test_names_of_mistral_win() -> None:
+    body = sent(
+        {"max_tokens": 3, "max_completion_tokens": 5, "random_seed": 1, "seed": 7, "stream_options": {}}
+    )
+    assert (body["max_tokens"], body["random_seed"]) == (3, 1)
+    assert body["stream_options"] == {"include_usage": True}
+    assert not {"max_completion_tokens", "seed"} & set(body)
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        {"base_url": "https://api.notmistral.ai/v1"},
+        {"base_url": "https://api.mistral.ai/v1", "provider": "together"},
+        {"base_url": "http://[::1"},
+    ],
+)
+def test_other_servers_get_the_parameters_as_they_are(connection: dict[str, str]) -> None:
+    body = sent({"max_completion_tokens": 5, "seed": 7}, **connection)
+    assert (body["max_completion_tokens"], body["seed"]) == (5, 7)
+    assert body["stream_options"] == {"include_usage": True}

@@ -1,0 +1,314 @@
+"""A call that its provider goes on with by itself: begun once, asked for until it is over, and cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from fairlane.clock import ManualClock
+from fairlane.job import (
+    AccessRefused,
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    PermanentFailure,
+    RateLimited,
+    Success,
+    TimedOut,
+)
+from fairlane_workers.pause import Pause, sleep
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.http_provider import HttpProvider
+from fairlane_workers.providers.lookout import CUT_AT_MOST, MOST_S
+from fairlane_workers.providers.protocols.replicate import LOOK_AFTER_S, Replicate
+from fairlane_workers.transport import Transport
+from tests.support.provider_calls import ask
+from tests.support.scripted_server import Exchange, Fault, ScriptedServer, http, scripted_server
+from tests.support.wires.replicate import ReplicateWire
+
+WIRE = ReplicateWire()
+ID = WIRE.prediction("starting")["id"]
+BEGUN: Exchange = [http(201, WIRE.prediction("starting"))]
+GOING: Exchange = [http(200, WIRE.prediction("processing"))]
+DONE: Exchange = [http(200, WIRE.whole("all"))]
+BEGIN, LOOK, CANCEL = "/v1/predictions", f"/v1/predictions/{ID}", f"/v1/predictions/{ID}/cancel"
+
+
+class Pauses:
+    """Time that passes at once, and how much of it did."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+class Handles:
+    """What was told of calls that take time."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def __call__(self, handle: str) -> None:
+        self.told.append(handle)
+
+
+def paths(server: ScriptedServer) -> list[str]:
+    return [received.path for received in server.received]
+
+
+def provider(url: str, pause: Pause) -> HttpProvider:
+    return HttpProvider("c", Replicate(), httpx.URL(f"{url}/v1"), Transport(), ManualClock(), pause=pause)
+
+
+def play(
+    *script: Exchange,
+    request: Request | None = None,
+    pause: Pause | None = None,
+    on_chunk: Callable[[str], Awaitable[None]] | None = None,
+) -> tuple[Outcome, list[str]]:
+    """The outcome of one call, and what the server was asked; it was all that the script has."""
+
+    async def scenario() -> tuple[Outcome, list[str]]:
+        async with scripted_server(script) as server:
+            made = provider(server.url, pause or Pauses())
+            try:
+                outcome = await made.call(request or ask(), on_chunk)
+            finally:
+                await made.aclose()
+            assert len(server.received) == len(script)
+            return outcome, paths(server)
+
+    return asyncio.run(scenario())
+
+
+def test_a_call_is_begun_once_and_looked_at_until_it_is_over() -> None:
+    outcome, asked = play(BEGUN, GOING, GOING, DONE)
+    assert isinstance(outcome, Success)
+    assert (outcome.output, outcome.usage.input_tokens, outcome.usage.output_tokens) == ("all", 7, 3)
+    assert asked == [BEGIN, LOOK, LOOK, LOOK]
+
+
+def test_its_handle_is_told_once_and_before_the_first_look() -> None:
+    handles, seen = Handles(), list[int]()
+
+    async def scenario() -> None:
+        async with scripted_server([BEGUN, GOING, DONE]) as server:
+
+            async def told(handle: str) -> None:
+                seen.append(len(server.received))
+                await handles(handle)
+
+            made = provider(server.url, Pauses())
+            await made.call(replace(ask(), on_pending=told))
+            await made.aclose()
+
+    asyncio.run(scenario())
+    assert (handles.told, seen) == ([ID], [1])
+
+
+def test_an_answer_that_is_there_at_once_has_no_handle() -> None:
+    handles = Handles()
+    outcome, _ = play(DONE, request=replace(ask(), on_pending=handles))
+    assert isinstance(outcome, Success)
+    assert handles.told == []
+
+
+def test_looks_come_ever_less_often() -> None:
+    pauses = Pauses()
+    play(BEGUN, *[GOING] * 8, DONE, pause=pauses)
+    assert pauses.seconds[0] == LOOK_AFTER_S
+    assert pauses.seconds == sorted(pauses.seconds)
+    assert pauses.seconds[-1] == MOST_S
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        [http(429, {"detail": "Request was throttled."})],
+        [http(500, b"")],
+        [http(503, {"detail": "away"})],
+        [Fault.CLOSE],
+        [Fault.RESET],
+        [http(200, WIRE.whole("all"))[:-9], Fault.CLOSE],
+    ],
+    ids=["429", "500", "503", "closed", "reset", "cut"],
+)
+def test_what_passes_while_looking_is_waited_out(trouble: Exchange) -> None:
+    outcome, _ = play(BEGUN, trouble, trouble, GOING, trouble, DONE)
+    assert isinstance(outcome, Success)
+    assert outcome.output == "all"
+
+
+def test_a_look_that_is_told_to_wait_waits_as_long() -> None:
+    pauses = Pauses()
+    play(BEGUN, [http(429, {}, {"retry-after": "17"})], GOING, DONE, pause=pauses)
+    assert pauses.seconds[1] == 17
+    assert max(pauses.seconds[2:]) <= MOST_S
+
+
+def test_an_answer_that_breaks_off_every_time_is_unusable() -> None:
+    cut: Exchange = [http(200, WIRE.whole("all"))[:-9], Fault.CLOSE]
+    outcome, _ = play(BEGUN, *[cut] * CUT_AT_MOST)
+    assert isinstance(outcome, InvalidResponse)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (http(401, {"detail": "no"}), AccessRefused),
+        (http(402, {"detail": "no"}), AccessRefused),
+        (http(422, {"detail": "no"}), PermanentFailure),
+        (http(404, {"detail": "no"}), InvalidResponse),
+        (http(200, {"id": ID}), InvalidResponse),
+        (http(200, b"oops"), InvalidResponse),
+    ],
+)
+def test_what_does_not_pass_ends_the_call(answer: bytes, expected: type) -> None:
+    outcome, _ = play(BEGUN, GOING, [answer])
+    assert type(outcome) is expected
+
+
+@pytest.mark.parametrize("trouble", [http(429, {}), http(503, {})])
+def test_a_call_that_is_not_even_begun_is_refused_as_ever(trouble: bytes) -> None:
+    outcome, _ = play([trouble])
+    assert not isinstance(outcome, Success)
+    lost, _ = play([Fault.CLOSE])
+    assert isinstance(lost, NetworkFailure)
+
+
+# Going on with a call that another has begun
+
+
+def test_a_call_that_was_begun_before_is_gone_on_with() -> None:
+    handles = Handles()
+    outcome, asked = play(GOING, DONE, request=replace(ask(), handle=ID, on_pending=handles))
+    assert isinstance(outcome, Success)
+    assert asked == [LOOK, LOOK]
+    assert handles.told == [ID]
+
+
+def test_one_that_is_over_by_now_has_its_answer_at_once() -> None:
+    pauses, handles = Pauses(), Handles()
+    outcome, asked = play(DONE, request=replace(ask(), handle=ID, on_pending=handles), pause=pauses)
+    assert isinstance(outcome, Success)
+    assert (asked, pauses.seconds, handles.told) == ([LOOK], [], [])
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_one_that_the_provider_no_longer_knows_is_begun_anew(status: int) -> None:
+    handles = Handles()
+    request = replace(ask(), handle=ID, on_pending=handles)
+    outcome, asked = play([http(status, {})], BEGUN, GOING, DONE, request=request)
+    assert isinstance(outcome, Success)
+    assert asked == [LOOK, BEGIN, LOOK, LOOK]
+    assert handles.told == [ID]
+
+
+def test_a_handle_of_another_protocol_is_passed_over() -> None:
+    outcome, asked = play(BEGUN, DONE, request=replace(ask(), handle="arn:aws:x/y"))
+    assert isinstance(outcome, Success)
+    assert asked == [BEGIN, LOOK]
+
+
+def test_one_that_has_failed_is_not_begun_again_by_the_same_attempt() -> None:
+    outcome, asked = play(
+        [http(200, WIRE.prediction("failed", error="boom"))], request=replace(ask(), handle=ID)
+    )
+    assert isinstance(outcome, InvalidResponse)
+    assert asked == [LOOK]
+
+
+# What is heard of it
+
+
+def test_what_is_made_is_heard_as_it_appears() -> None:
+    heard: list[str] = []
+
+    async def listen(text: str) -> None:
+        heard.append(text)
+
+    steps: list[Exchange] = [
+        [http(200, WIRE.prediction("processing", output=output))]
+        for output in (None, ["one "], ["one "], ["one ", "two "])
+    ]
+    done: Exchange = [http(200, WIRE.whole("one two three"))]
+    outcome, _ = play(BEGUN, *steps, done, request=ask(stream=True), on_chunk=listen)
+    assert isinstance(outcome, Success)
+    assert heard == ["one ", "two ", "three"]
+
+
+def test_text_that_was_there_when_it_was_begun_is_heard_once() -> None:
+    heard: list[str] = []
+
+    async def listen(text: str) -> None:
+        heard.append(text)
+
+    begun: Exchange = [http(201, WIRE.prediction("processing", output=["o"]))]
+    play(begun, [http(200, WIRE.whole("one"))], request=ask(stream=True), on_chunk=listen)
+    assert "".join(heard) == "one"
+
+
+# The end of patience
+
+
+def real_time(*script: Exchange, timeout_s: float) -> tuple[Outcome, list[str]]:
+    return play(*script, request=ask(timeout_s=timeout_s), pause=sleep)
+
+
+def test_the_deadline_covers_all_looks_and_cancels_the_call() -> None:
+    cancelled: Exchange = [http(200, WIRE.prediction("canceled"))]
+    outcome, asked = real_time(BEGUN, cancelled, timeout_s=0.2)
+    assert isinstance(outcome, TimedOut)
+    assert "0.2 s" in outcome.message
+    assert asked == [BEGIN, CANCEL]
+
+
+def test_a_cancellation_that_is_not_answered_keeps_nobody() -> None:
+    outcome, asked = real_time(BEGUN, [Fault.CLOSE], timeout_s=0.2)
+    assert isinstance(outcome, TimedOut)
+    assert asked[-1] == CANCEL
+
+
+@pytest.mark.parametrize("withdrawn", [True, False])
+def test_a_call_that_is_broken_off_is_cancelled_only_if_its_run_is(withdrawn: bool) -> None:
+    async def scenario() -> list[str]:
+        waits = asyncio.Event()
+
+        async def pause(_: float) -> None:
+            waits.set()
+            await asyncio.Event().wait()
+
+        script = [BEGUN, [http(200, WIRE.prediction("canceled"))]]
+        async with scripted_server(script) as server:
+            made = provider(server.url, pause)
+            call = asyncio.create_task(made.call(replace(ask(), withdrawn=lambda: withdrawn)))
+            await waits.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await made.aclose()
+            return paths(server)
+
+    assert asyncio.run(scenario()) == ([BEGIN, CANCEL] if withdrawn else [BEGIN])
+
+
+@pytest.mark.parametrize("handle", ["../../secrets", "a/b", "", "x?y", "ü", "a" * 101])
+def test_a_handle_that_is_none_asks_nobody(handle: str) -> None:
+    dialect: Any = Replicate()
+    assert dialect.cancel(handle) is None
+    outcome, asked = play([http(201, WIRE.prediction("starting", id=handle))])
+    assert isinstance(outcome, InvalidResponse)
+    assert asked == [BEGIN]
+
+
+def test_a_rate_limit_is_that_of_begins_and_not_of_looks() -> None:
+    outcome, _ = play([http(429, {"detail": "Request was throttled."}, {"retry-after": "2"})])
+    assert isinstance(outcome, RateLimited)
+    assert outcome.retry_after_ms == 2000

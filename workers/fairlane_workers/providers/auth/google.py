@@ -1,0 +1,158 @@
+"""Google's access tokens, fetched by google-auth and renewed before they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+
+from fairlane.clock import Clock, SystemClock
+from fairlane.connection import Connection
+from fairlane.errors import ConfigurationError
+from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
+from fairlane_workers.providers.auth.google_requests import GoogleRequests
+from fairlane_workers.transport import TransportError, with_credentials
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+RENEW_MS = 225_000
+"""How long before its end a token is renewed: google-auth's own figure. The old one is used meanwhile."""
+
+FAILED_MS = 5_000
+"""How long calls are told that there is none, before it is tried again."""
+
+_FOREVER_MS = 10 * 365 * 86_400_000
+
+
+class GoogleToken(Authorizer):
+    """``authorization: Bearer <token>``, of a service account or of the default credentials.
+
+    The token is fetched first at the first call, in a thread, once for all calls that want one.
+    """
+
+    def __init__(
+        self,
+        credentials: Any = None,
+        *,
+        requests: Callable[[], GoogleRequests] = GoogleRequests,
+        clock: Clock | None = None,
+    ) -> None:
+        """``credentials`` are google-auth's, `None` for the default ones; ``requests`` opens what fetches."""
+        self._credentials, self._requests = credentials, requests
+        self._clock = clock or SystemClock()
+        self._token, self._before = "", ""
+        self._renew_ms = self._ends_ms = 0
+        self._failed: CredentialError | TransportError | None = None
+        self._fetching: asyncio.Task[None] | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The token, and the one before it: an answer to a call may come after its token was renewed."""
+        return tuple(text for text in (self._token, self._before) if text)
+
+    async def sign(
+        self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes
+    ) -> httpx.Headers:
+        """See `Authorizer.sign`."""
+        signed = headers.copy()
+        signed["authorization"] = f"Bearer {await self._current()}"
+        if project := getattr(self._credentials, "quota_project_id", None):
+            signed["x-goog-user-project"] = project
+        return signed
+
+    async def aclose(self) -> None:
+        """See `Authorizer.aclose`."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    async def _current(self) -> str:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._renew_ms and (self._fetching is None or self._fetching.done()):
+            self._fetching = asyncio.create_task(self._renew())
+        if now_ms >= self._ends_ms:
+            if self._fetching is not None:  # not stopped by those who give up in the meantime
+                await asyncio.shield(self._fetching)
+            if self._clock.monotonic_ms() >= self._ends_ms:
+                failed = self._failed or TransportError("Google gave a token that has ended already")
+                raise type(failed)(str(failed))
+        return self._token
+
+    async def _renew(self) -> None:
+        try:
+            token, lasts_ms = await asyncio.to_thread(self._fetch)
+        except (CredentialError, TransportError) as problem:
+            self._failed, self._renew_ms = problem, self._clock.monotonic_ms() + FAILED_MS
+            return
+        now_ms = self._clock.monotonic_ms()
+        if token != self._token:
+            self._token, self._before = token, self._token
+        self._failed, self._ends_ms = None, now_ms + lasts_ms
+        self._renew_ms = now_ms + max(lasts_ms - RENEW_MS, FAILED_MS)
+
+    def _fetch(self) -> tuple[str, int]:
+        """A new token and how many milliseconds it lasts; may read files and ask other servers."""
+        errors: Any = import_module("google.auth.exceptions")
+        with self._requests() as request:
+            try:
+                if self._credentials is None:
+                    self._credentials, _ = import_module("google.auth").default([SCOPE], request)
+                self._credentials.refresh(request)
+            except (errors.GoogleAuthError, OSError, ValueError) as problem:
+                text = str(problem.args[0] if problem.args else type(problem).__name__)
+                unreachable = isinstance(problem, errors.TransportError)
+                unreachable = unreachable or isinstance(problem.__cause__, errors.TransportError)
+                if unreachable or getattr(problem, "retryable", False):
+                    raise TransportError(f"no Google token could be fetched: {text}") from None
+                raise CredentialError(f"no Google token: {text}") from None
+        expiry: datetime | None = self._credentials.expiry  # in UTC, and does not say so
+        if expiry is None:
+            return self._credentials.token, _FOREVER_MS
+        left = expiry.replace(tzinfo=UTC) - datetime.now(UTC)
+        return self._credentials.token, round(left.total_seconds() * 1000)
+
+
+def google_token(
+    name: str, connection: Connection, key: SecretStr | None, proxy_credentials: SecretStr | None = None
+) -> GoogleToken:
+    """What the connection ``name`` is authenticated with; ``key`` is the JSON of a service account's key.
+
+    Raises `ConfigurationError` for another key, and where the package google-auth is not installed.
+    """
+    field = f"connections.{name}"
+    if find_spec("google") is None or find_spec("google.auth") is None:
+        remedy = "Install the extra, pip install 'fairlane[vertex]', on every worker."
+        raise ConfigurationError(
+            f"{field}.auth", "google", "google-auth is not installed", remedy
+        )
+    credentials = None if key is None else _service_account(f"{field}.api_key_env", key)
+    proxy = connection.proxy
+    if proxy is not None and proxy_credentials is not None:
+        proxy = with_credentials(proxy, proxy_credentials.get_secret_value())
+    return GoogleToken(credentials, requests=partial(GoogleRequests, proxy, connection.ca_file))
+
+
+def _service_account(field: str, key: SecretStr) -> Any:
+    remedy = (
+        "Put the whole JSON file of a service account's key into the variable. For other credentials leave "
+        'api_key_env out and set GOOGLE_APPLICATION_CREDENTIALS; an access token goes with auth = "bearer".'
+    )
+    try:
+        told = json.loads(key.get_secret_value())
+    except ValueError:
+        raise ConfigurationError(field, "(hidden)", "is not JSON", remedy) from None
+    kind = told.get("type") if isinstance(told, dict) else None
+    if kind != "service_account":
+        raise ConfigurationError(field, "(hidden)", "is not the key of a service account", remedy)
+    accounts: Any = import_module("google.oauth2.service_account")
+    try:
+        return accounts.Credentials.from_service_account_info(told, scopes=[SCOPE])
+    except (ValueError, TypeError) as problem:
+        told_of = "a field is missing, or its private_key cannot be read"
+        raise ConfigurationError(field, "(hidden)", told_of, remedy) from problem

@@ -1,0 +1,72 @@
+"""What google-auth makes its requests with: the connection's proxy and certificates, and no retries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import httpx
+
+from fairlane_workers.transport.tls import tls_context
+
+TIMEOUT_S = 10.0
+_METADATA_HOSTS = ("metadata.google.internal", "metadata", "169.254.169.254")
+
+
+class GoogleResponse(NamedTuple):
+    """A response as google-auth reads it."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class GoogleRequests:
+    """A callable as `google.auth.transport.Request` describes it, for one thread.
+
+    Google's metadata servers are reached without the proxy. A server that is overloaded or broken counts as
+    unreachable: whoever wanted the token tries again, and nobody else does.
+    """
+
+    def __init__(self, proxy: str | None = None, ca_file: Path | None = None) -> None:
+        direct: dict[str, None] = dict.fromkeys(f"all://{host}" for host in _METADATA_HOSTS)
+        self._client = httpx.Client(
+            verify=tls_context(ca_file),
+            timeout=TIMEOUT_S,
+            trust_env=False,
+            proxy=proxy,
+            mounts=direct if proxy else None,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> GoogleResponse:
+        """Make one request. Raises google-auth's ``TransportError``."""
+        unreachable: type[Exception] = import_module("google.auth.exceptions").TransportError
+        host = httpx.URL(url).host
+        try:
+            response = self._client.request(
+                method, url, content=body, headers=headers, timeout=timeout or TIMEOUT_S
+            )
+        except httpx.HTTPError as fault:
+            raise unreachable(f"{host}: {type(fault).__name__}: {fault}".rstrip(": ")) from fault
+        if response.status_code == 429 or response.status_code >= 500:
+            raise unreachable(f"{host} answered with status {response.status_code}")
+        return GoogleResponse(response.status_code, dict(response.headers), response.content)

@@ -1,0 +1,136 @@
+"""Requests signed with the workers' AWS credentials (Signature Version 4), by botocore's signer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import httpx
+
+from fairlane.clock import Clock, SystemClock
+from fairlane.connection import Connection
+from fairlane.errors import ConfigurationError
+from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
+from fairlane_workers.providers.botocore_extra import require_botocore
+from fairlane_workers.transport import TransportError
+
+if TYPE_CHECKING:
+    from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
+    from botocore.session import Session
+
+SERVICE = "bedrock"
+FRESH_MS = 60_000
+"""How long credentials are used before they are looked at again. Botocore renews them 10 to 15 minutes before
+they end."""
+
+FAILED_MS = 5_000
+"""How long calls are told that there are none, before it is tried again."""
+
+_SIGNED = ("host", "content-type")
+_REGION_IN_HOST = re.compile(r"(?:^|\.)bedrock-(?:runtime|mantle)(?:-fips)?\.([a-z]{2,}(?:-[a-z0-9]+)+)\.")
+
+
+class SigV4(Authorizer):
+    """Signs each request with what botocore's chain finds: environment, profile, container or instance role.
+
+    Looked up first at the first call, in a thread. Temporary credentials are renewed before they end, others
+    looked up anew every minute, so that a file which was replaced is noticed.
+    """
+
+    def __init__(
+        self, region: str, *, clock: Clock | None = None, session: Callable[[], Session] | None = None
+    ) -> None:
+        """``session`` makes botocore's sessions. Raises `ConfigurationError` where botocore is missing."""
+        require_botocore("auth", "sigv4", "botocore.auth", "botocore.session")
+        # On DEBUG it logs what it signs, tokens included, and the answers that bring new keys.
+        logging.getLogger("botocore").setLevel(logging.INFO)
+        self._region, self._clock, self._session = region, clock or SystemClock(), session or _new_session
+        self._source: RefreshableCredentials | None = None
+        self._held: ReadOnlyCredentials | None = None
+        self._failed: CredentialError | TransportError | None = None
+        self._until_ms = 0
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        held = self._held
+        return () if held is None else tuple(text for text in (held.secret_key, held.token) if text)
+
+    async def sign(
+        self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes
+    ) -> httpx.Headers:
+        """See `Authorizer.sign`. Signed are the host, the type and the content: proxies change the rest."""
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+
+        held = await self._credentials()
+        known = {name: headers[name] for name in _SIGNED if name in headers}
+        request = AWSRequest(method, str(url), known, content)
+        SigV4Auth(held, SERVICE, self._region).add_auth(request)
+        signed = headers.copy()
+        signed.update(dict(request.headers.items()))
+        return signed
+
+    async def aclose(self) -> None:
+        """See `Authorizer.aclose`."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _credentials(self) -> ReadOnlyCredentials:
+        if self._clock.monotonic_ms() >= self._until_ms:
+            # One thread for all calls: those that give up in the meantime do not stop it.
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look())
+            await asyncio.shield(self._looking)
+        if self._held is None:
+            raise self._failed or CredentialError("there are no AWS credentials")
+        return self._held
+
+    async def _look(self) -> None:
+        try:
+            self._held, self._failed = await asyncio.to_thread(self._found), None
+        except (CredentialError, TransportError) as problem:
+            self._source, self._held, self._failed = None, None, problem.with_traceback(None)
+        self._until_ms = self._clock.monotonic_ms() + (FRESH_MS if self._held else FAILED_MS)
+
+    def _found(self) -> ReadOnlyCredentials:
+        """What botocore's chain has; it may read files, run programs, ask other servers."""
+        from botocore.credentials import RefreshableCredentials
+        from botocore.exceptions import ConnectionError, HTTPClientError
+
+        try:
+            found = self._source or self._session().get_credentials()
+            if found is not None:
+                self._source = found if isinstance(found, RefreshableCredentials) else None
+                return found.get_frozen_credentials()
+        except (ConnectionError, HTTPClientError) as fault:
+            raise TransportError(f"AWS credentials could not be fetched: {fault}") from None
+        except Exception as problem:  # noqa: BLE001 - from profiles, files and programs of the user's
+            raise CredentialError(f"no AWS credentials: {str(problem) or type(problem).__name__}") from None
+        raise CredentialError(
+            "no AWS credentials in the worker's environment, profile, container or instance role: set "
+            "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the connection's api_key_env"
+        )
+
+
+def region_of(connection: Connection) -> str:
+    """The region to sign for: the connection's, else the one in Amazon's host names.
+
+    Raises `ConfigurationError` where neither says it.
+    """
+    if connection.region is not None:
+        return connection.region
+    found = _REGION_IN_HOST.search(httpx.URL(connection.base_url).host)
+    if found is None:
+        problem = f"needed to sign requests, and {connection.base_url} does not show it"
+        raise ConfigurationError("region", None, problem, 'Set it, such as "us-east-1".')
+    return found[1]
+
+
+def _new_session() -> Session:
+    from botocore.session import Session
+
+    return Session()

@@ -1,0 +1,36 @@
+"""JSON documents, one a line (``application/x-ndjson``)."""
+
+from __future__ import annotations
+
+from fairlane_workers.providers.framing.event import StreamEvent
+
+
+class NdjsonParser:
+    """Cuts a stream at its line ends; blank lines are skipped. Every event is called ``message``.
+
+    A last line without its end counts: what was cut is found out by its JSON. Bytes that are not UTF-8 become
+    U+FFFD.
+    """
+
+    def __init__(self) -> None:
+        self._partial: list[bytes] = []  # pieces of a line whose end has not come: joined once, not per chunk
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        """Take the next bytes; returns the events they complete, in order."""
+        head, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            self._partial.append(tail)
+            return []
+        whole = b"".join((*self._partial, head))
+        self._partial = [tail]
+        return _events(whole)
+
+    def finish(self) -> list[StreamEvent]:
+        """The stream has ended; returns its last line, where that lacked only its end."""
+        last, self._partial = b"".join(self._partial), []
+        return _events(last)
+
+
+def _events(data: bytes) -> list[StreamEvent]:
+    lines = (line.strip() for line in data.split(b"\n"))
+    return [StreamEvent("message", line.decode("utf-8", "replace")) for line in lines if line]

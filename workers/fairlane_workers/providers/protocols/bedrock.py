@@ -1,0 +1,172 @@
+"""Amazon Bedrock's Converse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from fairlane_workers.providers.answer import (
+    Answer,
+    ToolCall,
+    UnreadableError,
+    as_list,
+    as_object,
+    parse_object,
+    token_count,
+)
+from fairlane_workers.providers.botocore_extra import require_botocore
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.framing.aws_events import ERROR, AwsEventParser
+from fairlane_workers.providers.framing.event import EventParser, StreamEvent
+from fairlane_workers.providers.protocols.bedrock_body import converse_body
+
+LATE_STATUSES = {
+    "accessdeniedexception": 403,
+    "conflictexception": 400,
+    "expiredtokenexception": 403,
+    "internalserverexception": 500,
+    "invalidsignatureexception": 403,
+    "modelerrorexception": 424,
+    "modelnotreadyexception": 429,
+    "modelstreamerrorexception": 424,
+    "modeltimeoutexception": 408,
+    "resourcenotfoundexception": 404,
+    "servicequotaexceededexception": 400,
+    "serviceunavailableexception": 503,
+    "throttlingexception": 429,
+    "unrecognizedclientexception": 403,
+    "validationexception": 400,
+}
+"""As botocore's model of ``bedrock-runtime`` has them, and those that all of Amazon's services share."""
+
+_MALFORMED = ("malformed_model_output", "malformed_tool_use")
+_REFUSALS = {
+    "guardrail_intervened": "a guardrail stopped the answer (stopReason guardrail_intervened)",
+    "content_filtered": "the provider's content filter stopped the answer (stopReason content_filtered)",
+}
+
+
+class Bedrock(Dialect):
+    """``POST {base_url}/model/{id}/converse``; a stream of Amazon's events ends with ``metadata``."""
+
+    protocol = "bedrock"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    def __init__(self) -> None:
+        """Raises `ConfigurationError` where botocore is missing, which decodes the streams."""
+        require_botocore("protocol", self.protocol, "botocore.eventstream")
+
+    def headers(self) -> dict[str, str]:
+        return {"accept": "application/json, application/vnd.amazon.eventstream"}
+
+    def target(self, request: Request) -> str:
+        operation = "converse-stream" if request.stream else "converse"
+        return f"/model/{quote(request.model, safe='-_.~')}/{operation}"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        return converse_body(request)
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        if "output" not in document and "__type" in document:
+            kind = next(_names(document["__type"]), "")
+            answer.error = {"type": kind, "message": _message(document)}
+            return
+        _count(document.get("usage"), answer)
+        message = as_object(as_object(document.get("output"), "output").get("message"), "output.message")
+        for block in as_list(message.get("content"), "output.message.content"):
+            _take_block(as_object(block, "content[]"), answer)
+        _stop(document.get("stopReason"), answer)
+        answer.ended = True
+
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
+        document = parse_object(event.data)
+        match event.name:
+            case "contentBlockDelta":
+                return _take_delta(as_object(document.get("delta"), "delta"), answer)
+            case "contentBlockStart":
+                start = document.get("start")
+                if isinstance(start, dict) and isinstance(use := start.get("toolUse"), dict):
+                    answer.tools.append(ToolCall(_tool_name(use), ""))
+            case "messageStop":
+                _stop(document.get("stopReason"), answer)
+            case "metadata":
+                _count(document.get("usage"), answer)
+                answer.ended = True
+            case name if name.startswith(ERROR):
+                answer.error = {"type": name.removeprefix(ERROR), "message": _message(document)}
+            case _:  # messageStart, contentBlockStop, and what the protocol may gain
+                pass
+        return ""
+
+    def events(self) -> EventParser:
+        return AwsEventParser()
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """The type is in a header or in the body's ``__type``, at times with a namespace or a link."""
+        told = ErrorBody.parse(body)
+        kinds = (*_names(headers.get("x-amzn-errortype")), *_names(told.error.get("__type")))
+        lowered = tuple(kind.lower() for kind in kinds)
+        return replace(told, kinds=(*lowered, *told.kinds), message=told.message or _message(told.error))
+
+
+def _names(value: object) -> Iterator[str]:
+    """``Name`` of ``prefix#Name`` and ``Name:http://…``."""
+    if isinstance(value, str) and (name := value.partition(":")[0].rpartition("#")[2].strip()):
+        yield name
+
+
+def _message(error: Mapping[str, Any]) -> str | None:
+    found = error.get("message") or error.get("Message")
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def _tool_name(use: Mapping[str, Any]) -> str:
+    """The tool to call; empty for one that Bedrock called itself."""
+    return "" if use.get("type") == "server_tool_use" else str(use.get("name", ""))
+
+
+def _take_block(block: Mapping[str, Any], answer: Answer) -> None:
+    if isinstance(text := block.get("text"), str):
+        answer.add(text)
+    elif isinstance(cited := block.get("citationsContent"), dict):
+        for part in as_list(cited.get("content") or [], "citationsContent.content"):
+            _take_block(as_object(part, "citationsContent.content[]"), answer)
+    elif isinstance(use := block.get("toolUse"), dict) and (name := _tool_name(use)):
+        answer.tools.append(ToolCall(name, json.dumps(use.get("input") or {}, ensure_ascii=False)))
+
+
+def _take_delta(delta: Mapping[str, Any], answer: Answer) -> str:
+    if isinstance(text := delta.get("text"), str):
+        return answer.add(text)
+    if isinstance(use := delta.get("toolUse"), dict) and isinstance(piece := use.get("input"), str):
+        if not answer.tools:
+            raise UnreadableError("delta.toolUse: no toolUse block was started")
+        last = answer.tools[-1]
+        answer.tools[-1] = ToolCall(last.name, last.arguments + piece)
+    return ""
+
+
+def _stop(reason: object, answer: Answer) -> None:
+    if reason in _MALFORMED:
+        raise UnreadableError(f"the model's output could not be read (stopReason {reason})")
+    answer.tools = [tool for tool in answer.tools if tool.name]
+    answer.finish(reason)
+    if isinstance(reason, str) and reason in _REFUSALS:
+        answer.refusal = _REFUSALS[reason]
+
+
+def _count(usage: object, answer: Answer) -> None:
+    """Note the counts. Bedrock tells apart what of the prompt was read from the cache and written to it."""
+    if not isinstance(usage, dict):
+        return
+    given = token_count(usage.get("inputTokens"))
+    if given is not None:
+        written = token_count(usage.get("cacheWriteInputTokens")) or 0
+        answer.cached_tokens = token_count(usage.get("cacheReadInputTokens"))
+        answer.input_tokens = given + written + (answer.cached_tokens or 0)
+    answer.output_tokens = token_count(usage.get("outputTokens"))

@@ -1,0 +1,192 @@
+"""Gemini's ``generateContent``, at Google AI Studio and on Vertex AI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fairlane_workers.providers.answer import (
+    Answer,
+    ToolCall,
+    UnreadableError,
+    as_list,
+    as_object,
+    parse_object,
+    token_count,
+)
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.framing.event import EventParser, StreamEvent
+from fairlane_workers.providers.framing.google_sse import GoogleSseParser
+from fairlane_workers.providers.protocols.gemini_request import build_body, resource
+
+# https://cloud.google.com/apis/design/errors#handling_errors
+LATE_STATUSES = {
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "out_of_range": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "aborted": 409,
+    "already_exists": 409,
+    "resource_exhausted": 429,
+    "cancelled": 499,
+    "internal": 500,
+    "unknown": 500,
+    "data_loss": 500,
+    "unimplemented": 501,
+    "unavailable": 503,
+    "deadline_exceeded": 504,
+}
+
+# https://ai.google.dev/api/generate-content#FinishReason
+_FILTERED = frozenset(
+    {
+        *("SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "LANGUAGE"),
+        *("MODEL_ARMOR", "ESCALATION", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+    }
+)
+_BROKEN_OFF = frozenset(
+    {
+        *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
+        *("MISSING_THOUGHT_SIGNATURE", "OTHER"),
+    }
+)
+_LOCKED_OUT = "PUP_LIMITED_DISABLED"
+
+
+class Gemini(Dialect):
+    """``POST {base_url}/models/{model}:generateContent``.
+
+    A stream has no end mark: it ends with the connection's body, after the reason to finish. Some models
+    repeat that reason in every event.
+    """
+
+    protocol = "gemini"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    def target(self, request: Request) -> str:
+        method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+        return f"{self.resource(request.model)}:{method}"
+
+    def resource(self, model: str) -> str:
+        """The path of a model, such as ``/models/gemini-flash``."""
+        return resource(model, ("models", "tunedModels"), "models")
+
+    def body(self, request: Request) -> dict[str, Any]:
+        return build_body(request)
+
+    def events(self) -> EventParser:
+        return GoogleSseParser()
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        self._take(document, answer)
+        if answer.error:
+            return
+        if answer.finish_reason is None and not answer.parts and not answer.tools:
+            raise UnreadableError("candidates: there is none")
+        answer.ended = True
+
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
+        data = event.data.strip()
+        if data.startswith("["):  # errors may stand in a list
+            data = data[1:-1]
+        return self._take(parse_object(data), answer)
+
+    def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
+        if document.get("error"):
+            answer.error = document["error"]
+            return ""
+        _count(document.get("usageMetadata"), answer)
+        _blocked(document.get("promptFeedback"), answer)
+        candidate = _first(as_list(document.get("candidates") or [], "candidates"))
+        if candidate is None:
+            return ""
+        content = as_object(candidate.get("content") or {}, "candidates[0].content")
+        parts = as_list(content.get("parts") or [], "candidates[0].content.parts")
+        text = "".join([_take_part(as_object(part, "parts[]"), answer) for part in parts])
+        _stop(candidate, answer)
+        return text
+
+
+class Vertex(Gemini):
+    """``POST {base_url}/publishers/google/models/{model}:generateContent``; tuned: ``endpoints/…``."""
+
+    protocol = "vertex"
+
+    def resource(self, model: str) -> str:
+        if model.startswith("projects/"):
+            raise UnmappableError(
+                f"model: {model!r} names a project, but the connection's base_url does; "
+                'write "endpoints/<id>" or the name alone'
+            )
+        publishers = ("publishers/google/models", "endpoints")
+        name = model.removeprefix("google/").removeprefix("models/")
+        return resource(name, publishers, publishers[0])
+
+
+def _first(candidates: list[Any]) -> dict[str, Any] | None:
+    """The candidate of index 0; with ``candidateCount`` above 1 a stream interleaves all of them."""
+    for candidate in candidates:
+        if as_object(candidate, "candidates[]").get("index", 0) in (0, None):
+            found: dict[str, Any] = candidate
+            return found
+    return None
+
+
+def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
+    """Add a part; what the model thought is none of the answer."""
+    if part.get("thought") is True:
+        return ""
+    if isinstance(call := part.get("functionCall"), dict):
+        name = call.get("name")
+        arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
+        answer.tools.append(ToolCall(name if isinstance(name, str) else "", arguments))
+    text = part.get("text")
+    return answer.add(text) if isinstance(text, str) else ""
+
+
+def _blocked(feedback: object, answer: Answer) -> None:
+    """A prompt that is not let through has no candidates, but a reason."""
+    reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
+    if isinstance(feedback, dict) and isinstance(reason, str) and reason:
+        said = _said(feedback.get("blockReasonMessage"))
+        answer.refusal = f"the provider blocked the prompt (blockReason {reason}){said}"
+        answer.finish(reason)
+
+
+def _stop(candidate: Mapping[str, Any], answer: Answer) -> None:
+    """Note why it stopped. ``MAX_TOKENS`` and what is not known here are answers too: the reason tells.
+
+    Raises `UnreadableError` where the model broke off, so that the call is made again.
+    """
+    reason, said = candidate.get("finishReason"), _said(candidate.get("finishMessage"))
+    if reason in _BROKEN_OFF:
+        raise UnreadableError(f"the model broke off (finishReason {reason}){said}")
+    if reason == _LOCKED_OUT:
+        answer.error = {"status": "PERMISSION_DENIED", "message": f"finishReason {reason}{said}"}
+        return
+    answer.finish(reason)
+    if reason in _FILTERED:
+        answer.refusal = f"the provider's filter stopped the answer (finishReason {reason}){said}"
+
+
+def _said(words: object) -> str:
+    return f": {words}" if isinstance(words, str) and words else ""
+
+
+def _count(usage: object, answer: Answer) -> None:
+    """Note the counts, cumulative in a stream. What was read from the cache is part of the prompt; what tools
+    returned is input too. Thoughts are billed as output."""
+    if not isinstance(usage, dict):
+        return
+    answer.input_tokens = _sum(usage, "promptTokenCount", "toolUsePromptTokenCount")
+    answer.output_tokens = _sum(usage, "candidatesTokenCount", "thoughtsTokenCount")
+    answer.cached_tokens = token_count(usage.get("cachedContentTokenCount"))
+
+
+def _sum(usage: Mapping[str, Any], *names: str) -> int | None:
+    counts = [count for name in names if (count := token_count(usage.get(name))) is not None]
+    return sum(counts) if counts else None

@@ -1,0 +1,124 @@
+"""A request in Gemini's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.parameters import Parameters, Tool, ToolChoice
+from fairlane_workers.providers.vocabulary import split_tools, without_openais
+
+_SYSTEM_ROLES = ("system", "developer")
+_LEVELS = ("minimal", "low", "medium", "high", "xhigh")
+_MODES: Mapping[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_SCHEMAS = ("responseSchema", "responseJsonSchema")
+_FIXED = ("model", "messages", "stream", "contents")
+
+
+def build_body(request: Request) -> dict[str, Any]:
+    """The body of ``generateContent``: what is given by Gemini's own names wins over OpenAI's.
+
+    Raises `UnmappableError`.
+    """
+    common, own_tools = split_tools(request.params)
+    asked = Parameters.of(common)
+    told = {name: value for name, value in asked.rest.items() if name not in _FIXED}
+    effort = told.pop("reasoning_effort", None)
+    own = without_openais(told, "gemini", own=("store",))
+    system = [_part(each) for each in request.messages if each["role"] in _SYSTEM_ROLES]
+    fields: dict[str, Any] = {
+        "contents": [_content(each) for each in request.messages if each["role"] not in _SYSTEM_ROLES],
+        "tools": [*_declared(asked.tools), *own_tools] or None,
+        "toolConfig": _tool_config(asked.tool_choice),
+        **own,
+        "generationConfig": _generation(asked, effort, own.get("generationConfig")) or None,
+    }
+    if system:
+        fields["systemInstruction"] = _system(own.get("systemInstruction"), system)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def resource(model: str, collections: tuple[str, ...], default: str) -> str:
+    """A model's name as a path: what stands before its last part is one of ``collections``, or ``default``.
+
+    Nothing in the name can lead elsewhere: all of it is percent-encoded.
+    """
+    for collection in collections:
+        if model.startswith(f"{collection}/"):
+            return f"/{collection}/{quote(model.removeprefix(f'{collection}/'), safe='')}"
+    return f"/{default}/{quote(model, safe='')}"
+
+
+def _content(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": "model" if message["role"] == "assistant" else "user", "parts": [_part(message)]}
+
+
+def _part(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {"text": message["content"]}
+
+
+def _system(given: object, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the parameters already say to the model, followed by what the messages say."""
+    if given is None:
+        return {"parts": parts}
+    if not isinstance(given, dict) or not isinstance(given.get("parts"), list):
+        raise UnmappableError('params.systemInstruction: {"parts": […]} is expected')
+    return {**given, "parts": [*given["parts"], *parts]}
+
+
+def _generation(asked: Parameters, effort: object, own: object) -> dict[str, Any]:
+    if own is None:
+        own = {}
+    if not isinstance(own, dict):
+        raise UnmappableError(f"params.generationConfig: an object is expected, got {type(own).__name__}")
+    fields: dict[str, Any] = {
+        "maxOutputTokens": asked.max_tokens,
+        "temperature": asked.temperature,
+        "topP": asked.top_p,
+        "topK": asked.top_k,
+        "seed": asked.seed,
+        "presencePenalty": asked.presence_penalty,
+        "frequencyPenalty": asked.frequency_penalty,
+        "stopSequences": list(asked.stop) or None,
+        "responseMimeType": "application/json" if asked.json or asked.schema else None,
+        "thinkingConfig": _thinking(effort),
+    }
+    if asked.schema is not None and not any(name in own for name in _SCHEMAS):
+        fields["responseJsonSchema"] = asked.schema.schema
+    return {name: value for name, value in {**fields, **own}.items() if value is not None}
+
+
+def _thinking(effort: object) -> dict[str, str] | None:
+    if effort is None:
+        return None
+    if effort not in _LEVELS:
+        known = ", ".join(_LEVELS)
+        raise UnmappableError(
+            f"params.reasoning_effort: {effort!r} is no thinking level ({known}); "
+            "generationConfig.thinkingConfig can say more"
+        )
+    return {"thinkingLevel": str(effort)}
+
+
+def _declared(tools: tuple[Tool, ...]) -> list[dict[str, Any]]:
+    declared = [
+        {
+            "name": tool.name,
+            **({} if tool.description is None else {"description": tool.description}),
+            "parametersJsonSchema": tool.schema,
+        }
+        for tool in tools
+    ]
+    return [{"functionDeclarations": declared}] if declared else []
+
+
+def _tool_config(choice: ToolChoice | Tool | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    if isinstance(choice, Tool):
+        only = {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+        return {"functionCallingConfig": only}
+    return {"functionCallingConfig": {"mode": _MODES[choice]}}

@@ -1,0 +1,208 @@
+"""An HTTP endpoint that is described in the configuration: templates say what is sent, paths what is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from fairlane.connection import Connection
+from fairlane.endpoint import EndpointPolling, EndpointStream, HttpEndpoint, read_body
+from fairlane.errors import ConfigurationError, TemplateError
+from fairlane.prompts.shapes import MISSING, JsonTemplate, PathTemplate
+from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, token_count
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.framing.event import EventParser, StreamEvent
+from fairlane_workers.providers.framing.ndjson import NdjsonParser
+from fairlane_workers.providers.framing.sse import SseParser
+from fairlane_workers.providers.output_text import output_text
+from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES
+
+_MOST_HANDLE = 500
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+class JsonPath:
+    """Something's place in a document; where the expression does not fit the document, nothing is there."""
+
+    def __init__(self, expression: str | None) -> None:
+        self._found = None if expression is None else jmespath.compile(expression)
+
+    def find(self, document: Any) -> Any:
+        """What is there; ``None`` for nothing."""
+        try:
+            return None if self._found is None else self._found.search(document)
+        except JMESPathError:
+            return None
+
+
+class _Polling:
+    """How a call that was begun is asked for."""
+
+    def __init__(self, settings: EndpointPolling) -> None:
+        self.settings = settings
+        self.handle, self.status = JsonPath(settings.handle), JsonPath(settings.status)
+        self.look = PathTemplate("endpoint.polling.look", settings.look)
+        self.cancel = settings.cancel and PathTemplate("endpoint.polling.cancel", settings.cancel)
+
+
+class HttpEndpointDialect(Dialect):
+    """What runs give (a model's name, messages, parameters) fills templates; they change nothing else."""
+
+    protocol = "http"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self.method = endpoint.method
+        self.streams = endpoint.stream is not None
+        self._path = PathTemplate("endpoint.path", endpoint.path)
+        body = endpoint.body
+        self._body = None if body is None else JsonTemplate("endpoint.body", read_body(body))
+        self._output = JsonPath(endpoint.output)
+        self._counts = JsonPath(endpoint.input_tokens), JsonPath(endpoint.output_tokens)
+        self._finish = JsonPath(endpoint.finish_reason)
+        self._error = JsonPath(endpoint.error_kind), JsonPath(endpoint.error_message)
+        self._stream: EndpointStream | None = endpoint.stream
+        self._delta = JsonPath(endpoint.stream.delta if endpoint.stream else None)
+        self._done = JsonPath(endpoint.stream.done if endpoint.stream else None)
+        self._polling = _Polling(endpoint.polling) if endpoint.polling else None
+
+    @classmethod
+    def of(cls, connection: Connection) -> HttpEndpointDialect:
+        """That of a connection, which is checked by now to have one."""
+        if connection.endpoint is None:
+            remedy = "Describe the endpoint in a table of that name."
+            raise ConfigurationError("endpoint", None, "is missing", remedy)
+        return cls(connection.endpoint)
+
+    def target(self, request: Request) -> str:
+        try:
+            return self._path.render(self._names(request))
+        except TemplateError as error:
+            raise UnmappableError(str(error)) from error
+
+    def body(self, request: Request) -> Any:
+        """The template, filled; ``None`` where there is none."""
+        try:
+            filled = None if self._body is None else self._body.render(self._names(request))
+        except TemplateError as error:
+            raise UnmappableError(str(error)) from error
+        return {} if filled is MISSING else filled
+
+    def document(self, body: bytes) -> Any:
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise UnreadableError(f"not JSON: {body[:80].decode('utf-8', 'replace')!r}") from None
+
+    def read(self, document: Any, answer: Answer) -> None:
+        if self._note_error(document, answer):
+            return
+        if self._polling is not None and not self._is_over(self._polling, document, answer):
+            return
+        text = output_text(self._output.find(document))
+        if text is not None:
+            answer.add(text)
+        self._note_end(document, answer)
+        answer.ended = True
+
+    def events(self) -> EventParser:
+        return NdjsonParser() if self._stream and self._stream.format == "ndjson" else SseParser()
+
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
+        if self._stream is not None and event.data.strip() == self._stream.end:
+            answer.ended = True
+            return ""
+        document = self.document(event.data.encode())
+        if self._note_error(document, answer):
+            return ""
+        if event.name == "error":
+            answer.error = document
+            return ""
+        text = output_text(self._delta.find(document))
+        shown = "" if text is None else answer.add(text)
+        self._note_end(document, answer)
+        answer.ended = bool(self._done.find(document))
+        return shown
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        usual = ErrorBody.parse(body)
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            return usual
+        kind, message = self._error_in(document)
+        kinds = (kind.lower(), *usual.kinds) if kind else usual.kinds
+        return ErrorBody(kinds, message or usual.message, usual.error)
+
+    def look(self, handle: str) -> str:
+        if self._polling is None:
+            return super().look(handle)
+        return self._polling.look.render({"handle": _usable(handle)})
+
+    def cancel(self, handle: str) -> str | None:
+        if self._polling is None or not self._polling.cancel:
+            return None
+        return self._polling.cancel.render({"handle": _usable(handle)})
+
+    def _names(self, request: Request) -> dict[str, Any]:
+        """What templates may use; ``system`` and ``prompt`` only where there is such a message."""
+        names = {
+            "model": request.model,
+            "messages": request.messages,
+            "params": request.params,
+            "stream": request.stream and self.streams,
+        }
+        system = [message["content"] for message in request.messages if message["role"] in _SYSTEM_ROLES]
+        asked = [message["content"] for message in request.messages if message["role"] == "user"]
+        if system:
+            names["system"] = "\n\n".join(system)
+        return {**names, "prompt": asked[-1]} if asked else names
+
+    def _is_over(self, polling: _Polling, document: Any, answer: Answer) -> bool:
+        """Whether the answer is there; else it is noted what is."""
+        told = polling.status.find(document)
+        status = told if isinstance(told, str) else json.dumps(told)
+        if status in polling.settings.done:
+            return True
+        if status in polling.settings.failed:
+            raise UnreadableError(f"the call ended as {status}")
+        text = output_text(self._output.find(document))
+        if text is not None:
+            answer.add(text)
+        handle = polling.handle.find(document)
+        if isinstance(handle, int) and not isinstance(handle, bool):
+            handle = str(handle)
+        if not isinstance(handle, str):
+            raise UnreadableError(f"no handle of the call at {polling.settings.handle}")
+        answer.pending = Pending(_usable(handle), polling.settings.every_seconds)
+        return False
+
+    def _note_error(self, document: Any, answer: Answer) -> bool:
+        kind, message = self._error_in(document)
+        if kind or message:
+            answer.error = {"type": kind, "message": message}
+        return bool(kind or message)
+
+    def _error_in(self, document: Any) -> tuple[str, str]:
+        kind, message = (path.find(document) for path in self._error)
+        return output_text(kind) or "", output_text(message) or ""
+
+    def _note_end(self, document: Any, answer: Answer) -> None:
+        counts = [token_count(path.find(document)) for path in self._counts]
+        answer.input_tokens = answer.input_tokens if counts[0] is None else counts[0]
+        answer.output_tokens = answer.output_tokens if counts[1] is None else counts[1]
+        answer.finish(self._finish.find(document))
+        if answer.finish_reason == "content_filter" and not answer.refusal:
+            answer.refusal = "the provider's content filter stopped the answer"
+
+
+def _usable(handle: str) -> str:
+    if not handle or len(handle) > _MOST_HANDLE or not handle.isprintable() or set(handle) <= {"."}:
+        raise UnreadableError(f"no handle of a call: {handle[:80]!r}")
+    return handle

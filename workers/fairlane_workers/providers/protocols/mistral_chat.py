@@ -1,0 +1,40 @@
+"""Chat completions as Mistral takes them: OpenAI's, but a parameter that it does not know is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from fairlane.connection import Connection
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
+
+_NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
+
+
+class MistralChat(OpenAIChat):
+    """Usage comes with a stream unasked, and asking for it is an error (422, ``extra_forbidden``)."""
+
+    @staticmethod
+    def is_spoken_at(connection: Connection) -> bool:
+        """Whether a connection of the protocol "openai" leads to Mistral."""
+        if connection.provider is not None:
+            return connection.provider == "mistral"
+        host = _host(connection.base_url)
+        return host == "mistral.ai" or host.endswith(".mistral.ai")
+
+    def body(self, request: Request) -> dict[str, Any]:
+        body = super().body(request)
+        if "stream_options" not in request.params:
+            body.pop("stream_options", None)
+        for name, theirs in _NAMES.items():
+            if name in body:
+                body.setdefault(theirs, body.pop(name))
+        return body
+
+
+def _host(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""  # the registry says what is wrong with it

@@ -1,0 +1,145 @@
+"""Ollama's own chat API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fairlane_workers.providers.answer import (
+    Answer,
+    ToolCall,
+    UnreadableError,
+    as_list,
+    as_object,
+    parse_object,
+    token_count,
+)
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.framing.event import EventParser, StreamEvent
+from fairlane_workers.providers.framing.ndjson import NdjsonParser
+from fairlane_workers.providers.parameters import Parameters, Tool
+
+_FIXED = frozenset({"model", "messages", "stream"})
+_OWN = frozenset(
+    {"format", "keep_alive", "logprobs", "options", "shift", "template", "think", "top_logprobs", "truncate"}
+)
+_NO_MODEL = re.compile(r"^model ['\"]?([^'\"\s]+)['\"]? not found")
+
+
+class Ollama(Dialect):
+    """``POST {base_url}/api/chat``; a stream's last line says ``done`` and why."""
+
+    protocol = "ollama"
+
+    def target(self, request: Request) -> str:
+        return "/api/chat"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Sampling parameters become ``options``, as does every name that is not one of the API's own.
+
+        Given ``options`` and ``format`` go before what is translated. Raises `UnmappableError` for a
+        ``tool_choice`` that demands a call, which there is not.
+        """
+        told = Parameters.of(request.params)
+        own = {name: value for name, value in told.rest.items() if name in _OWN and value is not None}
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": [_message(message) for message in request.messages],
+            "stream": request.stream,
+            "format": told.schema.schema if told.schema else "json" if told.json else None,
+            "tools": _tools(told),
+            **own,
+            "options": _options(told, own.get("options")),
+        }
+        return {name: value for name, value in body.items() if value is not None}
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        self._take(document, answer)
+
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
+        return self._take(parse_object(event.data), answer)
+
+    def events(self) -> EventParser:
+        return NdjsonParser()
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """Its words; of a model that the server lacks, with the command that fetches it."""
+        told = ErrorBody.parse(body)
+        found = _NO_MODEL.match(told.message or "")
+        if found is None:
+            return told
+        remedy = f"model '{found[1]}' not found: run `ollama pull {found[1]}` on the server"
+        return replace(told, message=remedy)
+
+    def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
+        if error := document.get("error"):
+            answer.error = error
+            return ""
+        message = as_object(document.get("message"), "message")
+        for call in as_list(message.get("tool_calls") or [], "message.tool_calls"):
+            answer.tools.append(_tool_call(call))
+        content = message.get("content")
+        text = answer.add(content) if isinstance(content, str) else ""
+        if document.get("done") is True:
+            _end(document, answer)
+        return text
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    role = "system" if message["role"] == "developer" else message["role"]
+    return {"role": role, "content": message["content"]}
+
+
+def _options(told: Parameters, given: object) -> object:
+    """Sampling, and what else is set; given options win, and ``None`` leaves one out."""
+    if given is not None and not isinstance(given, Mapping):
+        return given
+    options: dict[str, Any] = {
+        "num_predict": told.max_tokens,
+        "temperature": told.temperature,
+        "top_p": told.top_p,
+        "top_k": told.top_k,
+        "seed": told.seed,
+        "presence_penalty": told.presence_penalty,
+        "frequency_penalty": told.frequency_penalty,
+        "stop": list(told.stop) or None,
+        **{name: value for name, value in told.rest.items() if name not in _OWN | _FIXED},
+        **(given or {}),
+    }
+    return {name: value for name, value in options.items() if value is not None} or None
+
+
+def _tools(told: Parameters) -> list[dict[str, Any]] | None:
+    if told.tool_choice == "required" or isinstance(told.tool_choice, Tool):
+        raise UnmappableError('params.tool_choice: Ollama knows "auto" and "none" alone')
+    if not told.tools or told.tool_choice == "none":
+        return None
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description or "", "parameters": tool.schema},
+        }
+        for tool in told.tools
+    ]
+
+
+def _tool_call(call: object) -> ToolCall:
+    function = as_object(as_object(call, "tool_calls[]").get("function"), "tool_calls[].function")
+    arguments = json.dumps(function.get("arguments") or {}, ensure_ascii=False)
+    return ToolCall(str(function.get("name", "")), arguments)
+
+
+def _end(document: Mapping[str, Any], answer: Answer) -> None:
+    """The last of an answer: why it ends, and what it used."""
+    reason = document.get("done_reason")
+    if reason == "load" and not (answer.text or answer.tools):
+        raise UnreadableError("the model was loaded and said nothing (done_reason load)")
+    answer.input_tokens = token_count(document.get("prompt_eval_count"))
+    answer.output_tokens = token_count(document.get("eval_count"))
+    answer.finish(reason)
+    answer.ended = True

@@ -1,0 +1,174 @@
+"""Replicate's predictions: begun with a POST, and asked for until they are over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, token_count
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.output_text import output_text
+
+LOOK_AFTER_S = 0.5
+"""Replicate's own client asks twice a second."""
+
+_GOING = frozenset({"starting", "processing"})
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_HANDLE = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+# https://replicate.com/docs/reference/error-codes, and what models say in their own words.
+_FAILURES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("content_filter", re.compile(r"\(E005\)|flagged as sensitive|NSFW content|content policy", re.I)),
+    ("interrupted", re.compile(r"Prediction interrupted|\bcode: PA\b|\bE(6716|8367|8765|9243|9825)\b", re.I)),
+    ("timeout", re.compile(r"\bE1002\b|timed out", re.I)),
+)
+
+
+class Replicate(Dialect):
+    """``POST {base_url}/models/{owner}/{name}/predictions``, then ``GET {base_url}/predictions/{id}``.
+
+    A model is ``owner/name``, ``owner/name:version``, a version's id alone, or ``deployments/owner/name``.
+    """
+
+    protocol = "replicate"
+    streams = False
+    late_statuses: ClassVar[Mapping[str, int]] = {
+        "content_filter": 400,
+        "interrupted": 503,
+        "timeout": 504,
+        "aborted": 504,
+    }
+
+    def target(self, request: Request) -> str:
+        kind, parts = _model(request.model)
+        return "/predictions" if kind == "version" else f"/{kind}/{'/'.join(parts)}/predictions"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The parameters are the model's input as they are; the messages become its prompt, see `_prompt`.
+
+        A list ``stop`` becomes ``stop_sequences``, which is one text with commas. ``input``, an object, goes
+        before all of these. Without ``messages`` as a parameter the model gets a prompt; with them, these.
+        """
+        params = {name: value for name, value in request.params.items() if value is not None}
+        own = params.pop("input", {})
+        if not isinstance(own, Mapping):
+            raise UnmappableError("params.input: an object is expected")
+        given: dict[str, Any] = {**_with_stop(params), **own}
+        if not given.get("messages"):
+            given.pop("messages", None)
+            given = {**_prompt(request.messages), **given}
+        kind, parts = _model(request.model)
+        return {"version": parts[0], "input": given} if kind == "version" else {"input": given}
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        status = document.get("status")
+        if not isinstance(status, str):
+            if document.get("error") or document.get("detail"):
+                answer.error = _told(document)
+                return
+            raise UnreadableError("status: a text was expected")
+        text = output_text(document.get("output"))
+        if text is not None:
+            answer.add(text)
+        if status in _GOING:
+            answer.pending = Pending(_handle(document.get("id")), LOOK_AFTER_S)
+        elif status == "succeeded":
+            metrics = document.get("metrics")
+            if isinstance(metrics, dict):
+                answer.input_tokens = token_count(metrics.get("input_token_count"))
+                answer.output_tokens = token_count(metrics.get("output_token_count"))
+            answer.finish(status)
+            answer.ended = True
+        elif status == "aborted":
+            answer.error = {"type": status, "message": "the prediction was not begun before its deadline"}
+        else:
+            _fail(status, document.get("error"), answer)
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """Refusals are ``{"title", "detail", "status"}``; some have a ``detail`` alone."""
+        read = ErrorBody.parse(body)
+        detail, title = read.error.get("detail"), read.error.get("title")
+        if isinstance(title, str) and not detail:
+            return ErrorBody(read.kinds, title, read.error)
+        return read
+
+    def look(self, handle: str) -> str:
+        return f"/predictions/{_handle(handle)}"
+
+    def cancel(self, handle: str) -> str | None:
+        return f"/predictions/{handle}/cancel" if _HANDLE.fullmatch(handle) else None
+
+
+def _model(name: str) -> tuple[str, list[str]]:
+    """How a model is called: ``models`` or ``deployments`` with its path, or ``version`` with its id."""
+    path, _, version = name.partition(":")
+    parts = path.split("/")
+    if version or len(parts) == 1:
+        parts, kind = [version or path], "version"
+    elif len(parts) == 3 and parts[0] == "deployments":
+        parts, kind = parts[1:], "deployments"
+    else:
+        kind = "models"
+    if len(parts) != (1 if kind == "version" else 2) or not all(map(_SEGMENT.fullmatch, parts)):
+        known = '"owner/name", "owner/name:version", a version\'s id or "deployments/owner/name"'
+        raise UnmappableError(f"model {name!r}: {known} is expected")
+    return kind, [quote(part, safe="") for part in parts]
+
+
+def _with_stop(params: dict[str, Any]) -> dict[str, Any]:
+    """Language models take ``stop_sequences``: one text, in which commas part the sequences."""
+    stop = params.get("stop")
+    if stop is None or "stop_sequences" in params:
+        return params
+    words = [stop] if isinstance(stop, str) else stop
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise UnmappableError("params.stop: a text or a list of texts is expected")
+    if any("," in word for word in words):
+        raise UnmappableError("params.stop: commas part the sequences here, so none may be in one")
+    return {
+        **{name: value for name, value in params.items() if name != "stop"},
+        "stop_sequences": ",".join(words),
+    }
+
+
+def _prompt(messages: list[dict[str, Any]]) -> dict[str, str]:
+    """System messages, with an empty line between them, are the ``system_prompt``. A single user message is
+    the ``prompt``; of several messages that is a transcript, each with its speaker, which the assistant goes
+    on with.
+    """
+    system = [message["content"] for message in messages if message["role"] in _SYSTEM_ROLES]
+    said = [message for message in messages if message["role"] not in _SYSTEM_ROLES]
+    found = {"system_prompt": "\n\n".join(system)} if system else {}
+    if len(said) == 1 and said[0]["role"] == "user":
+        return {**found, "prompt": said[0]["content"]}
+    lines = [f"{_SPEAKERS.get(message['role'], message['role'])}: {message['content']}" for message in said]
+    return {**found, "prompt": "\n\n".join([*lines, "Assistant:"] if said else [])}
+
+
+def _handle(value: object) -> str:
+    if not isinstance(value, str) or not _HANDLE.fullmatch(value):
+        raise UnreadableError(f"id: no prediction's: {str(value)[:80]!r}")
+    return value
+
+
+def _fail(status: str, error: object, answer: Answer) -> None:
+    """A prediction that came to nothing. Where it is not known why, another attempt is worth its while, and
+    it says nothing of the account's limits.
+    """
+    words = error if isinstance(error, str) and error.strip() else f"the prediction {status}"
+    kind = next((kind for kind, words_of in _FAILURES if words_of.search(words)), None)
+    if status == "failed" and kind is not None:
+        answer.error = {"type": kind, "message": words}
+        return
+    raise UnreadableError(words if status in ("failed", "canceled") else f"status {status!r}: {words}")
+
+
+def _told(document: Mapping[str, Any]) -> object:
+    """An error where a prediction should be."""
+    return document.get("error") or document

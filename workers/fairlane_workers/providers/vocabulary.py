@@ -1,0 +1,59 @@
+"""Where OpenAI's vocabulary ends: parameters that another protocol has no word for, and words of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fairlane_workers.providers.dialect import UnmappableError
+
+_CHANGES_NO_ANSWER = frozenset(
+    {"stream_options", "user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
+)
+_ASKS_FOR_NOTHING: Mapping[str, object] = {
+    "n": 1,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "logit_bias": {},
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "parallel_tool_calls": True,
+    "store": False,
+    "modalities": ["text"],
+}
+_CHANGES_THE_ANSWER = frozenset(
+    {
+        *_ASKS_FOR_NOTHING,
+        *("top_k", "seed", "reasoning_effort", "verbosity", "prediction", "audio", "web_search_options"),
+        *("functions", "function_call"),
+    }
+)
+
+
+def without_openais(params: Mapping[str, Any], protocol: str, own: Collection[str] = ()) -> dict[str, Any]:
+    """``params`` without those that only OpenAI has and that change no answer, and without ``None``.
+
+    Those in ``own`` the protocol has too. What nobody knows stays: it may be a parameter of its own. Raises
+    `UnmappableError` for one that would have changed the answer: left out in silence, nobody would know.
+    """
+    kept: dict[str, Any] = {}
+    for name, value in params.items():
+        if value is None or (name in _CHANGES_NO_ANSWER and name not in own):
+            continue
+        if name in own or name not in _CHANGES_THE_ANSWER:
+            kept[name] = value
+        elif name not in _ASKS_FOR_NOTHING or value != _ASKS_FOR_NOTHING[name]:
+            raise UnmappableError(
+                f"params.{name}: the protocol {protocol!r} has no such parameter; leave it out for this model"
+            )
+    return kept
+
+
+def split_tools(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """``params`` with OpenAI's tools alone, and the tools of another form: the protocol's own."""
+    common, tools = dict(params), params.get("tools")
+    if not isinstance(tools, list):
+        return common, []
+    own = [tool for tool in tools if isinstance(tool, Mapping) and "function" not in tool]
+    common["tools"] = [tool for tool in tools if tool not in own]
+    return common, own
