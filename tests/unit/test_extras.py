@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-EXTRAS = ("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower", "opentelemetry")
+EXTRAS = ("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower", "opentelemetry", "google.auth")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,15 @@ def test_a_connection_of_the_file_is_led_to_the_simulated_provider_whatever_its_
     assert [c.base_url for c in settings.connections.values()] == ["http://127.0.0.1:8100/v1"]
 
 
+@pytest.mark.parametrize("protocol", get_args(Protocol))
+def test_a_connection_of_every_protocol_can_lead_to_the_simulated_provider(protocol: str) -> None:
+    plan = StackPlan(data_dir=Path("x"), simulated={"sim": protocol})
+    endpoint = {"FAIRLANE_CONNECTIONS__SIM__ENDPOINT__OUTPUT": "/text"} if protocol == "http" else {}
+    settings = load_settings(environ=plan.environment("redis://x:1/0", "http://127.0.0.1:8100/v1") | endpoint)
+    assert settings.connections["sim"].base_url.startswith("http://127.0.0.1:8100")
+    assert settings.connections["sim"].scheme not in ("sigv4", "google")
+
+
 def test_a_worker_gets_its_name_its_ready_file_and_its_slots(tmp_path: Path) -> None:
     command = StackPlan(data_dir=tmp_path, slots=7).worker_command("worker-2")
     options = dict(zip(command[-6::2], command[-5::2], strict=True))

@@ -11,6 +11,7 @@ from fairlane.local.embedded import ping
 from fairlane.local.plan import SIMULATED, connection_variables
 from fairlane.local.stack import Stack
 from fairlane.settings import Settings
+from fairlane.testing.provider.addresses import address_of
 
 SIMULATOR_URL = "http://127.0.0.1:8100/v1"
 REDIS_PORT = 6379
@@ -82,7 +83,7 @@ def variables_for_others(stack: Stack, invocation: Invocation) -> dict[str, str]
         "FAIRLANE_REDIS__URL" if stated.redis.url == stack.redis_url else "",
     }
     for name, connection in stated.connections.items():
-        if connection.base_url == stack.simulator_url:
+        if connection.base_url == address_of(stack.simulator_url or "", connection.protocol):
             known |= connection_variables(name, connection.protocol, connection.base_url).keys()
     variables = stack.environment.items()
     return {name: value for name, value in variables if name.startswith("FAIRLANE_") and name not in known}

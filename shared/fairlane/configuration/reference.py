@@ -113,7 +113,9 @@ def _type(schema: dict[str, Any]) -> str:
         return " or ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
     if schema["type"] == "array":
         return f"list of {_type(schema['items'])}s"
-    name = {"string": "text", "boolean": "`true` or `false`"}.get(schema["type"], str(schema["type"]))
+    name = {"string": "text", "object": "table", "boolean": "`true` or `false`"}.get(
+        schema["type"], str(schema["type"])
+    )
     return ", ".join([name, *_bounds(schema)])
 
 

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fairlane.testing.provider.addresses import address_of
+
 # -P: what lies in the working directory must not be mistaken for a module of ours.
 FAIRLANE = (sys.executable, "-P", "-m", "fairlane.cli")
 FLOWER_PORT = 5555
 SIMULATED = {"sim": "openai"}
+_SIGNED = frozenset({"bedrock", "vertex"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ class StackPlan:
             told["FAIRLANE_CONFIG"] = str(self.config.resolve())
         if simulator_url is not None:
             for name, protocol in self.simulated.items():
-                told |= connection_variables(name, protocol, simulator_url)
+                told |= connection_variables(name, protocol, address_of(simulator_url, protocol))
         return told
 
     def scheduler_command(self, name: str) -> list[str]:
@@ -74,6 +77,7 @@ class StackPlan:
 
 
 def connection_variables(name: str, protocol: str, base_url: str) -> dict[str, str]:
-    """The variables that make a connection."""
+    """The variables that make a connection to the simulated provider; one that is signed otherwise is not."""
     section = f"FAIRLANE_CONNECTIONS__{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
-    return {f"{section}__PROTOCOL": protocol, f"{section}__BASE_URL": base_url}
+    variables = {f"{section}__PROTOCOL": protocol, f"{section}__BASE_URL": base_url}
+    return variables | ({f"{section}__AUTH": "none"} if protocol in _SIGNED else {})

@@ -52,7 +52,6 @@ _OF_STATUS = {
     402: _Verdict.QUOTA,
     403: _Verdict.AUTH,
     408: _Verdict.TIMED_OUT,
-    499: _Verdict.TIMED_OUT,  # Google's CANCELLED: the server gave it up
     429: _Verdict.RATE_LIMITED,
     504: _Verdict.TIMED_OUT,
 }
@@ -179,6 +178,8 @@ def _verdict(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> _
             return _Verdict.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
         return _Verdict.RATE_LIMITED
+    if status == 499 and "cancelled" in kinds:  # Google's: the server gave the call up
+        return _Verdict.TIMED_OUT
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, _Verdict.INVALID)
 
 
