@@ -221,7 +221,7 @@ class Connection(Section):
         usual = LANE_OF_PROTOCOL[self.protocol] if self.preset is None else self.preset.lane
         if self.lane_scope is None or self.lane_scope == "endpoint":
             return usual
-        parts = tuple(part for part in usual if part != "model")
+        parts: tuple[LanePart, ...] = tuple(part for part in usual if part != "model")
         return (*parts, "model") if self.lane_scope == "model" else parts
 
     @property

@@ -21,6 +21,7 @@ from fairlane.cli.checks import (
     examine,
 )
 from fairlane.cli.lane_views import LaneReport
+from fairlane.lane import LaneLimits
 from fairlane.settings import Settings, WorkerSecrets
 from fairlane.store.overview import LeaderView, ServerView
 from fairlane.store.workers import Beat, WorkerInfo
@@ -221,3 +222,36 @@ def test_a_broker_of_its_own_has_to_answer() -> None:
 def test_findings_are_counted_by_grade() -> None:
     findings = [Finding("a", Grade.OK, ""), Finding("b", Grade.OK, ""), Finding("c", Grade.FAIL, "")]
     assert counts(findings) == {Grade.OK: 2, Grade.WARN: 0, Grade.FAIL: 1}
+
+
+def test_workers_that_hold_other_keys_for_a_connection_are_told_by_fingerprint() -> None:
+    old, new = ({"openai": digit * 12} for digit in "01")
+    found = trouble(beats=(worker(credentials=old), worker("w2", credentials=new)))
+    assert (found.check, found.grade) == ("keys", Grade.WARN)
+    assert found.detail.endswith(f"key of openai, by fingerprint: {'0' * 12} (w1); {'1' * 12} (w2)")
+    assert troubles(beats=(worker(credentials=old), worker("w2", credentials=old))) == []
+
+
+def test_a_worker_that_lacks_a_key_is_told() -> None:
+    found = trouble(beats=(worker(credentials={"openai": "0" * 12}), worker("w2")))
+    assert "none (w2)" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("tables", "counts", "overruled"),
+    [
+        (("openai:m", "sim:m"), "sim:m", ["openai:m"]),
+        (("openai:m",), "openai:m", []),
+    ],
+)
+def test_of_tables_for_one_lane_the_one_that_counts_is_told(
+    tables: tuple[str, ...], counts: str, overruled: list[str]
+) -> None:
+    settings = SETTINGS.model_copy(update={"lanes": dict.fromkeys(tables, LaneLimits())})
+    found = [
+        each
+        for each in examine(replace(WELL, settings=settings, carriers={"openai:m": "sim:m"}))
+        if each.check == "limits"
+    ]
+    assert [each.grade for each in found] == [Grade.WARN if overruled else Grade.OK]
+    assert f"[lanes.{counts!r}] counts" in found[0].detail

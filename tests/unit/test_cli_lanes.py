@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -336,3 +337,45 @@ def test_shared_options_count_before_a_subcommand_and_after_it(cli: CommandLine)
     for arguments in ((*gone, "lanes"), ("lanes", *gone), ("lanes", *gone, "pause", "sim:fast")):
         assert "cannot reach Redis" in cli.refused(*arguments)
     assert "cannot reach Redis" in cli.refused("lanes", "pause", "sim:fast", *gone)
+
+
+def shared(cli: CommandLine) -> None:
+    """The lanes of the connection ``other`` are those of ``sim``."""
+    known = {name: {"scope": "model", "lanes": "sim"} for name in ("sim", "other")}
+    cli.stage.redis.set(cli.stage.keys.catalog, json.dumps({"connections": known}))
+
+
+def test_a_lane_that_another_carries_stands_for_that_one(cli: CommandLine) -> None:
+    shared(cli)
+    told = cli.refused("lanes", "pause", "other:fats")
+    assert "calls of other:fats go on sim:fats" in told
+    assert cli.json("lanes", "show", "other:fast")["lane"] == "sim:fast"
+    cli.out("lanes", "pause", "other:fast")
+    assert cli.stage.deployment.lanes.view("sim:fast").paused
+    cli.out("lanes", "resume", "other:fast")
+    cli.out("lanes", "set", "other:fast", "--min-gap-ms", "7")
+    assert cli.stage.deployment.lanes.view("sim:fast").limits.min_gap_ms == 7
+    assert "other:fast" not in cli.stage.deployment.lanes.names()
+
+
+def test_a_lane_on_which_something_is_left_is_still_there(cli: CommandLine) -> None:
+    shared(cli)
+    cli.stage.deployment.queued_lane(lane="other:fast", jobs=2)
+    cli.out("lanes", "pause", "other:fast")
+    assert cli.stage.deployment.lanes.view("other:fast").paused
+    assert not cli.stage.deployment.lanes.view("sim:fast").paused
+    assert cli.json("why", "other:fast")["target"] == "other:fast"
+
+
+def test_why_tells_of_the_lane_that_carries_the_calls(cli: CommandLine) -> None:
+    shared(cli)
+    cli.stage.deployment.lane("other:slow")
+    cli.stage.deployment.lane("sim:slow")
+    assert cli.json("why", "other:fast")["target"] == "sim:fast"
+    assert cli.json("why", "other:slow")["target"] == "sim:slow"
+
+
+def test_a_budget_on_a_lane_that_another_carries_is_on_that_one(cli: CommandLine) -> None:
+    shared(cli)
+    cli.out("budgets", "set", "search", "--per", "day", "--requests", "5", "--lane", "other:fast")
+    assert [each["lane"] for each in cli.json("budgets")] == ["sim:fast"]

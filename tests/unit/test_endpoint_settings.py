@@ -35,7 +35,7 @@ def test_its_lane_is_the_server() -> None:
 @pytest.mark.parametrize(
     ("change", "key", "told"),
     [
-        ({"output": None}, "output", "must be a"),
+        ({"output": None}, "output", "is missing"),
         ({"output": "a..b"}, "output", "is no JMESPath"),
         ({"input_tokens": "]"}, "input_tokens", "is no JMESPath"),
         ({"body": '{"a": }'}, "body", "is not JSON"),

@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
-EXTRAS = ("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower", "opentelemetry", "google.auth")
+EXTRAS = (
+    *("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower", "opentelemetry"),
+    *("google.auth", "botocore", "h2", "litellm"),
+)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
+
+import pytest
 
 from fairlane.configuration import load_settings
+from fairlane.connection import Protocol
 from fairlane.local.plan import StackPlan, connection_variables
 
 
@@ -40,7 +44,8 @@ def test_a_connection_of_the_file_is_led_to_the_simulated_provider_whatever_its_
 @pytest.mark.parametrize("protocol", get_args(Protocol))
 def test_a_connection_of_every_protocol_can_lead_to_the_simulated_provider(protocol: str) -> None:
     plan = StackPlan(data_dir=Path("x"), simulated={"sim": protocol})
-    endpoint = {"FAIRLANE_CONNECTIONS__SIM__ENDPOINT__OUTPUT": "/text"} if protocol == "http" else {}
+    section = "FAIRLANE_CONNECTIONS__SIM__ENDPOINT__"
+    endpoint = {f"{section}OUTPUT": "text", f"{section}METHOD": "GET"} if protocol == "http" else {}
     settings = load_settings(environ=plan.environment("redis://x:1/0", "http://127.0.0.1:8100/v1") | endpoint)
     assert settings.connections["sim"].base_url.startswith("http://127.0.0.1:8100")
     assert settings.connections["sim"].scheme not in ("sigv4", "google")

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from fairlane.configuration import load_settings
 from fairlane.connection import Connection
-from fairlane.job import Success
 from fairlane.lane import LaneLimits
 from fairlane.presets import ALSO_CALLED, LANE_OF_PROTOCOL, OF_PROTOCOL, PRESETS, PROVIDERS, ProviderName
 from fairlane.settings import Settings
-from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
-from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS
 from fairlane_workers.providers.limits import dialect_of
-from fairlane_workers.providers.registry import DIALECTS, build_provider
 from tests.support.documents import ROOT, coded, table
-from tests.support.scripted_server import http, scripted_server
-from tests.support.wires import WIRES, OpenAIChatWire
+from tests.support.provider_presets import connection
 
 DOCS = ROOT / "docs" / "providers.md"
-KEY = "AKIDEXAMPLE:0123456789abcdef"  # AWS's are pairs; of the others one is a text
-PLACES = {"region": "us-east-1", "project": "my-project"}
 
 CREDENTIAL, MODEL = {"credential"}, {"credential", "model"}
 SCOPES: dict[ProviderName, set[str]] = {
@@ -95,24 +86,8 @@ ENDPOINTS = {
 every_provider = pytest.mark.parametrize("name", PROVIDERS)
 
 
-def connection(name: str, **given: Any) -> Connection:
-    """A connection to a provider with no more than it needs."""
-    preset = PRESETS[name]  # type: ignore[index]
-    needed: dict[str, Any] = {place: PLACES[place] for place in preset.places}
-    if preset.base_url is None:
-        needed["base_url"] = preset.example
-    return Connection.model_validate({"provider": name, **needed, **given})
-
-
 def settings(lanes: dict[str, Any] | None = None, **connections: dict[str, Any]) -> Settings:
     return Settings.model_validate({"connections": connections, "lanes": lanes or {}})
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[ServedProvider]:
-    model = SimulatedModel(latency_ms=1.0, output="echo")
-    with serve_in_thread(SimulatorConfig(models={"m-1": model}, api_key=SecretStr(KEY))) as provider:
-        yield provider
 
 
 class TestWhatAPresetSays:
@@ -294,51 +269,6 @@ class TestLanes:
         assert set(OF_PROTOCOL.values()) == {name for name in PROVIDERS if name == PRESETS[name].protocol} - {
             "openai"
         }
-
-
-class TestCalls:
-    def test_every_providers_protocol_is_spoken(self) -> None:
-        assert [name for name in PROVIDERS if PRESETS[name].protocol not in DIALECTS] == []
-
-    @every_provider
-    def test_a_call_to_a_simulation_of_it_is_answered(
-        self, name: ProviderName, served: ServedProvider, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for variable, part in zip(("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"), KEY.split(":"), strict=True):
-            monkeypatch.setenv(f"AWS_{variable}", part)
-        wire = next((wire for wire in WIRES if wire.protocol == PRESETS[name].protocol), None)
-        assert wire is not None, f"nothing simulates {PRESETS[name].protocol}"
-        there: dict[str, Any] = {"base_url": wire.settings(served.url)["base_url"]}
-        if name == "vertex":
-            there["auth"] = "bearer"  # Google's own credentials have a test of their own
-        made = connection(name, **there)
-
-        async def scenario() -> None:
-            provider = build_provider(name, made, SecretStr(KEY) if made.scheme != "sigv4" else None)
-            try:
-                for stream in (False, True):
-                    messages = [{"role": "user", "content": "hi"}]
-                    request = Request("m-1", messages, {"max_tokens": 20}, stream, 10.0, 1 << 20)
-                    outcome = await provider.call(request)
-                    assert isinstance(outcome, Success), outcome
-                    assert outcome.output == "hi"
-                    # Mistral's streams tell it unasked, which OpenAI's, simulated here, do not.
-                    assert outcome.usage.output_tokens or (stream and name == "mistral")
-            finally:
-                await provider.aclose()
-
-        asyncio.run(scenario())
-
-    def test_headers_of_a_connection_go_with_every_call(self) -> None:
-        async def scenario() -> None:
-            async with scripted_server([[http(200, OpenAIChatWire().whole("x"))]]) as server:
-                made = connection("openai", base_url=server.url, headers={"OpenAI-Project": "p-1"})
-                provider = build_provider("c", made, SecretStr(KEY))
-                await provider.call(Request("m", [{"role": "user", "content": "x"}], {}, False, 5.0, 1024))
-                await provider.aclose()
-                assert server.received[0].headers["openai-project"] == "p-1"
-
-        asyncio.run(scenario())
 
 
 class TestMistakes:

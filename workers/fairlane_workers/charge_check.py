@@ -48,7 +48,7 @@ def check_charge(
     if len(fitting) != 1:
         return ChargeCheck(
             "unknown",
-            f"{gone:,.0f} tokens are gone, {used:,} were used and {reserved:,} reserved; others may be calling",
+            f"{gone:,.0f} tokens are gone, {used:,} were used, {reserved:,} reserved; others may be calling",
         )
     cost = used if fitting == ["used"] else reserved
     return ChargeCheck(

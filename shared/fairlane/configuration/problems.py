@@ -85,8 +85,9 @@ def _from_detail(detail: ErrorDetails, layers: Sequence[Layer]) -> Problem:
     if kind == "extra_forbidden":
         return unknown_key(path, origin)
     if kind == "mistake":
-        told, remedy = detail["ctx"]["problem"], detail["ctx"]["remedy"]
-        return Problem(_place(path), _shown(path[-1], detail["input"]), f"{told}, in {origin}", remedy)
+        told = detail.get("ctx", {})
+        problem = f"{told['problem']}, in {origin}"
+        return Problem(_place(path), _shown(path[-1], detail["input"]), problem, told["remedy"])
     key = find_key(path) or find_key(path[:-1]) or entry_key(path)
     if kind == "missing":
         return Problem(_place(path), None, f"is missing in {origin}", f"Add it. {_meaning(key)}".strip())

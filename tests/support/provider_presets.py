@@ -1,0 +1,19 @@
+"""Connections to the providers that are known by name, with no more than each needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairlane.connection import Connection
+from fairlane.presets import PRESETS
+
+PLACES = {"region": "us-east-1", "project": "my-project"}
+
+
+def connection(name: str, **given: Any) -> Connection:
+    """A connection to a provider; ``given`` goes before what it needs."""
+    preset = PRESETS[name]  # type: ignore[index]
+    needed: dict[str, Any] = {place: PLACES[place] for place in preset.places}
+    if preset.base_url is None:
+        needed["base_url"] = preset.example
+    return Connection.model_validate({"provider": name, **needed, **given})

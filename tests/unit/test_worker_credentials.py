@@ -1,0 +1,52 @@
+"""What a worker tells of its keys: a fingerprint by connection, in its log and with its beats."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from fairlane.settings import WorkerSecrets
+from fairlane_workers.credentials import SALT_BYTES, fingerprints
+from tests.support.worker_parts import WorkerParts, on_loop
+
+HELD = WorkerSecrets.model_validate({"keys": {"a": "sk-1", "b": " sk-1\n", "c": "sk-2"}})
+
+
+def test_equal_keys_have_equal_fingerprints_and_others_others() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        with capture_logs() as logs:
+            told = await fingerprints(parts.batcher, parts.keys, HELD)
+        assert told["a"] == told["b"] != told["c"]
+        assert {len(each) for each in told.values()} == {12}
+        assert [(line["connection"], line["fingerprint"]) for line in logs] == list(told.items())
+        assert "sk-" not in repr(logs)
+
+    on_loop(scene)
+
+
+def test_whoever_asks_later_finds_the_same_salt() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        first = await fingerprints(parts.batcher, parts.keys, HELD)
+        assert await fingerprints(parts.batcher, parts.keys, HELD) == first
+        assert len(parts.scheduler.redis.get(parts.keys.salt)) == SALT_BYTES
+
+    on_loop(scene)
+
+
+def test_without_keys_no_salt_is_drawn() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        assert await fingerprints(parts.batcher, parts.keys, WorkerSecrets()) == {}
+        assert not parts.scheduler.redis.exists(parts.keys.salt)
+
+    on_loop(scene)
+
+
+def test_a_beat_tells_the_fingerprints_and_nothing_else_of_the_keys() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        told = await fingerprints(parts.batcher, parts.keys, HELD)
+        parts.heartbeat.holding(told)
+        await parts.heartbeat.beat()
+        (beat,) = parts.scheduler.workers.beats(parts.scheduler.redis)
+        assert beat.info.credentials == told
+        assert b"sk-" not in b"".join(parts.scheduler.redis.hvals(parts.keys.workers))
+
+    on_loop(scene)
