@@ -11,7 +11,15 @@ from pydantic import Field, field_validator, model_validator
 from fairlane.connection_checks import keys_in_headers, missing_places, password_in_proxy, unknown_provider
 from fairlane.endpoint import HttpEndpoint, misplaced
 from fairlane.lane import Charge, LaneScope
-from fairlane.presets import LANE_OF_PROTOCOL, OF_PROTOCOL, PRESETS, LanePart, Preset, ProviderName
+from fairlane.presets import (
+    LANE_OF_PROTOCOL,
+    OF_PROTOCOL,
+    PRESETS,
+    LanePart,
+    Preset,
+    ProviderName,
+    preset_of,
+)
 from fairlane.section import Section, refusal
 
 Protocol: TypeAlias = Literal[
@@ -160,7 +168,7 @@ class Connection(Section):
         if not isinstance(name, str):
             sdk = isinstance(given, Mapping) and given.get("protocol") == "litellm"
             return {"base_url": ANYWHERE, **given} if sdk else given
-        preset = PRESETS.get(name)  # type: ignore[call-overload]
+        preset = preset_of(name)
         if preset is None:
             raise refusal(cls, unknown_provider(name))
         merged = {**preset.defaults(), **given}

@@ -279,3 +279,8 @@ LANE_OF_PROTOCOL: Mapping[str, tuple[LanePart, ...]] = {
     "litellm": ("credential", "base_url", "model"),
 }
 """For a connection that names no provider."""
+
+
+def preset_of(provider: str) -> Preset | None:
+    """The preset of a provider by any text; ``None`` if there is no such provider."""
+    return next((preset for name, preset in PRESETS.items() if name == provider), None)

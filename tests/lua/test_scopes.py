@@ -1,5 +1,5 @@
-"""Scopes are settled by the leader alone, and open what is parked and nothing else; a lane that leaves another
-starts from what that has learned, and from nothing else of it.
+"""Scopes are settled by the leader alone and open what is parked, nothing else; who leaves a lane starts from
+what it has learned, and from nothing else of it.
 """
 
 from __future__ import annotations

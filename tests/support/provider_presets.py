@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from fairlane.connection import Connection
-from fairlane.presets import PRESETS
+from fairlane.presets import preset_of
 
 PLACES = {"region": "us-east-1", "project": "my-project"}
 
 
 def connection(name: str, **given: Any) -> Connection:
     """A connection to a provider; ``given`` goes before what it needs."""
-    preset = PRESETS[name]  # type: ignore[index]
+    preset = preset_of(name)
+    assert preset is not None, name
     needed: dict[str, Any] = {place: PLACES[place] for place in preset.places}
     if preset.base_url is None:
         needed["base_url"] = preset.example

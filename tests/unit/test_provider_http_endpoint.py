@@ -222,7 +222,14 @@ def test_usual_errors_need_no_description() -> None:
 def test_lines_of_json_stream() -> None:
     stream = {"format": "ndjson", "delta": "token", "done": "last"}
     endpoint = {**FOUND, "body": {"p": "{{ prompt }}", "s": "{{ stream }}"}, "stream": stream}
-    lines = b'{"token": "a"}\n\n{"token": "b", "meta": {"tokens": {"in": 4}}}\n{"last": true, "meta": {"tokens": {"out": 2}}}\n'
+    lines = b"".join(
+        json.dumps(line).encode() + end
+        for line, end in (
+            ({"token": "a"}, b"\n\n"),
+            ({"token": "b", "meta": {"tokens": {"in": 4}}}, b"\n"),
+            ({"last": True, "meta": {"tokens": {"out": 2}}}, b"\n"),
+        )
+    )
     script = [
         stream_head({"content-type": "application/x-ndjson"}),
         chunk(lines[:20]),

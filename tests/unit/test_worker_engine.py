@@ -41,7 +41,7 @@ class Place:
         )
         self.engine = Engine(settings, WorkerSecrets(), "worker-1")
 
-    def _provider(self, *_: Any) -> ScriptedProvider:
+    def _provider(self, *_: Any, **__: Any) -> ScriptedProvider:
         self.providers.append(ScriptedProvider())
         return self.providers[-1]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from fairlane.configuration.problems import dotted
 from fairlane.connection_checks import example_of
-from fairlane.presets import PRESETS, Preset, ProviderName
+from fairlane.presets import Preset
 
 
-def snippet(provider: ProviderName, name: str) -> str:
+def snippet(provider: str, preset: Preset, name: str) -> str:
     """Valid TOML; what the provider's preset says already stands in comments."""
-    return "\n".join(_lines(provider, PRESETS[provider], name))
+    return "\n".join(_lines(provider, preset, name))
 
 
-def _lines(provider: ProviderName, preset: Preset, name: str) -> Iterator[str]:
+def _lines(provider: str, preset: Preset, name: str) -> Iterator[str]:
     yield f"[{dotted(['connections', name])}]"
     yield f"provider = {json.dumps(provider)}"
     if preset.base_url is None:

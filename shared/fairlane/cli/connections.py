@@ -30,7 +30,7 @@ from fairlane.configuration import load_secrets
 from fairlane.connection import Connection
 from fairlane.connection_checks import unknown_provider
 from fairlane.errors import ConfigurationError
-from fairlane.presets import PROVIDERS
+from fairlane.presets import PROVIDERS, preset_of
 from fairlane.settings import Settings
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As [connections.NAME] has it.")]
@@ -138,11 +138,11 @@ def init(
     name: Annotated[str | None, typer.Option(help="What to call it. Left out: as the provider.")] = None,
 ) -> None:
     """Print the lines of fairlane.toml for a provider."""
-    known = next((each for each in PROVIDERS if each == provider), None)
-    if known is None:
+    preset = preset_of(provider)
+    if preset is None:
         wrong = unknown_provider(provider)
         raise ConfigurationError("PROVIDER", provider, wrong.problem, wrong.remedy)
-    print_line(snippet(known, name or known))
+    print_line(snippet(provider, preset, name or provider))
 
 
 def _list_providers(as_json: bool) -> None:

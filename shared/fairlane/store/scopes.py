@@ -82,4 +82,5 @@ class Scopes:
 def _read(record: Mapping[str, Any]) -> Scope:
     """A record, of which a later version may say more."""
     known: dict[str, Any] = {name: record[name] for name in Scope.__dataclass_fields__ if name in record}
-    return Scope(**known | {"held": tuple(known.get("held", ()))})
+    known["held"] = tuple(known.get("held", ()))
+    return Scope(**known)

@@ -128,9 +128,7 @@ def google_token(
     field = f"connections.{name}"
     if find_spec("google") is None or find_spec("google.auth") is None:
         remedy = "Install the extra, pip install 'fairlane[vertex]', on every worker."
-        raise ConfigurationError(
-            f"{field}.auth", "google", "google-auth is not installed", remedy
-        )
+        raise ConfigurationError(f"{field}.auth", "google", "google-auth is not installed", remedy)
     credentials = None if key is None else _service_account(f"{field}.api_key_env", key)
     proxy = connection.proxy
     if proxy is not None and proxy_credentials is not None:
