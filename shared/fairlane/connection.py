@@ -171,7 +171,10 @@ class Connection(Section):
         preset = preset_of(name)
         if preset is None:
             raise refusal(cls, unknown_provider(name))
-        merged = {**preset.defaults(), **given}
+        known = preset.defaults()
+        merged = {**known, **given}
+        if isinstance(given.get("error_map"), Mapping):
+            merged["error_map"] = {**known.get("error_map", {}), **given["error_map"]}
         if "base_url" not in given:
             missing = missing_places(name, preset, given)
             if missing:

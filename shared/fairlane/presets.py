@@ -185,7 +185,12 @@ PRESETS: Mapping[ProviderName, Preset] = {
     ),
     "xai": _openai("xAI", "https://api.x.ai/v1", "XAI_API_KEY", _MODEL, "xai"),
     "groq": _openai(
-        "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", _MODEL, "groq", settings=_NO_SCHEMA
+        "Groq",
+        "https://api.groq.com/openai/v1",
+        "GROQ_API_KEY",
+        _MODEL,
+        "groq",
+        settings={**_NO_SCHEMA, "error_map": {"498": "overloaded"}},  # its flex tier has no capacity
     ),
     "deepseek": _openai(
         "DeepSeek",
@@ -201,7 +206,11 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         "DASHSCOPE_API_KEY",
         _ACCOUNT,
-        settings=_NO_SCHEMA,
+        # Its 429s say `insufficient_quota` of a minute's tokens; debts are a 400.
+        settings={
+            **_NO_SCHEMA,
+            "error_map": {"insufficient_quota": "rate_limited", "arrearage": "quota"},
+        },
     ),
     "ollama": Preset("Ollama", "ollama", "http://127.0.0.1:11434", None, ("base_url",), limits=_NO_RATE),
     "fireworks": _openai(
@@ -241,7 +250,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
         _ACCOUNT,
-        settings=_NO_SCHEMA,
+        settings={**_NO_SCHEMA, "error_map": {"403": "permanent"}},  # a prompt that moderation flagged
     ),
     "vllm": _openai("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
 }

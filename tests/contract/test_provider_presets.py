@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from fairlane.job import Success
+from fairlane.job import AccessRefused, Outcome, Overloaded, PermanentFailure, RateLimited, Success
 from fairlane.presets import PRESETS, PROVIDERS, ProviderName
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
@@ -60,6 +61,35 @@ def test_a_call_to_a_simulation_of_it_is_answered(
             await provider.aclose()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "error", "expected"),
+    [
+        ("groq", 498, {"code": "capacity_exceeded"}, Overloaded),
+        ("openrouter", 403, {"code": 403}, PermanentFailure),
+        ("qwen", 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, RateLimited),
+        ("qwen", 400, {"code": "Arrearage"}, AccessRefused),
+        ("openai", 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, AccessRefused),
+        ("openai", 403, {"code": "unsupported_country"}, AccessRefused),
+    ],
+)
+def test_an_error_means_what_the_provider_means_by_it(
+    name: str, status: int, error: dict[str, Any], expected: type
+) -> None:
+    body = json.dumps({"error": {"message": "said", **error}}).encode()
+
+    async def scenario() -> Outcome:
+        async with scripted_server([[http(status, body)]]) as server:
+            provider = build_provider("c", connection(name, base_url=server.url), SecretStr(KEY))
+            messages = [{"role": "user", "content": "x"}]
+            outcome = await provider.call(Request("m", messages, {}, False, 5.0, 1024))
+            await provider.aclose()
+            return outcome
+
+    outcome = asyncio.run(scenario())
+    assert type(outcome) is expected
+    assert outcome.message == "said"  # type: ignore[union-attr]
 
 
 def test_headers_of_a_connection_go_with_every_call() -> None:

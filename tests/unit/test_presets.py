@@ -149,6 +149,13 @@ class TestWhatAPresetSays:
     def test_a_schema_is_asked_of_those_that_take_it(self, name: str) -> None:
         assert connection(name).structured
 
+    def test_what_errors_mean_is_added_to_what_is_known(self) -> None:
+        assert connection("groq", error_map={"418": "invalid"}).error_map == {
+            "498": "overloaded",
+            "418": "invalid",
+        }
+        assert connection("groq", error_map={"498": "timed_out"}).error_map == {"498": "timed_out"}
+
     def test_what_is_given_goes_before_what_is_known(self) -> None:
         given = {"base_url": "https://proxy.example/v1", "api_key_env": "MINE", "limit_headers": "generic"}
         made = connection("groq", **given)
@@ -330,7 +337,7 @@ class TestMistakes:
         assert "hunter2" not in str(caught.value)
 
     def test_kinds_of_errors_are_read_in_lower_case(self) -> None:
-        assert connection("groq", error_map={"Slow_Down": "overloaded"}).error_map == {
+        assert connection("xai", error_map={"Slow_Down": "overloaded"}).error_map == {
             "slow_down": "overloaded"
         }
 

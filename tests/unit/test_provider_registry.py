@@ -15,6 +15,7 @@ from fairlane.job import Success
 from fairlane_workers.providers import limits
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import DIALECTS, build_provider
+from tests.support.classified import connection_of
 from tests.support.scripted_server import http, scripted_server
 from tests.support.wires import OpenAIChatWire
 
@@ -28,8 +29,8 @@ def connection(base_url: str = "https://api.example/v1", limit_headers: str | No
 
 def test_every_protocol_of_the_settings_has_a_dialect() -> None:
     for protocol, dialect in DIALECTS.items():
-        connection = Connection.model_validate({"protocol": protocol, "base_url": "http://x"})
-        assert dialect(connection).protocol == connection.protocol == protocol
+        made = connection_of(protocol)
+        assert dialect(made).protocol == made.protocol == protocol
 
 
 def test_building_opens_nothing_and_needs_no_event_loop() -> None:

@@ -67,7 +67,8 @@ class Claim:
         """The reply of ``attempt_claim``; ``None`` where the attempt is stale."""
         if reply[0] != 1:
             return None
-        return cls(*reply[1:4], handle=bytes(reply[4]).decode(errors="replace") if len(reply) > 4 else None)
+        attempts, rate_limits, waited_ms, *handle = reply[1:]
+        return cls(attempts, rate_limits, waited_ms, bytes(handle[0]).decode() if handle else None)
 
 
 @dataclass(frozen=True, slots=True)
