@@ -31,7 +31,7 @@ class LaneRegistry:
         self._undescribed: set[str] = set()  # lanes of endpoints without a word in the configuration
 
     def reload(self) -> None:
-        """Put what the configuration says of lanes into Redis, where it says something new.
+        """Put what the configuration and the providers' presets say of lanes into Redis, where it is new.
 
         So numbers that were set while running stay until the configuration itself is changed.
         """
@@ -41,18 +41,21 @@ class LaneRegistry:
             self.ensure(self._sharing.carrier(table))
         for lane in self._lanes.names():
             self._inherit(lane)
+            if lane.partition(":")[0] in self._settings.connections and self._limits(lane) is not None:
+                self.ensure(lane)
             self._known.add(lane)
 
     def ensure(self, lane: str) -> None:
         """Make a lane known, once."""
         if lane in self._known:
             return
-        limits = self._settings.limits_of(self._table(lane))
+        limits = self._limits(lane)
         if lane in self._undescribed:
             if lane in self._lanes.names():  # an operator has limited it while running: that stays
                 self._known.add(lane)
                 return
-            limits = LaneLimits(max_concurrency=ENDPOINT_CONCURRENCY)
+            known = limits.model_dump(exclude_unset=True) if limits else {}
+            limits = LaneLimits.model_validate({"max_concurrency": ENDPOINT_CONCURRENCY, **known})
         source = self._inherit(lane)
         if self._lanes.configure(lane, limits):
             log.info(Event.LANE_CREATED, lane=lane, **({"learned_from": source} if source else {}))
@@ -84,6 +87,9 @@ class LaneRegistry:
         if endpoint and lane not in self._settings.lanes:
             self._undescribed.add(lane)
         return lane
+
+    def _limits(self, lane: str) -> LaneLimits | None:
+        return self._settings.limits_of(self._table(lane))
 
     def _table(self, lane: str) -> str:
         """The name of the table of a lane's limits: its own, else that of who shares it and has one."""

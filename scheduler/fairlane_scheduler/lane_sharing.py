@@ -146,7 +146,7 @@ def _givers(scopes: Mapping[str, Scope]) -> dict[str, str]:
 def _is_rotated(before: Scope | None, now: Scope) -> bool:
     """Whether another credential is in force, or the last worker with an earlier one is gone."""
     old = before or Scope(now.lanes)
-    return old.credential != now.credential or len(old.held) > 1 == len(now.held)
+    return old.credential != now.credential or (len(old.held) > 1 and len(now.held) == 1)
 
 
 def _tell(before: Mapping[str, Scope], chosen: Mapping[str, Scope], opened: Sequence[str]) -> None:

@@ -334,7 +334,10 @@ class Settings(Section):
         return next((each for each in known if endpoint_id(each.base_url) == endpoint), None)
 
     def lane_of(self, model: str) -> str:
-        """``"<connection>:<model>"`` → lane key. Raises ``KeyError`` for an unknown connection."""
+        """``"<connection>:<model>"`` → lane key, as ``lanes`` has it. Raises ``KeyError`` for an unknown one.
+
+        Calls go on another connection's lane where that shares its limit: `LaneDirectory`.
+        """
         connection, name = split_model(model)
         known = self.connections[connection]
         return lane_key(connection, name, known.scope, known.base_url)

@@ -12,7 +12,7 @@ from fairlane.store.leases import Leases
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 from tests.support.wait import wait_until
 
-SLOTS, WORKERS = 2, 2
+SLOTS, WORKERS = 1, 2
 MANY = 50
 LANE = "rep"
 
@@ -28,7 +28,7 @@ GRACE_S = 0.5
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two workers of two slots."""
+    """Two workers of one slot."""
     worker = {"shutdown_grace_seconds": GRACE_S}
     with cluster(
         tmp_path_factory.mktemp("small"), config=CONFIG, worker=worker, workers=WORKERS, slots=SLOTS
@@ -74,6 +74,7 @@ def test_few_slots_carry_many_predictions_at_once(deployment: Cluster) -> None:
     assert deployment.lanes.on_slots([LANE]) == {LANE: 0}
 
 
+@pytest.mark.chaos
 def test_predictions_of_a_worker_that_is_killed_are_gone_on_with(deployment: Cluster) -> None:
     count = 30
     model, run = submitted(deployment, count, latency_ms=5000)
@@ -87,6 +88,7 @@ def test_predictions_of_a_worker_that_is_killed_are_gone_on_with(deployment: Clu
     assert deployment.provider.stats().predictions.cancelled == 0
 
 
+@pytest.mark.chaos
 def test_a_worker_that_is_killed_while_it_begins_some_pays_twice_for_its_slots_at_most(
     deployment: Cluster,
 ) -> None:
@@ -125,7 +127,11 @@ def test_predictions_of_a_cancelled_run_are_cancelled(deployment: Cluster) -> No
 def test_a_prediction_that_takes_too_long_is_cancelled_and_fails_its_attempt(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=20_000)
     run = deployment.client.submit(
-        numbered(2), "question {{ n }}", model=f"{LANE}:{model}", timeout=1.0, retry=RetryPolicy(max_attempts=1)
+        numbered(2),
+        "question {{ n }}",
+        model=f"{LANE}:{model}",
+        timeout=1.0,
+        retry=RetryPolicy(max_attempts=1),
     )
     records = whole(run)
     assert {record.state for record in records} == {JobState.FAILED}

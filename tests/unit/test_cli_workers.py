@@ -33,6 +33,12 @@ def test_every_worker_is_listed_with_its_slots_and_lanes(cli: CommandLine) -> No
     assert line.split() == ["w1", "box", "42", "3", "20", "2", "1.0", "alive", "just", "now"]
 
 
+def test_calls_that_hold_no_slot_are_told_beside_those_that_do(cli: CommandLine) -> None:
+    beat(cli, "a", pending=50)
+    assert "3 + 50 pending" in cli.out("workers")
+    assert cli.json("workers")[0]["pending"] == 50
+
+
 def test_workers_as_json_name_their_lanes(cli: CommandLine) -> None:
     beat(cli, "a", stopping=True)
     (document,) = cli.json("workers")

@@ -6,17 +6,16 @@ import ast
 import inspect
 import typing
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import fairlane
 import fairlane.testing
 from fairlane import CallHandle, CallMap, Client, Run
-from fairlane.connection import Connection
+from fairlane.connection import Connection, Protocol
 from fairlane.streaming import RowWriter
 from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS
-from fairlane_workers.providers.registry import DIALECTS
 from tests.support.documents import GUIDES, ROOT, Block, blocks, coded, table
 
 PROVIDERS = ROOT / "docs" / "providers.md"
@@ -60,7 +59,7 @@ def test_every_way_to_tell_limits_is_described() -> None:
 
 def test_every_protocol_is_described() -> None:
     rows = table(PROVIDERS, "`protocol`", "a call is")
-    assert [coded(row["`protocol`"])[0] for row in rows] == list(DIALECTS)
+    assert [coded(row["`protocol`"])[0] for row in rows] == list(get_args(Protocol))
 
 
 def _called(call: ast.Call) -> tuple[str, Callable[..., Any] | None] | None:

@@ -85,7 +85,8 @@ def test_an_identity_is_stable_text_that_people_can_read(provider: str, expected
 
 
 def test_an_endpoint_is_its_scheme_host_and_port() -> None:
-    plain = {"protocol": "http", "base_url": "http://API.example.com:8080/v1/score"}
+    described = {"body": {}, "output": "text"}
+    plain = {"protocol": "http", "base_url": "http://API.example.com:8080/v1/score", "endpoint": described}
     assert lane_identity(Connection.model_validate(plain), "any") == "http:api.example.com:8080"
     openai = {"protocol": "openai", "base_url": "http://api.example.com:8080", "lane_scope": "endpoint"}
     assert lane_identity(Connection.model_validate(openai), "any", KEY) == "http:api.example.com:8080"

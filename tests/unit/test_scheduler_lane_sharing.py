@@ -269,6 +269,18 @@ def test_a_table_of_one_that_shares_a_lane_counts_where_there_is_no_other(real_r
     assert Event.LIMITS_OVERRULED not in {line["event"] for line in logs}
 
 
+def test_a_lane_that_is_known_gets_what_its_provider_charges_with_the_next_scheduler(
+    real_redis: Redis,
+) -> None:
+    azure = {"provider": "azure_openai", "base_url": "https://x.invalid"}
+    there = Rollout(real_redis, {"a": azure})
+    there.use("a:m")
+    there.lanes.limit("a:m", {"max_concurrency": 7})
+    there.restart()
+    limits = there.lanes.view("a:m").limits
+    assert (limits.charge, limits.max_concurrency) == ("reserved", 7)
+
+
 def test_a_budget_on_a_lane_holds_where_its_calls_go(real_redis: Redis) -> None:
     budget = {"lane": "b:m", "per": "day", "requests": 9}
     there = Rollout(real_redis, named("ONE", "TWO"), teams={"t": {"budgets": [budget]}})

@@ -86,7 +86,7 @@ class Engine:
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
         self._traces = open_traces(settings.tracing)
-        self._metrics = WorkerMetrics(settings, self._busy, lambda: len(self.queues.consumed))
+        self._metrics = WorkerMetrics(settings, self._busy, lambda: len(self.queues.consumed), self._pending)
         timeout_s, observe = settings.scheduler.worker_timeout_seconds, self._metrics.loop_delay.observe
         self._health = WorkerHealth(SystemClock(), timeout_s, lambda: self.queues.listening, observe)
         port, registry = settings.metrics.worker_port, self._metrics.registry
@@ -149,6 +149,9 @@ class Engine:
 
     def _busy(self) -> int:
         return 0 if self._thread is None else self._executor.busy
+
+    def _pending(self) -> int:
+        return 0 if self._thread is None else self._executor.pending
 
     def _on_subscribed(self, lanes: frozenset[str]) -> None:
         self._loop.call_soon_threadsafe(lambda: self._heartbeat.subscribed(lanes))

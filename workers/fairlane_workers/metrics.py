@@ -32,7 +32,13 @@ class WorkerMetrics:
     What is added for each call and each job costs some microseconds, and is done on the event loop.
     """
 
-    def __init__(self, settings: Settings, busy: Callable[[], int], lanes: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        busy: Callable[[], int],
+        lanes: Callable[[], int],
+        pending: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.registry = registry = CollectorRegistry()
         self._lanes = LabelValues(settings.metrics.lanes)
         for lane in settings.lanes:
@@ -42,8 +48,10 @@ class WorkerMetrics:
         info.labels(version("fairlane"), "worker").set(1)
         slots = Gauge("fairlane_worker_slots", "Calls it runs at once", registry=registry)
         slots.set(settings.worker.slots)
-        in_hand = Gauge("fairlane_worker_busy", "Calls in hand", registry=registry)
+        in_hand = Gauge("fairlane_worker_busy", "Calls that hold a slot", registry=registry)
         in_hand.set_function(busy)
+        beside = Gauge("fairlane_worker_pending", "Calls that providers go on with", registry=registry)
+        beside.set_function(pending)
         consumed = Gauge("fairlane_worker_lanes", "Lanes whose queues it consumes", registry=registry)
         consumed.set_function(lanes)
         self._calls = Counter(

@@ -259,7 +259,7 @@ def _shut(reports: Sequence[LaneReport]) -> Iterator[Finding]:
         lane, hold = report.view.lane, report.hold
         match hold.reason if hold else None:
             case "parked":
-                remedy = f"Mend the key or the quota, then `fairlane lanes resume {lane}`."
+                remedy = f"Give workers a new key, or mend the quota and `fairlane lanes resume {lane}`."
                 yield Finding("lanes", Grade.FAIL, f"{lane} is {report.hold_in_words}", remedy)
             case "paused":
                 remedy = f"`fairlane lanes resume {lane}` opens it."

@@ -1,4 +1,4 @@
-"""An attempt's verbs as calls: claim, wait for, finish, defer, recover. Whoever executes them may batch them."""
+"""An attempt's verbs as calls: claim, wait for, finish, defer, recover. Whoever executes them may batch."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ DIALECTS: Mapping[str, Callable[[Connection], Dialect]] = {
     "gemini": lambda _: Gemini(),
     "vertex": lambda _: Vertex(),
     "bedrock": lambda _: Bedrock(),
-    "ollama": lambda _: Ollama(),
     "replicate": lambda _: Replicate(),
+    "ollama": lambda _: Ollama(),
     "http": HttpEndpointDialect.of,
 }
 EMBEDDINGS: Mapping[str, Callable[[Connection], Dialect]] = {

@@ -48,7 +48,8 @@ class _Polling:
         self.settings = settings
         self.handle, self.status = JsonPath(settings.handle), JsonPath(settings.status)
         self.look = PathTemplate("endpoint.polling.look", settings.look)
-        self.cancel = settings.cancel and PathTemplate("endpoint.polling.cancel", settings.cancel)
+        cancel = settings.cancel
+        self.cancel = None if cancel is None else PathTemplate("endpoint.polling.cancel", cancel)
 
 
 class HttpEndpointDialect(Dialect):
@@ -143,12 +144,18 @@ class HttpEndpointDialect(Dialect):
     def look(self, handle: str) -> str:
         if self._polling is None:
             return super().look(handle)
-        return self._polling.look.render({"handle": _usable(handle)})
+        try:
+            return self._polling.look.render({"handle": _usable(handle)})
+        except TemplateError as error:
+            raise UnreadableError(str(error)) from error
 
     def cancel(self, handle: str) -> str | None:
-        if self._polling is None or not self._polling.cancel:
+        if self._polling is None or self._polling.cancel is None:
             return None
-        return self._polling.cancel.render({"handle": _usable(handle)})
+        try:
+            return self._polling.cancel.render({"handle": handle})
+        except TemplateError:
+            return None
 
     def _names(self, request: Request) -> dict[str, Any]:
         """What templates may use; ``system`` and ``prompt`` only where there is such a message."""
