@@ -22,6 +22,7 @@ from tests.support.provider_calls import (
     ask,
     call,
     every_protocol,
+    every_streaming_protocol,
     provider_of,
     streamed,
     streamed_or_not,
@@ -35,6 +36,8 @@ from tests.support.scripted_server import (
 )
 from tests.support.wires import WIRES, Asked, Wire
 
+FILTERING = [wire for wire in WIRES if wire.filter_reason]
+
 
 @every_protocol
 def test_a_whole_answer_is_a_success_with_its_usage_and_finish_reason(wire: Wire) -> None:
@@ -42,7 +45,7 @@ def test_a_whole_answer_is_a_success_with_its_usage_and_finish_reason(wire: Wire
     assert outcome == Success("grüß dich", Usage(7, 3), wire.stop_reason, 200)
 
 
-@every_protocol
+@every_streaming_protocol
 @pytest.mark.parametrize("size", [None, 1, 7])
 def test_a_streamed_answer_is_the_same_wherever_the_network_cuts_it(wire: Wire, size: int | None) -> None:
     heard: list[str] = []
@@ -56,7 +59,7 @@ def test_a_streamed_answer_is_the_same_wherever_the_network_cuts_it(wire: Wire, 
     assert "".join(heard) == "gr\u00fc\u00df dich \U0001f600 sehr"
 
 
-@every_protocol
+@every_streaming_protocol
 def test_a_stream_without_a_listener_is_read_all_the_same(wire: Wire) -> None:
     outcome, _ = call(wire, ask(stream=True), streamed(wire, whole_stream(wire, "a", "b")))
     assert isinstance(outcome, Success)
@@ -81,7 +84,7 @@ def test_an_empty_text_is_an_answer(wire: Wire) -> None:
     assert outcome == Success("", Usage(7, 3), wire.stop_reason, 200)
 
 
-@every_protocol
+@every_streaming_protocol
 def test_halves_of_a_surrogate_pair_are_joined_and_a_lone_one_is_replaced(wire: Wire) -> None:
     data = whole_stream(wire, "a\ud83d", "\ude00b", "c\ud83d")
     outcome, _ = call(wire, ask(stream=True), streamed(wire, data))
@@ -116,7 +119,7 @@ def test_parameters_cannot_replace_what_the_call_fixes(wire: Wire) -> None:
     assert (asked.model, asked.messages) == ("m-1", [("user", "hi")])
 
 
-@every_protocol
+@every_streaming_protocol
 def test_calls_in_a_row_share_one_connection(wire: Wire) -> None:
     async def scenario() -> int:
         stream = streamed(wire, whole_stream(wire, "a"))
@@ -183,7 +186,7 @@ def test_an_error_whose_body_breaks_off_is_told_by_its_status(wire: Wire) -> Non
     assert outcome.retry_after_ms == 2000
 
 
-@every_protocol
+@every_streaming_protocol
 def test_an_overload_within_a_stream_is_an_overload(wire: Wire) -> None:
     data = wire.begin() + wire.piece("half") + wire.late_error(wire.overloaded)
     outcome, _ = call(wire, ask(stream=True), streamed(wire, data))
@@ -196,14 +199,16 @@ def test_an_error_as_the_body_of_a_200_is_that_error(wire: Wire) -> None:
     assert outcome == Overloaded("the provider's words", wire.overloaded_status)
 
 
-@pytest.mark.parametrize(
-    "wire", [wire for wire in WIRES if wire.filter_reason], ids=lambda wire: wire.protocol
-)
-@streamed_or_not
-def test_a_content_filter_is_final(wire: Wire, stream: bool) -> None:
+@pytest.mark.parametrize("wire", FILTERING, ids=lambda wire: wire.protocol)
+def test_a_content_filter_is_final(wire: Wire) -> None:
+    outcome, _ = call(wire, ask(), [http(200, wire.whole("I", wire.filter_reason))])
+    assert isinstance(outcome, PermanentFailure)
+
+
+@pytest.mark.parametrize("wire", [w for w in FILTERING if w.streams], ids=lambda wire: wire.protocol)
+def test_a_content_filter_that_ends_a_stream_is_final(wire: Wire) -> None:
     data = wire.begin() + wire.piece("I") + wire.finish(wire.filter_reason) + wire.end()
-    whole = [http(200, wire.whole("I", wire.filter_reason))]
-    outcome, _ = call(wire, ask(stream=stream), streamed(wire, data) if stream else whole)
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, data))
     assert isinstance(outcome, PermanentFailure)
 
 

@@ -21,7 +21,9 @@ from tests.support.provider_calls import (
     call,
     every_protocol,
     every_protocol_that_tells_its_end,
+    every_streaming_protocol,
     opened,
+    protocol_streamed_or_not,
     provider_of,
     streamed,
     streamed_or_not,
@@ -68,20 +70,20 @@ def test_a_body_that_is_no_answer_is_invalid(wire: Wire, stream: bool, body: byt
     assert outcome.status == 200
 
 
-@every_protocol
+@every_streaming_protocol
 def test_an_answer_without_text_is_invalid(wire: Wire) -> None:
     assert isinstance(call(wire, ask(), [http(200, wire.whole(None))])[0], InvalidResponse)
     stream = streamed(wire, wire.without_text())
     assert isinstance(call(wire, ask(stream=True), stream)[0], InvalidResponse)
 
 
-@every_protocol
+@every_streaming_protocol
 def test_a_stream_that_ends_before_its_answer_is_invalid(wire: Wire) -> None:
     outcome, _ = call(wire, ask(stream=True), streamed(wire, wire.begin() + wire.piece("half")))
     assert isinstance(outcome, InvalidResponse)
 
 
-@every_protocol
+@every_streaming_protocol
 @pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
 def test_a_stream_that_is_cut_is_invalid(wire: Wire, fault: Fault) -> None:
     steps = [opened(wire), chunk(wire.begin() + wire.piece("half")), fault]
@@ -95,7 +97,7 @@ def test_a_whole_answer_that_is_cut_is_invalid(wire: Wire) -> None:
     assert isinstance(outcome, InvalidResponse)
 
 
-@every_protocol
+@every_streaming_protocol
 @pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
 def test_a_stream_that_is_cut_after_its_last_text_has_lost_nothing(wire: Wire, fault: Fault) -> None:
     steps = [
@@ -109,7 +111,7 @@ def test_a_stream_that_is_cut_after_its_last_text_has_lost_nothing(wire: Wire, f
     assert outcome.output == "all"
 
 
-@every_protocol
+@every_streaming_protocol
 def test_a_stream_may_end_without_its_last_blank_line(wire: Wire) -> None:
     outcome, _ = call(
         wire, ask(stream=True), streamed(wire, whole_stream(wire, "all").removesuffix(wire.event_end))
@@ -117,7 +119,7 @@ def test_a_stream_may_end_without_its_last_blank_line(wire: Wire) -> None:
     assert isinstance(outcome, Success)
 
 
-@every_protocol
+@every_streaming_protocol
 def test_text_in_a_last_event_without_a_blank_line_is_heard(wire: Wire) -> None:
     heard: list[str] = []
 
@@ -133,14 +135,13 @@ def test_text_in_a_last_event_without_a_blank_line_is_heard(wire: Wire) -> None:
     assert heard == [outcome.output] == ["late"]
 
 
-@every_protocol
+@every_streaming_protocol
 def test_broken_json_within_a_stream_is_invalid(wire: Wire) -> None:
     outcome, _ = call(wire, ask(stream=True), streamed(wire, wire.begin() + wire.broken + wire.end()))
     assert isinstance(outcome, InvalidResponse)
 
 
-@every_protocol
-@streamed_or_not
+@protocol_streamed_or_not
 def test_an_answer_above_the_size_limit_is_not_read_to_its_end(wire: Wire, stream: bool) -> None:
     endless = Drip(chunk(wire.piece("x" * 1000)), 0.0)
     head = opened(wire) if stream else http_head(200, {"transfer-encoding": "chunked"})
@@ -224,7 +225,7 @@ def test_one_deadline_bounds_the_whole_call(
     assert time.monotonic() - began < 2.0
 
 
-@every_protocol
+@every_streaming_protocol
 def test_text_that_drips_does_not_outlive_the_deadline(wire: Wire) -> None:
     steps = [opened(wire), chunk(wire.begin()), Drip(chunk(wire.piece("x")), 0.01)]
     outcome, _ = call(wire, ask(stream=True, timeout_s=0.2), steps)
@@ -249,8 +250,7 @@ def test_what_follows_the_end_mark_is_not_read_as_the_answer(wire: Wire) -> None
     assert outcome.output == "a"
 
 
-@every_protocol
-@streamed_or_not
+@protocol_streamed_or_not
 def test_cancellation_passes_through_and_hangs_up(wire: Wire, stream: bool) -> None:
     async def scenario() -> None:
         begun = asyncio.Event()
@@ -273,7 +273,7 @@ def test_cancellation_passes_through_and_hangs_up(wire: Wire, stream: bool) -> N
     asyncio.run(scenario())
 
 
-@every_protocol
+@every_streaming_protocol
 @pytest.mark.parametrize("error", [ValueError, TimeoutError, ConnectionResetError])
 def test_what_a_listener_raises_is_not_blamed_on_the_provider(wire: Wire, error: type[Exception]) -> None:
     async def listen(_: str) -> None:

@@ -33,7 +33,8 @@ MORE: tuple[tuple[str, str, str], ...] = (
     ("shared/fairlane/store/inbox.py", '{"op": op,', '{"tomorrow": 1, "op": op,'),
     ("shared/fairlane/store/entry.py", "{self.kind}", "{self.kind}:7"),
     (f"{LUA}/lib/entry.lua", "whole(lease.kind) }", "whole(lease.kind), 7 }"),
-    (f"{LUA}/lib/tried.lua", "whole(limited) }", "whole(limited), 7 }"),
+    (f"{LUA}/lib/tried.lua", "whole(limited), handle }",
+     "whole(limited), handle or '', 7 }"),
     (f"{LUA}/lib/permit.lua", "  lease.number = number + 1\n", "  lease.number = number + 1\n"
      "  lease.tomorrow = { 1 }\n"),
     (f"{LUA}/lib/lease.lua", "function release(lease, id)\n", "function release(lease, id)\n"

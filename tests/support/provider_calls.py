@@ -30,7 +30,15 @@ KEY = "sk-live-0123456789abcdef"
 
 every_protocol = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.protocol)
 every_protocol_that_tells_its_end = pytest.mark.parametrize(
-    "wire", [wire for wire in WIRES if wire.tells_its_end], ids=lambda wire: wire.protocol
+    "wire", [wire for wire in WIRES if wire.streams and wire.tells_its_end], ids=lambda wire: wire.protocol
+)
+every_streaming_protocol = pytest.mark.parametrize(
+    "wire", [wire for wire in WIRES if wire.streams], ids=lambda wire: wire.protocol
+)
+protocol_streamed_or_not = pytest.mark.parametrize(
+    ("wire", "stream"),
+    [(wire, stream) for wire in WIRES for stream in (True, False) if wire.streams or not stream],
+    ids=lambda each: each.protocol if isinstance(each, Wire) else "stream" if each else "whole",
 )
 streamed_or_not = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
@@ -69,9 +77,7 @@ def whole_stream(wire: Wire, *texts: str) -> bytes:
 
 
 def opened(wire: Wire, headers: dict[str, str] | None = None) -> bytes:
-    """The start of a stream of this protocol; a test of one that does not stream ends here."""
-    if not wire.streams:
-        pytest.skip(f"{wire.protocol} does not stream")
+    """The start of a stream of this protocol."""
     return stream_head({"content-type": wire.stream_type, **(headers or {})})
 
 

@@ -14,7 +14,14 @@ from fairlane_workers.providers.classify import Reading
 from fairlane_workers.providers.http_provider import HttpProvider
 from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
 from fairlane_workers.transport import Reply, Transport
-from tests.support.provider_calls import ask, call, every_protocol, opened, streamed_or_not
+from tests.support.provider_calls import (
+    ask,
+    call,
+    every_protocol,
+    every_streaming_protocol,
+    opened,
+    streamed_or_not,
+)
 from tests.support.scripted_server import Fault, chunk, event, http, http_head, stream_head
 from tests.support.wires import OpenAIChatWire, Wire
 
@@ -36,7 +43,7 @@ def test_a_success_carries_hints(wire: Wire) -> None:
     assert outcome.retry_after_ms is None
 
 
-@every_protocol
+@every_streaming_protocol
 def test_a_streamed_success_carries_hints(wire: Wire) -> None:
     parts = (chunk(part) for part in (wire.begin(), wire.piece("x"), wire.finish(), wire.end()) if part)
     outcome, _ = call(wire, ask(stream=True), [opened(wire, LEFT), *parts, chunk(b"")])

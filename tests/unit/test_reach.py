@@ -19,7 +19,13 @@ from fairlane.store.keys import RunRef
 from fairlane_scheduler.lane_registry import UnknownModel
 from fairlane_scheduler.sources import check_source
 from fairlane_workers.functions.catalog import ImportedFunctions, Unavailable
-from tests.support.provider_calls import KEY, ask, call, every_protocol, streamed_or_not
+from tests.support.provider_calls import (
+    KEY,
+    ask,
+    call,
+    every_protocol,
+    streamed_or_not,
+)
 from tests.support.scheduler_parts import Parts
 from tests.support.scripted_server import Fault
 from tests.support.stage import Stage

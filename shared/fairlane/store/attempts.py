@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, unquote
 
 from fairlane.hints import Hints
 from fairlane.job import Attempt, JobState, Usage
@@ -68,7 +69,7 @@ class Claim:
         if reply[0] != 1:
             return None
         attempts, rate_limits, waited_ms, *handle = reply[1:]
-        return cls(attempts, rate_limits, waited_ms, bytes(handle[0]).decode() if handle else None)
+        return cls(attempts, rate_limits, waited_ms, unquote(bytes(handle[0]).decode()) if handle else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class Attempts:
                 "channel": keys.wake,
                 "attempt": attempt.id,
                 "worker": worker,
-                "handle": handle,
+                "handle": quote(handle, safe=""),
                 "frees": int(frees_slot),
             },
         )
@@ -216,7 +217,7 @@ class Attempts:
             },
             self._report(attempt, worker, lesson, now_ms)
             | {"delay_ms": delay_ms, "attempts": int(costs_attempt), "limited": int(rate_limited)}
-            | {"handle": handle or ""},
+            | {"handle": quote(handle or "", safe="")},
         )
 
     def recover(

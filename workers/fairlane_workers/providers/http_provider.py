@@ -18,21 +18,19 @@ from fairlane.job import (
     NetworkFailure,
     Outcome,
     PermanentFailure,
-    Success,
     TimedOut,
 )
 from fairlane.redaction import spellings
 from fairlane_workers.pause import Pause, sleep
 from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
-from fairlane_workers.providers.classify import Reading, classify, classify_late_error
+from fairlane_workers.providers.classify import Reading, classify
+from fairlane_workers.providers.conclusion import conclude
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
-from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.limits import dialect_of, read_limits
 from fairlane_workers.providers.lookout import Calling, Lookout
 from fairlane_workers.providers.reply_reader import ReplyReader, is_event_stream, plain, read_body
-from fairlane_workers.providers.retry_after import retry_after_ms
 from fairlane_workers.providers.wording import bounded, scrubbed
 from fairlane_workers.transport import Reply, Transport, TransportError
 
@@ -188,17 +186,17 @@ class HttpProvider:
                 await reply.aclose()
 
     async def _send(self, method: str, target: str, content: bytes = b"") -> Reply:
-        url = self._urls.get(target) or self._remember(target)
+        url = self._urls.get(target) or self._remember(target, keep=method != "GET")
         headers = await self._authorizer.sign(method, url, self._headers, content)
         return await self._transport.send(method, url, headers, content)
 
-    def _remember(self, target: str) -> httpx.URL:
+    def _remember(self, target: str, *, keep: bool) -> httpx.URL:
         """The URL of a target: parsing one costs more than the rest of a request."""
         path, _, query = target.partition("?")
         whole = "&".join(part for part in (self._base_url.query.decode("ascii"), query) if part)
         raw = self._base_url.raw_path.partition(b"?")[0].decode("ascii").rstrip("/") + path
         url = self._base_url.copy_with(raw_path=f"{raw}?{whole}".encode() if whole else raw.encode())
-        if len(self._urls) < MOST_URLS:
+        if keep and len(self._urls) < MOST_URLS:
             self._urls[target] = url
         return url
 
@@ -213,22 +211,8 @@ class HttpProvider:
 
     def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
         """The outcome of a 2xx answer, read as far as it went."""
-        status, now_ms, headers = reply.status, self._clock.now_ms(), plain(reply.headers)
-        if answer.error:
-            error, secrets = ErrorBody.of(answer.error), self._secrets()
-            return classify_late_error(error, headers, self._reading, now_ms=now_ms, secrets=secrets)
-        wait_ms = retry_after_ms(headers, now_ms)
-        hints = read_limits(self._reading.limits, headers, now_ms)
-        if not answer.complete:
-            problem = answer.problem or "the stream ended before the answer did"
-            return InvalidResponse(self._fit(problem), status, wait_ms, hints)
-        if answer.refusal:
-            return PermanentFailure(self._fit(answer.refusal), status, wait_ms, hints)
-        output = answer.output
-        if output is None:
-            problem = f"the answer holds no text (finish reason {answer.finish_reason})"
-            return InvalidResponse(self._fit(problem), status, wait_ms, hints)
-        return Success(output, answer.usage, answer.finish_reason, status, wait_ms, hints)
+        headers, now_ms = plain(reply.headers), self._clock.now_ms()
+        return conclude(answer, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
 
     def _hints(self, reply: Reply | None) -> Hints | None:
         """What the headers told of the limits, where there were any."""

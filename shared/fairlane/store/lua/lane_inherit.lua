@@ -1,5 +1,4 @@
--- A lane starts from what another has learned, carefully: with empty buckets, and a ramp. What is in flight, waits, is counted
--- or shuts it stays its own.
+-- A lane starts from what another has learned, with empty buckets and a ramp; what it holds or waits for stays its own.
 -- KEYS: lane from limits
 -- ARGV: now_ms since_ms fields
 -- USES: time bucket rate lane

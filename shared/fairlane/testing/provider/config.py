@@ -252,7 +252,8 @@ class SimulatorConfig(_Table):
     models: dict[str, SimulatedModel] = Field(min_length=1, description="By the name that requests use.")
     seed: int = Field(default=0, description="Seeds latencies, lengths, faults and answers.")
     api_key: SecretStr | None = Field(
-        default=None, description="The key to demand; of signed requests ID:SECRET. Left out: none is asked for."
+        default=None,
+        description="The key to demand; of signed requests ID:SECRET. Left out: none is asked for.",
     )
 
     @classmethod
