@@ -188,7 +188,7 @@ class Executor:
         claim = Claim.of(await self._batcher.send(call))
         if claim is None:
             log.warning(Event.STALE_CLAIM, **attempt_fields(held.attempt))
-        if claim is not None:
+        else:
             held.claimed, held.handle = True, claim.handle
         return claim
 

@@ -5,16 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import httpx
 
 from fairlane_workers.transport.faults import TransportError
 
-if TYPE_CHECKING:
-    from fairlane_workers.transport.http2.connection import Http2Connection
-
 BURST_BYTES = 256 * 1024  # of a request, before other calls get their turn
+
+
+class Link(Protocol):
+    """What a stream asks of its connection."""
+
+    def send_body(self, stream: Stream, data: memoryview, *, last: bool) -> int:
+        """Send as much of ``data`` as the server takes now; returns how many bytes that was."""
+        ...
+
+    async def written(self) -> None:
+        """Return when more may be sent."""
+        ...
+
+    def acknowledge(self, stream: Stream, size: int) -> None:
+        """``size`` bytes were taken by the reader."""
+        ...
+
+    def leave(self, stream: Stream, unread: int) -> None:
+        """Nobody uses the stream any more; ``unread`` bytes were not taken."""
+        ...
 
 
 class Stream:
@@ -23,7 +40,7 @@ class Stream:
     ``sent`` and ``ended`` tell whether the request and the response are through.
     """
 
-    def __init__(self, connection: Http2Connection, number: int, *, sent: bool) -> None:
+    def __init__(self, connection: Link, number: int, *, sent: bool) -> None:
         self.number, self.sent, self.ended = number, sent, False
         self._connection = connection
         self._head: tuple[int, httpx.Headers] | None = None
