@@ -305,7 +305,9 @@ def test_an_encoding_that_is_not_spoken_is_named(encoding: str) -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("data", [b"no gzip", gzip.compress(b"x" * 1000)[:-9], b""])
+@pytest.mark.parametrize(
+    "data", [b"no gzip", gzip.compress(b"x" * 1000)[:-9], b""], ids=["other", "cut", "empty"]
+)
 def test_a_packed_body_that_is_broken_is_a_fault(data: bytes) -> None:
     with pytest.raises(TransportError, match=r"not gzip|breaks off"):
         outcome(packed(data, "gzip"))
