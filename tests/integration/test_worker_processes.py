@@ -67,7 +67,7 @@ def stop(process: Process) -> None:
 
 
 def test_celery_s_own_command_starts_a_worker_that_executes_a_run(deployment: Cluster) -> None:
-    model = deployment.new_model(latency_ms=100)
+    model = deployment.new_model(latency_ms=1000)
     deployment.lanes.limit(f"sim:{model}", {})
     for name in ("worker-1", "worker-2"):
         stop(deployment.process(name))

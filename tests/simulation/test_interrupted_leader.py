@@ -89,5 +89,5 @@ def test_a_pause_between_any_two_commands_loses_nothing(real_redis: Redis, comma
         stored = {int(job) for job in real_redis.hkeys(cluster.keys.results(ref))}
         assert stored == set(range(spec.jobs))
     assert cluster.status(cancelled).state is RunState.CANCELLED
-    assert cluster.lanes.in_flight(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
+    assert cluster.lanes.on_slots(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
     assert {attempt.run for attempt in cluster.late} <= {cancelled.run}

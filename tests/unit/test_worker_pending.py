@@ -65,7 +65,7 @@ def test_its_slot_is_free_once_and_its_lease_stays() -> None:
         assert (parts.executor.busy, parts.executor.pending) == (0, 1)
         assert parts.executor.held == [attempt.id]
         assert counts(parts) == ({"sim:fast": 0}, 1)
-        assert record(parts, attempt) == b"1:0:0:pred:1"
+        assert record(parts, attempt) == b"1:0:0:pred%3A1"
 
         parts.provider.gate.set()
         assert await task == "Success"
@@ -85,7 +85,7 @@ def test_a_worker_has_no_more_of_them_beside_its_slots_than_it_may(monkeypatch: 
 
         assert (parts.executor.busy, parts.executor.pending) == (1, 1)
         assert counts(parts) == ({"sim:fast": 1}, 2)
-        assert record(parts, second) == b"1:0:0:pred:1", "it would be gone on with all the same"
+        assert record(parts, second) == b"1:0:0:pred%3A1", "it would be gone on with all the same"
 
         one.cancel()
         two.cancel()
@@ -102,7 +102,7 @@ def test_what_is_given_back_is_gone_on_with_by_the_next_attempt() -> None:
         parts.executor.abort_all("the worker stops")
         await task
         assert not request.withdrawn()
-        assert record(parts, attempt) == b"1:0:0:pred:1"
+        assert record(parts, attempt) == b"1:0:0:pred%3A1"
         assert counts(parts) == ({"sim:fast": 0}, 0)
 
         (again,) = parts.permits(RunRef(attempt.team, attempt.run), 1)
@@ -159,7 +159,7 @@ def test_a_retry_begins_anew_where_the_provider_has_answered(outcome: Outcome, k
         parts.provider.answer = outcome
         parts.provider.gate.set()
         await task
-        assert (record(parts, attempt) or b"").endswith(b":pred:1") == kept
+        assert (record(parts, attempt) or b"").endswith(b":pred%3A1") == kept
 
     on_loop(scene)
 
