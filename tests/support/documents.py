@@ -13,7 +13,7 @@ README = ROOT / "README.md"
 GUIDES = (README, *sorted((ROOT / "docs").glob("*.md")))
 DECISIONS = tuple(sorted((ROOT / "docs" / "decisions").glob("*.md")))
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)

@@ -125,7 +125,7 @@ def simulate(
     ready_file: ReadyFileOption = None,
     seed: Annotated[int | None, typer.Option(help="Replaces the seed of the file.")] = None,
 ) -> None:
-    """Run the simulated provider alone: OpenAI chat and Anthropic messages, with limits and faults."""
+    """Run the simulated provider alone: every protocol, with limits and faults."""
     # It brings a web server along, which no other command needs.
     from fairlane.testing.provider import SimulatedModel, SimulatorConfig, run_simulator
 
