@@ -19,10 +19,7 @@ LATENCY_MS = 400
 
 def test_late_reports_of_a_paused_worker_are_counted_and_change_nothing(deployment: Cluster) -> None:
     strict = start_strict_run(deployment, JOBS, latency_ms=LATENCY_MS)
-    held = wait_until(deployment.held)
-    sleeper = max(held, key=lambda name: held[name])
-    deployment.process(sleeper).kill(signal.SIGSTOP)
-    slept_on = deployment.held()[sleeper]
+    sleeper, slept_on = wait_until(lambda: _asleep_over_calls(deployment))
     wait_until(lambda: sleeper not in deployment.held())
     assert strict.run.status().late_reports == 0
     deployment.process(sleeper).kill(signal.SIGCONT)
@@ -44,3 +41,16 @@ def test_workers_that_all_slept_serve_again_when_they_wake(deployment: Cluster) 
         deployment.process(name).kill(signal.SIGCONT)
     records = strict.check()
     assert {record.attempts for record in records} == {1, 2}
+
+
+def _asleep_over_calls(deployment: Cluster) -> tuple[str, int] | None:
+    """A worker that was stopped while it had calls, and how many; ``None`` where it had just ended them."""
+    held = deployment.held()
+    if not held:
+        return None
+    sleeper = max(held, key=lambda name: held[name])
+    deployment.process(sleeper).kill(signal.SIGSTOP)
+    if slept_on := deployment.held().get(sleeper):
+        return sleeper, slept_on
+    deployment.process(sleeper).kill(signal.SIGCONT)
+    return None

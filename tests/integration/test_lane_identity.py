@@ -21,7 +21,7 @@ from tests.support.wait import wait_until
 
 OLD, NEW = "sk-old-c0ffee-1234567890", "sk-new-badcafe-1234567890"
 A_MINUTE = 1500
-FEW = 0.03
+FEW = 0.1
 """Of the calls; two lanes that each take the whole limit are refused every other call."""
 
 
