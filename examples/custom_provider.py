@@ -1,6 +1,6 @@
 """A provider whose API is nobody else's, as a function that workers call under a lane.
 
-Where a provider speaks the protocol of OpenAI or of Anthropic, a connection in fairlane.toml is all it needs.
+A provider that is known by name, or an API of JSON over HTTP, needs but a connection in fairlane.toml.
 For any other, a function makes the call: it is a run's task, and its lane is limited, learns and is shared
 like every lane. The HTTP client's error says what to do: a 429 is tried again when its Retry-After says so,
 and costs no attempt; a 5xx is tried again; anything else fails the item.

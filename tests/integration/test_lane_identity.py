@@ -21,8 +21,8 @@ from tests.support.wait import wait_until
 
 OLD, NEW = "sk-old-c0ffee-1234567890", "sk-new-badcafe-1234567890"
 A_MINUTE = 1500
-FEW = 0.1
-"""Of the calls; two lanes that each take the whole limit are refused every other call."""
+FEW = 0.03
+"""Of the calls; two lanes that each take the whole limit are refused seven in a hundred of these."""
 
 
 def connections(provider: ServedProvider, *names: str) -> str:
@@ -58,7 +58,8 @@ def another_worker(deployment: Cluster, name: str, **env: str) -> Iterator[Proce
 
 @pytest.mark.timeout(180)
 def test_two_connections_with_one_key_keep_one_limit_together_and_share_it_fairly(tmp_path: Path) -> None:
-    model = SimulatedModel(requests_per_minute=A_MINUTE, latency_ms=20)
+    # Its bucket forgives a machine that delivers calls late and at once; twice its rate it does not.
+    model = SimulatedModel(requests_per_minute=A_MINUTE, latency_ms=20, burst_seconds=2.0)
     with serve_in_thread(SimulatorConfig(models={"m": model}, api_key=SecretStr(OLD))) as provider:
         limits = f"requests_per_minute = {A_MINUTE}\n"
         config = connections(provider, "first", "second")
