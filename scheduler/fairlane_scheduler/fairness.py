@@ -3,7 +3,8 @@
 Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996): a team's next permit is tagged
 ``start = max(virtual time, its last finish)`` and ``finish = start + cost / weight``; the smallest start goes
 first and sets the virtual time. An idle team so keeps no credit, and a lone one gets everything. The cost of
-a permit is its dominant share of the lane (``lib/share.lua``), corrected by what the call took in the end.
+a permit is its dominant share of the lane (``lib/share.lua``), corrected by what the call took in the end:
+the virtual time goes back where the start that it followed was too late.
 
 Teams are kept in a heap, so that a decision costs as much as the logarithm of how many wait. Those that may
 take nothing now, as they have their part of the slots, are passed and keep their places.
@@ -39,7 +40,8 @@ class LaneShares:
 
     def __init__(self, weight_of: Callable[[str], float]) -> None:
         self._weight_of = weight_of
-        self._virtual = 0.0
+        self._virtual = 0.0  # the start of the last permit in turn
+        self._latest = 0.0  # the latest that it has been: what a waiting team can be owed ends here
         self._teams: dict[str, _Team] = {}
         self._heap: list[_Place] = []
         self._entries = counter()
@@ -104,7 +106,8 @@ class LaneShares:
         if self._hurried[ref]:
             self._hurried[ref] -= 1  # it was not its turn: the others' time does not go on
         else:
-            self._virtual = max(self._virtual, start)
+            self._virtual = start
+            self._latest = max(self._latest, start)
         team.finish = start + share / self._weight_of(ref.team)
         team.usual += (share - team.usual) / USUAL_OVER if team.usual else share
         self._usual_of_all = team.usual
@@ -112,10 +115,12 @@ class LaneShares:
         self._moved[ref.team] = None
 
     def correct(self, name: str, off: float) -> None:
-        """A team's calls took more of the lane than they were charged, or less. It never gains credit."""
+        """A team's calls took more of the lane than they were charged, or less. One that waits gets back what
+        it was charged too much, however late that is told; who does not wait gains no credit.
+        """
         team = self._teams.get(name)
         if team is not None:
-            team.finish = max(self._virtual, team.finish + off / self._weight_of(name))
+            team.finish += off / self._weight_of(name)
             self._moved[name] = None
 
     def _may_hurry(self, name: str) -> bool:
@@ -171,10 +176,10 @@ class LaneShares:
 
     def _start_of(self, name: str) -> float:
         """The tag of a team's next permit. One that has waited all along may be behind the others: it was
-        ordered by what its permits were expected to cost.
+        ordered by what its permits were expected to cost, or charged too much at first.
         """
         behind = BEHIND * self._usual(name) / self._weight_of(name)
-        return max(self._virtual - behind, self._team(name).finish)
+        return max(self._latest - behind, self._team(name).finish)
 
     def _team(self, name: str) -> _Team:
         team = self._teams.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given
@@ -280,12 +280,52 @@ def test_a_team_pays_later_for_what_its_calls_took_beyond_their_charge() -> None
     assert by_team(lane.grant({run("a"): 50, run("b"): 50}, 12)) == {"a": 4, "b": 8}
 
 
-def test_a_correction_gives_no_credit() -> None:
+@given(prices=st.lists(st.integers(1, 4), min_size=1, max_size=12), late=st.integers(1, 8))
+def test_a_team_that_waits_gets_back_what_it_was_charged_too_much_however_late_that_is_told(
+    prices: list[int], late: int
+) -> None:
+    lane = Lane()
+    queued = {run("dear"): 1000, run("fair"): 1000}
+    owed: dict[int, float] = {}
+    price, dear = cycle(prices), 0
+    for number in range(600):
+        lane.shares.correct("dear", owed.pop(number, 0.0))
+        lane.costs["dear"] = next(price)
+        if by_team(lane.grant(queued, 1))["dear"]:
+            owed[number + late] = 1 - lane.costs["dear"]
+            dear += 1
+
+    assert abs(dear - 300) <= 3 * late + 3
+
+
+def test_what_a_lone_team_gets_back_is_no_credit_against_one_that_comes() -> None:
+    lane, dear, at_once = Lane(), 3.0, 10
+    queued = {run("alone"): 2000}
+    for _ in range(100):
+        lane.costs = {"alone": dear}
+        lane.grant(queued, at_once)
+        lane.shares.correct("alone", at_once * (1 - dear))
+    lane.costs = {}
+    queued[run("comes")] = 1000
+
+    assert by_team(lane.grant(queued, 60))["comes"] >= 30 - at_once * (dear - 1) / 2
+
+
+def test_what_a_team_gets_back_while_nothing_of_it_waits_is_no_credit() -> None:
     lane = Lane()
     lane.grant({run("a"): 10, run("b"): 10}, 20)
-    lane.shares.correct("a", -100.0)
+    lane.grant({run("b"): 1}, 1)
+    lane.shares.correct("a", -9.0)
 
     assert by_team(lane.grant({run("a"): 50, run("b"): 50}, 20))["a"] <= 11
+
+
+def test_no_correction_is_worth_more_than_what_a_team_can_be_owed() -> None:
+    lane = Lane()
+    lane.grant({run("a"): 10, run("b"): 10}, 20)
+    lane.shares.correct("a", -1000.0)
+
+    assert by_team(lane.grant({run("a"): 500, run("b"): 500}, 200))["a"] <= 100 + fairness.BEHIND / 2 + 1
 
 
 def test_nobody_is_offered_more_than_may_be_and_who_may_have_nothing_keeps_its_turn() -> None:
