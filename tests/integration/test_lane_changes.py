@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 
 from fairlane import Run
 from fairlane.errors import LaneNotFound
+from fairlane.events import Event
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -20,6 +24,15 @@ def under_way(deployment: Cluster, model: str, jobs: int, **limits: float) -> Ru
     run = deployment.client.submit(numbered(jobs), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: deployment.served(model).completed)
     return run
+
+
+def permits_since(deployment: Cluster, run: Run, moment: datetime) -> list[dict[str, Any]]:
+    """The run's permits that were granted later than that, as the scheduler logged them."""
+    return [line for line in deployment.logged(Event.ACQUIRED, run=run.id) if stamp(line) > moment]
+
+
+def stamp(line: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(line["timestamp"])
 
 
 def test_a_raised_rate_takes_effect_within_a_second(deployment: Cluster) -> None:
@@ -55,10 +68,18 @@ def test_a_narrowed_window_takes_effect_within_a_second(deployment: Cluster) -> 
     model = deployment.new_model(latency_ms=100)
     run = under_way(deployment, model, 300, max_concurrency=20)
     deployment.lanes.limit(f"sim:{model}", {"max_concurrency": 2})
-    wait_until(lambda: deployment.served(model).in_flight <= 2, timeout=WITHIN_S)
+    narrowed = datetime.now(UTC)
+    wait_until(lambda: deployment.served(model).in_flight <= 2)
+    wait_until(lambda: len(permits_since(deployment, run, narrowed + timedelta(seconds=WITHIN_S))) >= 10)
+    widened = datetime.now(UTC)
     deployment.lanes.limit(f"sim:{model}", {"max_concurrency": 40})
-    wait_until(lambda: deployment.served(model).in_flight > 20, timeout=WITHIN_S + MARGIN_S)
+    wait_until(lambda: deployment.served(model).in_flight > 20)
     all_succeeded(run)
+
+    since = permits_since(deployment, run, narrowed + timedelta(seconds=WITHIN_S))
+    assert {line["active_slots"] for line in since if stamp(line) < widened} <= {1, 2}
+    wide = [stamp(line) for line in since if line["active_slots"] > 20]
+    assert min(wide) - widened <= timedelta(seconds=WITHIN_S + MARGIN_S)
 
 
 def test_nothing_starts_on_a_paused_lane_until_it_is_resumed(deployment: Cluster) -> None:
