@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
     monitoring.stop()
     if archiver is not None:
-        archiver.stop()
+        archiver.rounds.stop()
     redis.close()
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from redis.exceptions import RedisError
@@ -19,6 +18,7 @@ from fairlane.store.audit import Auditor
 from fairlane.store.connect import RedisClient, open_store, without_password
 from fairlane.store.inbox import Inbox
 from fairlane.store.keys import Keys, RunRef
+from fairlane_scheduler.rounds import Rounds
 
 log = get_logger("archiver")
 
@@ -26,7 +26,6 @@ LOOK_EVERY_S = 5.0
 AGAIN_S = 30.0  # a database that is away is asked again
 PUT_OFF_MS = 300_000  # a run that cannot be moved lets the others pass
 REST_S = 0.01  # between two portions: the ticks of this process need the interpreter, too
-STOP_S = 5.0
 
 
 class Stopping(Exception):
@@ -54,25 +53,11 @@ class Archiver:
         )
         self._after_ms = round(settings.archive.after_seconds * 1000)
         self._put_off: dict[RunRef, int] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="archiver", daemon=True)
-
-    def start(self) -> None:
-        """Begin, in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End soon; a database that does not answer is not waited for."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_S)
-        if not self._thread.is_alive():
-            self._archive.close()
-            self._redis.close()
+        self.rounds = Rounds("archiver", self._round, self._close)
 
     def wait(self, seconds: float) -> None:
         """Return after ``seconds``. Raises `Stopping` as soon as it is time to end."""
-        if self._stop.wait(seconds):
+        if self.rounds.ends_within(seconds):
             raise Stopping
 
     def tick(self) -> float:
@@ -108,17 +93,19 @@ class Archiver:
         if moved is Moved.MOVED:
             log.info(Event.RUN_ARCHIVED, run=ref.run, team=ref.team)
 
-    def _run(self) -> None:
-        pause_s = 0.0
-        while not self._stop.wait(pause_s):
-            try:
-                pause_s = self.tick()
-            except Stopping:
-                return
-            except Exception:
-                # A defect. The next look may be spared it.
-                log.exception(Event.ARCHIVE_FAILED)
-                pause_s = AGAIN_S
+    def _round(self) -> float:
+        try:
+            return self.tick()
+        except Stopping:
+            return 0.0
+        except Exception:
+            # A defect. The next look may be spared it.
+            log.exception(Event.ARCHIVE_FAILED)
+            return AGAIN_S
+
+    def _close(self) -> None:
+        self._archive.close()
+        self._redis.close()
 
 
 def _auditor(settings: Settings) -> Auditor:
@@ -136,5 +123,5 @@ def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) 
         raise ConfigurationError("archive.after_seconds", after, problem, "Make it less than that")
     _ = archive.writer  # a URL or a driver that is wrong is told at once, not when the first run has finished
     archiver = Archiver(open_store(settings.redis), settings, archive, clock, leads)
-    archiver.start()
+    archiver.rounds.start()
     return archiver

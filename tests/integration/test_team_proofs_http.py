@@ -41,8 +41,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def new_lane(shared: Cluster, **limits: float) -> str:
-    """A lane of `A_SECOND` calls a second that nobody has used, and no burst worth mention. Its rate is what is
-    scarce: that answers are slow on a busy machine is not taken for a limit of the provider's.
+    """A lane of `A_SECOND` calls a second that nobody has used, and no burst worth mention.
+
+    Its rate is what is scarce: that answers are slow on a busy machine is not taken for a limit.
     """
     lane = f"sim:{shared.new_model(latency_ms=50)}"
     stated = {"requests_per_minute": 60 * A_SECOND, "burst_seconds": 0.2, "max_concurrency": PLACES}

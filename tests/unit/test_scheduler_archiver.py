@@ -121,7 +121,7 @@ def test_a_run_that_cannot_be_moved_lets_the_others_pass(
 
 def test_copying_ends_when_the_process_does(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
     archiver, run = archiver_of(stage, monkeypatch, after=0), completed(stage)
-    archiver._stop.set()
+    archiver.rounds.stop()
     with pytest.raises(Stopping):
         archiver.tick()
     assert not is_stub(stage, run)
@@ -146,10 +146,10 @@ def test_a_thread_moves_runs_until_it_is_stopped(
 ) -> None:
     run, archive = completed(stage), Archive(stage.url, "test")
     archiver = archiver_of(stage, monkeypatch, archive=archive, after=0)
-    archiver.start()
+    archiver.rounds.start()
     wait_until(lambda: is_stub(stage, run))
-    archiver.stop()
-    assert not archiver._thread.is_alive()
+    archiver.rounds.stop()
+    assert not archiver.rounds.alive
 
 
 def test_a_defect_does_not_end_the_thread(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +161,6 @@ def test_a_defect_does_not_end_the_thread(stage: ArchivedStage, monkeypatch: pyt
         raise ZeroDivisionError
 
     archiver = archiver_of(stage, monkeypatch, archive=Archive(stage.url, "test"), leads=leads)
-    archiver.start()
+    archiver.rounds.start()
     wait_until(lambda: len(asked) >= 3)
-    archiver.stop()
+    archiver.rounds.stop()

@@ -38,11 +38,11 @@ class Monitoring:
         redis = open_store(self._settings.redis, retries=0)
         self._survey = Survey(redis, self._settings, self.metrics, self._clock, lambda: leader.leads)
         self.metrics.registry.register(Standing(leader, self.metrics, self._survey))
-        self._survey.start()
+        self._survey.rounds.start()
         self._server.start()
 
     def stop(self) -> None:
         """End both."""
         self._server.stop()
         if self._survey is not None:
-            self._survey.stop()
+            self._survey.rounds.stop()

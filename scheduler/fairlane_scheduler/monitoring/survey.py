@@ -5,7 +5,6 @@ Whoever scrapes reads what was seen last: a scrape asks Redis nothing, however m
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ from fairlane.store.keys import Keys
 from fairlane.store.workers import Beat, Workers
 from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 from fairlane_scheduler.monitoring.run_tally import RunFigures, RunTally
+from fairlane_scheduler.rounds import Rounds
 
 LOOK_EVERY_S = 5.0
-STOP_S = 5.0
 
 log = get_logger("survey")
 
@@ -60,20 +59,7 @@ class Survey:
         self._timeout_ms = round(settings.scheduler.worker_timeout_seconds * 1000)
         self.picture: Picture | None = None
         self.reachable = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fairlane-survey", daemon=True)
-
-    def start(self) -> None:
-        """Begin, in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End soon; a Redis that does not answer is not waited for."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_S)
-        if not self._thread.is_alive():
-            self._redis.close()
+        self.rounds = Rounds("survey", self._round, lambda: self._redis.close())
 
     def tick(self) -> None:
         """One look."""
@@ -99,13 +85,11 @@ class Survey:
         alive = [beat for beat in beats if beat.beat_ms + self._timeout_ms >= now_ms]
         return Picture(self._lanes.views(self._lanes.names()), alive, self._runs.look())
 
-    def _run(self) -> None:
-        while True:
-            try:
-                self.tick()
-            except Exception:
-                # A defect. Work goes on without metrics of the whole, and the log says why.
-                log.exception("survey_failed")
-                self.picture = None
-            if self._stop.wait(LOOK_EVERY_S):
-                return
+    def _round(self) -> float:
+        try:
+            self.tick()
+        except Exception:
+            # A defect. Work goes on without metrics of the whole, and the log says why.
+            log.exception("survey_failed")
+            self.picture = None
+        return LOOK_EVERY_S
