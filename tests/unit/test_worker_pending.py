@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
-from fairlane.job import Aborted, Attempt, InvalidResponse, JobState, Outcome
+from fairlane.job import Aborted, AccessRefused, Attempt, InvalidResponse, JobState, Outcome
 from fairlane.store.keys import RunRef
 from fairlane.store.workers import Wish
 from fairlane_workers import executor as executor_module
@@ -150,7 +150,13 @@ def test_a_call_of_a_cancelled_run_is_withdrawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "kept"), [(InvalidResponse("it failed"), False), (Aborted("no such connection here"), True)]
+    ("outcome", "kept"),
+    [
+        (InvalidResponse("it failed"), False),
+        (AccessRefused("no credit", 200, "quota"), False),
+        (AccessRefused("this token is revoked", 401), True),
+        (Aborted("no such connection here"), True),
+    ],
 )
 def test_a_retry_begins_anew_where_the_provider_has_answered(outcome: Outcome, kept: bool) -> None:
     async def scene(parts: WorkerParts) -> None:

@@ -19,7 +19,16 @@ from fairlane.decision import ABORTED_DELAY_MS, Finish, decide, given_back
 from fairlane.errors import TemplateError
 from fairlane.evaluators.agents import flaw
 from fairlane.events import Event
-from fairlane.job import Aborted, Attempt, InvalidResponse, Outcome, PermanentFailure, Success, TimedOut
+from fairlane.job import (
+    Aborted,
+    AccessRefused,
+    Attempt,
+    InvalidResponse,
+    Outcome,
+    PermanentFailure,
+    Success,
+    TimedOut,
+)
 from fairlane.lane import split_model
 from fairlane.logs import attempt_fields, get_logger
 from fairlane.settings import Settings
@@ -224,8 +233,7 @@ class Executor:
                 outcome = InvalidResponse(problem, outcome.status, outcome.retry_after_ms, outcome.hints)
         decision = decide(outcome, claim, work.spec.retry, self._rng)
         if not isinstance(decision, Finish):
-            # What a provider has answered is over; where nobody asked it, its call may still go on.
-            handle = held.handle if isinstance(outcome, Aborted) else None
+            handle = held.handle if _says_nothing_of_the_call(outcome) else None
             await self._reporter.defer(attempt, decision, outcome, held.wire_ms, work=work, handle=handle)
             return
         ending = await self._endings.of(work, outcome, decision, latency_ms)
@@ -279,3 +287,10 @@ class Executor:
             withdrawn=lambda: held.withdrawn,
         )
         return await provider.call(request, await self._chunks.listener(attempt) if stream else None)
+
+
+def _says_nothing_of_the_call(outcome: Outcome) -> bool:
+    """Whether a call that its provider goes on with may still go on: nobody asked for it, or with credentials
+    that were not accepted. What a provider has answered otherwise is over.
+    """
+    return isinstance(outcome, Aborted) or (isinstance(outcome, AccessRefused) and outcome.status == 401)
