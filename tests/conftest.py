@@ -1,7 +1,8 @@
-"""What holds for every test: nothing of the developer's own configuration, and no deadline on a property."""
+"""What holds for every test: nothing from outside decides how it goes."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,9 @@ pytest_plugins = ["tests.support.redis"]
 # How long one example takes depends on what else the machine does; pytest's timeout catches what hangs.
 hypothesis_settings.register_profile("fairlane", deadline=None)
 hypothesis_settings.load_profile("fairlane")
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and so would all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
