@@ -24,7 +24,7 @@ def test_a_broker_of_its_own_may_die_and_come_back(tmp_path: Path) -> None:
             # Runs are admitted and cancelled without the broker.
             other = deployment.client.submit([{}], "meanwhile", model=f"sim:{strict.model}")
             other.cancel()
-            other.wait(timeout=10.0)
+            other.wait(timeout=60.0)
             broker.start()
             strict.check()
             assert not deployment.stack.poll()

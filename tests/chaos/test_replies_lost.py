@@ -60,7 +60,7 @@ def run_through(lossy: Lossy) -> None:
         evaluators=[llm_judge("sim:judge", "{{ n }} {{ output }}", {"yes": 1})],
         retry=ONCE_MORE,
     )
-    records = whole(run, timeout=20.0)
+    records = whole(run, timeout=60.0)
     assert {(record.state, record.scores["llm_judge"]) for record in records} == {(JobState.SUCCEEDED, 1.0)}
     assert [deployment.served(model).duplicates for model in ("task", "judge")] == [0, 0]
     assert not deployment.stack.poll()

@@ -76,5 +76,5 @@ def test_a_wrong_key_parks_the_lane_after_one_call_and_is_told_nowhere(
     )
     assert (run.status().jobs_done, run.status().retries) == (0, 0)
     run.cancel()
-    run.wait(timeout=10.0)
+    run.wait(timeout=60.0)
     assert WRONG.encode() not in everything_written(deployment)

@@ -20,7 +20,7 @@ GUIDED = (
 )
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_the_quick_start_and_the_guides_run_as_written(tmp_path: Path) -> None:
     up, commands = _shell_blocks()
     (program,) = blocks(README, "python", QUICK_START)

@@ -91,4 +91,4 @@ def test_few_calls_are_made_into_an_outage_however_many_may_start(deployment: Cl
     status = run.status()
     assert JobState.FAILED not in status.by_state
     run.cancel()
-    run.wait(timeout=10.0)
+    run.wait(timeout=60.0)

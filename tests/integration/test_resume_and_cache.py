@@ -55,7 +55,7 @@ def test_resume_of_a_cancelled_run_finishes_it(deployment: Cluster) -> None:
     first = deployment.client.submit(numbered(12), "{{ n }}", model=f"sim:{model}", max_concurrent=2)
     next(first.stream())
     first.cancel()
-    assert first.wait(timeout=20).state is RunState.CANCELLED
+    assert first.wait(timeout=60.0).state is RunState.CANCELLED
     done = sum(record.state is JobState.SUCCEEDED for record in first.results())
     second = deployment.client.resume(first.id)
     assert [record.output for record in all_succeeded(second)] == [str(n) for n in range(12)]
@@ -77,7 +77,7 @@ def test_a_run_that_is_not_over_cannot_be_resumed(deployment: Cluster) -> None:
     with pytest.raises(SubmissionError, match="still"):
         deployment.client.resume(run.id)
     run.cancel()
-    run.wait(timeout=20)
+    run.wait(timeout=60.0)
 
 
 def test_a_cache_hit_takes_no_permit(deployment: Cluster) -> None:

@@ -31,13 +31,13 @@ def test_a_block_that_raises_cancels_its_run(deployment: Cluster) -> None:
     with pytest.raises(KeyError), deployment.client.open("{{ n }}", model=f"sim:{model}") as rows:  # noqa: PT012
         rows.write({"n": 1})
         raise KeyError("the source broke")
-    assert rows.run.wait(timeout=20).state is RunState.CANCELLED
+    assert rows.run.wait(timeout=60.0).state is RunState.CANCELLED
 
 
 def test_no_rows_at_all_complete_the_run(deployment: Cluster) -> None:
     with deployment.client.open("{{ n }}", model="sim:none") as rows:
         pass
-    assert rows.run.wait(timeout=20).state is RunState.COMPLETED
+    assert rows.run.wait(timeout=60.0).state is RunState.COMPLETED
 
 
 def test_a_row_that_is_none_is_refused_where_it_is_written(deployment: Cluster) -> None:
@@ -62,8 +62,8 @@ def test_a_dataset_by_reference_is_read_by_the_scheduler_and_its_pages_are_forgo
         assert [record.row for record in records] == [{"n": n} for n in range(rows)]
         assert len(made.redis.hkeys(made.keys.rows(run._ref))) <= 2
         refused = made.client.submit(Reference(tmp_path / "elsewhere.jsonl"), "x", model="sim:echo")
-        status = refused.wait(timeout=20)
+        status = refused.wait(timeout=60.0)
         assert (status.state, "scheduler.datasets" in str(status.reason)) == (RunState.REFUSED, True)
         missing = made.client.submit(Reference(inside / "missing.csv"), "x", model="sim:echo")
-        status = missing.wait(timeout=20)
+        status = missing.wait(timeout=60.0)
         assert (status.state, "no such file" in str(status.reason)) == (RunState.STOPPED, True)

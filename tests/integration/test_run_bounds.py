@@ -66,7 +66,7 @@ def test_tasks_do_not_run_further_ahead_of_their_evaluations_than_the_bound(depl
         numbered(40), "{{ n }}", model=f"sim:{tasks}", evaluators=judged(judge), ahead=5
     )
     wait_until(lambda: deployment.served(tasks).requests >= 5)
-    assert deployment.client.submit(numbered(5), "x", model=f"sim:{tasks}").wait(timeout=20).progress == 1.0
+    assert deployment.client.submit(numbered(5), "x", model=f"sim:{tasks}").wait(timeout=60.0).progress == 1.0
     assert deployment.served(tasks).requests == 10
     deployment.lanes.resume(lane)
     all_succeeded(run)

@@ -135,7 +135,7 @@ def _everything_once(deployment: Cluster) -> str:
     parked = deployment.client.submit(numbered(3), "question {{ n }}", model="echo:m")
     wait_until(lambda: "echo:m" in deployment.lanes.names() and deployment.lanes.view("echo:m").parked)
     parked.cancel()
-    parked.wait(timeout=10.0)
+    parked.wait(timeout=60.0)
     return run.id
 
 

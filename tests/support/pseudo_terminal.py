@@ -19,7 +19,7 @@ from typing import Any
 
 from fairlane.configuration.environment import process_environment
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 _STYLE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from fairlane.configuration import process_environment
 from tests.support.wait import wait_until
 
-COME_UP_S, STEP_S, GO_DOWN_S = 25.0, 15.0, 10.0
+COME_UP_S, STEP_S, GO_DOWN_S = 60.0, 60.0, 30.0
 
 
 @contextmanager
