@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from fairlane.testing import SimulatedModel
 from tests.browser.chromium import NoBrowser, chromium
@@ -32,6 +32,8 @@ tokens = 1000000
 input = 0.5
 output = 2
 """
+
+expect.set_options(timeout=SETTLED_MS)
 
 
 @pytest.fixture(scope="module")
