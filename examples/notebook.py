@@ -1,20 +1,20 @@
 # %% [markdown]
-# # Which of two prompts does a model answer better?
+# # Which of two prompts is better?
 #
-# A notebook as a script: VS Code, Spyder and Jupyter (by Jupytext) show its cells, and `python notebook.py`
-# runs all of them.
+# A notebook as a script. VS Code, Spyder and Jupyter (with Jupytext) show its cells; `python notebook.py`
+# runs them all.
 
 # %%
-"""Compare two prompts on the same questions, by an exact check and by a judge."""
+"""Compare two prompts on the same questions, with a text check and a judge."""
 
 from fairlane import Client, contains, llm_judge
 
-client = Client(team="search")  # where Redis is, fairlane.toml and FAIRLANE_* say
+client = Client(team="search")  # finds Redis by fairlane.toml and FAIRLANE_*
 
-# %% The questions. A path to a .jsonl, .json or .csv file does as well.
+# %% The questions. This may also be a path to a .jsonl, .json or .csv file.
 questions = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(20)]
 
-# %% Submit returns at once; the run goes on, also without this notebook.
+# %% Submit returns at once. The run continues even if you close this notebook.
 run = client.submit(
     questions,
     prompts=["{{ question }}", "Answer with a number alone. {{ question }}"],
@@ -29,7 +29,7 @@ run = client.submit(
     name="two prompts",
 )
 
-# %% In a notebook the bars are below the cell, elsewhere on standard error.
+# %% A notebook shows the bars below the cell, a terminal on standard error.
 status = run.wait(progress=True, timeout=60)
 print(f"{status.state}: {status.items_done} of {status.items} items")
 
@@ -37,7 +37,7 @@ print(f"{status.state}: {status.items_done} of {status.items} items")
 for record in list(run.results())[:4]:
     print(record.item, record.prompt, record.output, record.scores)
 
-# %% Means with their standard errors, failures, tokens.
+# %% Mean scores with their standard errors.
 for name, scores in run.summary().scores.items():
     print(f"{name}: {scores.mean:.2f} ± {scores.standard_error:.2f} of {scores.count}")
 

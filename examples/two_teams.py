@@ -1,6 +1,6 @@
-"""Two teams share one lane: while both have work, each gets what its weight says; alone, it gets everything.
+"""Two teams share one lane. While both have work, each gets a share by its weight; alone, a team gets it all.
 
-fairlane.toml gives the team `search` weight 3, `batch` weight 1, and the lane 1,200 requests a minute.
+In fairlane.toml the team `search` has weight 3, `batch` has weight 1, and the lane 1,200 requests a minute.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ ITEMS = 60
 
 
 def main() -> None:
-    """Submit the same work for both and tell how far `batch` is when `search` is done."""
+    """Submit the same work for both teams, and print the progress of `batch` when `search` is done."""
     rows = [{"n": n} for n in range(ITEMS)]
     with Client(team="search") as search, Client(team="batch") as batch:
         later = batch.submit(rows, "Number {{ n }}", model="sim:shared", name="nightly")

@@ -1,8 +1,7 @@
-"""A web application that submits runs and tells how they stand: `uvicorn web_app:app`, after
-`pip install fastapi uvicorn`.
+"""A web application that submits runs and shows their progress.
 
-Requests return at once, because a run goes on without its client: nothing is kept here, and several processes
-may serve.
+Install it with `pip install fastapi uvicorn`, and start it with `uvicorn web_app:app`. Requests return at
+once, because a run needs no client. The application keeps no state, so several processes may serve it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from fairlane import Client, RunNotFound, SubmissionError, exact_match
 
 
 class Asked(BaseModel):
-    """Questions, with the answers that are expected."""
+    """Questions with their expected answers."""
 
     rows: list[dict[str, str]] = Field(min_length=1, max_length=10_000)
     prompt: str = "{{ question }}"
@@ -26,7 +25,7 @@ class Asked(BaseModel):
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """One client for all requests; threads may share it."""
+    """Open one client for all requests; threads may share it."""
     with Client(team="search") as client:
         app.state.client = client
         yield
@@ -41,10 +40,10 @@ app = FastAPI(title="Evaluations", lifespan=lifespan)
 Fairlane = Annotated[Client, Depends(the_client)]
 
 
-# `def`, not `async def`: the client blocks, so FastAPI calls these on its threads.
+# `def`, not `async def`: the client blocks, so FastAPI runs these functions on threads.
 @app.post("/runs", status_code=202)
 def submit(asked: Asked, client: Fairlane) -> dict[str, str]:
-    """Begin a run, and return what names it."""
+    """Submit a run, and return its id."""
     try:
         run = client.submit(asked.rows, asked.prompt, model="sim:fast", evaluators=[exact_match("answer")])
     except SubmissionError as error:
@@ -54,7 +53,7 @@ def submit(asked: Asked, client: Fairlane) -> dict[str, str]:
 
 @app.get("/runs/{run_id}")
 def status(run_id: str, client: Fairlane) -> dict[str, Any]:
-    """How far it is, and what it waits for."""
+    """Return the run's progress, and what limits it."""
     try:
         run = client.run(run_id)
         now = run.status()
@@ -66,11 +65,11 @@ def status(run_id: str, client: Fairlane) -> dict[str, Any]:
 
 @app.get("/runs/{run_id}/results")
 def results(run_id: str, client: Fairlane) -> list[dict[str, Any]]:
-    """Every item with its scores, once the run is over."""
+    """Return every item with its scores, once the run has ended."""
     try:
         run = client.run(run_id)
         if not run.status().state.finished:
-            raise HTTPException(409, "the run is not over yet")
+            raise HTTPException(409, "the run has not ended yet")
         return [
             {"item": record.item, "output": record.output, "scores": record.scores}
             for record in run.results()
@@ -81,7 +80,7 @@ def results(run_id: str, client: Fairlane) -> list[dict[str, Any]]:
 
 @app.delete("/runs/{run_id}", status_code=202)
 def cancel(run_id: str, client: Fairlane) -> None:
-    """End it; what is done stays."""
+    """Cancel the run. Results so far stay."""
     try:
         client.run(run_id).cancel()
     except RunNotFound as error:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings as hypothesis_settings
 
-from fairlane.configuration import process_environment
+from fairlane.config.environment import process_environment
 
-pytest_plugins = ["tests.support.redis"]
+pytest_plugins = ["tests.support.redis", "tests.support.server_choice"]
 
 # How long one example takes depends on what else the machine does; pytest's timeout catches what hangs.
 hypothesis_settings.register_profile("fairlane", deadline=None)
@@ -18,6 +23,68 @@ hypothesis_settings.load_profile("fairlane")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+QUICK = ("unit", "lua")
+"""Folders of the quick tier. Tests there that take seconds are marked ``slow`` and belong to the proof."""
+
+SECONDS = {"unit": 0.03, "lua": 0.2, "contract": 0.3, "integration": 2.0, "simulation": 2.0, "chaos": 10.0}
+SLOW_SECONDS = 3.0
+"""About how long a test takes, by its folder and where it is slow: files that take longest begin first."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--tier quick`` leaves out slow tests; ``--tier proof`` leaves out what the quick tier runs."""
+    parser.addoption("--tier", choices=("quick", "proof"), help="run one tier of the tests")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The proof does not import files of the quick tier that have no slow test."""
+    folder = collection_path.parent
+    quick = folder.parent == Path(__file__).parent and folder.name in QUICK
+    if config.getoption("--tier") != "proof" or not quick or not collection_path.name.startswith("test_"):
+        return None
+    return True if "mark.slow" not in collection_path.read_text(encoding="utf-8") else None
+
+
+def pytest_collection_finish() -> None:
+    """Modules and collected tests stay until the end: no collection of garbage looks at them again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that hold on any server, and keep those of the chosen tier, the longest files first."""
+    tier, root = config.getoption("--tier"), Path(__file__).parent
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    file_seconds: Counter[Path] = Counter()
+    for item in items:
+        folder = item.path.relative_to(root).parts[0] if item.path.is_relative_to(root) else ""
+        if folder == "lua":
+            item.add_marker(pytest.mark.servers)
+        slow = item.get_closest_marker("slow") is not None
+        quick = folder in QUICK and not slow
+        wanted = tier is None or quick == (tier == "quick")
+        (kept if wanted else left_out).append(item)
+        if wanted:
+            file_seconds[item.path] += SLOW_SECONDS if slow else SECONDS.get(folder, 1.0)
+    items[:] = kept if tier is None else sorted(kept, key=lambda item: -file_seconds[item.path])
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """A test that configures logging, or runs an entry point that does, decides nothing for the next one."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    configuration = structlog.get_config() if structlog.is_configured() else None
+    yield
+    if configuration is None:
+        structlog.reset_defaults()
+    else:
+        structlog.configure(**configuration)
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Healthy: the process that wrote the ready file is there, and neither stopped nor dead.
-# A shell and /proc, because a Python interpreter for each check of each container adds up. It does not ask Redis:
-# roles outlast a restart of Redis, and checks that fail everywhere at once would only hide which one is broken.
+# Healthy: the process that wrote the ready file exists, and is neither stopped nor dead.
+# It uses a shell and /proc, because a Python interpreter for each check of each container is expensive. It does not
+# check Redis: processes survive a restart of Redis, and checks that all fail at once hide the one that is broken.
 ready=${1:-/run/fairlane/ready}
 
 pid=$(sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' "$ready") || exit 1

@@ -31,15 +31,15 @@ _VARIABLES: dict[str, dict[str, Any]] = {
 
 def dashboards() -> dict[str, dict[str, Any]]:
     """Every dashboard by its file's name."""
-    told = yaml.safe_load((HERE / "panels.yml").read_text(encoding="utf-8"))
-    return {f"{each['uid']}.json": _dashboard(each) for each in told}
+    spec = yaml.safe_load((HERE / "panels.yml").read_text(encoding="utf-8"))
+    return {f"{each['uid']}.json": _dashboard(each) for each in spec}
 
 
-def _dashboard(told: Mapping[str, Any]) -> dict[str, Any]:
-    names = ["datasource", "lane"] if told.get("by_lane") else ["datasource"]
+def _dashboard(spec: Mapping[str, Any]) -> dict[str, Any]:
+    names = ["datasource", "lane"] if spec.get("by_lane") else ["datasource"]
     return {
-        "uid": told["uid"],
-        "title": told["title"],
+        "uid": spec["uid"],
+        "title": spec["title"],
         "tags": ["fairlane"],
         "schemaVersion": 38,
         "version": 1,
@@ -48,7 +48,7 @@ def _dashboard(told: Mapping[str, Any]) -> dict[str, Any]:
         "time": {"from": "now-30m", "to": "now"},
         "links": [{"title": "Fairlane", "type": "dashboards", "tags": ["fairlane"], "keepTime": True}],
         "templating": {"list": [{"name": name, **_VARIABLES[name]} for name in names]},
-        "panels": [{"id": number, **panel} for number, panel in enumerate(_placed(told["rows"]), start=1)],
+        "panels": [{"id": number, **panel} for number, panel in enumerate(_placed(spec["rows"]), start=1)],
     }
 
 
@@ -68,8 +68,8 @@ def _placed(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         y += height
 
 
-def _panel(told: Mapping[str, Any]) -> dict[str, Any]:
-    kind, stacked = told.get("kind", "timeseries"), told.get("stacked", False)
+def _panel(spec: Mapping[str, Any]) -> dict[str, Any]:
+    kind, stacked = spec.get("kind", "timeseries"), spec.get("stacked", False)
     drawn = {
         "drawStyle": "line",
         "fillOpacity": 20 if stacked else 0,
@@ -81,10 +81,10 @@ def _panel(told: Mapping[str, Any]) -> dict[str, Any]:
     stat = {"reduceOptions": {"calcs": ["lastNotNull"]}, "graphMode": "area"}
     return {
         "type": kind,
-        "title": told["title"],
-        "description": told.get("about", ""),
+        "title": spec["title"],
+        "description": spec.get("about", ""),
         "datasource": SOURCE,
-        "fieldConfig": {"defaults": {"unit": told["unit"], "custom": drawn}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": spec["unit"], "custom": drawn}, "overrides": []},
         "options": stat if kind == "stat" else {"legend": legend},
         "targets": [
             {
@@ -93,7 +93,7 @@ def _panel(told: Mapping[str, Any]) -> dict[str, Any]:
                 "legendFormat": query.get("legend", ""),
                 "datasource": SOURCE,
             }
-            for number, query in enumerate(told["queries"])
+            for number, query in enumerate(spec["queries"])
         ],
     }
 

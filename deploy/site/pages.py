@@ -1,4 +1,4 @@
-"""What MkDocs does beyond docs/: README and changes become pages, and so do the sources they link to."""
+"""Adds to the site what is outside docs/: README, changes, and the sources that pages link to."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-BORROWED = {"index.md": "README.md", "changes.md": "CHANGELOG.md"}
-"""Pages of the site that stand elsewhere in the repository, so that hosts of repositories show them."""
+BORROWED = {
+    "index.md": "README.md",
+    "changes.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
+}
+"""Pages of the site whose files are at the root of the repository, where hosts of repositories show them."""
 
 SOURCES = "source"
-"""Below this lie the files and folders outside docs/ that some page links to."""
+"""The site's folder for files and folders outside docs/ that some page links to."""
+
+SHIM = "assets/iframe-worker.js"
+"""Lets Material's search run in pages opened from disk, where browsers start no web workers.
+
+The file is the shim of iframe-worker 1.0.4, unchanged, under the MIT licence beside it.
+"""
 
 NAMED_IN_SHORT = {"Dockerfile": "docker", "Makefile": "make"}
 NOT_SHOWN = ("__pycache__",)
@@ -26,19 +37,16 @@ _EDGE = re.compile(r"^\s*(\S+) --> ([^\s:]+)(?:: (.+))?$", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Anchors are those that hosts of Markdown make, and a folder in the navigation stands for its pages."""
+    """Make anchors as hosts of Markdown do."""
     config.mdx_configs.setdefault("toc", {})["slugify"] = _anchor
-    for section in config.nav or []:
-        for title, entry in section.items():
-            if isinstance(entry, str) and entry.endswith("/"):
-                folder = Path(config.docs_dir) / entry
-                section[title] = [f"{entry}{path.name}" for path in sorted(folder.glob("*.md"))]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the borrowed pages, and one for each file or folder outside docs/ that a page links to."""
+    """Add the borrowed pages, the shim of the search, and a page for each source that a page links to."""
     root = _root(config)
+    shim = (Path(__file__).parent / "iframe-worker" / "iframe-worker.js").read_text(encoding="utf-8")
+    files.append(File.generated(config, SHIM, content=shim))
     pages = {file.src_uri: file.content_string for file in files.documentation_pages()}
     for uri, path in BORROWED.items():
         pages[uri] = (root / path).read_text(encoding="utf-8")
@@ -51,7 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that leave docs/ lead to their pages of the site; a state diagram becomes a table."""
+    """Lead links that leave docs/ to pages of the site, and turn a state diagram into a table."""
     uri, root = page.file.src_uri, _root(config)
     if uri.startswith(f"{SOURCES}/"):
         return markdown
@@ -67,7 +75,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def _anchor(heading: str, separator: str) -> str:
-    """What a link may name of a heading, as hosts of Markdown make it."""
+    """The anchor of a heading, as hosts of Markdown make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
 
 
@@ -76,7 +84,7 @@ def _root(config: MkDocsConfig) -> Path:
 
 
 def _repository_path(uri: str, target: str) -> str | None:
-    """Where in the repository a page's relative link leads; ``None`` for a link within the page."""
+    """The path in the repository of a page's relative link; ``None`` for a link within the page."""
     home = BORROWED.get(uri, f"docs/{uri}")
     return posixpath.normpath(posixpath.join(posixpath.dirname(home), target)) if target else None
 
@@ -104,7 +112,7 @@ def _source_page(path: str) -> str:
 
 
 def _shown(path: Path, name: str) -> str:
-    """A file as a block of code, a folder as the list of what is in it."""
+    """A file as a block of code, a folder as a list of its files."""
     if path.is_dir():
         inside = sorted(each.name + "/" * each.is_dir() for each in path.iterdir() if _is_shown(each))
         return f"{NOT_SEARCHED}# {name}\n\n" + "\n".join(f"- `{each}`" for each in inside)

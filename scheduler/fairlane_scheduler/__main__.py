@@ -11,16 +11,18 @@ import socket
 import sys
 from pathlib import Path
 
-from fairlane.clock import SystemClock
-from fairlane.configuration import load_settings
-from fairlane.errors import FairlaneError
-from fairlane.logs import configure_logging
-from fairlane.store.connect import open_store
-from fairlane_scheduler.archiver import start_archiver
+from fairlane.config.environment import process_environment
+from fairlane.config.loader import load_settings
+from fairlane.core.clock import SystemClock
+from fairlane.core.errors import FairlaneError
+from fairlane.store.connection.connect import open_store
+from fairlane.telemetry.logs import configure_logging
+from fairlane_scheduler.dispatch.publisher import Publisher
+from fairlane_scheduler.feed.tokenizers import load_tokenizers
 from fairlane_scheduler.monitoring.serving import Monitoring
-from fairlane_scheduler.publisher import Publisher
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
+from fairlane_scheduler.upkeep.archiver import start_archiver
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,9 +39,15 @@ def main(argv: list[str] | None = None) -> int:
     # A lost reply leaves open what has taken effect: then everything is read anew, nothing asked twice.
     redis = open_store(settings.redis, retries=0)
     monitoring = Monitoring(settings, clock)
-    metrics = monitoring.metrics
+    metrics = monitoring.metrics if settings.metrics.enabled else None
     scheduler = Scheduler(
-        redis, settings, clock, identity=name, publisher=Publisher(settings), metrics=metrics
+        redis,
+        settings,
+        clock,
+        identity=name,
+        publisher=Publisher(settings),
+        metrics=metrics,
+        tokenizers=load_tokenizers(process_environment()),
     )
     try:
         archiver = start_archiver(settings, clock, lambda: scheduler.leader.leads)
@@ -54,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
     monitoring.stop()
     if archiver is not None:
-        archiver.rounds.stop()
+        archiver.thread.stop()
     redis.close()
     return 0
 
@@ -62,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fairlane scheduler", description=__doc__)
     parser.add_argument("--config", type=Path, help="fairlane.toml to read")
-    parser.add_argument("--name", help="name in logs and in the leader's lease; unique among schedulers")
+    parser.add_argument("--name", help="name in logs and in lists; best unique among schedulers")
     parser.add_argument("--ready-file", type=Path, help="written once the first tick is done")
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""The one place in a scheduler that waits: for the next thing due, for a wake-up, for Redis to come back."""
+"""Runs the scheduler loop: the only place that waits, for the next due time, a wake-up, or Redis."""
 
 from __future__ import annotations
 
@@ -9,45 +9,53 @@ from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
-from fairlane.clock import Clock
-from fairlane.events import Event
-from fairlane.logs import get_logger
-from fairlane.store.connect import RedisClient
-from fairlane.store.trust import in_words
+from fairlane.core.clock import Clock
+from fairlane.core.events import Event
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.connection.server_states import is_full
+from fairlane.store.connection.tls_errors import in_words
+from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.service import Scheduler
 
 log = get_logger("runner")
 
-QUANTUM_MS = 4  # wake-ups closer together than this are answered by one tick
+QUANTUM_MS = 4  # one tick answers all wake-ups within so many milliseconds
 AWAY_FIRST_S, AWAY_MOST_S = 0.1, 1.0
 READ_AT_ONCE = 1000
 INBOX = "inbox:"
 
 
 class Watch(Protocol):
-    """Hears whether the loop turns."""
+    """Is called as the loop runs, for health checks and metrics."""
 
     def turned(self) -> None:
-        """It begins another pass, or waits for Redis to come back."""
+        """The loop begins another pass, or waits for Redis."""
         ...
 
     def ticked(self, seconds: float) -> None:
-        """A pass succeeded, and took so long."""
+        """A pass succeeded within so many seconds."""
+        ...
+
+    def failed(self, why: str) -> None:
+        """A pass failed at Redis; ``why`` says so in words."""
         ...
 
 
 class Unwatched:
-    """Nobody listens."""
+    """A watch that does nothing."""
 
     def turned(self) -> None:
-        pass
+        """Do nothing."""
 
     def ticked(self, seconds: float) -> None:
-        pass
+        """Do nothing."""
+
+    def failed(self, why: str) -> None:
+        """Do nothing."""
 
 
 class Runner:
-    """Drives a scheduler until it is told to stop, through every loss of Redis."""
+    """Drives a scheduler until `stop`, through every loss of Redis."""
 
     def __init__(
         self, scheduler: Scheduler, redis: RedisClient, clock: Clock, watch: Watch | None = None
@@ -72,17 +80,30 @@ class Runner:
                     wakeups.subscribe(self._scheduler.wake_channel)
                     self._loop(wakeups)
             except (RedisError, OSError) as error:
+                why = in_words(error)
+                self._watch.failed(why)
                 if not self._away_s:
-                    log.warning(Event.STORE_UNREACHABLE, error=in_words(error))
+                    log.warning(Event.STORE_UNREACHABLE, error=why)
+                if is_full(error):
+                    self._relieve()
                 self._recover()
             except Exception:
-                # A defect. What is known may be wrong by it, and can all be read again.
-                log.exception("tick_failed")
+                # A bug. It may have corrupted the state in memory, all of which can be read again.
+                log.exception(Event.TICK_FAILED)
                 self._recover()
         try:
             self._scheduler.resign()
         except (RedisError, OSError) as error:
             log.warning(Event.STORE_UNREACHABLE, error=str(error))
+
+    def _relieve(self) -> None:
+        """Let teams cancel and pause while Redis is full."""
+        try:
+            self._scheduler.relieve()
+        except (RedisError, OSError):
+            pass  # the next pass tries again
+        except Exception:
+            log.exception(Event.TICK_FAILED)
 
     def _recover(self) -> None:
         self._away_s = min(AWAY_MOST_S, self._away_s * 2 or AWAY_FIRST_S)
@@ -97,10 +118,10 @@ class Runner:
             wait_ms = self._scheduler.tick(teams)
             self._watch.ticked(time.perf_counter() - exactly)
             self._ticked()
-            rest_ms = started + QUANTUM_MS - self._clock.monotonic_ms()
-            if rest_ms > 0:
-                time.sleep(rest_ms / 1000)  # noqa: TID251 - the runner is what waits
-                wait_ms -= rest_ms
+            left_ms = started + QUANTUM_MS - self._clock.monotonic_ms()
+            if left_ms > 0:
+                time.sleep(left_ms / 1000)  # noqa: TID251 - the runner is what waits
+                wait_ms -= left_ms
             teams = self._listen(wakeups, wait_ms)
 
     def _ticked(self) -> None:
@@ -113,7 +134,7 @@ class Runner:
 
     @staticmethod
     def _listen(wakeups: Any, wait_ms: int) -> set[str]:
-        """Teams whose inbox was announced, once anything was published or the time is over."""
+        """Wait for a message or until the time is over; returns teams whose inbox was announced."""
         teams: set[str] = set()
         message = wakeups.get_message(timeout=max(0, wait_ms) / 1000)
         for _ in range(READ_AT_ONCE):

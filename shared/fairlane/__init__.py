@@ -1,71 +1,114 @@
-"""Fairlane runs large batches of LLM calls, and their evaluations, within what each provider allows."""
+"""Fairlane runs large batches of LLM calls, and their evaluations, within what each provider allows.
 
-from fairlane.admission.waiting import Eta, LaneWait, Waiting
-from fairlane.calls import CallHandle, CallMap
-from fairlane.client import Client
-from fairlane.datasets.references import Reference
-from fairlane.errors import (
-    ArchiveUnavailable,
-    CallFailed,
-    ConfigurationError,
-    FairlaneError,
-    LaneNotFound,
-    LocalStackError,
-    RateLimited,
-    RunArchived,
-    RunNotFound,
-    RunTimeout,
-    ScriptError,
-    StoreUnavailable,
-    SubmissionError,
-    TargetNotFound,
-    TemplateError,
-)
-from fairlane.estimate import Forecast
-from fairlane.evaluators import (
-    agent,
-    contains,
-    criterion,
-    exact_match,
-    json_valid,
-    llm_judge,
-    numeric_match,
-    regex,
-    scorer,
-    similarity,
-)
-from fairlane.export import MissingExtra
-from fairlane.handle import Run
-from fairlane.job import JobState, Usage
-from fairlane.retry import RetryPolicy
-from fairlane.run import LaneProgress, Record, RunState, RunStatus
-from fairlane.sessions import SessionRecord
-from fairlane.settings import Settings
-from fairlane.summary import Summary
-from fairlane.version import __version__
+The public names. Each loads its module when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairlane.apps.estimate.forecast import Forecast
+    from fairlane.client.calls import CallHandle, CallMap
+    from fairlane.client.chunks import Chunk
+    from fairlane.client.client import Client
+    from fairlane.client.handle import Run
+    from fairlane.client.summary import Summary
+    from fairlane.config.settings import Settings
+    from fairlane.core.errors import (
+        AmbiguousRun,
+        ArchiveTooNew,
+        ArchiveUnavailable,
+        BatchFileError,
+        BrokenPage,
+        BrokenSessions,
+        CallFailed,
+        ConfigurationError,
+        FairlaneError,
+        FunctionMismatch,
+        FunctionNotFound,
+        LaneNotFound,
+        LocalStackError,
+        MissingExtra,
+        NewerVersion,
+        NoTerminal,
+        OldSchema,
+        RateLimited,
+        RunArchived,
+        RunEnded,
+        RunGone,
+        RunLost,
+        RunNotFound,
+        RunTimeout,
+        ScriptError,
+        StoreRefuses,
+        StoreUnavailable,
+        SubmissionError,
+        TargetNotFound,
+        TemplateError,
+        UnknownFormat,
+        UnknownModel,
+        UnreadableRow,
+        UnsupportedError,
+        WorkerNotFound,
+    )
+    from fairlane.core.version import __version__
+    from fairlane.datasets.references import Reference
+    from fairlane.evaluators.builders import (
+        agent,
+        contains,
+        criterion,
+        exact_match,
+        json_valid,
+        llm_judge,
+        numeric_match,
+        regex,
+        scorer,
+        similarity,
+    )
+    from fairlane.model.decision import RetryPolicy
+    from fairlane.model.job import JobState, Usage
+    from fairlane.model.results import Record
+    from fairlane.model.run import LaneProgress, RoleTime, RunState, RunStatus
+    from fairlane.model.sessions import SessionRecord
+    from fairlane.why.waiting import Eta, LaneWait, Waiting
 
 __all__ = [
+    "AmbiguousRun",
+    "ArchiveTooNew",
     "ArchiveUnavailable",
+    "BatchFileError",
+    "BrokenPage",
+    "BrokenSessions",
     "CallFailed",
     "CallHandle",
     "CallMap",
+    "Chunk",
     "Client",
     "ConfigurationError",
     "Eta",
     "FairlaneError",
     "Forecast",
+    "FunctionMismatch",
+    "FunctionNotFound",
     "JobState",
     "LaneNotFound",
     "LaneProgress",
     "LaneWait",
     "LocalStackError",
     "MissingExtra",
+    "NewerVersion",
+    "NoTerminal",
+    "OldSchema",
     "RateLimited",
     "Record",
     "Reference",
     "RetryPolicy",
+    "RoleTime",
     "Run",
     "RunArchived",
+    "RunEnded",
+    "RunGone",
+    "RunLost",
     "RunNotFound",
     "RunState",
     "RunStatus",
@@ -73,13 +116,19 @@ __all__ = [
     "ScriptError",
     "SessionRecord",
     "Settings",
+    "StoreRefuses",
     "StoreUnavailable",
     "SubmissionError",
     "Summary",
     "TargetNotFound",
     "TemplateError",
+    "UnknownFormat",
+    "UnknownModel",
+    "UnreadableRow",
+    "UnsupportedError",
     "Usage",
     "Waiting",
+    "WorkerNotFound",
     "__version__",
     "agent",
     "contains",
@@ -92,3 +141,86 @@ __all__ = [
     "scorer",
     "similarity",
 ]
+
+_HOMES = {
+    "Forecast": "fairlane.apps.estimate.forecast",
+    "CallHandle": "fairlane.client.calls",
+    "CallMap": "fairlane.client.calls",
+    "Chunk": "fairlane.client.chunks",
+    "Client": "fairlane.client.client",
+    "Run": "fairlane.client.handle",
+    "Summary": "fairlane.client.summary",
+    "Settings": "fairlane.config.settings",
+    "__version__": "fairlane.core.version",
+    "Reference": "fairlane.datasets.references",
+    "agent": "fairlane.evaluators.builders",
+    "contains": "fairlane.evaluators.builders",
+    "criterion": "fairlane.evaluators.builders",
+    "exact_match": "fairlane.evaluators.builders",
+    "json_valid": "fairlane.evaluators.builders",
+    "llm_judge": "fairlane.evaluators.builders",
+    "numeric_match": "fairlane.evaluators.builders",
+    "regex": "fairlane.evaluators.builders",
+    "scorer": "fairlane.evaluators.builders",
+    "similarity": "fairlane.evaluators.builders",
+    "JobState": "fairlane.model.job",
+    "Usage": "fairlane.model.job",
+    "RetryPolicy": "fairlane.model.decision",
+    "LaneProgress": "fairlane.model.run",
+    "RoleTime": "fairlane.model.run",
+    "Record": "fairlane.model.results",
+    "RunState": "fairlane.model.run",
+    "RunStatus": "fairlane.model.run",
+    "SessionRecord": "fairlane.model.sessions",
+    "Eta": "fairlane.why.waiting",
+    "LaneWait": "fairlane.why.waiting",
+    "Waiting": "fairlane.why.waiting",
+    "AmbiguousRun": "fairlane.core.errors",
+    "ArchiveTooNew": "fairlane.core.errors",
+    "ArchiveUnavailable": "fairlane.core.errors",
+    "BatchFileError": "fairlane.core.errors",
+    "BrokenPage": "fairlane.core.errors",
+    "BrokenSessions": "fairlane.core.errors",
+    "CallFailed": "fairlane.core.errors",
+    "ConfigurationError": "fairlane.core.errors",
+    "FairlaneError": "fairlane.core.errors",
+    "FunctionMismatch": "fairlane.core.errors",
+    "FunctionNotFound": "fairlane.core.errors",
+    "LaneNotFound": "fairlane.core.errors",
+    "LocalStackError": "fairlane.core.errors",
+    "MissingExtra": "fairlane.core.errors",
+    "NewerVersion": "fairlane.core.errors",
+    "NoTerminal": "fairlane.core.errors",
+    "OldSchema": "fairlane.core.errors",
+    "RateLimited": "fairlane.core.errors",
+    "RunArchived": "fairlane.core.errors",
+    "RunEnded": "fairlane.core.errors",
+    "RunGone": "fairlane.core.errors",
+    "RunLost": "fairlane.core.errors",
+    "RunNotFound": "fairlane.core.errors",
+    "RunTimeout": "fairlane.core.errors",
+    "ScriptError": "fairlane.core.errors",
+    "StoreRefuses": "fairlane.core.errors",
+    "StoreUnavailable": "fairlane.core.errors",
+    "SubmissionError": "fairlane.core.errors",
+    "TargetNotFound": "fairlane.core.errors",
+    "TemplateError": "fairlane.core.errors",
+    "UnknownFormat": "fairlane.core.errors",
+    "UnknownModel": "fairlane.core.errors",
+    "UnreadableRow": "fairlane.core.errors",
+    "UnsupportedError": "fairlane.core.errors",
+    "WorkerNotFound": "fairlane.core.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name; the interpreter calls this once for each."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

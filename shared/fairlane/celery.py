@@ -8,10 +8,10 @@ from typing import Any
 
 from celery import Celery, Task
 
-from fairlane.calls import Arguments, CallHandle, CallMap, submit_call, submit_calls
-from fairlane.client import Client
-from fairlane.errors import SubmissionError
-from fairlane.retry import RetryPolicy
+from fairlane.client.calls import Arguments, CallHandle, CallMap, submit_call, submit_calls
+from fairlane.client.client import Client
+from fairlane.core.errors import SubmissionError
+from fairlane.model.decision import RetryPolicy
 
 _CLIENT = "_fairlane_client"
 
@@ -42,6 +42,7 @@ class LimitedTask:
         return f"<LimitedTask {self.name} on {self.lane}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the task here and now, without a lane."""
         return self.task(*args, **kwargs)
 
     def delay(self, *args: Any, **kwargs: Any) -> CallHandle:

@@ -15,12 +15,21 @@ from tests.benchmarks.referenced_rows import referenced_rows
 from tests.benchmarks.report import Finding, Report
 from tests.benchmarks.transport import transport
 from tests.benchmarks.waiting_run import waiting_run
-from tests.benchmarks.workloads import flaky, known_limit, token_bound, two_lanes
+from tests.benchmarks.workloads import (
+    flaky,
+    known_limit,
+    thirty_thousand,
+    token_bound,
+    two_lanes,
+    unbounded_answers,
+)
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "known": known_limit,
     "lanes": two_lanes,
+    "wide": thirty_thousand,
     "tokens": token_bound,
+    "unbounded": unbounded_answers,
     "flaky": flaky,
     "hidden-headers": hidden_headers,
     "hidden-retry-after": hidden_retry_after,

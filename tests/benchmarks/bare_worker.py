@@ -10,8 +10,8 @@ from typing import Any
 from celery import signals
 from redis import Redis
 
-from fairlane.broker import lane_queue, make_app
-from fairlane.configuration import load_settings
+from fairlane.broker.app import lane_queue, make_app
+from fairlane.config.loader import load_settings
 
 TASK, QUEUE, DONE = "bench.noop", "bench.noop", "bench:done"
 

@@ -16,7 +16,7 @@ from typing import Any
 from redis import Redis
 
 from fairlane import Client
-from fairlane.configuration import load_settings
+from fairlane.config.loader import load_settings
 from fairlane.local.plan import StackPlan
 from fairlane.local.stack import Stack
 from tests.support.wait import wait_until
@@ -60,20 +60,12 @@ class BenchStack:
         waits = []
         for log in (self.directory / "data" / "logs").glob("worker-*.log"):
             for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-                if '"wire_ms"' in line:
-                    waits.append(float(json.loads(line)["wire_ms"]))
+                if '"wire_ms"' in line and (wire_ms := json.loads(line)["wire_ms"]) is not None:
+                    waits.append(float(wire_ms))
         return waits
 
     def redis(self) -> Redis:
         return Redis.from_url(self.stack.redis_url)
-
-    def warm_up(self, model: str, calls: int = 20) -> None:
-        """Connections, templates and queues as they are in the middle of a working day."""
-        run = self.client.submit(
-            dataset=[{"n": n} for n in range(calls)], prompt="warm up {{ n }}", model=f"sim:{model}"
-        )
-        run.wait(timeout=60)
-        self.reset_stats()
 
     @property
     def _provider(self) -> str:
@@ -83,7 +75,7 @@ class BenchStack:
 
 @contextmanager
 def bench_stack(
-    config: str, simulator: str, *, workers: int = 2, slots: int = 150, level: str = "info"
+    config: str, simulator: str, *, workers: int = 2, slots: int | None = 150, level: str = "info"
 ) -> Iterator[BenchStack]:
     """Everything up, on an embedded Redis; gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="fairlane-bench-"))
@@ -93,7 +85,7 @@ def bench_stack(
         data_dir=directory / "data",
         config=directory / "fairlane.toml",
         workers=workers,
-        slots=slots,
+        **({} if slots is None else {"slots": slots}),
         simulate=True,
         simulate_config=directory / "simulator.toml",
     )

@@ -11,19 +11,16 @@ from statistics import median
 
 from redis import Redis
 
-from fairlane.job import Attempt, JobState, Usage
-from fairlane.lane import LaneLimits
-from fairlane.local.embedded import start_embedded
-from fairlane.logs import configure_logging
-from fairlane.run import Message, Plan, RunSpec
-from fairlane.settings import LogSettings
-from fairlane.store.attempts import Lesson
-from fairlane.store.entry import Entry
-from fairlane.store.keys import RunRef
+from fairlane.config.sections import LogSettings
+from fairlane.embedded.server import start_embedded
+from fairlane.model.job import Attempt, JobState, Lesson, Usage
+from fairlane.model.lane import LaneLimits
+from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane.model.tokens import Entry, Estimate
 from fairlane.store.script import load_all
-from fairlane.store.workers import Beat, WorkerInfo
-from fairlane.tokens import Estimate
-from fairlane_scheduler.backlog import ActiveRun
+from fairlane.store.write.workers import Beat, WorkerInfo
+from fairlane.telemetry.logs import configure_logging
+from fairlane_scheduler.state.backlog import ActiveRun
 from tests.benchmarks.report import Finding
 from tests.support.scheduler_parts import Parts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fairlane_workers.engine as engine_module
-from fairlane.job import Outcome, Success, Usage
+from fairlane.model.job import Outcome, Success, Usage
 from fairlane_workers.__main__ import main
 from fairlane_workers.providers.contract import OnChunk, Request
 
@@ -15,6 +15,9 @@ class NoopProvider:
 
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
         return ANSWER
+
+    async def prepare(self) -> None:
+        pass
 
     async def aclose(self) -> None:
         return None

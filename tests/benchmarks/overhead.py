@@ -14,9 +14,9 @@ from pathlib import Path
 from kombu import Producer
 
 from fairlane import Client
-from fairlane.broker import make_app
-from fairlane.configuration import load_settings
-from fairlane.local.embedded import start_embedded
+from fairlane.broker.app import make_app
+from fairlane.config.loader import load_settings
+from fairlane.embedded.server import start_embedded
 from tests.benchmarks.bare_worker import DONE, QUEUE, TASK
 from tests.benchmarks.bench_stack import wait_for
 from tests.benchmarks.report import Finding

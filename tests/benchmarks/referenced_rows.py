@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairlane import Reference
-from fairlane.evaluators import exact_match
-from fairlane.store.keys import Keys, RunRef
+from fairlane.evaluators.builders import exact_match
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
 from tests.benchmarks.bench_stack import bench_stack, resident_mb
 from tests.benchmarks.report import Finding
 from tests.support.wait import wait_until

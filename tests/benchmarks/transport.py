@@ -1,4 +1,4 @@
-"""What the workers' transport costs, over TLS to a real server that speaks both versions of HTTP."""
+"""What the workers' transport costs, over TLS to a real server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import httpx
 
-from fairlane.local.ports import LOOPBACK, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, wished_or_free
 from fairlane_workers.transport import Transport
 from tests.benchmarks.report import Finding
 from tests.support.tls import Certificates
@@ -49,7 +49,7 @@ class Seen:
 
 
 def transport() -> Iterator[Finding]:
-    """HTTP/2 against HTTP/1.1, both against plain aiohttp; connections opened at hundreds in flight."""
+    """The transport against plain aiohttp, and the connections it opens at hundreds of calls in flight."""
     with TemporaryDirectory() as folder, _server(Path(folder)) as (url, ca):
         for milliseconds in LATENCIES_MS:
             for in_flight in IN_FLIGHT:
@@ -57,44 +57,41 @@ def transport() -> Iterator[Finding]:
 
 
 def _compare(url: str, ca: Path, in_flight: int, latency: str) -> Iterator[Finding]:
-    plain, first, second = asyncio.run(_measure(url, ca, in_flight))
+    plain, ours = asyncio.run(_measure(url, ca, in_flight))
     at = f"{in_flight} in flight, {latency}"
-    ours = f"{first.cpu_s * 1e6:.0f} µs, plain aiohttp {plain.cpu_s * 1e6:.0f} µs"
-    yield Finding(NAME, f"{at}: CPU a call ÷ plain aiohttp", first.cpu_s / plain.cpu_s, bar=1.5, note=ours)
-    both = f"{second.cpu_s * 1e6:.0f} µs, HTTP/1.1 {first.cpu_s * 1e6:.0f} µs"
-    yield Finding(NAME, f"{at}: CPU a call, HTTP/2 ÷ HTTP/1.1", second.cpu_s / first.cpu_s, note=both)
-    rates = f"{second.rate:,.0f}/s, HTTP/1.1 {first.rate:,.0f}/s"
-    yield Finding(NAME, f"{at}: calls/s, HTTP/2 ÷ HTTP/1.1", second.rate / first.rate, note=rates)
-    if in_flight < max(IN_FLIGHT):
-        return
-    for version, seen in (("HTTP/1.1", first), ("HTTP/2", second)):
-        measure = f"{at}: connections opened ÷ calls, {version}"
-        used = f"{seen.connections} for {seen.calls:,} calls"
-        yield Finding(NAME, measure, seen.connections / seen.calls, bar=in_flight / seen.calls, note=used)
+    note = f"{ours.cpu_s * 1e6:.0f} µs, plain aiohttp {plain.cpu_s * 1e6:.0f} µs"
+    yield Finding(NAME, f"{at}: CPU a call ÷ plain aiohttp", ours.cpu_s / plain.cpu_s, bar=1.5, note=note)
+    if in_flight == max(IN_FLIGHT):
+        used = f"{ours.connections} for {ours.calls:,} calls"
+        bar = in_flight / ours.calls
+        yield Finding(
+            NAME, f"{at}: connections opened ÷ calls", ours.connections / ours.calls, bar=bar, note=used
+        )
 
 
-async def _measure(url: str, ca: Path, in_flight: int) -> tuple[Seen, Seen, Seen]:
-    """Rounds take turns, so that what else the machine does meets all alike."""
+async def _measure(url: str, ca: Path, in_flight: int) -> tuple[Seen, Seen]:
+    """Rounds take turns, so that other load on the machine slows both alike."""
     calls = max(CALLS_LEAST, in_flight * CALLS_EACH)
-    agents = [f"{version}, {in_flight} to {url}" for version in ("aiohttp", "HTTP/1.1", "HTTP/2")]
+    agents = [f"{client}, {in_flight} to {url}" for client in ("aiohttp", "fairlane")]
     times: list[list[tuple[float, float]]] = [[] for _ in agents]
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(_plain_session(ca))
-        clients: list[Caller] = [partial(_plainly, session, url, _headers(agents[0]))]
-        for agent, http2 in zip(agents[1:], (False, True), strict=True):
-            client = Transport(ca_file=ca, http2=http2)
-            stack.push_async_callback(client.aclose)
-            clients.append(partial(_through, client, httpx.URL(url), httpx.Headers(_headers(agent))))
+        client = Transport(ca_file=ca)
+        stack.push_async_callback(client.aclose)
+        clients: list[Caller] = [
+            partial(_plainly, session, url, _headers(agents[0])),
+            partial(_through, client, httpx.URL(url), httpx.Headers(_headers(agents[1]))),
+        ]
         for _ in range(ROUNDS):
             for number, client_call in enumerate(clients):
                 times[number].append(await _round(client_call, in_flight, calls))
         async with session.get(str(httpx.URL(url).join("/connections"))) as response:
             opened = await response.json()
-    plain, first, second = (
+    plain, ours = (
         Seen(median(cpu for cpu, _ in some), median(rate for _, rate in some), opened[agent], calls * ROUNDS)
         for agent, some in zip(agents, times, strict=True)
     )
-    return plain, first, second
+    return plain, ours
 
 
 def _plain_session(ca: Path) -> aiohttp.ClientSession:
@@ -134,23 +131,21 @@ async def _round(call: Caller, in_flight: int, calls: int) -> tuple[float, float
 
 @contextmanager
 def _server(folder: Path) -> Iterator[tuple[str, Path]]:
-    """hypercorn, in a process of its own."""
+    """uvicorn, in a process of its own."""
     made = Certificates(folder)
     certificate, key = made.issue("server", LOOPBACK)
     port = next(wished_or_free(None))
-    configuration = folder / "hypercorn.toml"
-    configuration.write_text(
-        f'bind = "{LOOPBACK}:{port}"\ncertfile = "{certificate}"\nkeyfile = "{key}"\n'
-        'loglevel = "ERROR"\nbacklog = 2048\nkeep_alive_timeout = 60\nkeep_alive_max_requests = 1000000000\n'
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "hypercorn",
-        "-c",
-        str(configuration),
-        "tests.benchmarks.answering_app:app",
-    ]
+    options = {
+        "--host": LOOPBACK,
+        "--port": port,
+        "--ssl-certfile": certificate,
+        "--ssl-keyfile": key,
+        "--log-level": "error",
+        "--backlog": 2048,
+        "--timeout-keep-alive": 60,
+    }
+    command = [sys.executable, "-m", "uvicorn", "tests.benchmarks.answering_app:app"]
+    command += [str(part) for option in options.items() for part in option]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: _listens(port), timeout=20)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from fairlane.admission.lanes import Lanes
 from fairlane.store.keys import Keys
+from fairlane.store.write.lanes import Lanes
 from tests.benchmarks.bench_stack import bench_stack, wait_for
 from tests.benchmarks.report import Finding
 

@@ -29,4 +29,4 @@ def deployment(battered: Cluster) -> Iterator[Cluster]:
             process.kill(signal.SIGCONT)
         else:
             battered.stack.restart(name)
-    battered.settle(WORKERS)
+    battered.wait_ready(WORKERS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.local.embedded import start_embedded
+from fairlane.embedded.server import start_embedded
 from tests.support.cluster import cluster
 from tests.support.strict_lane import start_strict_run
 from tests.support.wait import wait_until
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.chaos
 def test_a_broker_of_its_own_may_die_and_come_back(tmp_path: Path) -> None:
     with start_embedded(tmp_path / "broker") as broker:
         config = f'[celery]\nbroker_url = "{broker.broker_url}"\n'
-        with cluster(tmp_path, config=config) as deployment:
+        with cluster(tmp_path, config=config, workers=1) as deployment:
             strict = start_strict_run(deployment, 120)
             broker.kill()
             wait_until(lambda: strict.run.status().in_flight == 0)

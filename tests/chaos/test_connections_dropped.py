@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from fairlane import JobState, Run
-from fairlane.evaluators import llm_judge
+from fairlane.evaluators.builders import llm_judge
 from tests.support.cluster import Cluster, numbered, whole
 from tests.support.strict_lane import start_strict_run
 from tests.support.wait import wait_until
@@ -32,7 +32,7 @@ def test_connections_that_are_dropped_again_and_again_make_no_call_twice(deploym
         evaluators=[llm_judge(f"sim:{judge}", "{{ output }}", {"yes": 1})],
     )
     for done in range(10, 2 * JOBS, 30):
-        wait_until(partial(has_done, run, done), timeout=30.0)
+        wait_until(partial(has_done, run, done))
         for kind in ("normal", "pubsub"):
             deployment.redis.client_kill_filter(_type=kind, skipme=True)
     records = whole(run)

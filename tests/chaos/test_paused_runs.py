@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.events import Event
+from fairlane.core.events import Event
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
 
@@ -30,6 +30,6 @@ def test_a_pause_outlives_redis_and_the_leader(deployment: Cluster) -> None:
     all_succeeded(deployment.client.submit(numbered(10), "other {{ n }}", model=lane))
     assert deployment.served(model).requests == called + 10
     assert run.status().paused is not None
-    run.unpause()
+    run.resume()
     all_succeeded(run)
     assert deployment.served(model).requests == 200 + 10

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fairlane.events import Event
+from fairlane.core.events import Event
 from tests.chaos.conftest import WORKERS
 from tests.support.cluster import Cluster
 from tests.support.strict_lane import start_strict_run
@@ -36,5 +36,5 @@ def test_a_run_goes_on_once_a_full_redis_has_room_again(deployment: Cluster) -> 
         wait_until(lambda: strict.served().in_flight == 0)
     strict.check()
     assert strict.served().requests == JOBS
-    deployment.settle(WORKERS)
+    deployment.wait_ready(WORKERS)
     assert not deployment.stack.poll()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.events import Event
-from fairlane.local.embedded import EmbeddedRedis
+from fairlane.core.events import Event
+from fairlane.embedded.server import EmbeddedRedis
 from tests.chaos.conftest import SLOTS, WORKERS
 from tests.support.cluster import SCHEDULER, Cluster
 from tests.support.strict_lane import PER_SECOND, start_strict_run
@@ -44,8 +44,10 @@ def test_a_run_survives_a_killed_redis_without_anybody_being_restarted(deploymen
     for role in ("scheduler-1", "worker-1"):
         deployment.wait_logged(Event.STORE_BACK, process=role)
     assert {death.name for death in deployment.stack.poll()} <= {"redis"}
-    # A call that was reported to a Redis that died before it answered is reported again, not made again.
-    assert strict.served().requests == JOBS
+    # A call that was reported to a Redis that died before it answered is reported again, not made again. Only
+    # the jobs of a worker that was taken for lost, since a busy machine delayed its heartbeat, start again.
+    recovered = len(deployment.logged(Event.LEASE_RECOVERED, run=strict.run.id))
+    assert JOBS <= strict.served().requests <= JOBS + recovered
 
 
 def test_a_run_survives_a_redis_that_forgot_its_last_second(deployment: Cluster) -> None:

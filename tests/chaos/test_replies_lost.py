@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from fairlane import JobState, RetryPolicy
-from fairlane.evaluators import llm_judge
-from fairlane.local.embedded import start_embedded
+from fairlane.embedded.server import start_embedded
+from fairlane.evaluators.builders import llm_judge
 from fairlane.store.script import script
 from fairlane.testing import SimulatedModel
 from tests.support.cluster import Cluster, cluster, numbered, whole

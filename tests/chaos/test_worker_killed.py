@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlane import JobState, RetryPolicy, RunState
-from fairlane.events import Event
+from fairlane.core.events import Event
 from tests.chaos.conftest import SLOTS
 from tests.support.cluster import Cluster, whole
 from tests.support.strict_lane import start_strict_run

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from fairlane.events import Event
+from fairlane.core.events import Event
 from tests.support.cluster import Cluster
 from tests.support.strict_lane import start_strict_run
 from tests.support.wait import wait_until

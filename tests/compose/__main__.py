@@ -25,7 +25,7 @@ LOST_AT_MOST = 100  # calls that the killed worker had under way: its slots
 
 
 class Trial:
-    """What happens, one step after another; each is told with the time since the run was submitted."""
+    """Plays the steps in order, and prints each with the seconds since the run was submitted."""
 
     def __init__(self, project: Project) -> None:
         self._project, self._started = project, time.monotonic()

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from fairlane.configuration import process_environment
+from fairlane.config.environment import process_environment
 from fairlane.store.keys import Keys
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""A team asks for a million things, and for things that would take all day: nobody else waits for it."""
+"""A team asks for hundreds of thousands of things, or for what takes all day: nobody else waits for it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.clock import ManualClock
-from fairlane.datasets import encode_page
-from fairlane.run import RunState
-from fairlane.store.inbox import UPLOAD_TTL_S
-from fairlane.store.keys import RunRef
-from fairlane_scheduler import limits as bounds
-from fairlane_scheduler import rests
-from fairlane_scheduler.janitor import EVERY_MS, Janitor
-from fairlane_scheduler.receiver import TICK_MS, TURN_MS
+from fairlane.core.clock import ManualClock
+from fairlane.datasets.rows import encode_page
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.write.inbox import UPLOAD_TTL_S
+from fairlane_scheduler.dispatch import fairness
+from fairlane_scheduler.intake import admission
+from fairlane_scheduler.intake.receiver import TICK_MS, TURN_MS
+from fairlane_scheduler.upkeep.janitor import EVERY_MS, Janitor
 from tests.support.scheduler_parts import Parts
 
 TRIP_MS = 1.0  # what a round trip takes on the clock of these tests
 WRITTEN_AT_ONCE = 20_000
-MILLION, HUNDRED_THOUSAND = 1_000_000, 100_000
+REQUESTS, WRONG_RUNS = 200_000, 20_000
 
 Words = tuple[Any, ...]
 
@@ -126,19 +125,19 @@ def state(parts: Parts, ref: RunRef) -> str | None:
     return parts.state(ref).get("state")
 
 
-def test_a_million_requests_let_anothers_run_in_with_the_first_tick(parts: Parts, trips: Trips) -> None:
-    push(parts, (asked(f"r{n}") for n in range(MILLION)))
+def test_a_flood_of_requests_lets_anothers_run_in_with_the_first_tick(parts: Parts, trips: Trips) -> None:
+    push(parts, (asked(f"r{n}") for n in range(REQUESTS)))
     ref = good(parts)
     with capture_logs() as logs, trips.of(lambda: parts.receiver.tick(None, parts.moment())) as (count, read):
         pass
     assert state(parts, ref) == RunState.RUNNING
     assert count <= 2 * TICK_MS / TRIP_MS
-    assert read <= 1_000_000, "of the 35 MB that lie there"
+    assert read <= 1_000_000, "of the 7 MB that lie there"
     assert parts.redis.llen(parts.keys.inbox("flood")) <= 10_000
     (cut,) = [line for line in logs if line["event"] == "inbox_cut"]
-    assert (cut["waiting"], cut["kept"]) == (MILLION, 10_000)
+    assert (cut["waiting"], cut["kept"]) == (REQUESTS, 10_000)
     assert (
-        "1,000,000 requests of the team wait, at most 10,000 may"
+        f"{REQUESTS:,} requests of the team wait, at most 10,000 may"
         in parts.state(RunRef("flood", "r10000"))["reason"]
     )
 
@@ -153,12 +152,12 @@ def test_every_later_run_of_another_team_waits_for_one_turn_at_most(parts: Parts
             assert count <= 2 * (TICK_MS + TURN_MS) / TRIP_MS
 
 
-def test_a_hundred_thousand_wrong_runs_are_refused_and_leave_a_bounded_number_of_keys(
+def test_a_flood_of_wrong_runs_is_refused_and_leaves_a_bounded_number_of_keys(
     real_redis: Redis,
 ) -> None:
     parts = Parts(real_redis, limits={"waiting_requests": 2000})  # type: ignore[arg-type]
     wrong = '{"version": 1, "rows": "many"}'
-    refs = [RunRef("flood", f"r{n}") for n in range(HUNDRED_THOUSAND)]
+    refs = [RunRef("flood", f"r{n}") for n in range(WRONG_RUNS)]
     write(parts.redis, (("SET", parts.keys.spec(ref), wrong) for ref in refs))
     push(parts, (asked(ref.run) for ref in refs))
     other = good(parts)
@@ -169,8 +168,8 @@ def test_a_hundred_thousand_wrong_runs_are_refused_and_leave_a_bounded_number_of
     assert all(line["reason"] for line in refused)
     assert state(parts, other) == RunState.RUNNING
     kept = [key for key in keys_of(parts, "flood") if key.endswith(":state")]
-    assert len(kept) == bounds.REFUSED_KEPT
-    assert parts.redis.zcard(parts.keys.runs("flood")) == bounds.REFUSED_KEPT
+    assert len(kept) == admission.REJECTED_KEPT
+    assert parts.redis.zcard(parts.keys.runs("flood")) == admission.REJECTED_KEPT
     assert parts.state(RunRef("flood", refused[-1]["run"]))["reason"], "the latest are told"
 
 
@@ -181,7 +180,7 @@ def test_what_a_team_leaves_without_an_end_is_given_one_and_what_runs_own_is_not
     specs = [parts.keys.spec(RunRef("flood", f"s{n}")) for n in range(8_000)]
     write(parts.redis, (("SET", key, "x") for key in (*junk, *specs)))
     parts.redis.hset(f"{parts.keys.prefix}team:flood:\udcff".encode(errors="surrogateescape"), "a", "b")
-    janitor, reads = Janitor(parts.redis, parts.keys, parts.inbox), Trips(parts.redis, parts.clock)
+    janitor, reads = Janitor(parts.inbox), Trips(parts.redis, parts.clock)
     for sweep in range(10):
         with reads.of(lambda at_ms=sweep * EVERY_MS: janitor.tick(at_ms)) as (_, read):
             assert read <= 1_000_000
@@ -251,13 +250,13 @@ COSTLY: dict[str, tuple[dict[str, Any], str]] = {
 def test_templates_that_take_seconds_to_compile_are_refused_uncompiled(
     parts: Parts, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fields, told = COSTLY[kind]
+    fields, shown = COSTLY[kind]
     ref = RunRef("flood", "r1")
     parts.redis.set(parts.keys.spec(ref), spec_with(parts, "r1", **fields))
     push(parts, iter([asked("r1")]))
-    monkeypatch.setattr("fairlane_scheduler.receiver.Rendering", lambda _: pytest.fail("compiled"))
+    monkeypatch.setattr("fairlane_scheduler.intake.admission.Rendering", lambda _: pytest.fail("compiled"))
     parts.receiver.tick(None, parts.moment())
-    assert told in parts.state(ref)["reason"]
+    assert shown in parts.state(ref)["reason"]
 
 
 def test_prompts_as_people_write_them_are_not_too_many(parts: Parts) -> None:
@@ -266,28 +265,29 @@ def test_prompts_as_people_write_them_are_not_too_many(parts: Parts) -> None:
     parts.redis.set(
         parts.keys.spec(ref), spec_with(parts, "r1", **prompts(*(text + str(n) for n in range(100))))
     )
+    parts.redis.hset(parts.keys.rows(ref), "0", encode_page([{"q": "x"}]))
     push(parts, iter([asked("r1")]))
     parts.receiver.tick(None, parts.moment())
     assert state(parts, ref) == RunState.RUNNING
 
 
-def test_a_team_whose_request_took_long_rests_and_all_others_go_on(
+def test_a_team_whose_request_took_long_is_throttled_and_no_other_waits(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy, plan = [0.0], parts.receiver._plan
+    busy, plan = [0.0], parts.admission._plan
 
     def slowly(ref: RunRef, text: bytes) -> Any:
         busy[0] += 500 if ref.team == "flood" else 1
         return plan(ref, text)
 
-    monkeypatch.setattr(parts.receiver, "_plan", slowly)
-    monkeypatch.setattr(parts.receiver, "_rests", rests.Rests(50, lambda: busy[0]))
+    monkeypatch.setattr(parts.admission, "_plan", slowly)
+    monkeypatch.setattr(parts.receiver, "_throttle", fairness.TeamThrottle(50, lambda: busy[0]))
     flood = [good(parts, f"r{n}", "flood") for n in range(3)]
     with capture_logs() as logs:
         wait_ms = parts.receiver.tick(None, parts.moment())
     assert [state(parts, ref) for ref in flood] == [RunState.RUNNING, None, None]
-    assert wait_ms == 500 * rests.RATIO
-    assert [(line["team"], line["rest_ms"]) for line in logs if line["event"] == "team_rests"] == [
+    assert wait_ms == 500 * fairness.THROTTLE_RATIO
+    assert [(line["team"], line["throttled_ms"]) for line in logs if line["event"] == "team_throttled"] == [
         ("flood", 4500)
     ]
     for number in range(5):
@@ -300,7 +300,7 @@ def test_a_team_whose_request_took_long_rests_and_all_others_go_on(
     assert [state(parts, ref) for ref in flood] == [RunState.RUNNING, RunState.RUNNING, None]
 
 
-def test_a_run_whose_items_take_long_to_render_rests_and_anothers_is_fed(
+def test_a_run_whose_items_take_long_to_render_throttles_its_team_and_no_other(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, quick = good(parts, team="flood"), parts.upload(parts.spec(5), [{"q": n} for n in range(5)])
@@ -313,11 +313,11 @@ def test_a_run_whose_items_take_long_to_render_rests_and_anothers_is_fed(
         return place(run, *more)
 
     monkeypatch.setattr(parts.feeder._placement, "place", slowly)
-    monkeypatch.setattr(parts.feeder, "_rests", rests.Rests(100, lambda: busy[0]))
+    monkeypatch.setattr(parts.feeder, "_throttle", fairness.TeamThrottle(100, lambda: busy[0]))
     parts.feeder.tick(parts.moment())
     fed = {ref: len(parts.queued(ref, "sim:fast")) for ref in (slow, again, quick)}
     assert fed == {slow: 1, again: 0, quick: 5}
-    assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == 400 * rests.RATIO
+    assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == 400 * fairness.THROTTLE_RATIO
     later(parts, 3.6)
     parts.feeder.tick(parts.moment())
     assert len(parts.queued(again, "sim:fast")) == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.job import AccessRefused, Outcome, PermanentFailure, RateLimited, Success
+from fairlane.model.job import AccessDenied, Outcome, PermanentFailure, RateLimited, Success
 from tests.support.provider_calls import ask, provider_of, streamed_or_not
 from tests.support.sdk_calls import FUNCTION, KEY, SCHEMA, TOOLS, Forecast, simulated
 from tests.support.wires import Wire
@@ -106,8 +106,8 @@ def test_a_rate_limit_tells_its_axis(wire: Wire) -> None:
 def test_azure_is_reached_in_each_of_its_ways(stream: bool, settings: dict[str, str]) -> None:
     async def scenario() -> Outcome:
         with simulated() as served:
-            told = {name: value.format(url=served.url) for name, value in settings.items()}
-            async with provider_of(AzureOpenAIWire(), served.url, **told) as provider:
+            shown = {name: value.format(url=served.url) for name, value in settings.items()}
+            async with provider_of(AzureOpenAIWire(), served.url, **shown) as provider:
                 return await provider.call(ask(stream))
 
     outcome = asyncio.run(scenario())
@@ -122,6 +122,6 @@ def test_a_wrong_version_of_azure_is_final() -> None:
 
 def test_a_key_in_the_wrong_place_parks_the_lane() -> None:
     (outcome,) = outcomes(OpenAIResponsesWire(), False, settings={"auth": "api-key"})
-    assert isinstance(outcome, AccessRefused)
+    assert isinstance(outcome, AccessDenied)
     assert (outcome.reason, outcome.status) == ("auth", 401)
     assert KEY not in outcome.message

@@ -8,11 +8,12 @@ import json
 
 import pytest
 
-from fairlane.job import (
-    AccessRefused,
+from fairlane.model.job import (
+    AccessDenied,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     TimedOut,
     Usage,
@@ -142,16 +143,16 @@ def test_calls_in_a_row_share_one_connection(wire: Wire) -> None:
     [
         (302, PermanentFailure),
         (400, PermanentFailure),
-        (401, AccessRefused),
-        (402, AccessRefused),
-        (403, AccessRefused),
+        (401, AccessDenied),
+        (402, AccessDenied),
+        (403, AccessDenied),
         (404, PermanentFailure),
         (408, TimedOut),
         (413, PermanentFailure),
         (422, PermanentFailure),
         (429, RateLimited),
-        (500, Overloaded),
-        (502, Overloaded),
+        (500, ServerError),
+        (502, ServerError),
         (503, Overloaded),
         (504, TimedOut),
         (529, Overloaded),
@@ -175,11 +176,11 @@ def test_retry_after_binds_on_a_429_and_on_a_200(wire: Wire) -> None:
 @every_protocol
 def test_an_error_page_is_a_short_message(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(502, b"<html>" + b"x" * 200_000, content_type="text/html")])
-    assert outcome == Overloaded("HTTP 502 without a message", 502)
+    assert outcome == ServerError("HTTP 502 without a message", 502)
 
 
 @every_protocol
-def test_an_error_whose_body_breaks_off_is_told_by_its_status(wire: Wire) -> None:
+def test_an_error_whose_body_breaks_off_is_reported_by_its_status(wire: Wire) -> None:
     broken = http_head(429, {"content-length": "900", "retry-after": "2"}) + b'{"error"'
     outcome, _ = call(wire, ask(), [broken, Fault.CLOSE])
     assert isinstance(outcome, RateLimited)
@@ -190,13 +191,13 @@ def test_an_error_whose_body_breaks_off_is_told_by_its_status(wire: Wire) -> Non
 def test_an_overload_within_a_stream_is_an_overload(wire: Wire) -> None:
     data = wire.begin() + wire.piece("half") + wire.late_error(wire.overloaded)
     outcome, _ = call(wire, ask(stream=True), streamed(wire, data))
-    assert outcome == Overloaded("the provider's words", wire.overloaded_status)
+    assert outcome == wire.late_overload("the provider's words", wire.overloaded_status)
 
 
 @every_protocol
 def test_an_error_as_the_body_of_a_200_is_that_error(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.error(wire.overloaded))])
-    assert outcome == Overloaded("the provider's words", wire.overloaded_status)
+    assert outcome == wire.late_overload("the provider's words", wire.overloaded_status)
 
 
 @pytest.mark.parametrize("wire", FILTERING, ids=lambda wire: wire.protocol)
@@ -227,7 +228,7 @@ def test_a_content_filter_that_ends_a_stream_is_final(wire: Wire) -> None:
 )
 def test_a_key_that_the_provider_repeats_is_not_passed_on(wire: Wire, body: bytes) -> None:
     outcome, _ = call(wire, ask(), [http(401, body)])
-    assert isinstance(outcome, AccessRefused)
+    assert isinstance(outcome, AccessDenied)
     assert "sk-live" not in repr(outcome)
     assert "cdef" not in repr(outcome)
 

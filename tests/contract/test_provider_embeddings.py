@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from fairlane.evaluators.embeddings import cosine, pack, unpack
-from fairlane.job import (
-    AccessRefused,
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     Outcome,
     PermanentFailure,
@@ -107,7 +107,7 @@ def test_what_is_no_vector_is_unreadable(vector: object) -> None:
 
 def test_a_key_that_is_refused_parks_the_lane() -> None:
     outcome, _ = call(OpenAIChatWire(), embed("a"), [http(401, OpenAIChatWire().error("invalid_api_key"))])
-    assert isinstance(outcome, AccessRefused)
+    assert isinstance(outcome, AccessDenied)
 
 
 def test_a_protocol_without_embeddings_says_so() -> None:

@@ -6,16 +6,11 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from fairlane.job import (
-    InvalidResponse,
-    NetworkFailure,
-    Outcome,
-    Success,
-    TimedOut,
-)
+from fairlane.model.job import InvalidResponse, NetworkFailure, Outcome, Success, TimedOut
 from tests.support.provider_calls import (
     ask,
     call,
@@ -40,6 +35,7 @@ from tests.support.scripted_server import (
     scripted_server,
     stream_head,
 )
+from tests.support.wait import wait_until
 from tests.support.wires import Wire
 
 # Answers that cannot be used
@@ -223,6 +219,23 @@ def test_one_deadline_bounds_the_whole_call(
     assert isinstance(outcome, TimedOut)
     assert "0.1 s" in outcome.message
     assert time.monotonic() - began < 2.0
+
+
+@every_protocol
+@streamed_or_not
+def test_the_deadline_counts_from_the_first_byte_however_long_connecting_took(
+    wire: Wire, stream: bool
+) -> None:
+    left: list[float] = []
+
+    def leave() -> None:
+        began = time.monotonic()  # a loop, or a provider's machine, that is slow to connect
+        wait_until(lambda: time.monotonic() - began >= 0.1)
+        left.append(time.monotonic())
+
+    outcome, _ = call(wire, replace(ask(stream=stream, timeout_s=0.2), leave=leave), [Fault.HANG])
+    assert isinstance(outcome, TimedOut)
+    assert time.monotonic() - left[0] >= 0.2
 
 
 @every_streaming_protocol

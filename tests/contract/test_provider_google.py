@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.clock import ManualClock
-from fairlane.connection import Connection
-from fairlane.hints import AxisHint
-from fairlane.job import (
-    AccessRefused,
+from fairlane.config.connection import Connection
+from fairlane.core.clock import ManualClock
+from fairlane.model.hints import AxisHint
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     Outcome,
     Overloaded,
@@ -51,44 +51,44 @@ def refused(wire: Wire, status: int, name: str, *details: dict[str, Any], messag
 
 
 def test_a_minutes_quota_is_an_axis_with_its_limit_and_its_wait() -> None:
-    _, told = outcomes(GeminiWire(), 2, requests_per_minute=6)
-    assert isinstance(told, RateLimited)
-    assert told.retry_after_ms is not None
-    assert 8_000 < told.retry_after_ms <= 10_000
-    assert told.hints is not None
-    assert told.hints.exhausted == "requests"
-    assert told.hints.axes == {"requests": AxisHint(6, 0)}
+    _, shown = outcomes(GeminiWire(), 2, requests_per_minute=6)
+    assert isinstance(shown, RateLimited)
+    assert shown.retry_after_ms is not None
+    assert 8_000 < shown.retry_after_ms <= 10_000
+    assert shown.hints is not None
+    assert shown.hints.exhausted == "requests"
+    assert shown.hints.axes == {"requests": AxisHint(6, 0)}
 
 
-def test_tokens_are_told_apart_from_requests() -> None:
-    _, told = outcomes(GeminiWire(), 2, input_tokens_per_minute=1, burst_seconds=60.0)
-    assert isinstance(told, RateLimited)
-    assert told.hints is not None
-    assert told.hints.exhausted == "input"
+def test_tokens_are_distinguished_from_requests() -> None:
+    _, shown = outcomes(GeminiWire(), 2, input_tokens_per_minute=1, burst_seconds=60.0)
+    assert isinstance(shown, RateLimited)
+    assert shown.hints is not None
+    assert shown.hints.exhausted == "input"
 
 
 def test_a_days_quota_waits_for_the_day_and_not_the_seconds_that_it_says() -> None:
-    _, told = outcomes(GeminiWire(), 2, requests_per_day=1)
-    assert isinstance(told, RateLimited)
-    assert told.hints is not None
-    assert told.hints.exhausted == "day"
-    assert (told.retry_after_ms or 0) > 60_000
+    _, shown = outcomes(GeminiWire(), 2, requests_per_day=1)
+    assert isinstance(shown, RateLimited)
+    assert shown.hints is not None
+    assert shown.hints.exhausted == "day"
+    assert (shown.retry_after_ms or 0) > 60_000
 
 
 def test_what_vertex_tells_is_that_its_capacity_is_used_up() -> None:
-    _, told = outcomes(VertexWire(), 2, requests_per_minute=6)
-    assert isinstance(told, RateLimited)
-    assert told.retry_after_ms is not None
-    assert 8_000 < told.retry_after_ms <= 10_000
-    assert told.hints is None
+    _, shown = outcomes(VertexWire(), 2, requests_per_minute=6)
+    assert isinstance(shown, RateLimited)
+    assert shown.retry_after_ms is not None
+    assert 8_000 < shown.retry_after_ms <= 10_000
+    assert shown.hints is None
 
 
 @google
 def test_a_wrong_key_parks(wire: Wire) -> None:
-    (told,) = outcomes(wire, 1, "another")
-    assert isinstance(told, AccessRefused)
-    assert told.reason == "auth"
-    assert told.status == (400 if wire.protocol == "gemini" else 401)
+    (shown,) = outcomes(wire, 1, "another")
+    assert isinstance(shown, AccessDenied)
+    assert shown.reason == "auth"
+    assert shown.status == (400 if wire.protocol == "gemini" else 401)
 
 
 def test_a_wrong_argument_does_not_park() -> None:
@@ -105,7 +105,7 @@ def test_a_wrong_argument_does_not_park() -> None:
         (504, "DEADLINE_EXCEEDED", TimedOut),
         (499, "CANCELLED", TimedOut),
         (404, "NOT_FOUND", PermanentFailure),
-        (403, "PERMISSION_DENIED", AccessRefused),
+        (403, "PERMISSION_DENIED", AccessDenied),
     ],
 )
 def test_an_error_has_its_outcome(wire: Wire, status: int, name: str, expected: type) -> None:
@@ -116,9 +116,9 @@ def test_an_error_has_its_outcome(wire: Wire, status: int, name: str, expected: 
 @pytest.mark.parametrize("reason", ["BILLING_DISABLED"])
 def test_where_nothing_is_paid_the_quota_is_at_fault(wire: Wire, reason: str) -> None:
     info = {"@type": f"{DETAIL}ErrorInfo", "reason": reason, "domain": "googleapis.com"}
-    told = refused(wire, 403, "PERMISSION_DENIED", info)
-    assert isinstance(told, AccessRefused)
-    assert told.reason == "quota"
+    shown = refused(wire, 403, "PERMISSION_DENIED", info)
+    assert isinstance(shown, AccessDenied)
+    assert shown.reason == "quota"
     assert refused(wire, 402, "RESOURCE_EXHAUSTED").reason == "quota"  # type: ignore[union-attr]
 
 

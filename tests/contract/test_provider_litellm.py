@@ -9,23 +9,25 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.clock import ManualClock
-from fairlane.connection import ANYWHERE, Connection
-from fairlane.errors import ConfigurationError
-from fairlane.job import (
-    AccessRefused,
+from fairlane.config.connection import ANYWHERE, Connection
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import ConfigurationError
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     NetworkFailure,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     TimedOut,
 )
 from fairlane.testing import ServedProvider, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers import litellm_provider
 from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.litellm_provider import LiteLLMProvider
 from fairlane_workers.providers.registry import build_provider
 from tests.support.provider_calls import KEY, streamed_or_not
 
@@ -77,16 +79,39 @@ def test_an_answer_is_a_success_with_usage_and_hints(stream: bool) -> None:
     assert outcome.hints.axes["requests"].limit == 600
 
 
+def test_closing_a_provider_leaves_the_clients_of_others_and_later_ones_open() -> None:
+    config = SimulatorConfig.model_validate({"models": {"m-1": {"latency_ms": 1.0}}, "api_key": KEY})
+    with serve_in_thread(config) as served:
+
+        def made() -> LiteLLMProvider:
+            provider = build_provider("c", connection(served.url), SecretStr(KEY), clock=ManualClock())
+            assert isinstance(provider, LiteLLMProvider)
+            return provider
+
+        async def scenario() -> list[Outcome]:
+            first, second = made(), made()
+            outcomes = [await first.call(ask()), await second.call(ask())]
+            await first.aclose()
+            outcomes.append(await second.call(ask()))
+            await second.aclose()
+            later = made()
+            outcomes.append(await later.call(ask()))
+            await later.aclose()
+            return outcomes
+
+        assert [type(each) for each in asyncio.run(scenario())] == [Success] * 4
+
+
 @streamed_or_not
 @pytest.mark.parametrize(
     ("status", "expected", "reason"),
     [
         (400, PermanentFailure, None),
-        (401, AccessRefused, "auth"),
+        (401, AccessDenied, "auth"),
         (404, PermanentFailure, None),
         (429, RateLimited, None),
-        ("insufficient_quota", AccessRefused, "quota"),
-        (500, Overloaded, None),
+        ("insufficient_quota", AccessDenied, "quota"),
+        (500, ServerError, None),
         (503, Overloaded, None),
     ],
 )

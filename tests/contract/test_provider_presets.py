@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.job import AccessRefused, Outcome, Overloaded, PermanentFailure, RateLimited, Success
-from fairlane.presets import PRESETS, PROVIDERS, ProviderName
+from fairlane.config.presets import PRESETS, PROVIDERS, ProviderName
+from fairlane.model.job import AccessDenied, Outcome, Overloaded, PermanentFailure, RateLimited, Success
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.registry import DIALECTS, build_provider
+from fairlane_workers.providers.registry import build_provider, load_protocol
 from tests.support.provider_presets import connection
 from tests.support.scripted_server import http, scripted_server
 from tests.support.wires import WIRES, OpenAIChatWire
@@ -30,7 +30,8 @@ def served() -> Iterator[ServedProvider]:
 
 
 def test_every_providers_protocol_is_spoken() -> None:
-    assert [name for name in PROVIDERS if PRESETS[name].protocol not in DIALECTS] == []
+    for name in PROVIDERS:
+        assert load_protocol("protocol", PRESETS[name].protocol)
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -69,9 +70,9 @@ def test_a_call_to_a_simulation_of_it_is_answered(
         ("groq", 498, {"code": "capacity_exceeded"}, Overloaded),
         ("openrouter", 403, {"code": 403}, PermanentFailure),
         ("qwen", 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, RateLimited),
-        ("qwen", 400, {"code": "Arrearage"}, AccessRefused),
-        ("openai", 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, AccessRefused),
-        ("openai", 403, {"code": "unsupported_country"}, AccessRefused),
+        ("qwen", 400, {"code": "Arrearage"}, AccessDenied),
+        ("openai", 429, {"type": "insufficient_quota", "code": "insufficient_quota"}, AccessDenied),
+        ("openai", 403, {"code": "unsupported_country"}, AccessDenied),
     ],
 )
 def test_an_error_means_what_the_provider_means_by_it(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.job import Outcome, PermanentFailure, Success
+from fairlane.model.job import Outcome, PermanentFailure, Success
 from fairlane.testing import SimulatorConfig, serve_in_thread
 from tests.support.provider_calls import KEY, ask, provider_of, streamed_or_not
 from tests.support.sdk_calls import SCHEMA, TOOLS, Forecast
@@ -40,26 +40,26 @@ def outcome(wire: Wire, output: str, *, stream: bool, **params: Any) -> Outcome:
     "choice", [None, "required", {"type": "function", "function": {"name": "forecast"}}], ids=str
 )
 def test_a_tool_is_called(wire: Wire, stream: bool, choice: Any) -> None:
-    told = outcome(wire, "tool", stream=stream, tools=TOOLS, tool_choice=choice)
-    assert isinstance(told, Success)
-    (call,) = json.loads(told.output)["tool_calls"]
+    shown = outcome(wire, "tool", stream=stream, tools=TOOLS, tool_choice=choice)
+    assert isinstance(shown, Success)
+    (call,) = json.loads(shown.output)["tool_calls"]
     assert call["name"] == "forecast"
     assert Forecast.model_validate(call["arguments"])
 
 
 @translated
 def test_a_tool_that_may_not_be_called_is_not(wire: Wire) -> None:
-    told = outcome(wire, "tool", stream=False, tools=TOOLS, tool_choice="none")
-    assert isinstance(told, Success)
-    assert "tool_calls" not in told.output
+    shown = outcome(wire, "tool", stream=False, tools=TOOLS, tool_choice="none")
+    assert isinstance(shown, Success)
+    assert "tool_calls" not in shown.output
 
 
 @translated
 @streamed_or_not
 def test_an_answer_is_held_to_its_schema(wire: Wire, stream: bool) -> None:
-    told = outcome(wire, "schema", stream=stream, response_format=HELD)
-    assert isinstance(told, Success)
-    assert Forecast.model_validate_json(told.output)
+    shown = outcome(wire, "schema", stream=stream, response_format=HELD)
+    assert isinstance(shown, Success)
+    assert Forecast.model_validate_json(shown.output)
 
 
 @translated
@@ -70,8 +70,8 @@ def test_the_common_parameters_are_ones_that_the_provider_knows(wire: Wire) -> N
 
 
 @translated
-def test_what_cannot_be_said_is_told_before_anything_is_sent(wire: Wire) -> None:
-    told = outcome(wire, "echo", stream=False, n=2)
-    assert isinstance(told, PermanentFailure)
-    assert told.status is None
-    assert "params.n" in told.message
+def test_what_cannot_be_said_is_reported_before_anything_is_sent(wire: Wire) -> None:
+    shown = outcome(wire, "echo", stream=False, n=2)
+    assert isinstance(shown, PermanentFailure)
+    assert shown.status is None
+    assert "params.n" in shown.message

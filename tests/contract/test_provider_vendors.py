@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.connection import Connection
-from fairlane.job import Outcome, Overloaded, RateLimited, Success
-from fairlane.presets import PROVIDERS
+from fairlane.config.connection import Connection
+from fairlane.config.presets import PROVIDERS
+from fairlane.lab.simulator.vendors import VENDORS
+from fairlane.model.job import Outcome, Overloaded, RateLimited, Success
 from fairlane.testing import ManualClock, ServedProvider, SimulatorConfig, serve_in_thread
-from fairlane.testing.provider.vendors import VENDORS
 from fairlane_workers.providers.registry import build_provider
 from tests.support.provider_calls import ask
 
@@ -60,12 +60,12 @@ def test_what_a_provider_tells_of_its_limits_is_what_they_are(vendor: str) -> No
     (outcome,), _ = called(vendor, **LIMITS)
     assert isinstance(outcome, Success)
     assert outcome.hints is not None
-    told = {axis: hint.limit for axis, hint in outcome.hints.axes.items() if axis != "day"}
-    assert told == TOLD[vendor]
+    shown = {axis: hint.limit for axis, hint in outcome.hints.axes.items() if axis != "day"}
+    assert shown == TOLD[vendor]
 
 
 @pytest.mark.parametrize("vendor", ["groq", "cerebras"])
-def test_requests_of_a_day_are_told_apart(vendor: str) -> None:
+def test_requests_of_a_day_are_distinguished(vendor: str) -> None:
     (outcome,), _ = called(vendor, requests_per_day=14_400, **LIMITS)
     assert outcome.hints is not None  # type: ignore[union-attr]
     day = outcome.hints.axes["day"]  # type: ignore[union-attr]

@@ -11,19 +11,21 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.errors import LaneNotFound
-from fairlane.job import JobState, Usage
-from fairlane.lane import LaneLimits
-from fairlane.store.attempts import Claim, Over, Ready
-from fairlane.store.runs import CANCELLED
+from fairlane.core.errors import LaneNotFound
+from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.job import Claim, JobState, Usage
+from fairlane.model.lane import LaneLimits
+from fairlane.model.tokens import Estimate
 from fairlane.store.script import all_scripts, load_all
-from fairlane.store.workers import WorkerInfo
-from fairlane.tokens import Estimate
+from fairlane.store.write.lanes import Offer
+from fairlane.store.write.runs import CANCELLED
+from fairlane.store.write.workers import WorkerInfo
 from tests.support.conservation import Books
 from tests.support.contents import Content, read_contents
-from tests.support.deployment import LEASE_MS, TTL_MS, Deployment, entry, make_spec, payload
+from tests.support.deployment import BURST_S, LEASE_MS, TTL_MS, Deployment, entry, make_spec, payload
 from tests.support.lifecycle import Lifecycle
+
+pytestmark = pytest.mark.servers
 
 
 def test_every_script_is_known_after_loading(redis: Redis) -> None:
@@ -55,25 +57,25 @@ def test_the_servers_clock_decides_where_no_time_is_given(redis: Redis) -> None:
     assert 0 <= until_ms - seconds * 1000 < 60_000
 
 
-def test_a_run_goes_from_submission_to_its_last_judge(redis: Redis) -> None:
+def test_a_run_goes_from_submission_to_its_last_evaluation(redis: Redis) -> None:
     d = Deployment(redis)
     d.lane("sim:judge")
     d.lane(requests_per_minute=600)
     ref = d.submit(rows=3, judges=["sim:judge"])
     over = [
-        Over(4, JobState.INVALID, payload(JobState.INVALID), ""),
-        Over(5, JobState.SKIPPED, payload(JobState.SKIPPED), "sim:judge"),
+        RecordedJob(4, JobState.INVALID, payload(JobState.INVALID), ""),
+        RecordedJob(5, JobState.SKIPPED, payload(JobState.SKIPPED), "sim:judge"),
     ]
     assert d.runs.feed(ref, d.epoch, 0, 3, {"sim:fast": [entry(0, 10), entry(2, 20)]}, over, d.now_ms) == 1
     assert d.runs.queued(ref, ["sim:fast", "sim:judge"]) == {"sim:fast": 2, "sim:judge": 0}
     first, second = d.take(ref)
     assert [(attempt.job, attempt.number) for attempt in (first, second)] == [(0, 1), (2, 1)]
-    assert d.claim(first) == Claim(attempts=0, rate_limits=0, waited_ms=0)
+    assert d.claim(first) == Claim(attempts=0, rate_limits=0, waited_ms=0, good_ms=316)
     assert d.claim(second, "w2") is not None
-    reported = d.finish(first, follow=[Ready(entry(1, 7, 1), "sim:judge")])
+    reported = d.finish(first, follow=[ReadyJob(entry(1, 7, 1), "sim:judge")])
     assert reported is not None
     assert (reported.in_flight, reported.news, reported.finished) == (1, "", False)
-    skipped = [Over(3, JobState.SKIPPED, payload(JobState.SKIPPED), "sim:judge")]
+    skipped = [RecordedJob(3, JobState.SKIPPED, payload(JobState.SKIPPED), "sim:judge")]
     assert d.finish(second, "w2", state=JobState.FAILED, follow=skipped) is not None
     Books(redis, d.keys).check()
     last = d.finish(d.start(ref, lane="sim:judge")[0])
@@ -100,10 +102,10 @@ def test_copies_strangers_and_latecomers_change_nothing(redis: Redis) -> None:
 def test_a_job_waits_its_delay_and_comes_back(redis: Redis) -> None:
     d = Deployment(redis)
     ref = d.queued_lane(jobs=2)
-    d.defer(d.start(ref)[0], delay_ms=1000, costs_attempt=True, rate_limited=True)
-    assert (d.promote(), d.runs.next_due_ms()) == (0, d.now_ms + 1000)
+    d.defer(d.start(ref)[0], delay_ms=1000, cost="attempt", rate_limited=True)
+    assert (d.promote(), d.next_due_ms()) == (0, d.now_ms + 1000)
     d.advance(1000)
-    assert (d.promote(), d.runs.next_due_ms()) == (1, None)
+    assert (d.promote(), d.next_due_ms()) == (1, None)
     assert d.claim(d.take(ref, 1)[0]) == Claim(attempts=1, rate_limits=1, waited_ms=0)
 
 
@@ -133,7 +135,7 @@ def test_cancelling_ends_everything(redis: Redis) -> None:
     Books(redis, d.keys).check()
 
 
-def test_a_run_may_be_refused(redis: Redis) -> None:
+def test_a_run_may_be_rejected(redis: Redis) -> None:
     d = Deployment(redis)
     ref = d.upload(make_spec("search", "r1", 1, 0, d.now_ms))
     assert d.runs.refuse(ref, "no such model", d.now_ms, d.epoch, d.now_ms)
@@ -158,11 +160,11 @@ def test_a_lane_keeps_to_its_limits(redis: Redis) -> None:
     d = Deployment(redis)
     ref = d.queued_lane(jobs=50, tokens=100, requests_per_minute=600, tokens_per_minute=30_000)
     grant = d.ask(ref)
-    assert (len(grant.permits), grant.reason, grant.wait_ms, list(grant.left)) == (4, "tokens", 100, [46])
+    assert (len(grant.permits), grant.reason, grant.wait_ms, list(grant.queued)) == (4, "tokens", 100, [46])
     d.advance(100)
     assert len(d.take(ref)) == 1
     d.lanes.limit("sim:fast", {"tokens_per_minute": None, "max_concurrency": 5, "min_gap_ms": 7})
-    stated = LaneLimits(requests_per_minute=600, max_concurrency=5, min_gap_ms=7)
+    stated = LaneLimits(requests_per_minute=600, max_concurrency=5, min_gap_ms=7, burst_seconds=BURST_S)
     assert d.lanes.view("sim:fast").limits == stated
     assert d.ask(ref).reason == "window"
     d.lanes.limit("sim:fast", {"max_concurrency": None})
@@ -224,11 +226,11 @@ def _after_a_history(redis: Redis) -> dict[str, Content]:
     d.feed(ref, 15, tokens=Estimate(20, 17))
     attempts = d.start(ref, 8)
     d.advance(123)
-    d.finish(attempts[0], used=Usage(25, 5, 3), follow=[Ready(entry(1, 9, 1), "sim:judge")])
-    d.finish(attempts[1], used=50, follow=[Over(3, JobState.SKIPPED, "{}", "sim:judge")])
+    d.finish(attempts[0], used=Usage(25, 5, 3), follow=[ReadyJob(entry(1, 9, 1), "sim:judge")])
+    d.finish(attempts[1], used=50, follow=[RecordedJob(3, JobState.SKIPPED, "{}", "sim:judge")])
     d.defer(attempts[2], signal="limited", retry_after_ms=700)
     d.defer(attempts[3], signal="limited")
-    d.defer(attempts[4], signal="broken", delay_ms=333, costs_attempt=True)
+    d.defer(attempts[4], signal="broken", delay_ms=333, cost="attempt")
     d.start(ref, lane="sim:judge")
     d.advance(5000)
     d.ask(ref)
@@ -244,8 +246,8 @@ def _after_a_history(redis: Redis) -> dict[str, Content]:
 def _readable(key: str, content: Content) -> Content:
     """JSON as what it says, without the names of claims, which are random, and without what time it was."""
     if key.endswith(":audit") and isinstance(content.value, list):
-        told = [{**fields, b"detail": json.loads(fields[b"detail"])} for _, fields in content.value]
-        return Content(told, content.expires)
+        shown = [{**fields, b"detail": json.loads(fields[b"detail"])} for _, fields in content.value]
+        return Content(shown, content.expires)
     if not key.endswith(":leased") or not isinstance(content.value, dict):
         return content
     records = {name: json.loads(record) for name, record in content.value.items()}

@@ -8,12 +8,13 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from fairlane.run import Plan
-from fairlane.store.inbox import Inbox
-from fairlane.store.keys import RunRef
-from fairlane.store.untrusted import read_untrusted
+from fairlane.model.run import Plan, RunRef
+from fairlane.store.run_queries import read_hostile
+from fairlane.store.write.inbox import Inbox
 from tests.support.conservation import Books
 from tests.support.deployment import Deployment, make_spec
+
+pytestmark = pytest.mark.servers
 
 WRITERS: dict[str, Callable[[Redis, str], object]] = {
     "string": lambda redis, key: redis.set(key, b"\xff\x00"),
@@ -75,4 +76,4 @@ def test_any_other_refusal_of_the_server_is_not_taken_for_nothing() -> None:
         raise ResponseError("NOPERM this user has no permissions")
 
     with pytest.raises(ResponseError, match="NOPERM"):
-        read_untrusted(refused)
+        read_hostile(refused)

@@ -11,17 +11,19 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
-from fairlane.admission.waiting import Waiting
-from fairlane.errors import SubmissionError, TargetNotFound
-from fairlane.store.acl import CONNECTING, READING, WRITING, Users, team_access
-from fairlane.store.keys import RunRef
+from fairlane.core.errors import SubmissionError, TargetNotFound
+from fairlane.model.run import RunRef
 from fairlane.store.script import all_scripts, script
+from fairlane.store.write.acl import CONNECTING, READING, WRITING, Users, team_access
+from fairlane.why.waiting import Waiting
 from tests.support.fences import KEYS, Recording, member_of, onlooker_of
 from tests.support.stage import JUDGES, TASKS, Stage
 
 OTHER, OWN = RunRef("ads", "r1"), RunRef("search", "r1")
 # Teams whose names begin alike are strangers, too.
 STRANGERS = [OTHER, RunRef("search-2", "r1"), RunRef("searc", "r1")]
+
+pytestmark = pytest.mark.servers
 
 VERBS = ("lane_view", "queue_view")  # those that a client runs
 CALLED = re.compile(r"redis\.call\('(\w+)'")
@@ -321,8 +323,8 @@ def everything(stage: Stage) -> list[Waiting]:
     assert list(pieces) == []
     assert len(list(run.results())) == len(list(run.stream())) == len(list(run.sessions())) == 4
     assert run.why(0).constraint == "done"
-    assert client.resume(run.id).id != run.id
-    for ask in (run.pause, run.unpause, client.run(run.id).cancel):
+    assert client.continue_run(run.id).id != run.id
+    for ask in (run.pause, run.resume, client.run(run.id).cancel):
         ask()
     assert client.estimate([{"n": 1}], "{{ n }}", model=TASKS).items == 1
     with client.open("{{ n }}", model=TASKS) as rows:
@@ -355,6 +357,6 @@ def test_renewed_rules_are_these_and_the_password_stays(real_redis: Redis) -> No
         assert client.rpush(KEYS.inbox("search"), "x")
 
 
-def test_who_may_read_everything_is_told_everything(real_redis: Redis) -> None:
+def test_a_user_who_may_read_everything_gets_the_whole_answer(real_redis: Redis) -> None:
     real_redis.set(KEYS.catalog, '{"connections": {"sim": {}}}')
     assert {why.unknown for why in everything(Stage(real_redis))} == {()}

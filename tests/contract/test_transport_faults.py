@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairlane_workers.transport import Transport, TransportError, sockets
-from tests.support.http2_server import Call, http2_server
+from fairlane_workers.transport import Transport, TransportError, pool
 from tests.support.scripted_server import (
     Drip,
     Exchange,
@@ -143,32 +142,23 @@ async def _connected(transport: Transport, server: ScriptedServer) -> socket.soc
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such options")
-@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
-def test_connections_watch_for_peers_that_vanish(
-    http2: bool, made: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_watch_for_peers_that_vanish(made: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[socket.socket] = []
 
     def remembered(address: tuple[object, ...]) -> socket.socket:
         opened.append(open_socket(address))
         return opened[-1]
 
-    open_socket = sockets.open_socket
-    monkeypatch.setattr("fairlane_workers.transport.http1.open_socket", remembered)
-    monkeypatch.setattr("fairlane_workers.transport.sockets.open_socket", remembered)
+    open_socket = pool.open_socket
+    monkeypatch.setattr("fairlane_workers.transport.pool.open_socket", remembered)
 
     async def scenario() -> list[int]:
-        tls = serving(made.issue("server"), alpn=["h2"] if http2 else [])
-        server = http2_server(_answer, tls) if http2 else scripted_server([[http(200, b"{}")]], tls)
-        async with server as running, transport_of(ca_file=made.ca, http2=http2) as transport:
+        server = scripted_server([[http(200, b"{}")]], serving(made.issue("server")))
+        async with server as running, transport_of(ca_file=made.ca) as transport:
             await body_of(await post(transport, running.url))
-            return [opened[0].getsockopt(level, name) for level, name, _ in sockets.options()]
+            return [opened[0].getsockopt(level, name) for level, name, _ in pool.socket_options()]
 
-    assert asyncio.run(scenario()) == [value for _, _, value in sockets.options()]
-
-
-async def _answer(call: Call) -> None:
-    await call.answer()
+    assert asyncio.run(scenario()) == [value for _, _, value in pool.socket_options()]
 
 
 def _vanish(sock: socket.socket) -> None:
@@ -184,8 +174,8 @@ def test_a_peer_that_vanished_is_noticed_before_the_deadline(
     when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With patience cut to a second or two: a call sent into the void, and one that waits for its answer."""
-    for name, value in (("IDLE_S", 1), ("PROBE_EVERY_S", 1), ("SILENT_S", 2)):
-        monkeypatch.setattr(sockets, name, value)
+    for name, value in (("TCP_IDLE_S", 1), ("PROBE_EVERY_S", 1), ("SILENT_S", 2)):
+        monkeypatch.setattr(pool, name, value)
 
     async def scenario() -> None:
         script: list[Exchange] = [[http(200, b"{}")], [Fault.HANG]]

@@ -1,4 +1,4 @@
-"""Whom a transport trusts, over HTTP/1.1 and HTTP/2 alike, and how a refusal is told."""
+"""Which certificates a transport trusts, and how it reports that it rejects one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ import pytest
 import trustme
 
 from fairlane_workers.transport import Transport, TransportError, UnusableSettingError
-from tests.support.http2_server import Call, http2_server
 from tests.support.scripted_server import http, scripted_server
 from tests.support.tls import Certificates
 from tests.support.transport_calls import body_of, post, serving, transport_of
-
-either_version = pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
 
 
 @pytest.fixture(scope="module")
@@ -25,93 +22,75 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
-async def answer(call: Call) -> None:
-    await call.answer()
-
-
 @asynccontextmanager
-async def server_of(http2: bool, certificate: tuple[Path, Path], **options: Any) -> AsyncIterator[str]:
-    """The URL of a server that answers one call in that version."""
-    if http2:
-        async with http2_server(answer, serving(certificate, alpn=["h2"], **options)) as server:
-            yield server.url
-    else:
-        async with scripted_server([[http(200, b"{}")]], serving(certificate, **options)) as scripted:
-            yield scripted.url
+async def server_of(certificate: tuple[Path, Path], **options: Any) -> AsyncIterator[str]:
+    """The URL of a server that answers one call."""
+    async with scripted_server([[http(200, b"{}")]], serving(certificate, **options)) as scripted:
+        yield scripted.url
 
 
-def call(
-    http2: bool, certificate: tuple[Path, Path], clients_of: Path | None = None, **settings: Any
-) -> bytes:
+def call(certificate: tuple[Path, Path], clients_of: Path | None = None, **settings: Any) -> bytes:
     async def scenario() -> bytes:
         async with (
-            server_of(http2, certificate, clients_of=clients_of) as url,
-            transport_of(http2=http2, **settings) as transport,
+            server_of(certificate, clients_of=clients_of) as url,
+            transport_of(**settings) as transport,
         ):
             return await body_of(await post(transport, url))
 
     return asyncio.run(scenario())
 
 
-@either_version
-def test_an_authority_named_is_trusted(http2: bool, made: Certificates) -> None:
-    assert call(http2, made.issue("good"), ca_file=made.ca) == b"{}"
+def test_an_authority_named_is_trusted(made: Certificates) -> None:
+    assert call(made.issue("good"), ca_file=made.ca) == b"{}"
 
 
-@either_version
-def test_an_authority_nobody_named_is_not(http2: bool, made: Certificates) -> None:
+def test_an_authority_nobody_named_is_not(made: Certificates) -> None:
     with pytest.raises(TransportError, match=r"localhost:\d+: .*(self-signed|unable to get local issuer)"):
-        call(http2, made.issue("good"))
+        call(made.issue("good"))
 
 
-@either_version
 def test_an_authority_of_the_environment_is_trusted_beside_one_named(
-    http2: bool, made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
-    assert call(http2, made.issue("good"), ca_file=tmp_path / "other.pem") == b"{}"
+    assert call(made.issue("good"), ca_file=tmp_path / "other.pem") == b"{}"
 
 
-@either_version
 def test_an_authority_of_the_environment_that_is_not_there_fails_the_call(
-    http2: bool, made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     with pytest.raises(TransportError, match="FileNotFoundError"):
-        call(http2, made.issue("good"))
+        call(made.issue("good"))
 
 
-@either_version
-def test_an_expired_certificate_is_refused_and_called_so(http2: bool, made: Certificates) -> None:
+def test_an_expired_certificate_is_refused_and_called_so(made: Certificates) -> None:
     with pytest.raises(TransportError, match="certificate has expired"):
-        call(http2, made.issue("old", expired=True), ca_file=made.ca)
+        call(made.issue("old", expired=True), ca_file=made.ca)
 
 
-@either_version
-def test_a_certificate_for_another_host_is_refused_and_called_so(http2: bool, made: Certificates) -> None:
+def test_a_certificate_for_another_host_is_refused_and_called_so(made: Certificates) -> None:
     with pytest.raises(TransportError, match="Hostname mismatch"):
-        call(http2, made.issue("other", "elsewhere.example"), ca_file=made.ca)
+        call(made.issue("other", "elsewhere.example"), ca_file=made.ca)
 
 
-@either_version
-def test_a_client_certificate_is_shown(http2: bool, made: Certificates, tmp_path: Path) -> None:
+def test_a_client_certificate_is_shown(made: Certificates, tmp_path: Path) -> None:
     certificate, key = made.issue("client")
     both = tmp_path / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     good = made.issue("good")
-    assert call(http2, good, clients_of=made.ca, ca_file=made.ca, client_certificate=both) == b"{}"
+    assert call(good, clients_of=made.ca, ca_file=made.ca, client_certificate=both) == b"{}"
     with pytest.raises(TransportError):
-        call(http2, good, clients_of=made.ca, ca_file=made.ca)
+        call(good, clients_of=made.ca, ca_file=made.ca)
 
 
-@either_version
-def test_equal_refusals_have_equal_texts(http2: bool, made: Certificates) -> None:
+def test_equal_refusals_have_equal_texts(made: Certificates) -> None:
     async def scenario() -> set[str]:
         texts = set()
-        async with server_of(http2, made.issue("good")) as url:
+        async with server_of(made.issue("good")) as url:
             for _ in range(2):
-                async with transport_of(http2=http2) as transport:
+                async with transport_of() as transport:
                     with pytest.raises(TransportError) as caught:
                         await post(transport, url)
                     texts.add(str(caught.value))
@@ -124,7 +103,7 @@ def test_equal_refusals_have_equal_texts(http2: bool, made: Certificates) -> Non
 
 
 @pytest.mark.parametrize("field", ["ca_file", "client_certificate"])
-def test_a_file_that_is_not_there_is_told_before_the_first_call(field: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_before_the_first_call(field: str, tmp_path: Path) -> None:
     with pytest.raises(UnusableSettingError, match="cannot be read: No such file") as caught:
         Transport(**{field: tmp_path / "missing.pem"})
     assert (caught.value.field, caught.value.value) == (field, str(tmp_path / "missing.pem"))
@@ -134,7 +113,7 @@ def test_a_file_that_is_not_there_is_told_before_the_first_call(field: str, tmp_
 @pytest.mark.parametrize(
     "text", ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
 )
-def test_a_file_without_a_certificate_is_told_before_the_first_call(
+def test_a_file_without_a_certificate_is_reported_before_the_first_call(
     field: str, text: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "odd.pem"

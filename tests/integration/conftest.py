@@ -15,10 +15,10 @@ ODD_MODEL = "org/mödel-1|x:free *[y]"
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three workers of 20 slots, one scheduler, teams ``small`` and ``large`` with weights 1 and 3, and
+    """Two workers of 30 slots, one scheduler, teams ``small`` and ``large`` with weights 1 and 3, and
     ``bounded``, which takes a fifth of a lane at most.
     """
     config = "[teams.small]\nweight = 1\n[teams.large]\nweight = 3\n[teams.bounded]\nmax_percent = 20\n"
     directory, models = tmp_path_factory.mktemp("deployment"), {ODD_MODEL: SimulatedModel()}
-    with cluster(directory, models, config=config, workers=3, slots=20) as made:
+    with cluster(directory, models, config=config, workers=2, slots=30) as made:
         yield made

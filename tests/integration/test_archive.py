@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairlane import Run, RunState
-from fairlane.evaluators import llm_judge
-from fairlane.events import Event
-from fairlane.store.keys import RunRef
+from fairlane.core.events import Event
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.run import RunRef
 from fairlane.testing import SimulatedModel
 from tests.support.cluster import Cluster, cluster, numbered
 from tests.support.wait import wait_until
@@ -47,7 +47,7 @@ def left(archived: Cluster, run: Run) -> set[str]:
 
 def wait_moved(archived: Cluster, run: Run) -> None:
     state = archived.keys.state(RunRef(run.team, run.id))
-    wait_until(lambda: archived.redis.hexists(state, "archived"), timeout=30.0)
+    wait_until(lambda: archived.redis.hexists(state, "archived"))
 
 
 def test_a_run_is_archived_by_itself_and_reads_the_same_before_and_after(archived: Cluster) -> None:
@@ -82,7 +82,7 @@ def test_a_cancelled_run_is_archived_with_every_item(archived: Cluster) -> None:
     assert len(before) == 30
 
 
-def test_what_is_archived_is_told_and_where_it_is_is_not(archived: Cluster) -> None:
+def test_what_is_archived_is_reported_and_where_it_is_is_not(archived: Cluster) -> None:
     run = archived.client.submit(numbered(3), "tell {{ n }}", model="sim:fine")
     run.wait(timeout=30.0)
     wait_moved(archived, run)

@@ -78,11 +78,11 @@ def test_one_model_may_answer_all_lines_whatever_they_name(shell: Shell) -> None
 def test_a_batch_outlives_the_terminal_that_sent_it(shell: Shell) -> None:
     write(shell.folder, "slow.jsonl", ["slow"] * 40)
     command = [sys.executable, "-m", "fairlane.cli", "batch", "slow.jsonl", "-o", "slow.out.jsonl"]
-    with (shell.folder / "told").open("w") as told:
+    with (shell.folder / "told").open("w") as shown:
         sent = subprocess.Popen(
-            [*command, "--connection", "sim"], cwd=shell.folder, env=shell.environment, stderr=told
+            [*command, "--connection", "sim"], cwd=shell.folder, env=shell.environment, stderr=shown
         )
-    wait_until(lambda: "40 requests" in (shell.folder / "told").read_text(), timeout=30)
+    wait_until(lambda: "40 requests" in (shell.folder / "told").read_text())
     sent.send_signal(signal.SIGINT)
     assert sent.wait() == 128 + signal.SIGINT
     assert not list(shell.folder.glob("*slow.out*"))

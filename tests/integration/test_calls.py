@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from fairlane.calls import submit_call, submit_calls
 from fairlane.celery import limited
-from fairlane.configuration import process_environment
-from fairlane.errors import CallFailed, SubmissionError
-from fairlane.events import Event
-from fairlane.lane import queue_name
-from fairlane.store.workers import Wish, Workers
+from fairlane.client.calls import submit_call, submit_calls
+from fairlane.config.environment import process_environment
+from fairlane.core.errors import CallFailed, SubmissionError
+from fairlane.core.events import Event
+from fairlane.model.lane import queue_name
+from fairlane.store.write.workers import Wish, Workers
 from tests.support import served_app
 from tests.support.cluster import Cluster, cluster
 from tests.support.wait import wait_until
@@ -44,7 +44,7 @@ def app_worker(deployment: Cluster, name: str, pool: str) -> Iterator[subprocess
         ) as process,
     ):
         try:
-            wait_until(lambda: len(serving(deployment)) > known, timeout=30.0)
+            wait_until(lambda: len(serving(deployment)) > known)
             yield process
         finally:
             process.terminate()
@@ -134,7 +134,7 @@ def test_a_workers_stop_gives_its_place_back_and_loses_no_call(served: Cluster) 
         calls = submit_calls(
             served.client, "crm.fetch", [([n], {"of": "leaving"}) for n in range(40)], lane="crm-api"
         )
-        wait_until(lambda: calls.run.status().jobs_done > 5, timeout=30.0)
+        wait_until(lambda: calls.run.status().jobs_done > 5)
 
     assert serving(served) == before
     assert len(calls.results(timeout=60)) == 40
@@ -146,11 +146,11 @@ def test_connections_that_are_dropped_lose_no_call(served: Cluster) -> None:
     """The task has no connection of its own, whose loss would be its own failure."""
     task, numbers = "tests.support.served_app.double", range(300)
     calls = submit_calls(served.client, task, [([n], {}) for n in numbers], lane="crm-api")
-    wait_until(lambda: calls.run.status().jobs_done > 5, timeout=30.0, interval=0.005)
+    wait_until(lambda: calls.run.status().jobs_done > 5, interval=0.005)
     served.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
     assert calls.results(timeout=60) == [2 * n for n in numbers]
-    wait_until(lambda: len(serving(served)) == 2, timeout=30.0)
+    wait_until(lambda: len(serving(served)) == 2)
 
 
 def test_a_call_that_reaches_a_worker_without_its_task_goes_back_for_one_that_has_it(tmp_path: Path) -> None:

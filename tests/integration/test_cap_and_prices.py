@@ -16,7 +16,7 @@ PRICES = '[prices."sim:*"]\ninput = 100.0\noutput = 200.0\n'
 @pytest.fixture(scope="module")
 def priced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("priced")
-    with cluster(directory, config=PRICES, scheduler={"max_concurrent": CAP}, workers=2) as made:
+    with cluster(directory, config=PRICES, scheduler={"max_concurrent": CAP}, workers=1) as made:
         yield made
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.local.reaper import is_running
+from fairlane.embedded.reaper import is_running
 from tests.support.wait import wait_until
 
 SIMULATOR = """
@@ -71,14 +71,15 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     command = [sys.executable, "-m", "fairlane.cli", "up", "--simulate-config", "simulator.toml"]
     with (folder / "up.log").open("w") as log:
         up = subprocess.Popen([*command, "--ready-file", "ready.json"], cwd=folder, stdout=log, stderr=log)
+        wait_until(lambda: (folder / "ready.json").exists() or up.poll() is not None)
+    assert up.poll() is None, (folder / "up.log").read_text()
     try:
-        wait_until((folder / "ready.json").exists, timeout=30)
         found = json.loads((folder / "ready.json").read_text())
-        told = {
+        announced = {
             "FAIRLANE_REDIS__URL": found["redis_url"],
             "FAIRLANE_CONNECTIONS__SIM__BASE_URL": found["base_url"],
         }
-        yield Shell(folder, inherited() | told)
+        yield Shell(folder, inherited() | announced)
     finally:
         up.send_signal(signal.SIGINT)
         up.wait()
@@ -109,7 +110,7 @@ def test_an_operator_pauses_changes_and_opens_a_lane_while_it_runs(shell: Shell)
     shell("lanes", "pause", "sim:slow")
     assert shell.json("status", run)["jobs_done"] < 240
     paused = shell.json("lanes", "show", "sim:slow")
-    assert (paused["held_by"], paused["axes"]["requests"]["stated"]) == ("paused", 600)
+    assert (paused["constraint"], paused["axes"]["requests"]["configured"]) == ("paused", 600)
     assert shell.json("why", run)["constraint"] == "paused"
     shell("lanes", "set", "sim:slow", "--max-concurrency", "7")
     assert shell.json("lanes", "show", "sim:slow")["limits"]["max_concurrency"] == 7
@@ -132,7 +133,7 @@ def test_the_doctor_finds_the_stack_well_until_a_provider_refuses_us(shell: Shel
     assert {finding["grade"] for finding in shell.json("doctor")} == {"ok"}
     assert [(worker["state"], worker["busy"]) for worker in shell.json("workers")] == [("alive", 0)] * 2
     shell("submit", "rows.jsonl", "--prompt", "x", "--model", "sim:closed")
-    wait_until(lambda: shell.json("lanes", "show", "sim:closed")["parked"], timeout=30)
+    wait_until(lambda: shell.json("lanes", "show", "sim:closed")["parked"])
     assert "sim:closed is parked" in shell("doctor", code=1)
     shell("cancel", "latest", "--wait")
 
@@ -176,13 +177,13 @@ def processes_below(folder: Path) -> set[int]:
 @linux
 def test_the_demonstration_leaves_its_results_and_nothing_else(demo: Demo, tmp_path: Path) -> None:
     assert demo("--questions", "40", "--results", "kept").wait() == 0
-    told = (tmp_path / "out").read_text()
+    announced = (tmp_path / "out").read_text()
     (results,) = (tmp_path / "kept").iterdir()
-    assert f"results: kept/{results.name}" in told
+    assert f"results: kept/{results.name}" in announced
     assert len(results.read_text().splitlines()) == 40
-    assert all(lane in told for lane in ("sim:fast", "sim:slow", "sim:judge"))
-    assert "80 of 80: 80 succeeded" in told
-    assert "× ideal" in told
+    assert all(lane in announced for lane in ("sim:fast", "sim:slow", "sim:judge"))
+    assert "80 of 80: 80 succeeded" in announced
+    assert "× ideal" in announced
     assert processes_below(tmp_path) == set()
     assert {entry.name for entry in tmp_path.iterdir()} == {"out", "kept"}
 
@@ -191,7 +192,7 @@ def holds(pattern: str) -> Callable[[Path], bool]:
     return lambda folder: any(folder.glob(f"fairlane-demo-*/{pattern}"))
 
 
-def told(words: str) -> Callable[[Path], bool]:
+def announced(words: str) -> Callable[[Path], bool]:
     return lambda folder: words in (folder / "out").read_text()
 
 
@@ -199,10 +200,9 @@ MOMENTS = {
     "its folder is made": (holds("."), signal.SIGINT),
     "redis is being started": (holds("logs/redis.log"), signal.SIGTERM),
     "the workers are being started": (holds("logs/worker-2.log"), signal.SIGINT),
-    "a worker is ready": (holds("run/worker-1.ready"), signal.SIGTERM),
-    "the run is submitted": (told("questions on two lanes"), signal.SIGINT),
-    "the run is over": (told(": 100 % "), signal.SIGTERM),
-    "it is being taken down": (told("stopping worker"), signal.SIGINT),
+    "the run is submitted": (announced("questions on two lanes"), signal.SIGINT),
+    "the run is over": (announced(": 100 % "), signal.SIGTERM),
+    "it is being taken down": (announced("stopping worker"), signal.SIGINT),
 }
 
 
@@ -212,7 +212,7 @@ def test_a_demonstration_that_is_stopped_at_any_moment_leaves_nothing(
     demo: Demo, tmp_path: Path, moment: str
 ) -> None:
     has_come, number = MOMENTS[moment]
-    process = demo("--questions", "30")
+    process = demo("--questions", "30", "--workers", "2" if "workers" in moment else "1")
     wait_until(lambda: has_come(tmp_path), timeout=60, interval=0.001)
     process.send_signal(number)
     assert process.wait() == 128 + number
@@ -223,10 +223,10 @@ def test_a_demonstration_that_is_stopped_at_any_moment_leaves_nothing(
 
 @linux
 def test_a_second_signal_stops_a_demonstration_at_once(demo: Demo, tmp_path: Path) -> None:
-    process = demo("--questions", "1000")
-    wait_until(lambda: told("questions on two lanes")(tmp_path), timeout=60)
+    process = demo("--questions", "1000", "--workers", "1")
+    wait_until(lambda: announced("questions on two lanes")(tmp_path), timeout=60)
     process.send_signal(signal.SIGINT)
-    wait_until(lambda: told("stopping worker")(tmp_path))
+    wait_until(lambda: announced("stopping worker")(tmp_path))
     process.send_signal(signal.SIGINT)
     process.wait()
     wait_until(lambda: processes_below(tmp_path) == set())
@@ -235,7 +235,7 @@ def test_a_second_signal_stops_a_demonstration_at_once(demo: Demo, tmp_path: Pat
 
 @linux
 def test_a_killed_demonstration_leaves_no_process(demo: Demo, tmp_path: Path) -> None:
-    process = demo()
-    wait_until(lambda: told("questions on two lanes")(tmp_path), timeout=60)
+    process = demo("--workers", "1")
+    wait_until(lambda: announced("questions on two lanes")(tmp_path), timeout=60)
     process.kill()
     wait_until(lambda: processes_below(tmp_path) == set())

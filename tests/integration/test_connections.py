@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.local.reaper import is_running
+from fairlane.embedded.reaper import is_running
 from fairlane.testing import Faults, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from tests.support.wait import wait_until
 
@@ -97,13 +97,13 @@ def test_an_answer_shows_all_that_the_provider_tells(shell: Shell) -> None:
     assert report["first_piece_ms"] <= report["latency_ms"]
     assert report["pieces"] > 1
     limits = report["limits"]
-    assert (limits["told_as"], limits["known_by"]) == ("openai", "provider")
+    assert (limits["dialect"], limits["known_by"]) == ("openai", "provider")
     assert limits["axes"]["requests"]["limit"] == 600
     assert "x-ratelimit-limit-tokens" in limits["headers"]
     assert report["charge"]["verdict"] == "agrees"
 
 
-def test_the_same_is_told_in_words(shell: Shell) -> None:
+def test_the_same_is_reported_in_words(shell: Shell) -> None:
     shown = shell("sim").stdout
     for said in ("an answer, HTTP 200", "600 requests/min", "200,000 tokens/min", "this agrees"):
         assert said in shown
@@ -118,7 +118,7 @@ def test_an_answer_may_be_whole_and_of_another_protocol(shell: Shell) -> None:
     assert set(report["limits"]["axes"]) == {"requests", "tokens"}
 
 
-def test_a_wrong_key_is_told_and_not_shown(shell: Shell) -> None:
+def test_a_wrong_key_is_reported_and_not_shown(shell: Shell) -> None:
     ended = shell("sim", code=1, SIM_KEY="sk-wrong-0123456789")
     assert "access refused" in ended.stdout
     assert "sk-wrong" not in ended.stdout + ended.stderr
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_it_and_its_call(shell: Shell) -> None:
     with process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         before = shell.served.stats().models["stuck"].requests
-        wait_until(lambda: shell.served.stats().models["stuck"].requests > before, timeout=30)
+        wait_until(lambda: shell.served.stats().models["stuck"].requests > before)
         (child,) = map(int, children.read_text().split())
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=20)

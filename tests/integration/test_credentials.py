@@ -60,7 +60,7 @@ def test_the_key_of_a_connection_opens_its_provider(locked: Locked, model: str, 
 
 
 @pytest.mark.parametrize("connection", ["wrong", "none"])
-def test_a_wrong_key_parks_the_lane_after_one_call_and_is_told_nowhere(
+def test_a_wrong_key_parks_the_lane_after_one_call_and_is_reported_nowhere(
     locked: Locked, connection: str
 ) -> None:
     deployment, lane = locked.deployment, f"{connection}:m"

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from fairlane.events import Event
-from fairlane.local.embedded import start_embedded
+from fairlane.core.events import Event
+from fairlane.embedded.server import start_embedded
 from fairlane.testing import SimulatedModel
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 from tests.support.wait import wait_until

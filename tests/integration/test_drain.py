@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlane.events import Event
-from fairlane.store.workers import Beat, Wish, Workers
+from fairlane.core.events import Event
+from fairlane.store.write.workers import Beat, Wish, Workers
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.wait import wait_until
 
@@ -36,7 +36,7 @@ def deployment(two_workers: Cluster) -> Iterator[Cluster]:
     for name, process in two_workers.stack.processes.items():
         if not process.is_running:
             two_workers.stack.restart(name)
-    two_workers.settle(WORKERS)
+    two_workers.wait_ready(WORKERS)
 
 
 def work_again(deployment: Cluster) -> None:
@@ -95,8 +95,8 @@ def test_a_drained_worker_finishes_what_it_has_and_takes_nothing_new(deployment:
 def test_no_message_is_lost_when_workers_are_drained_under_load(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=20)
     deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": 0})
-    run = deployment.client.submit(numbered(1600), "question {{ n }}", model=f"sim:{model}")
-    for turn in range(8):
+    run = deployment.client.submit(numbered(800), "question {{ n }}", model=f"sim:{model}")
+    for turn in range(4):
         wait_until(lambda: run.status().jobs_done > 150 * turn)  # noqa: B023
         drained(deployment, f"worker-{1 + turn % 2}")
         work_again(deployment)
@@ -104,7 +104,7 @@ def test_no_message_is_lost_when_workers_are_drained_under_load(deployment: Clus
     records = all_succeeded(run)
 
     assert {record.attempts for record in records} == {1}
-    assert deployment.served(model).requests == 1600
+    assert deployment.served(model).requests == 800
     assert not deployment.logged(Event.LEASE_RECOVERED), "a message was lost, and its lease had to lapse"
 
 
@@ -134,7 +134,7 @@ def test_whoever_stops_waiting_leaves_the_drain_as_it_is(deployment: Cluster) ->
         _, news = process.communicate(timeout=30)
 
     assert process.returncode == 130
-    assert "they go on draining" in news
+    assert "the workers continue to drain" in news
     assert "Traceback" not in news
     assert all(beat.info.draining for beat in deployment.beats())
     run.cancel()
@@ -148,5 +148,5 @@ def test_a_wait_may_be_limited(deployment: Cluster) -> None:
         _, news = process.communicate(timeout=30)
 
     assert process.returncode == 1
-    assert "not all were idle after 0.5 s" in news
+    assert "not all workers were idle after 0.5 s" in news
     run.cancel()

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 
-from fairlane.events import Event
-from fairlane.job import Attempt
-from fairlane_scheduler.publisher import Publisher
+from fairlane.core.events import Event
+from fairlane.model.job import Attempt
+from fairlane_scheduler.dispatch.publisher import Publisher
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from fairlane.errors import LocalStackError
-from fairlane.local import locks, ports
-from fairlane.local.embedded import EmbeddedRedis, ping, start_embedded
-from fairlane.local.reaper import is_running
-from fairlane.local.servers import FAKE_SERVER, Server, ServerKind, find_server
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded import locks, ports
+from fairlane.embedded.reaper import is_running
+from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
+from fairlane.embedded.servers import FAKE_SERVER, Server, ServerKind, find_server
 from tests.support.wait import wait_until
 
 FAKE = Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
@@ -106,7 +106,7 @@ def test_a_stated_port_is_used(tmp_path: Path) -> None:
 def test_a_stated_port_that_another_server_has_is_an_error(
     embedded: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlane.local.embedded.PORT_PATIENCE_S", 0.0)
+    monkeypatch.setattr("fairlane.embedded.server.PORT_PATIENCE_S", 0.0)
     taken = int(embedded.url.rpartition(":")[2].removesuffix("/0"))
     with pytest.raises(LocalStackError, match=r"(?i)address already in use"):
         start_embedded(tmp_path / "other", port=taken)
@@ -116,7 +116,7 @@ def test_a_port_that_is_lost_to_another_server_is_given_up_for_the_next(
     embedded: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken, free = int(embedded.url.rpartition(":")[2].removesuffix("/0")), next(ports.free_ports())
-    monkeypatch.setattr("fairlane.local.embedded.wished_or_free", lambda _: iter([taken, taken, free]))
+    monkeypatch.setattr("fairlane.embedded.server.wished_or_free", lambda _: iter([taken, taken, free]))
     with start_embedded(tmp_path / "other") as server:
         assert server.url == f"redis://127.0.0.1:{free}/0"
 

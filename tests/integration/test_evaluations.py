@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from fairlane import JobState
-from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex, similarity
-from fairlane.evaluators.spec import EvaluatorSpec
+from fairlane.evaluators.builders import (
+    contains,
+    exact_match,
+    json_valid,
+    llm_judge,
+    numeric_match,
+    regex,
+    similarity,
+)
+from fairlane.model.evaluators import EvaluatorSpec
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -109,8 +117,8 @@ def test_the_judges_of_a_failed_task_are_skipped(deployment: Cluster) -> None:
     records = whole(run)
     assert Counter(record.state for record in records) == {JobState.SUCCEEDED: 5, JobState.FAILED: 5}
     for record in records:
-        told = [1.0, 1.0] if record.state is JobState.SUCCEEDED else [None, None]
-        assert [record.scores["judge"], record.scores["again"]] == told
+        shown = [1.0, 1.0] if record.state is JobState.SUCCEEDED else [None, None]
+        assert [record.scores["judge"], record.scores["again"]] == shown
     status = run.status()
     assert status.by_state == {JobState.SUCCEEDED: 5 + 10, JobState.FAILED: 5, JobState.SKIPPED: 10}
     assert status.progress == 1.0
@@ -168,7 +176,7 @@ def test_items_are_judged_before_further_tasks_start_on_the_same_lane(deployment
     rows = [{"question": f"yes {n}", "answer": "yes"} for n in range(40)]
     judge = llm_judge(f"sim:{model}", "yes", VERDICTS)
     run = deployment.client.submit(rows, "{{ question }}", model=f"sim:{model}", evaluators=[judge])
-    wait_until(lambda: run.status().jobs_done >= 40, timeout=20.0)
+    wait_until(lambda: run.status().jobs_done >= 40)
     halfway = run.status()
     assert halfway.items_done >= 10
     all_succeeded(run)

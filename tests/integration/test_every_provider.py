@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from fairlane.presets import PRESETS, PROVIDERS
+from fairlane.config.presets import PRESETS, PROVIDERS
+from fairlane.embedded.addresses import address_of
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
-from fairlane.testing.provider.addresses import address_of
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 
 KEY = "key-0123456789abcdef"
@@ -51,7 +51,7 @@ def everybody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everybody]:
     ) as served:
         config = "\n".join(connection_to(name, served.base_url) for name in PROVIDERS)
         directory = tmp_path_factory.mktemp("everybody")
-        with cluster(directory, config=config, env={"EVERYBODYS_KEY": KEY}) as deployment:
+        with cluster(directory, config=config, env={"EVERYBODYS_KEY": KEY}, workers=1) as deployment:
             yield Everybody(deployment, served)
 
 
@@ -73,6 +73,6 @@ def test_a_refusal_is_the_items_own_whoever_makes_it(everybody: Everybody) -> No
     models = [f"{name}:acme/nobody" for name in PROVIDERS]
     records = whole(everybody.deployment.client.submit(numbered(1), "hi", models=models), timeout=90)
     assert Counter(record.state for record in records) == {"failed": len(PROVIDERS)}
-    told = [record.error or "" for record in records]
-    assert [each for each in told if "nobody" not in each and "does not exist" not in each] == []
+    shown = [record.error or "" for record in records]
+    assert [each for each in shown if "nobody" not in each and "does not exist" not in each] == []
     assert not any(KEY in (record.error or "") for record in records)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fairlane import JobState, exact_match
-from fairlane.configuration import process_environment
-from fairlane.evaluators import scorer
+from fairlane.config.environment import process_environment
+from fairlane.evaluators.builders import scorer
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +20,11 @@ HERE = "tests.support.user_functions"
 
 @pytest.fixture(scope="module")
 def allowed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two worker processes whose operator allows the functions of the tests, one that allows none."""
+    """A worker whose operator allows the functions of the tests."""
     worker: dict[str, Any] = {"modules": [HERE]}
     path = os.pathsep.join([str(ROOT), process_environment().get("PYTHONPATH", "")])
     environment = {"PYTHONPATH": path}
-    with cluster(tmp_path_factory.mktemp("functions"), worker=worker, workers=2, env=environment) as made:
+    with cluster(tmp_path_factory.mktemp("functions"), worker=worker, workers=1, env=environment) as made:
         yield made
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from fairlane.events import Event
-from fairlane.local.guard import Guard
-from fairlane.local.processes import Process
-from fairlane.store.audit import Act, AuditLog
-from fairlane.store.lane_directory import LaneDirectory
-from fairlane.store.scopes import Scopes
+from fairlane.core.events import Event
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process
+from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.write.audit import Act, AuditLog
+from fairlane.store.write.scopes import Scopes
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.wait import wait_until
@@ -71,16 +71,16 @@ def test_two_connections_with_one_key_keep_one_limit_together_and_share_it_fairl
                 deployment.client_of(team).submit(numbered(100), "question {{ n }}", model=f"{name}:m")
                 for team, name in (("search", "first"), ("ads", "second"))
             ]
-            wait_until(lambda: sum(run.status().jobs_done for run in runs) >= 100, timeout=30.0)
+            wait_until(lambda: sum(run.status().jobs_done for run in runs) >= 100)
             done = [run.status().jobs_done for run in runs]
             for run in runs:
                 all_succeeded(run)
                 assert [part.lane for part in run.status().lanes] == ["first:m"]
-            told = {line["by"] for line in deployment.logged(Event.LIMITS_OVERRULED, lane="second:m")}
+            shown = {line["by"] for line in deployment.logged(Event.LIMITS_OVERRULED, lane="second:m")}
         served = provider.stats().models["m"]
     assert served.rejected <= FEW * served.requests
     assert min(done) >= 0.35 * sum(done)
-    assert told == {"first:m"}
+    assert shown == {"first:m"}
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_a_key_that_is_replaced_opens_its_lane_by_itself_and_the_lane_knows_what
 ) -> None:
     deployment, provider = locked
     all_succeeded(deployment.client.submit(numbered(60), "question {{ n }}", model="first:m"))
-    learned = ("requests_told", "known_ms", "granted")
-    told, known_ms, granted = deployment.redis.hmget(deployment.keys.lane("first:m"), *learned)
-    assert float(told) > 0
+    learned = ("requests_reported", "known_ms", "granted")
+    shown, known_ms, granted = deployment.redis.hmget(deployment.keys.lane("first:m"), *learned)
+    assert float(shown) > 0
     provider.change_key(NEW)
     run = deployment.client.submit(numbered(40), "again {{ n }}", model="second:m")
     wait_until(lambda: deployment.lanes.view("first:m").parked)
@@ -112,7 +112,7 @@ def test_a_key_that_is_replaced_opens_its_lane_by_itself_and_the_lane_knows_what
         assert [part.lane for part in run.status().lanes] == ["first:m"]
         assert deployment.lanes.view("first:m").parked is None
         after = deployment.redis.hmget(deployment.keys.lane("first:m"), *learned)
-        assert after[:2] == [told, known_ms]
+        assert after[:2] == [shown, known_ms]
         assert int(after[2]) > int(granted)
         changed = deployment.logged(Event.CREDENTIAL_CHANGED)
         assert {line["connection"] for line in changed} == {"first", "second"}

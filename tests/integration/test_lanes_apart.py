@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairlane import Run
-from fairlane.evaluators import llm_judge
+from fairlane.evaluators.builders import llm_judge
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -23,7 +23,7 @@ def test_a_throttled_lane_slows_no_other_inside_a_run(deployment: Cluster) -> No
     # The slow ones come first, so that a scheduler that works in order gets stuck.
     rows = [*numbered(60, lane=slow), *numbered(200, lane=fast)]
     run = deployment.client.submit(rows, "question {{ n }}", model="sim:{{ lane }}")
-    wait_until(lambda: deployment.served(fast).completed == 200, timeout=30.0)
+    wait_until(lambda: deployment.served(fast).completed == 200)
     assert deployment.served(slow).requests <= FEW
     lanes = {each.lane: each for each in run.status().lanes}
     assert lanes[f"sim:{slow}"].known == 60
@@ -41,8 +41,9 @@ def test_a_throttled_judge_does_not_hold_up_the_tasks_of_its_run(deployment: Clu
         "question {{ n }}",
         model=f"sim:{task}",
         evaluators=[llm_judge(f"sim:{judge}", "Is this good? {{ output }}", {"yes": 1, "no": 0})],
+        ahead=0,
     )
-    wait_until(lambda: deployment.served(task).completed == 150, timeout=30.0)
+    wait_until(lambda: deployment.served(task).completed == 150)
     assert 1 <= deployment.served(judge).requests <= FEW
     cancelled(run)
 

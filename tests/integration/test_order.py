@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairlane.evaluators import llm_judge
-from fairlane.events import Event
+from fairlane.core.events import Event
+from fairlane.evaluators.builders import llm_judge
 from tests.support.cluster import Cluster, all_succeeded, numbered
 
 
@@ -36,8 +36,8 @@ def test_a_prompt_that_uses_the_conversation_makes_the_run_serial_and_says_so(de
     prompt = "{% for turn in _conversation %}{{ turn.output }};{% endfor %}{{ n }}"
     run = deployment.client.submit(numbered(4), prompt, model=f"sim:{model}")
     assert [record.output for record in all_succeeded(run)] == ["0", "0;1", "0;0;1;2", "0;0;1;0;0;1;2;3"]
-    (told,) = deployment.logged(Event.RUN_ADMITTED, run=run.id)
-    assert told["serial"] is True
+    (shown,) = deployment.logged(Event.RUN_ADMITTED, run=run.id)
+    assert shown["serial"] is True
 
 
 def test_conversations_are_apart_by_their_field(deployment: Cluster) -> None:

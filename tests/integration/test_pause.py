@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fairlane import JobState, RunState
-from fairlane.evaluators import llm_judge
-from fairlane.store.audit import Act, AuditLog, operator
+from fairlane.evaluators.builders import llm_judge
+from fairlane.store.write.audit import Act, AuditLog, operator
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -37,11 +37,11 @@ def test_what_is_in_flight_ends_and_nothing_starts_until_it_goes_on(deployment: 
     assert deployment.served(model).requests == called + 20
     assert deployment.served(judge).requests == judged
     assert run.status().jobs_done == status.jobs_done
-    run.unpause()
+    run.resume()
     all_succeeded(run)
     assert deployment.served(model).requests == 40 + 20
-    told = [entry for entry in AuditLog(deployment.redis, deployment.keys).since() if entry.what == run.id]
-    assert [entry.act for entry in told] == [Act.SUBMITTED, Act.RUN_PAUSED, Act.RUN_UNPAUSED]
+    shown = [entry for entry in AuditLog(deployment.redis, deployment.keys).since() if entry.what == run.id]
+    assert [entry.act for entry in shown] == [Act.SUBMITTED, Act.RUN_PAUSED, Act.RUN_RESUMED]
 
 
 def test_a_paused_run_is_cancelled(deployment: Cluster) -> None:

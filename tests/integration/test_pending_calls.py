@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fairlane import JobState, RetryPolicy, Run, RunState
-from fairlane.store.leases import Leases
+from fairlane.store.write.leases import Leases
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 from tests.support.wait import wait_until
 
@@ -45,7 +45,7 @@ def deployment(small: Cluster) -> Iterator[Cluster]:
     for name, process in small.stack.processes.items():
         if not process.is_running:
             small.stack.restart(name)
-    small.settle(WORKERS)
+    small.wait_ready(WORKERS)
 
 
 def begun(deployment: Cluster) -> int:

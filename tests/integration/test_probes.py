@@ -26,13 +26,13 @@ def deployment(tmp_path: Path) -> Iterator[Cluster]:
 
 def asked(made: Cluster, path: str) -> dict[str, int]:
     """What every process answers."""
-    told = {}
+    shown = {}
     for name in made.stack.processes:
         if name.startswith(("scheduler", "worker")):
             file = made.stack.plan.ready_file(name)
             url = json.loads(file.read_text(encoding="utf-8"))["metrics"]
-            told[name] = _status(f"{url}{path}")
-    return told
+            shown[name] = _status(f"{url}{path}")
+    return shown
 
 
 def _status(url: str) -> int:
@@ -48,11 +48,11 @@ def test_without_redis_nobody_is_ready_and_nobody_is_sick(deployment: Cluster) -
     server = deployment.stack.redis
     assert server is not None
     roles = ("scheduler-1", "scheduler-2", "worker-1")
-    wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK), timeout=30)
+    wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK))
 
     server.kill()
 
-    wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, UNAVAILABLE), timeout=30)
+    wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, UNAVAILABLE))
     assert asked(deployment, "/healthz") == dict.fromkeys(roles, OK)
     server.start()
     wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK), timeout=60)

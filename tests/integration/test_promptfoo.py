@@ -34,16 +34,18 @@ MAPPED = ("--map-provider", "openai:chat:small=sim:fast")
 
 def test_a_promptfoo_configuration_runs_and_says_what_passed(shell: Shell) -> None:
     (shell.folder / "promptfooconfig.yaml").write_text(CONFIG)
-    told = json.loads(shell("eval", *MAPPED, "-o", "eval.jsonl", "--json", code=1))
-    rates = {(each["prompt"], each["provider"]): (each["passed"], each["failed"]) for each in told["results"]}
+    shown = json.loads(shell("eval", *MAPPED, "-o", "eval.jsonl", "--json", code=1))
+    rates = {
+        (each["prompt"], each["provider"]): (each["passed"], each["failed"]) for each in shown["results"]
+    }
     assert rates == {
         ("Say {{word}}", "sim:fast"): (2, 1),
         ("chat", "sim:fast"): (3, 0),
         ("Say {{word}}", "short"): (2, 1),
         ("chat", "short"): (3, 0),
     }
-    assert len(told["runs"]) == 2
-    assert all(each["share"] == 1.0 for each in told["metrics"])
+    assert len(shown["runs"]) == 2
+    assert all(each["share"] == 1.0 for each in shown["metrics"])
     records = [json.loads(line) for line in (shell.folder / "eval.jsonl").read_text().splitlines()]
     failed = [record for record in records if record["scores"]["pass"] == 0.0]
     assert [record["output"] for record in failed] == ["Say beta"] * 2

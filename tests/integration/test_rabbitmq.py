@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from kombu import Connection, Queue
 
-from fairlane.broker import IDLE_QUEUE, make_app, queue_of
-from fairlane.cli.broker_look import look_at_broker
-from fairlane.events import Event
-from fairlane.job import Attempt
-from fairlane.lane import queue_name
-from fairlane.settings import Settings
-from fairlane_scheduler.publisher import Publisher
+from fairlane.broker.app import IDLE_QUEUE, make_app, queue_of
+from fairlane.cli.operate.broker_look import look_at_broker
+from fairlane.config.settings import Settings
+from fairlane.core.events import Event
+from fairlane.model.job import Attempt
+from fairlane.model.lane import queue_name
+from fairlane_scheduler.dispatch.publisher import Publisher
 from tests.support.cluster import all_succeeded, cluster
 from tests.support.rabbitmq import RabbitMQ, rabbitmq
 from tests.support.strict_lane import start_strict_run
@@ -142,8 +142,8 @@ def test_nothing_is_granted_while_the_broker_is_full(server: RabbitMQ, publisher
 def test_the_doctor_knows_rabbitmq(server: RabbitMQ) -> None:
     seen = look_at_broker(settings_of(server.url))
     assert seen.problem is None
-    assert seen.told.startswith("RabbitMQ 3.") or seen.told.startswith("RabbitMQ 4.")
-    assert seen.told.endswith("quorum queues")
+    assert seen.summary.startswith("RabbitMQ 3.") or seen.summary.startswith("RabbitMQ 4.")
+    assert seen.summary.endswith("quorum queues")
 
 
 def test_the_doctor_finds_a_queue_of_another_kind_and_a_user_without_rights(server: RabbitMQ) -> None:

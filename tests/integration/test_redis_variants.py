@@ -10,8 +10,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from fairlane.cli.main import app
-from fairlane.events import Event
-from fairlane.local.embedded import start_embedded
+from fairlane.core.events import Event
+from fairlane.embedded.server import start_embedded
 from tests.support.cluster import Cluster, cluster
 from tests.support.redis_fleet import Fleet, clustered, watched_by_sentinels
 from tests.support.strict_lane import start_strict_run
@@ -50,12 +50,12 @@ def test_a_run_goes_on_when_its_slot_moves_and_when_its_node_dies(tmp_path: Path
             assert fleet.primary() != before
             strict.check()
             assert not deployment.stack.poll(), "a process has died"
-            told = doctor(deployment)
-            assert f"the primary is 127.0.0.1:{fleet.primary()}" in told["redis"]
-            assert told["broker"] == "it answers"
+            shown = doctor(deployment)
+            assert f"the primary is 127.0.0.1:{fleet.primary()}" in shown["redis"]
+            assert shown["broker"] == "it answers"
 
 
-def test_a_cluster_without_a_broker_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_cluster_without_a_broker_is_reported_before_anything_starts(tmp_path: Path) -> None:
     environment = {"FAIRLANE_REDIS__URL": "redis+cluster://127.0.0.1:1", "COLUMNS": "200"}
     for role in ("scheduler", "worker"):
         refused = CliRunner().invoke(app, [role], env=environment)
@@ -72,7 +72,7 @@ def deployed(
     with ExitStack() as stack:
         (directory / "servers").mkdir()
         fleet = stack.enter_context(kind(directory / "servers"))
-        deployment = stack.enter_context(cluster(directory, config=config, redis_url=fleet.url))
+        deployment = stack.enter_context(cluster(directory, config=config, redis_url=fleet.url, workers=1))
         deployment.begin()
         yield fleet, deployment
 

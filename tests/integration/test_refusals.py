@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fairlane import JobState, RetryPolicy, RunState
-from fairlane.events import Event
+from fairlane.core.events import Event
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
 
 FAILURES_THAT_OPEN = 5
-ALWAYS_AGAIN = RetryPolicy(max_attempts=50, initial_delay=0.05, max_delay=0.3)
+SOON = RetryPolicy(initial_delay=0.05, max_delay=0.3)
 OUTAGE = ((0.0, 1000.0),)
 
 
@@ -64,7 +64,7 @@ def test_an_outage_opens_the_circuit_and_single_probes_close_it(deployment: Clus
     model = deployment.new_model(outages=OUTAGE, latency_ms=10)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"max_concurrency": 1, "min_gap_ms": 250})
-    run = deployment.client.submit(numbered(20), "question {{ n }}", model=lane, retry=ALWAYS_AGAIN)
+    run = deployment.client.submit(numbered(20), "question {{ n }}", model=lane, retry=SOON)
     wait_until(lambda: deployment.lanes.view(lane).circuit == "open")
     assert deployment.logged(Event.CIRCUIT_OPENED, lane=lane)
     deployment.lanes.limit(lane, {"max_concurrency": None, "min_gap_ms": 0})
@@ -84,7 +84,7 @@ def test_few_calls_are_made_into_an_outage_however_many_may_start(deployment: Cl
     model = deployment.new_model(outages=OUTAGE)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"requests_per_minute": 600, "burst_seconds": 0.2})
-    run = deployment.client.submit(numbered(200), "question {{ n }}", model=lane, retry=ALWAYS_AGAIN)
+    run = deployment.client.submit(numbered(200), "question {{ n }}", model=lane, retry=SOON)
     wait_until(lambda: deployment.lanes.view(lane).circuit == "open")
     # Ten a second, failures count that started 50 ms apart, and over HTTP it takes a while to hear of one.
     assert deployment.served(model).requests <= 4 * FAILURES_THAT_OPEN

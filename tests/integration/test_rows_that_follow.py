@@ -47,7 +47,7 @@ def test_a_row_that_is_none_is_refused_where_it_is_written(deployment: Cluster) 
 
 @pytest.mark.timeout(180)
 def test_a_dataset_by_reference_is_read_by_the_scheduler_and_its_pages_are_forgotten(tmp_path: Path) -> None:
-    rows, inside = 3000, tmp_path / "data"
+    rows, inside = 1300, tmp_path / "data"
     inside.mkdir()
     path = inside / "rows.jsonl"
     path.write_text("".join(json.dumps({"n": n}) + "\n" for n in range(rows)))

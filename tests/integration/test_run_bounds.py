@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from fairlane import JobState, RunState
-from fairlane.evaluators import llm_judge
-from fairlane.events import Event
+from fairlane.core.events import Event
+from fairlane.evaluators.builders import llm_judge
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
@@ -28,8 +28,8 @@ def test_the_active_limit_is_logged_at_run_start(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=1)
     run = deployment.client.submit(numbered(2), "{{ n }}", model=f"sim:{model}", max_concurrent=7)
     all_succeeded(run)
-    (told,) = deployment.logged(Event.RUN_ADMITTED, run=run.id)
-    assert told["max_concurrent"] == 7
+    (shown,) = deployment.logged(Event.RUN_ADMITTED, run=run.id)
+    assert shown["max_concurrent"] == 7
 
 
 def test_a_fixed_task_rate_is_kept(deployment: Cluster) -> None:

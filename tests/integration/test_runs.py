@@ -8,9 +8,9 @@ from threading import Thread
 import pytest
 
 from fairlane import JobState, RetryPolicy, RunState, SubmissionError
-from fairlane.evaluators import llm_judge
-from fairlane.store.inbox import Outbox
-from fairlane.store.keys import RunRef
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.run import RunRef
+from fairlane.store.write.inbox import Outbox
 from tests.integration.conftest import ODD_MODEL
 from tests.support.cluster import SCHEDULER, Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
@@ -35,8 +35,8 @@ def test_results_come_in_item_order_with_the_coordinates_of_each_cell(deployment
         repetitions=3,
     )
     records = all_succeeded(run)
-    told = [(r.row["n"], r.prompt, r.model, r.repetition, r.output) for r in records]
-    assert told == [
+    shown = [(r.row["n"], r.prompt, r.model, r.repetition, r.output) for r in records]
+    assert shown == [
         (n, prompt, model, repetition, f"{'ab'[prompt]} {n}")
         for n in (1, 2)
         for prompt in (0, 1)
@@ -78,8 +78,8 @@ def test_chunks_bring_each_output_in_pieces_while_it_is_written(deployment: Clus
     pieces: dict[int, list[str]] = defaultdict(list)
     chunks = run.chunks()
     deployment.lanes.resume(lane)
-    for item, text in chunks:
-        pieces[item].append(text)
+    for chunk in chunks:
+        pieces[chunk.item].append(chunk.text)
     records = all_succeeded(run)
     assert {record.item: record.output for record in records} == {
         item: "".join(texts) for item, texts in pieces.items()
@@ -132,7 +132,7 @@ def test_who_begins_to_listen_in_mid_call_hears_the_rest_of_it(deployment: Clust
     model = deployment.new_model(latency_ms=2500, chunks=40, output_tokens=80)
     run = deployment.client.submit(numbered(1), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: deployment.served(model).in_flight)
-    heard = "".join(text for _, text in run.chunks())
+    heard = "".join(chunk.text for chunk in run.chunks())
     (record,) = all_succeeded(run)
     assert record.output is not None
     assert heard

@@ -15,11 +15,11 @@ from urllib.request import urlopen
 import pytest
 from pydantic import SecretStr
 
-from fairlane.evaluators import exact_match, llm_judge
-from fairlane.local.guard import Guard
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.ports import LOOPBACK, answers, wished_or_free
+from fairlane.embedded.processes import Process
+from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.local.plan import FAIRLANE
-from fairlane.local.ports import LOOPBACK, answers, wished_or_free
-from fairlane.local.processes import Process
 from fairlane.testing import SimulatedModel, SimulatorConfig, serve_in_thread
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.leaks import KEY, Wiretap, echoing, spellings, stored, traces
@@ -83,7 +83,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
         )
         env = {f"{name.upper()}_API_KEY": KEY for name in urls} | {"FLOWER_UNAUTHENTICATED_API": "true"}
         directory = tmp_path_factory.mktemp("secrets")
-        with cluster(directory, models, config=config, env=env) as deployment:
+        with cluster(directory, models, config=config, env=env, workers=1) as deployment:
             yield _full_run(deployment)
 
 
@@ -92,21 +92,21 @@ def _full_run(deployment: Cluster) -> Left:
     try:
         port = next(wished_or_free(None))
         with beside(deployment, "flower", deployment.stack.plan.flower_command(port)):
-            wait_until(lambda: answers(LOOPBACK, port), timeout=30.0)
-            wait_until(lambda: _listens(deployment, port), timeout=20.0, interval=0.5)
+            wait_until(lambda: answers(LOOPBACK, port))
+            wait_until(lambda: _listens(deployment, port), interval=0.5)
             run = _everything_once(deployment)
-            flower = wait_until(lambda: _flower(port, run), timeout=20.0) or b""
+            flower = wait_until(lambda: _flower(port, run)) or b""
         for name, program in CRASHES.items():
             with beside(deployment, name, [sys.executable, "-P", "-c", program]):
-                wait_until(lambda told=name: "defect: " in _log(deployment, told), timeout=30.0)
+                wait_until(lambda announced=name: "defect: " in _log(deployment, announced))
         shown = b"".join(_cli(deployment, *command) for command in _commands(run))
     finally:
-        told = tap.close()
+        announced = tap.close()
     data = deployment.directory / "data"
     return Left(
         run,
         {
-            "Redis, every command and message": told,
+            "Redis, every command and message": announced,
             "Redis, every key": stored(deployment.redis),
             "Redis, its files": _files(data, "*.aof"),
             "logs of all processes": _files(data, "*.log"),
@@ -231,9 +231,9 @@ def test_workers_tell_their_keys_by_a_fingerprint_alone(left: Left) -> None:
     lines = [
         line for line in left.places["logs of all processes"].splitlines() if b'"credential_in_use"' in line
     ]
-    told = [json.loads(line) for line in lines]
-    assert {line["connection"] for line in told} == {"right", "claude", "echo"}
-    (fingerprint,) = {line["fingerprint"] for line in told}
+    announced = [json.loads(line) for line in lines]
+    assert {line["connection"] for line in announced} == {"right", "claude", "echo"}
+    (fingerprint,) = {line["fingerprint"] for line in announced}
     assert len(fingerprint) == 12
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fairlane import JobState
-from fairlane.evaluators import llm_judge
-from fairlane.evaluators.spec import EvaluatorSpec
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.evaluators import EvaluatorSpec
 from tests.support.cluster import Cluster, whole
 from tests.support.wait import wait_until
 
@@ -55,7 +55,7 @@ def test_a_session_is_judged_while_others_still_run(deployment: Cluster) -> None
     run = deployment.client.submit(
         rows, "{{ turn }}", model=f"sim:{echo}", session="talk", evaluators=[judge_of_sessions(judge)]
     )
-    wait_until(lambda: deployment.served(judge).requests > 0, timeout=20.0)
+    wait_until(lambda: deployment.served(judge).requests > 0)
     assert run.status().items_done < 40
     assert [each.scores["conversation"] for each in run.sessions()] == [1.0] * 20
     assert run.status().progress == 1.0
@@ -111,7 +111,7 @@ def test_a_cancelled_run_tells_of_its_sessions(deployment: Cluster) -> None:
         session="talk",
         evaluators=[judge_of_sessions(judge)],
     )
-    wait_until(lambda: run.status().items_done == 10, timeout=20.0)
+    wait_until(lambda: run.status().items_done == 10)
     run.cancel()
     assert run.wait(timeout=30).progress == 1.0
     assert {each.score_errors["conversation"] for each in run.sessions()} == {"cancelled"}

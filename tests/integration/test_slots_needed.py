@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from fairlane.cli.capacity import measure
-from fairlane.cli.deployment import Deployment
+from fairlane.cli.lanes.capacity import measure
+from fairlane.client.deployment import Deployment
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.wait import wait_until
 
@@ -24,7 +24,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def told(deployment: Cluster) -> float | None:
+def announced(deployment: Cluster) -> float | None:
     """`fairlane_slots_needed` as Prometheus would read it; ``None`` before the leader has looked."""
     ready = json.loads((deployment.directory / "data" / "run" / "scheduler-1.ready").read_text())
     page = httpx.get(f"{ready['metrics']}/metrics", timeout=5).text
@@ -32,12 +32,12 @@ def told(deployment: Cluster) -> float | None:
     return float(found[1]) if found else None
 
 
-def test_too_few_slots_are_told_and_a_rate_that_is_used_to_the_full_asks_for_none(small: Cluster) -> None:
+def test_too_few_slots_are_reported_and_a_rate_that_is_used_to_the_full_asks_for_none(small: Cluster) -> None:
     free, limited = small.new_model(latency_ms=1000), small.new_model(latency_ms=500)
     small.lanes.limit(f"sim:{limited}", {"requests_per_minute": 120, "exact": 1})
-    deployment = Deployment(small.settings, small.redis, small.keys)
+    deployment = Deployment(small.settings, small.redis)
     run = small.client.submit(numbered(35), "question {{ n }}", model=f"sim:{free}")
-    wait_until(lambda: (told(small) or 0) > 2 * SLOTS, 45)
+    wait_until(lambda: (announced(small) or 0) > 2 * SLOTS, 45)
     assert measure(deployment)["slots"] == SLOTS
     all_succeeded(run)
 
@@ -47,7 +47,7 @@ def test_too_few_slots_are_told_and_a_rate_that_is_used_to_the_full_asks_for_non
     needed = measure(deployment)["lanes"]
     assert isinstance(needed, dict)
     assert 1 <= needed[f"sim:{limited}"] <= SLOTS
-    wait_until(lambda: 1 <= (told(small) or 0) <= SLOTS, 45)
+    wait_until(lambda: 1 <= (announced(small) or 0) <= SLOTS, 45)
     assert not run.status().state.finished
     all_succeeded(run)
-    wait_until(lambda: told(small) == 0, 45)
+    wait_until(lambda: announced(small) == 0, 45)

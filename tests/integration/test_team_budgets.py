@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairlane.events import Event
-from fairlane.store.budgets import Budgets
+from fairlane.core.events import Event
+from fairlane.store.write.budgets import Budgets
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.wait import wait_until
 

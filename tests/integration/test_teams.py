@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-import pytest
-
-from fairlane.events import Event
-from fairlane.handle import Run
+from fairlane.client.handle import Run
+from fairlane.core.events import Event
 from tests.support.cluster import Cluster, all_succeeded, numbered
+from tests.support.permits import (
+    Permit,
+    at_ms,
+    furthest_ahead,
+    granted,
+    teams_of,
+    while_all_wait,
+)
 from tests.support.wait import wait_until
 
 JOBS = 90
+AHEAD = 1.5  # permits: a team may be granted the one that takes it past its share
 
 
 def competing(deployment: Cluster, model: str, *teams: str) -> list[Run]:
-    """A run of each team, all of them queued before the lane opens."""
+    """A run of each team, all of them queued before the lane opens.
+
+    What is scarce is the rate, and that is stated: on a busy machine the lane would take slow answers for a
+    limit of concurrent calls, and teams would share those.
+    """
     lane = f"sim:{model}"
-    deployment.lanes.limit(lane, {"requests_per_minute": 3600, "burst_seconds": 0.2})
+    rate = {"requests_per_minute": 3600, "burst_seconds": 0.2, "max_concurrency": 2 * JOBS, "exact": True}
+    deployment.lanes.limit(lane, rate)
     deployment.lanes.pause(lane)
     runs = [
         deployment.client_of(team).submit(numbered(JOBS), f"{team} {{{{ n }}}}", model=lane) for team in teams
@@ -27,30 +37,25 @@ def competing(deployment: Cluster, model: str, *teams: str) -> list[Run]:
     return runs
 
 
-def granted(deployment: Cluster, *runs: Run) -> list[str]:
-    """Whose permits were granted one after another, as the scheduler logged it, once all runs are over."""
+def served(deployment: Cluster, model: str, *runs: Run) -> list[Permit]:
+    """The permits of the model's lane in order, once all of the runs are over."""
     for run in runs:
         all_succeeded(run)
-    lines = [line for run in runs for line in deployment.logged(Event.ACQUIRED, run=run.id)]
-    return [line["run"] for line in sorted(lines, key=lambda line: line["timestamp"])]
-
-
-def while_both_wait(order: list[str], first: Run, last: Run) -> list[str]:
-    """The stretch from the first permit of one run to the last of another."""
-    return order[order.index(first.id) : len(order) - order[::-1].index(last.id)]
+    return granted(deployment, f"sim:{model}")
 
 
 def test_teams_share_a_saturated_lane_by_weight(deployment: Cluster) -> None:
-    small, large = competing(deployment, deployment.new_model(latency_ms=50), "small", "large")
-    shared = while_both_wait(granted(deployment, small, large), large, large)
-    assert shared.count(large.id) == JOBS
-    assert shared.count(small.id) == pytest.approx(JOBS / 3, abs=3)
+    model = deployment.new_model(latency_ms=50)
+    permits = while_all_wait(served(deployment, model, *competing(deployment, model, "small", "large")))
+    assert teams_of(permits).count("large") >= JOBS
+    assert furthest_ahead(permits, {"small": 1, "large": 3}) <= AHEAD
 
 
 def test_teams_without_a_weight_share_alike(deployment: Cluster) -> None:
-    one, other = competing(deployment, deployment.new_model(latency_ms=50), "one", "other")
-    shared = while_both_wait(granted(deployment, one, other), one, one)
-    assert shared.count(other.id) == pytest.approx(JOBS, abs=3)
+    model = deployment.new_model(latency_ms=50)
+    permits = while_all_wait(served(deployment, model, *competing(deployment, model, "one", "other")))
+    assert len(permits) >= 2 * (JOBS - 3)
+    assert furthest_ahead(permits, {"one": 1, "other": 1}) <= AHEAD
 
 
 def test_a_team_that_comes_later_gets_its_share_at_once_and_no_more(deployment: Cluster) -> None:
@@ -58,13 +63,15 @@ def test_a_team_that_comes_later_gets_its_share_at_once_and_no_more(deployment: 
     (early,) = competing(deployment, model, "one")
     wait_until(lambda: early.status().jobs_done >= JOBS // 4)
     late = deployment.client_of("other").submit(numbered(JOBS), "late {{ n }}", model=f"sim:{model}")
-    order = granted(deployment, early, late)
-    queued = min(line["timestamp"] for line in deployment.logged(Event.QUEUEING, run=late.id))
-    before = [line for line in deployment.logged(Event.ACQUIRED, run=early.id) if line["timestamp"] < queued]
-    shared = while_both_wait(order, late, early)
+    permits = while_all_wait(served(deployment, model, early, late))
+    queued_ms = [at_ms(line) for line in deployment.logged(Event.QUEUEING, run=late.id)]
     # It is served at once; what it had not claimed before is no credit.
-    assert order.index(late.id) - len(before) <= 3
-    assert shared.count(late.id) == pytest.approx(shared.count(early.id), abs=3)
+    begin = teams_of(permits).index("other")
+    assert sum(permit.at_ms >= min(queued_ms) for permit in permits[:begin]) <= 3
+    # Until all of it is queued, the other team may take what is free.
+    begin = next(n for n, permit in enumerate(permits) if n >= begin and permit.at_ms > max(queued_ms))
+    assert len(permits) - begin >= JOBS // 2
+    assert furthest_ahead(permits, {"one": 1, "other": 1}, begin) <= AHEAD
 
 
 def test_within_a_team_the_run_of_higher_priority_goes_first(deployment: Cluster) -> None:
@@ -79,13 +86,13 @@ def test_within_a_team_the_run_of_higher_priority_goes_first(deployment: Cluster
 
 
 def test_a_team_at_its_most_waits_and_says_so_while_others_go_on(deployment: Cluster) -> None:
-    bounded, free = competing(deployment, deployment.new_model(latency_ms=50), "bounded", "other")
+    model = deployment.new_model(latency_ms=50)
+    bounded, free = competing(deployment, model, "bounded", "other")
     wait_until(lambda: bounded.why().constraint == "team_share")
     assert "has 20 % of" in bounded.why().sentence
-    order = granted(deployment, bounded, free)
-    assert order[-1] == bounded.id
-    lines = deployment.logged(Event.ACQUIRED, run=bounded.id)
-    times = [datetime.fromisoformat(line["timestamp"]).timestamp() for line in lines]
+    both = served(deployment, model, bounded, free)
+    assert both[-1].team == "bounded"
+    times = [permit.at_ms / 1000 for permit in both if permit.team == "bounded"]
     # A fifth of 60 a second, and what may be made up for of a second.
     most = 12 * (times[-1] - times[0] + 1) * 1.1 + 1
     assert most >= JOBS

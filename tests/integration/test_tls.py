@@ -18,17 +18,18 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 from fairlane import Client
-from fairlane.broker import make_app
-from fairlane.errors import StoreUnavailable
-from fairlane.local.embedded import start_embedded
-from fairlane.local.environment import child_environment
-from fairlane.local.guard import Guard
+from fairlane.broker.app import make_app
+from fairlane.config.settings import Settings
+from fairlane.core.errors import StoreUnavailable
+from fairlane.embedded.environment import child_environment
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.ports import LOOPBACK, wished_or_free
+from fairlane.embedded.processes import Process
+from fairlane.embedded.server import start_embedded
 from fairlane.local.plan import FAIRLANE
-from fairlane.local.ports import LOOPBACK, wished_or_free
-from fairlane.local.processes import Process
-from fairlane.settings import Settings
-from fairlane.store.connect import open_redis, require, require_trust
-from fairlane.store.keys import Keys, RunRef
+from fairlane.model.run import RunRef
+from fairlane.store.connection.connect import open_redis, require, require_trust
+from fairlane.store.keys import Keys
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.tls import Certificates, Program, program_with_tls, tls_redis
 from tests.support.wait import wait_until
@@ -55,7 +56,7 @@ class Faulty:
     """A server that must be refused, the URL by which it is asked, and what is told of it."""
 
     url: str
-    told: tuple[str, str]
+    announced: tuple[str, str]
 
 
 @contextmanager
@@ -66,24 +67,24 @@ def faulty(fault: str, program: Program, certificates: Certificates, folder: Pat
         "expired": (certificates.issue("expired", expired=True), known, EXPIRED),
         "host": (certificates.issue("host", "redis.example"), known, OTHER_HOST),
     }
-    certificate, options, told = made[fault]
+    certificate, options, announced = made[fault]
     with tls_redis(program, folder, certificate, ca) as server:
-        yield Faulty(server.url(**options), told)
+        yield Faulty(server.url(**options), announced)
 
 
 def fairlane(url: str, *arguments: str, team: str = "search") -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, which has that URL alone."""
-    told = child_environment({"FAIRLANE_REDIS__URL": url, "FAIRLANE_TEAM": team})
+    announced = child_environment({"FAIRLANE_REDIS__URL": url, "FAIRLANE_TEAM": team})
     return subprocess.run(
-        [*FAIRLANE, *arguments], env=told, capture_output=True, text=True, timeout=60, check=False
+        [*FAIRLANE, *arguments], env=announced, capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def only_told(ended: subprocess.CompletedProcess[str], told: tuple[str, str]) -> None:
+def only_told(ended: subprocess.CompletedProcess[str], announced: tuple[str, str]) -> None:
     """One line of complaint that has the problem and its remedy, and nothing else."""
     assert (ended.returncode, ended.stdout) == (1, "")
     (line,) = ended.stderr.splitlines()
-    assert all(words in line for words in told), line
+    assert all(words in line for words in announced), line
 
 
 @pytest.fixture(scope="module")
@@ -171,10 +172,10 @@ def test_a_certificate_that_is_not_right_is_refused_in_one_line(
     program: Program, certificates: Certificates, tmp_path: Path, fault: str
 ) -> None:
     with faulty(fault, program, certificates, tmp_path) as server:
-        only_told(fairlane(server.url, "lanes"), server.told)
+        only_told(fairlane(server.url, "lanes"), server.announced)
         with pytest.raises(StoreUnavailable) as refused:
             Client(url=server.url)
-        assert all(words in str(refused.value) for words in server.told)
+        assert all(words in str(refused.value) for words in server.announced)
         broker = make_app(Settings.model_validate({"redis": {"url": server.url}}), "test").connection()
         with broker, pytest.raises(OperationalError, match="CERTIFICATE_VERIFY_FAILED"):
             broker.ensure_connection(max_retries=0, timeout=5)
@@ -185,18 +186,18 @@ def test_no_role_starts_where_the_certificate_is_refused(
     program: Program, certificates: Certificates, tmp_path: Path, role: str
 ) -> None:
     with faulty("unknown", program, certificates, tmp_path) as server:
-        only_told(fairlane(server.url, role), server.told)
+        only_told(fairlane(server.url, role), server.announced)
 
 
 def test_a_broker_of_its_own_is_checked_as_well(
     program: Program, certificates: Certificates, tmp_path: Path
 ) -> None:
     with faulty("host", program, certificates, tmp_path) as server:
-        told = child_environment({"FAIRLANE_CELERY__BROKER_URL": server.url})
+        announced = child_environment({"FAIRLANE_CELERY__BROKER_URL": server.url})
         ended = subprocess.run(
-            [*FAIRLANE, "scheduler"], env=told, capture_output=True, text=True, timeout=60, check=False
+            [*FAIRLANE, "scheduler"], env=announced, capture_output=True, text=True, timeout=60, check=False
         )
-        only_told(ended, server.told)
+        only_told(ended, server.announced)
 
 
 def test_a_server_that_wants_certificates_of_clients_says_so_and_takes_them(
@@ -209,7 +210,7 @@ def test_a_server_that_wants_certificates_of_clients_says_so_and_takes_them(
         require_trust(server.url(ssl_ca_certs=ca, ssl_certfile=certificate, ssl_keyfile=key))
 
 
-def test_what_is_no_tls_at_all_is_told_apart(
+def test_what_is_no_tls_at_all_is_distinguished(
     program: Program, certificates: Certificates, tmp_path: Path
 ) -> None:
     with tls_redis(program, tmp_path, certificates.issue("good"), certificates.ca) as server:
@@ -221,7 +222,7 @@ def test_what_is_no_tls_at_all_is_told_apart(
                 Client(url=server.url(ssl_ca_certs=tmp_path / option))
 
 
-def test_a_server_without_tls_is_told_apart(tmp_path: Path) -> None:
+def test_a_server_without_tls_is_distinguished(tmp_path: Path) -> None:
     with start_embedded(tmp_path) as plain:
         url = plain.url.replace("redis://", "rediss://")
         impatient = Redis.from_url(url, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))

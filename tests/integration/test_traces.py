@@ -62,10 +62,15 @@ def collector() -> Iterator[tuple[str, Collected]]:
             thread.join()
 
 
+def number_of(attempt: Span) -> int:
+    """Which attempt of its job this was."""
+    return next(each.value.int_value for each in attempt.attributes if each.key == "fairlane.attempt")
+
+
 def test_a_submission_and_its_calls_are_one_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = InMemorySpanExporter()
+    shown = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(told))
+    provider.add_span_processor(SimpleSpanProcessor(shown))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     with collector() as (url, collected):
         env = {
@@ -83,7 +88,7 @@ def test_a_submission_and_its_calls_are_one_trace(tmp_path: Path, monkeypatch: p
             )
             all_succeeded(run)
             wait_until(lambda: sum(span.name == "fairlane.call" for span in collected.spans) == ITEMS)
-    (submission,) = told.get_finished_spans()
+    (submission,) = shown.get_finished_spans()
     context = submission.get_span_context()
     assert context is not None
     spans = collected.spans
@@ -91,6 +96,9 @@ def test_a_submission_and_its_calls_are_one_trace(tmp_path: Path, monkeypatch: p
     attempts = {span.span_id for span in spans if span.name == "fairlane.attempt"}
     parents = {span.parent_span_id for span in spans if span.name == "fairlane.attempt"}
     assert (len(attempts), parents) == (ITEMS, {context.span_id.to_bytes(8, "big")})
-    for part in ("fairlane.queued", "fairlane.granted", "fairlane.call"):
+    for part in ("fairlane.granted", "fairlane.call"):
         assert {span.parent_span_id for span in spans if span.name == part} == attempts
+    # A worker that stalled has returned a permit; the attempt that followed was not queued by the submission.
+    firsts = {span.span_id for span in spans if span.name == "fairlane.attempt" and number_of(span) == 1}
+    assert {span.parent_span_id for span in spans if span.name == "fairlane.queued"} == firsts
     assert not any(SECRET.encode() in body for body in collected.bodies)

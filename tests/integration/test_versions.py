@@ -12,10 +12,10 @@ from contextlib import contextmanager
 import pytest
 
 from fairlane import RunState
-from fairlane.events import Event
-from fairlane.local.guard import Guard
-from fairlane.local.processes import Process
-from fairlane.version import __version__
+from fairlane.core.events import Event
+from fairlane.core.version import __version__
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.next_version import (
     LATER_MESSAGES,
@@ -53,7 +53,7 @@ def deployment(present: Cluster) -> Iterator[Cluster]:
     if not present.process("scheduler-1").is_running:
         present.stack.restart("scheduler-1")
         present.process("scheduler-1").wait_ready(30.0)
-    present.settle(1)
+    present.wait_ready(1)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def beside(deployment: Cluster, version: NextVersion, *roles: str) -> Iterator[l
         for process in made:
             process.wait_ready(30.0)
         workers = 1 + sum(role == "worker" for role in roles)
-        deployment.settle(workers)
+        deployment.wait_ready(workers)
         yield made
         for process in reversed(made):
             stop(process)
@@ -105,8 +105,8 @@ def submitted_by(deployment: Cluster, version: NextVersion, model: str, rows: in
     command = [sys.executable, "-P", "-c", SUBMIT, model, str(rows)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    told, run = json.loads(done.stdout)
-    assert told == VERSION
+    shown, run = json.loads(done.stdout)
+    assert shown == VERSION
     return str(run)
 
 

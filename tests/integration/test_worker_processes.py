@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from fairlane.events import Event
-from fairlane.local.guard import Guard
-from fairlane.local.processes import Process
-from fairlane.store.workers import Beat
+from fairlane.core.events import Event
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process
+from fairlane.store.write.workers import Beat
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.wait import wait_until
 
@@ -37,7 +37,7 @@ def deployment(two_workers: Cluster) -> Iterator[Cluster]:
     for name, process in two_workers.stack.processes.items():
         if not process.is_running:
             two_workers.stack.restart(name)
-    two_workers.settle(WORKERS)
+    two_workers.wait_ready(WORKERS)
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def another_worker(deployment: Cluster, name: str, command: Sequence[str], **env
     process = Process(name, command, log=log, guard=guard, env={**deployment.stack.environment, **env})
     process.start()
     try:
-        wait_until(lambda: not process.is_running or len(_serving(deployment)) > others, timeout=30.0)
+        wait_until(lambda: not process.is_running or len(_serving(deployment)) > others)
         assert process.is_running, process.log_tail()
         yield process
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.lane import queue_name
+from fairlane.model.lane import queue_name
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 from tests.support.wait import wait_until
 
@@ -44,7 +44,7 @@ def test_a_lane_that_waits_for_its_rate_holds_no_slot_and_no_queue_grows(narrow:
         seen.append(occupied(narrow))
         return narrow.served(free).completed == 100
 
-    wait_until(free_lane_is_done, timeout=30.0, interval=0.005)
+    wait_until(free_lane_is_done, interval=0.005)
     assert narrow.served(slow).requests < 12
     assert narrow.served(free).peak_in_flight == SLOTS
     assert max(handed_over for handed_over, _ in seen) <= SLOTS
@@ -55,7 +55,7 @@ def test_a_lane_that_waits_for_its_rate_holds_no_slot_and_no_queue_grows(narrow:
 
 def test_all_lanes_together_stay_below_the_global_cap(tmp_path: Path) -> None:
     most = 6
-    with cluster(tmp_path, scheduler={"max_in_flight": most}, slots=10) as deployment:
+    with cluster(tmp_path, scheduler={"max_in_flight": most}, workers=1, slots=10) as deployment:
         lanes = [deployment.new_model(latency_ms=100) for _ in range(3)]
         rows = [{"n": n, "lane": lanes[n % 3]} for n in range(90)]
         run = deployment.client.submit(rows, "question {{ n }}", model="sim:{{ lane }}")
@@ -65,7 +65,7 @@ def test_all_lanes_together_stay_below_the_global_cap(tmp_path: Path) -> None:
             together.append(deployment.redis.zcard(deployment.keys.leases))
             return run.status().state.finished
 
-        wait_until(is_over, timeout=30.0, interval=0.005)
+        wait_until(is_over, interval=0.005)
         whole(run)
         # The cap is used to the full, and no lane was left out.
         assert max(together) == most

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.store.keys import RunRef
-from fairlane.store.stubs import Left, Stubs
+from fairlane.model.run import RunRef
+from fairlane.store.write.archive_stub import ArchiveStubs, Left
 from tests.support.contents import read_contents
 from tests.support.deployment import TTL_MS, Deployment
 from tests.support.redis import emptied
@@ -35,7 +35,7 @@ def left_of(d: Deployment, ref: RunRef) -> set[str]:
 
 
 def leave(d: Deployment, ref: RunRef) -> Left:
-    return Stubs(d.redis, d.keys).leave(ref, int(d.state(ref).get("finished_ms", 0)), d.now_ms)
+    return ArchiveStubs(d.redis, d.keys).leave(ref, int(d.state(ref).get("finished_ms", 0)), d.now_ms)
 
 
 def test_an_archived_run_leaves_its_state_and_its_plan(real_redis: Redis) -> None:
@@ -83,13 +83,15 @@ def test_a_run_that_finished_at_another_time_than_was_copied_leaves_no_stub(real
     d = Deployment(real_redis)
     ref = completed(d)
     before = read_contents(real_redis)
-    assert Stubs(real_redis, d.keys).leave(ref, int(d.state(ref)["finished_ms"]) - 1) is Left.NOT_FINISHED
+    assert (
+        ArchiveStubs(real_redis, d.keys).leave(ref, int(d.state(ref)["finished_ms"]) - 1) is Left.NOT_FINISHED
+    )
     assert read_contents(real_redis) == before
 
 
 def test_a_run_that_is_not_there_leaves_no_stub(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    assert Stubs(real_redis, d.keys).leave(RunRef("search", "gone"), 0) is Left.NO_RUN
+    assert ArchiveStubs(real_redis, d.keys).leave(RunRef("search", "gone"), 0) is Left.NO_RUN
     assert not real_redis.exists(d.keys.state(RunRef("search", "gone")))
 
 

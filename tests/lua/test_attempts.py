@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.job import Attempt, JobState
-from fairlane.store.attempts import Claim, Over, Ready
-from fairlane.store.keys import RunRef
+from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.job import Attempt, Claim, JobState
+from fairlane.model.run import RunRef
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
 from tests.support.deployment import LEASE_MS, Deployment, entry
 
 
-def test_a_claim_tells_what_the_job_has_spent_and_how_long_the_permit_waited(real_redis: Redis) -> None:
+def test_a_claim_has_the_jobs_counts_and_the_wait_of_its_permit(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(requests_per_minute=0)
-    d.defer(d.start(ref)[0], costs_attempt=True)
+    d.defer(d.start(ref)[0], cost="attempt")
     d.defer(d.start(ref)[0], signal="limited", retry_after_ms=1, rate_limited=True)
     d.advance(1)
     again = d.take(ref, 1)[0]
@@ -34,7 +34,7 @@ def test_of_many_copies_of_a_message_one_is_claimed(real_redis: Redis) -> None:
 def test_a_claim_whose_answer_was_lost_may_be_sent_again(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     call = d.attempts.claim(d.take(d.queued_lane(), 1)[0], "w1", LEASE_MS, d.now_ms)
-    assert call.run(real_redis) == call.run(real_redis) == [1, 0, 0, 0]
+    assert Claim.of(call.run(real_redis)) == Claim.of(call.run(real_redis)) == Claim(0, 0, 0)
 
 
 def test_an_earlier_dispatch_of_a_job_can_neither_be_claimed_nor_reported(real_redis: Redis) -> None:
@@ -99,20 +99,23 @@ def test_judges_are_queued_as_soon_as_the_output_exists_and_go_before_new_tasks(
     d.feed(ref, 3)
     first = d.start(ref)[0]
     d.dirty()
-    d.finish(first, follow=[Ready(entry(1, 5, 1), "sim:fast"), Over(2, JobState.SKIPPED, "{}", "sim:fast")])
+    d.finish(
+        first,
+        follow=[ReadyJob(entry(1, 5, 1), "sim:fast"), RecordedJob(2, JobState.SKIPPED, "{}", "sim:fast")],
+    )
     assert "sim:fast|search/r1" in d.dirty()
     assert [attempt.job for attempt in d.take(ref)] == [1, 3, 6]
     Books(real_redis, d.keys).check()
 
 
-def test_two_judges_on_lanes_of_their_own_reach_their_own_queues(real_redis: Redis) -> None:
+def test_two_evaluations_on_lanes_of_their_own_reach_their_own_queues(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=0)
     for lane in ("sim:a", "sim:b"):
         d.lane(lane)
     ref = d.submit(run="r2", rows=1, judges=["sim:a", "sim:b"])
     d.feed(ref, 1)
-    d.finish(d.start(ref)[0], follow=[Ready(entry(1, 5, 1), "sim:a"), Ready(entry(2, 6, 1), "sim:b")])
+    d.finish(d.start(ref)[0], follow=[ReadyJob(entry(1, 5, 1), "sim:a"), ReadyJob(entry(2, 6, 1), "sim:b")])
     assert d.list(d.keys.hot(ref, "sim:a")) == ["1:0:5:1"]
     assert d.list(d.keys.hot(ref, "sim:b")) == ["2:0:6:1"]
     assert d.runs.lanes(ref) == {"sim:fast", "sim:a", "sim:b"}
@@ -125,9 +128,9 @@ def test_a_deferred_job_goes_to_the_head_at_once_or_waits_its_delay(real_redis: 
     d.dirty()
     d.defer(now)
     assert "sim:fast|search/r1" in d.dirty()
-    d.defer(later, delay_ms=1000, costs_attempt=True)
+    d.defer(later, delay_ms=1000, cost="attempt")
     assert d.list(d.keys.hot(ref, "sim:fast")) == ["0:0:10:0"]
-    assert d.runs.next_due_ms() == d.now_ms + 1000
+    assert d.next_due_ms() == d.now_ms + 1000
     d.advance(999)
     assert d.promote() == 0
     [waiting] = d.runs.delayed(d.now_ms + 1)
@@ -150,10 +153,10 @@ def test_a_delay_that_becomes_the_next_due_wakes_the_scheduler(real_redis: Redis
         heard.get_message(timeout=1)
         for attempt, delay_ms in ((first, 1000), (second, 2000), (third, 500)):
             d.defer(attempt, delay_ms=delay_ms)
-        told = 0
+        shown = 0
         while heard.get_message(timeout=0.2) is not None:
-            told += 1
-    assert told == 2
+            shown += 1
+    assert shown == 2
 
 
 def test_a_lapsed_lease_can_be_taken(real_redis: Redis) -> None:
@@ -197,7 +200,7 @@ def test_a_lapsed_attempt_costs_one_only_if_it_was_claimed(real_redis: Redis) ->
         assert d.recover(attempt) == 1
 
 
-def test_what_kills_its_workers_fails_in_the_end_and_its_judges_are_skipped(real_redis: Redis) -> None:
+def test_a_job_that_kills_its_workers_fails_and_its_evaluations_are_skipped(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane()
     ref = d.submit(rows=1, judges=["sim:judge"])
@@ -205,7 +208,7 @@ def test_what_kills_its_workers_fails_in_the_end_and_its_judges_are_skipped(real
     answers = []
     for _ in range(3):
         attempt = d.start(ref)[0]
-        answers.append(d.recover(attempt, "w1", 3, [Over(1, JobState.SKIPPED, "{}", "sim:judge")]))
+        answers.append(d.recover(attempt, "w1", 3, [RecordedJob(1, JobState.SKIPPED, "{}", "sim:judge")]))
     assert answers == [1, 1, 2]
     assert (d.count(ref, "n:failed"), d.count(ref, "n:skipped")) == (1, 1)
     assert d.state(ref)["state"] == "completed"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.admission.lanes import Lanes
-from fairlane.errors import LaneNotFound
-from fairlane.store.audit import Act, AuditLog, Auditor
-from fairlane.store.keys import RunRef
-from fairlane.store.runs import TIMED_OUT, Runs
+from fairlane.core.errors import LaneNotFound
+from fairlane.model.run import RunRef
+from fairlane.store.write.audit import Act, AuditLog, Auditor
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.runs import TIMED_OUT, Runs
 from tests.support.deployment import TTL_MS, Deployment
 
 ANN = Auditor("operator", "ann@host")
@@ -24,7 +24,7 @@ def forget(d: Deployment) -> None:
     d.redis.delete(d.keys.audit)
 
 
-def test_a_lane_s_changes_are_told_with_who_made_them(real_redis: Redis) -> None:
+def test_a_lane_s_changes_are_audited_with_their_actor(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     lanes = Lanes(real_redis, d.keys, ANN)
     d.lane()
@@ -33,12 +33,12 @@ def test_a_lane_s_changes_are_told_with_who_made_them(real_redis: Redis) -> None
     lanes.pause(LANE)
     lanes.resume(LANE, d.now_ms)
     lanes.drain(LANE, d.now_ms)
-    told = list(AuditLog(real_redis, d.keys).since())
-    assert [entry.act for entry in told] == [Act.LIMITED, Act.PAUSED, Act.OPENED, Act.DRAINED]
-    assert {(entry.role, entry.who, entry.what, entry.team) for entry in told} == {
+    shown = list(AuditLog(real_redis, d.keys).since())
+    assert [entry.act for entry in shown] == [Act.LIMITED, Act.PAUSED, Act.OPENED, Act.DRAINED]
+    assert {(entry.role, entry.who, entry.what, entry.team) for entry in shown} == {
         ("operator", "ann@host", LANE, "")
     }
-    assert told[0].detail == {"before": {"max_concurrency": None}, "after": {"max_concurrency": "2"}}
+    assert shown[0].detail == {"before": {"max_concurrency": None}, "after": {"max_concurrency": "2"}}
 
 
 def test_the_server_s_clock_says_when(real_redis: Redis) -> None:
@@ -49,7 +49,7 @@ def test_the_server_s_clock_says_when(real_redis: Redis) -> None:
     assert entry.at_ms >= seconds * 1000 + microseconds // 1000
 
 
-def test_what_changes_nothing_is_not_told(real_redis: Redis) -> None:
+def test_a_change_without_effect_is_not_audited(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane()
     ref = d.submit()
@@ -77,20 +77,20 @@ def test_a_run_that_is_over_before_its_time_is_the_scheduler_s_doing(real_redis:
     assert entry.detail == {"state": "timed_out", "reason": TIMED_OUT.reason, "unfinished": 3}
 
 
-def test_who_paused_a_run_is_told_once_and_who_let_it_go_on(real_redis: Redis) -> None:
+def test_who_paused_a_run_is_reported_once_and_who_let_it_go_on(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.submit()
     forget(d)
     assert d.runs.pause(ref, "ann@host", d.epoch, d.now_ms)
     assert not d.runs.pause(ref, "bob@host", d.epoch, d.now_ms)
-    assert d.runs.unpause(ref, "bob@host", d.epoch, d.now_ms)
-    assert not d.runs.unpause(ref, "ann@host", d.epoch, d.now_ms)
-    told = list(AuditLog(real_redis, d.keys).since())
-    assert [(entry.act, entry.role, entry.who, entry.what) for entry in told] == [
+    assert d.runs.resume(ref, "bob@host", d.epoch, d.now_ms)
+    assert not d.runs.resume(ref, "ann@host", d.epoch, d.now_ms)
+    shown = list(AuditLog(real_redis, d.keys).since())
+    assert [(entry.act, entry.role, entry.who, entry.what) for entry in shown] == [
         (Act.RUN_PAUSED, "team", "search", "r1"),
-        (Act.RUN_UNPAUSED, "team", "search", "r1"),
+        (Act.RUN_RESUMED, "team", "search", "r1"),
     ]
-    assert [entry.detail for entry in told] == [{"by": "ann@host"}, {"by": "bob@host"}]
+    assert [entry.detail for entry in shown] == [{"by": "ann@host"}, {"by": "bob@host"}]
 
 
 def test_old_entries_make_room_for_new_ones(real_redis: Redis) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.job import Usage
-from fairlane.store.entry import Entry
-from fairlane.store.keys import RunRef
-from fairlane.tokens import Estimate
-from tests.support.deployment import LEASE_MS, Deployment, entry
+from fairlane.model.job import Usage
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Entry, Estimate
+from tests.support.deployment import BURST_S, LEASE_MS, Deployment, entry
 
 UNIT = 60_000_000
 DAY_MS = 86_400_000
@@ -78,7 +77,7 @@ def test_a_refund_wakes_whoever_waits_for_its_axis(real_redis: Redis) -> None:
     d.dirty()
     d.finish(first, used=Usage(10, 10))
     assert "sim:fast" in d.dirty()
-    assert len(d.take(ref)) == 1
+    assert d.take(ref)
 
 
 @pytest.mark.parametrize("where", ["requests", "tokens", "input", "output", "day"])
@@ -91,22 +90,23 @@ def test_what_is_learned_lowers_what_was_stated_unless_that_is_exact(real_redis:
     few = 4 if where == "day" else 2
     ref = d.queued_lane(jobs=50, tokens=Estimate(1, 0) if where != "output" else Estimate(0, 1))
     d.redis.hset(d.keys.lane("sim:fast"), "day_rate" if where == "day" else f"{where}_est", learned)
-    d.lanes.limit("sim:fast", {name: stated})
+    d.lanes.limit("sim:fast", {name: stated, "burst_seconds": BURST_S})
     assert len(d.take(ref)) == few
     axis = d.lanes.view("sim:fast").axes[where]
-    assert (axis.stated, axis.learned, axis.allowed) == (stated, learned, learned)
+    assert (axis.configured, axis.learned, axis.allowed) == (stated, learned, learned)
     _forget_use(d, where)
     d.lanes.limit("sim:fast", {"exact": True})
     assert len(d.take(ref)) == 9
-    assert d.lanes.view("sim:fast").axes[where].allowed == axis.stated
+    assert d.lanes.view("sim:fast").axes[where].allowed == axis.configured
     _forget_use(d, where)
     d.lanes.limit("sim:fast", {"exact": None, name: None})
-    assert len(d.take(ref)) == few
+    later = 3 if where in ("tokens", "input") else few  # a learned bucket holds three calls of the usual size
+    assert len(d.take(ref)) == later
     d.lanes.limit("sim:fast", {name: 0})
-    assert len(d.take(ref)) == 50 - few - 9 - few
+    assert len(d.take(ref)) == 50 - few - 9 - later
 
 
-def test_a_day_is_waited_out_and_then_goes_on(real_redis: Redis) -> None:
+def test_a_lane_resumes_after_the_day_ends(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=10, requests_per_day=4)
     midnight = (d.now_ms // DAY_MS + 1) * DAY_MS
@@ -135,7 +135,7 @@ def test_a_day_ends_when_the_provider_says_so_and_at_that_time_from_then_on(real
     assert (len(grant.permits), grant.reason, grant.at_ms) == (2, "day", ends + DAY_MS)
 
 
-def test_a_limit_a_day_counts_what_was_started_before_it_was_stated(real_redis: Redis) -> None:
+def test_a_limit_a_day_counts_calls_from_before_it_was_configured(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=10)
     d.take(ref, 3)

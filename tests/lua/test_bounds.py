@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.admission.lanes import Grant, Offer
-from fairlane.job import Attempt, JobState, Usage
-from fairlane.results import TaskResult
-from fairlane.store.attempts import Lesson, Ready
-from fairlane.store.keys import RunRef
+from fairlane.model.ending import ReadyJob
+from fairlane.model.job import Attempt, JobState, Lesson, Usage
+from fairlane.model.results import TaskResult
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.lanes import Grant, Offer
 from tests.support.deployment import Deployment, entry
 
 TASKS, JUDGES = "sim:fast", "sim:judge"
@@ -52,14 +53,14 @@ def started(d: Deployment, ref: RunRef, grant: Grant, lane: str = TASKS) -> list
 
 
 def end(d: Deployment, attempt: Attempt, usage: Usage | None = None, judges: int = 0) -> None:
-    follow = [Ready(entry(attempt.job + step, 10, step), JUDGES) for step in range(1, judges + 1)]
+    follow = [ReadyJob(entry(attempt.job + step, 10, step), JUDGES) for step in range(1, judges + 1)]
     lesson = Lesson("ok", usage or Usage())
     call = d.attempts.finish(attempt, "w1", lesson, JobState.SUCCEEDED, DONE, follow, d.now_ms)
-    assert call.run(d.redis)[0] == 1
+    assert call.run(d.redis) is not None
 
 
 def put_back(d: Deployment, attempt: Attempt) -> None:
-    assert d.attempts.defer(attempt, "w1", Lesson("none"), now_ms=d.now_ms).run(d.redis)[0] == 1
+    assert d.attempts.defer(attempt, "w1", Lesson("none"), now_ms=d.now_ms).run(d.redis) is not None
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -75,7 +76,7 @@ def test_never_more_in_flight_than_max_concurrent_and_never_fewer_without_need(
         if act == "ask":
             grant = ask(d, ref)
             running += started(d, ref, grant)
-            assert len(running) == most or not grant.left[0]
+            assert len(running) == most or not grant.queued[0]
         elif running:
             attempt = running.pop(0)
             end(d, attempt) if act == "end" else put_back(d, attempt)
@@ -95,7 +96,7 @@ def test_items_under_way_are_never_more_than_ahead(real_redis: Redis, ahead: int
         if act == "task":
             grant = ask(d, ref, ahead=ahead)
             tasks += started(d, ref, grant)
-            assert len(tasks) + len(pending) == ahead or not grant.left[0]
+            assert len(tasks) + len(pending) == ahead or not grant.queued[0]
         elif act == "end" and tasks:
             attempt = tasks.pop(0)
             end(d, attempt, judges=2)
@@ -124,7 +125,7 @@ def test_no_more_starts_than_the_pace_and_its_slack_allow(
         d.clock.advance(wait / 1000)
         grant = ask(d, ref)
         starts += [d.now_ms] * len(grant.permits)
-        (kept,) = grant.kept
+        (kept,) = grant.delayed
         assert (kept.bound, kept.until_ms > d.now_ms) == ("task_rate", True)
     for first, moment in enumerate(starts):
         for last in range(first, len(starts)):
@@ -161,7 +162,7 @@ def _held(d: Deployment, attempt: Attempt) -> int:
     return int(json.loads(d.redis.hget(d.keys.leased, attempt.id) or "{}")["held"][0])
 
 
-def test_a_run_that_is_held_back_holds_back_no_other(real_redis: Redis) -> None:
+def test_a_delayed_run_delays_no_other(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = submitted(d, 5, {"max_concurrent": 1})
     other = d.submit(run="r2", rows=5)
@@ -177,7 +178,7 @@ def test_a_run_that_is_held_back_holds_back_no_other(real_redis: Redis) -> None:
     )
     assert grant is not None
     assert [permit.offer for permit in grant.permits] == [0, 1, 1, 1]
-    assert [(kept.offer, kept.bound) for kept in grant.kept] == [(0, "max_concurrent")]
+    assert [(kept.offer, kept.bound) for kept in grant.delayed] == [(0, "max_concurrent")]
 
 
 def test_the_deployments_cap_as_it_was_at_admission_holds_over_all_lanes(real_redis: Redis) -> None:
@@ -185,7 +186,7 @@ def test_the_deployments_cap_as_it_was_at_admission_holds_over_all_lanes(real_re
     ref = submitted(d, 5, {"cap": 2})
     first = started(d, ref, ask(d, ref))
     assert len(first) == 2
-    assert [kept.bound for kept in ask(d, ref).kept] == ["cap"]
+    assert [kept.bound for kept in ask(d, ref).delayed] == ["cap"]
     end(d, first[0])
     assert TASKS.encode() in d.redis.smembers(d.keys.dirty), "the lane is to be looked at again"
     assert len(ask(d, ref).permits) == 1
@@ -205,5 +206,32 @@ def test_a_run_without_bounds_has_none_of_their_fields(real_redis: Redis) -> Non
     d = Deployment(real_redis)
     ref = d.queued_lane(requests_per_minute=0)
     grant = ask(d, ref, count=3)
-    assert (len(grant.permits), list(grant.kept)) == (3, [])
+    assert (len(grant.permits), list(grant.delayed)) == (3, [])
     assert not d.redis.hexists(d.keys.state(ref), "tasks_in_flight")
+
+
+def test_a_budget_reserves_the_most_that_a_prompt_can_have(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    lane = d.lane(TASKS)
+    ref = d.submit(rows=200)
+    d.redis.hset(d.keys.state(ref), mapping=ANY | {"budget_tokens": 10_000})
+    entries = {lane: [entry(job, Estimate(92, 16, most_input=1100)) for job in range(200)]}
+    assert d.runs.feed(ref, d.epoch, 0, 200, entries, [], d.now_ms) == 1
+    used = 0
+    while running := started(d, ref, ask(d, ref)):
+        for attempt in running:
+            end(d, attempt, Usage(345, 16))
+            used += 361
+    assert 10_000 - 1116 < used <= 10_000
+
+
+def test_a_prompt_beyond_its_bound_raises_the_bound_of_the_next(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    lane = d.lane(TASKS)
+    ref = d.submit(rows=20)
+    d.redis.hset(d.keys.state(ref), mapping=ANY | {"budget_tokens": 1000})
+    entries = {lane: [entry(job, Estimate(10, 10, most_input=100)) for job in range(20)]}
+    assert d.runs.feed(ref, d.epoch, 0, 20, entries, [], d.now_ms) == 1
+    (first,) = started(d, ref, ask(d, ref, count=1))
+    end(d, first, Usage(300, 10))
+    assert len(started(d, ref, ask(d, ref))) == 2, "690 are left, and 310 may be used by each"

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.errors import ConfigurationError
-from fairlane.job import Attempt, Usage
-from fairlane.settings import Budget
-from fairlane.store.budgets import KEEP_MS, Allowance, Budgets, Per, period_of
-from fairlane.store.keys import RunRef
-from fairlane.tokens import Estimate
+from fairlane.config.sections import Budget
+from fairlane.core.errors import ConfigurationError
+from fairlane.model.job import Attempt, Usage
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.budgets import KEEP_MS, Allowance, Budgets, Per, period_of
+from fairlane.store.write.lanes import Offer
 from tests.support.deployment import Deployment
 
 FAST, SLOW = "sim:fast", "sim:slow"
@@ -107,7 +107,7 @@ def ended(d: Deployment, act: str, flight: Flight) -> tuple[int, int]:
             assert d.defer(attempt, signal="limited", rate_limited=True)
             return 0, 0
         case "break":
-            assert d.defer(attempt, signal="broken", costs_attempt=True)
+            assert d.defer(attempt, signal="broken", cost="attempt")
             return whole
         case _:
             assert d.defer(attempt)
@@ -125,6 +125,7 @@ ACTS = st.sampled_from(["start", "start", "start elsewhere", *ENDS, "cancel", "d
     month=st.integers(100, 2000),
     acts=st.lists(ACTS, min_size=5, max_size=40),
 )
+@pytest.mark.slow
 def test_what_is_used_and_reserved_never_exceeds_a_budget_and_nothing_is_lost(
     real_redis: Redis, tokens: int, requests: int, month: int, acts: list[str]
 ) -> None:
@@ -169,7 +170,7 @@ def test_periods_are_the_calendars_in_utc(real_redis: Redis, days: int, per: Per
     ref = queued(d)
     budgets(d).set("search", per, {"requests": 1})
     grant = d.ask(ref)
-    (kept,) = grant.kept
+    (kept,) = grant.delayed
     period = period_of(per, d.now_ms)
     assert (len(grant.permits), kept.bound, kept.until_ms) == (1, "team_budget", period.end_ms)
     assert used(d, "requests", per) == 1
@@ -180,8 +181,8 @@ def test_jobs_beyond_the_budget_wait_and_start_when_the_next_period_begins(real_
     ref = queued(d)
     budgets(d).set("search", "day", {"requests": 3})
     grant = d.ask(ref)
-    (kept,) = grant.kept
-    assert (len(grant.permits), grant.left, kept.bound) == (3, [37], "team_budget")
+    (kept,) = grant.delayed
+    assert (len(grant.permits), grant.queued, kept.bound) == (3, [37], "team_budget")
     d.advance(kept.until_ms - d.now_ms - 1)
     assert d.take(ref) == []
     d.advance(1)
@@ -201,7 +202,7 @@ def test_a_call_that_ends_after_midnight_counts_for_the_day_on_which_it_started(
     assert (used(d, "tokens"), used(d, "tokens", "month")) == (100, 110)
 
 
-def test_what_a_call_did_not_use_comes_back_and_wakes_the_lanes_that_wait(real_redis: Redis) -> None:
+def test_an_unused_reservation_is_refunded_and_wakes_waiting_lanes(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, other = queued(d), queued(d, "r2", SLOW)
     budgets(d).set("search", "day", {"tokens": 150})
@@ -222,13 +223,13 @@ def test_a_budget_of_one_lane_leaves_the_others_alone(real_redis: Redis) -> None
     assert (len(d.take(ref)), len(d.take(other, lane=SLOW))) == (2, 40)
 
 
-def test_a_team_that_is_held_back_holds_back_no_other(real_redis: Redis) -> None:
+def test_a_delayed_team_delays_no_other(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, other = queued(d), queued(d, "r2", team="ads")
     budgets(d).set("search", "day", {"requests": 1})
     grant = d.ask([Offer(ref, 3), Offer(other, 3)])
     assert [permit.offer for permit in grant.permits] == [0, 1, 1, 1]
-    assert [(kept.offer, kept.bound) for kept in grant.kept] == [(0, "team_budget")]
+    assert [(kept.offer, kept.bound) for kept in grant.delayed] == [(0, "team_budget")]
 
 
 def test_several_runs_of_a_team_share_its_budget_within_one_grant(real_redis: Redis) -> None:
@@ -260,7 +261,7 @@ def test_a_lanes_surcharge_on_output_is_not_the_budgets(real_redis: Redis) -> No
     assert len(d.take(ref)) == 2
 
 
-def test_a_raised_budget_holds_at_once_and_what_is_used_stays_counted(real_redis: Redis) -> None:
+def test_a_raised_budget_counts_at_once_and_its_use_stays(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d)
     budgets(d).set("search", "day", {"requests": 2})
@@ -271,7 +272,7 @@ def test_a_raised_budget_holds_at_once_and_what_is_used_stays_counted(real_redis
     assert len(d.take(ref)) == 3
 
 
-def test_a_budget_that_is_taken_away_and_set_again_goes_on_where_it_was(real_redis: Redis) -> None:
+def test_a_budget_that_is_removed_and_set_again_keeps_its_use(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d)
     budgets(d).set("search", "day", {"requests": 5})
@@ -300,7 +301,7 @@ def test_a_number_set_while_running_stays_until_the_configuration_says_something
     assert standing(d) == {}
 
 
-def test_what_was_used_before_the_last_period_is_forgotten(real_redis: Redis) -> None:
+def test_use_before_the_last_period_is_forgotten(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d)
     budgets(d).set("search", "day", {"requests": 1})

@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.job import Attempt
-from fairlane.store.attempts import Signal
-from fairlane.store.keys import RunRef
+from fairlane.model.job import Attempt, Lesson, Reported, Signal
+from fairlane.model.run import RunRef
 from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
 
-FAILURES, APART_MS, OPEN_MS = 5, 50, 30_000
+FAILURES, APART_MS, OPEN_MS = 5, 50, 5000
+FAILED: list[Signal] = ["broken", "server_error", "overloaded"]
 
 
 def _circuit(d: Deployment) -> str:
@@ -35,7 +35,7 @@ def _opened(d: Deployment, jobs: int = 200, **limits: Any) -> RunRef:
     """A lane whose circuit has just opened."""
     ref = d.queued_lane(jobs=jobs, **limits)
     for attempt in _apart(d, ref, FAILURES, 1000):
-        d.defer(attempt, signal="broken", costs_attempt=True)
+        d.defer(attempt, signal="broken", cost="attempt")
     assert _circuit(d) == "open"
     return ref
 
@@ -56,7 +56,7 @@ def _probe(d: Deployment, ref: RunRef) -> Attempt:
     assert len(grant.permits) == 1
     probe = Attempt(ref.run, ref.team, grant.permits[0].job, grant.permits[0].number, "sim:fast")
     assert d.claim(probe) is not None
-    assert _circuit(d) == "half_open"
+    assert _circuit(d) == "half-open"
     return probe
 
 
@@ -100,15 +100,23 @@ def test_an_answer_in_between_starts_the_count_again(real_redis: Redis, signal: 
     assert _circuit(d) == "closed"
 
 
-@pytest.mark.parametrize("signal", ["limited", "overloaded", "none", "ok", "answered"])
-def test_what_is_no_network_failure_never_opens_it(real_redis: Redis, signal: Signal) -> None:
+@pytest.mark.parametrize("signal", FAILED)
+def test_every_form_of_failure_opens_it(real_redis: Redis, signal: Signal) -> None:
+    d = Deployment(real_redis)
+    for attempt in _apart(d, d.queued_lane(), FAILURES):
+        d.defer(attempt, signal=signal)
+    assert _circuit(d) == "open"
+
+
+@pytest.mark.parametrize("signal", ["limited", "none", "ok", "answered"])
+def test_what_is_no_failure_of_the_lane_never_opens_it(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
     for attempt in _apart(d, d.queued_lane(jobs=30), 3 * FAILURES):
         d.defer(attempt, signal=signal)
     assert _circuit(d) == "closed"
 
 
-def test_while_open_nothing_starts_and_the_time_told_is_that_of_the_probe(real_redis: Redis) -> None:
+def test_while_open_nothing_starts_and_the_reported_time_is_that_of_the_probe(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _opened(d)
     grant = d.ask(ref)
@@ -136,7 +144,7 @@ def test_one_question_with_many_offers_sends_one_probe(real_redis: Redis) -> Non
     assert len(d.ask(ref, count=50).permits) == 1
 
 
-@pytest.mark.parametrize("signal", ["ok", "answered", "limited", "overloaded"])
+@pytest.mark.parametrize("signal", ["ok", "answered", "limited"])
 def test_an_answer_closes_it_with_empty_buckets(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
     ref = _opened(d, requests_per_minute=600, tokens_per_minute=60_000, burst_seconds=10)
@@ -184,17 +192,147 @@ def test_a_ramp_that_nobody_used_ends_without_a_burst_beyond_the_operators(real_
     assert len(d.take(ref)) == 9
 
 
-def test_a_failed_probe_opens_it_again_for_the_whole_time(real_redis: Redis) -> None:
+@pytest.mark.parametrize("signal", FAILED)
+def test_each_failed_probe_doubles_the_time_to_the_next_up_to_a_minute(
+    real_redis: Redis, signal: Signal
+) -> None:
     d = Deployment(real_redis)
     ref = _opened(d)
-    for _ in range(3):
-        d.advance(OPEN_MS)
+    d.advance(OPEN_MS)
+    for wait_ms in (2 * OPEN_MS, 4 * OPEN_MS, 8 * OPEN_MS, 60_000, 60_000):
         probe = _probe(d, ref)
         d.advance(700)
-        reported = d.defer(probe, signal="broken")
+        reported = d.defer(probe, signal=signal)
         assert reported is not None
         assert reported.news == "open"
-        assert d.ask(ref).wait_ms == OPEN_MS
+        assert d.ask(ref).wait_ms == wait_ms
+        d.advance(wait_ms)
+
+
+def test_a_lane_configures_threshold_first_delay_growth_and_longest_delay(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(outage_failures=2, outage_delay=1.5, outage_growth=3, outage_longest_delay=10)
+    for attempt in _apart(d, ref, 2):
+        assert _circuit(d) == "closed"
+        d.defer(attempt, signal="broken")
+    for wait_ms in (1500, 4500, 10_000):
+        assert d.ask(ref).wait_ms == wait_ms
+        d.advance(wait_ms)
+        d.defer(_probe(d, ref), signal="broken")
+
+
+def test_a_circuit_that_has_closed_begins_with_the_first_delay_again(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d)
+    d.advance(OPEN_MS)
+    d.defer(_probe(d, ref), signal="broken")
+    d.advance(2 * OPEN_MS)
+    d.finish(_probe(d, ref))
+    d.advance(20_000)
+    for attempt in _apart(d, ref, FAILURES, 1000):
+        d.defer(attempt, signal="broken")
+    assert d.ask(ref).wait_ms == OPEN_MS
+
+
+def test_few_quick_failures_among_many_slow_calls_do_not_open_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=200)
+    for number, attempt in enumerate(_apart(d, ref, 100, 100)):
+        if number % 10 == 9:
+            d.defer(attempt, signal="overloaded")
+    assert _circuit(d) == "closed"
+
+
+def test_answers_to_calls_from_before_an_outage_do_not_hide_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100)
+    before = d.start(ref, 20)
+    for failed, answered in zip(range(FAILURES), before, strict=False):
+        d.advance(APART_MS)
+        attempt = d.start(ref)[0]
+        d.finish(answered)
+        d.defer(attempt, signal="broken")
+        assert (_circuit(d) == "open") == (failed == FAILURES - 1)
+
+
+def test_after_a_failure_while_nothing_is_answered_calls_start_apart(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100)
+    first = d.start(ref)[0]
+    d.advance(100)
+    d.defer(first, signal="broken")
+    assert len(d.take(ref)) == 1
+    grant = d.ask(ref)
+    assert (grant.permits, grant.reason, grant.wait_ms) == ([], "doubt", APART_MS)
+
+
+def test_an_answer_to_a_later_call_ends_the_doubt(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100)
+    first = d.start(ref)[0]
+    d.advance(100)
+    d.defer(first, signal="broken")
+    d.finish(d.start(ref)[0])
+    assert len(d.take(ref, 10)) == 10
+
+
+def test_a_failure_while_others_are_answered_raises_no_doubt(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100)
+    answered, failed = d.start(ref, 2)
+    d.finish(answered)
+    d.defer(failed, signal="server_error")
+    assert len(d.take(ref, 10)) == 10
+
+
+def test_calls_into_an_outage_are_few_however_many_may_start(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2000)
+    pending, calls = d.start(ref, 100), 0
+    while _circuit(d) == "closed":
+        d.advance(5)
+        failing, pending = pending, []
+        for attempt in failing:
+            d.defer(attempt, signal="broken")
+        pending = d.take(ref)
+        for attempt in pending:
+            d.claim(attempt)
+        calls += len(pending)
+    assert calls < FAILURES
+
+
+def _timed_out(d: Deployment, ref: RunRef, usual_ms: int | None, deadline_ms: int) -> list[Reported | None]:
+    if usual_ms is not None:
+        for _ in range(3):
+            attempt = d.start(ref)[0]
+            d.advance(usual_ms)
+            d.finish(attempt)
+    lesson = Lesson("broken", deadline_ms=deadline_ms)
+    calls = [
+        d.attempts.defer(attempt, "w1", lesson, cost="unproven", max_attempts=3, now_ms=d.now_ms)
+        for attempt in _apart(d, ref, 2 * FAILURES)
+    ]
+    return [Reported.of(call.run(d.redis)) for call in calls]
+
+
+@pytest.mark.parametrize(("deadline_ms", "usual_ms"), [(1, None), (29_999, None), (3999, 1000)])
+def test_a_deadline_that_is_too_short_for_an_answer_says_nothing_of_the_lane(
+    real_redis: Redis, deadline_ms: int, usual_ms: int | None
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50)
+    _timed_out(d, ref, usual_ms, deadline_ms)
+    assert (_circuit(d), d.lane_state().get("down_ms", "")) == ("closed", "")
+    assert len(d.take(ref)) > 20
+
+
+@pytest.mark.parametrize(("deadline_ms", "usual_ms"), [(30_000, None), (4100, 1000)])
+def test_a_deadline_that_an_answer_would_have_met_opens_it(
+    real_redis: Redis, deadline_ms: int, usual_ms: int | None
+) -> None:
+    d = Deployment(real_redis)
+    _timed_out(d, d.queued_lane(jobs=50), usual_ms, deadline_ms)
+    assert _circuit(d) == "open"
 
 
 @pytest.mark.parametrize("claimed", [True, False])
@@ -221,11 +359,11 @@ def test_the_late_report_of_a_lost_probe_changes_nothing(real_redis: Redis) -> N
     d.recover(lost)
     _probe(d, ref)
     assert d.finish(lost) is None
-    assert _circuit(d) == "half_open"
+    assert _circuit(d) == "half-open"
     assert not d.ask(ref).permits
 
 
-def test_a_probe_that_is_cancelled_or_given_back_lets_another_go(real_redis: Redis) -> None:
+def test_a_probe_that_is_cancelled_or_requeued_lets_another_start(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _opened(d)
     d.advance(OPEN_MS)
@@ -251,14 +389,14 @@ def test_failures_of_before_it_opened_neither_prolong_nor_reopen_it(real_redis: 
     probe = _probe(d, ref)
     for attempt in while_probing:
         d.defer(attempt, signal="broken")
-    assert _circuit(d) == "half_open"
+    assert _circuit(d) == "half-open"
     d.finish(probe)
     for attempt in after:
         d.defer(attempt, signal="broken")
     assert _circuit(d) == "closed"
 
 
-def test_a_refusal_parks_the_lane_and_says_why(real_redis: Redis) -> None:
+def test_denied_access_parks_the_lane_with_its_reason(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane()
     first, second = d.start(ref, 2)
@@ -286,7 +424,7 @@ def test_a_parked_lane_that_is_resumed_sends_one_probe(real_redis: Redis) -> Non
     assert len(d.ask(ref).permits) == 9
 
 
-def test_a_probe_that_is_refused_parks_the_lane_again_and_says_so(real_redis: Redis) -> None:
+def test_a_probe_that_is_denied_parks_the_lane_again(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane()
     d.defer(d.start(ref)[0], signal="refused", reason="auth")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.errors import ConfigurationError, LaneNotFound
-from fairlane.lane import LaneLimits
+from fairlane.core.errors import ConfigurationError, LaneNotFound
+from fairlane.model.lane import LaneLimits
+from fairlane.store.write.lanes import Offer
 from tests.support.contents import read_contents
 from tests.support.deployment import Deployment
 
@@ -107,7 +107,7 @@ def test_an_offer_may_come_in_turns_and_none_gets_more_than_its_count(real_redis
     first, second = d.queued_lane(jobs=5, run="r1"), d.queued_lane(jobs=5, run="r2")
     grant = d.ask([Offer(first, 2), Offer(second, 1), Offer(first, 1), Offer(second, 9)])
     assert [permit.offer for permit in grant.permits] == [0, 0, 1, 2, 3, 3, 3, 3]
-    assert list(grant.left) == [2, 0, 2, 0]
+    assert list(grant.queued) == [2, 0, 2, 0]
 
 
 def test_whoever_waits_for_a_slot_is_woken_by_any_lane(real_redis: Redis) -> None:
@@ -142,9 +142,7 @@ def test_whoever_waits_for_the_window_is_woken_by_its_own_lane(real_redis: Redis
 
 
 @pytest.mark.parametrize("limit", [0, None])
-def test_a_limit_may_be_taken_away_while_it_is_what_holds_jobs_back(
-    real_redis: Redis, limit: float | None
-) -> None:
+def test_a_limit_may_be_removed_while_it_limits_jobs(real_redis: Redis, limit: float | None) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(requests_per_minute=60, jobs=50)
     assert d.ask(ref).reason == "requests"

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.clock import ManualClock
+from fairlane.core.clock import ManualClock
 from fairlane.store.keys import Keys
-from fairlane.store.leader import LeaderLease
+from fairlane.store.write.leader import LeaderLease
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
 
@@ -60,6 +60,30 @@ def test_a_leader_whose_lease_has_lapsed_is_refused_though_nobody_has_followed(r
     offers = d.lanes.grant("sim:fast", d.epoch, [], room=1, max_in_flight=1, lease_ms=1, now_ms=d.now_ms)
     assert offers is None
     assert d.cancel(ref) == -1
+
+
+def test_two_schedulers_of_one_name_never_lead_together(real_redis: Redis) -> None:
+    clock = ManualClock()
+    first, second = (LeaderLease(real_redis, Keys("test"), "a", LEASE_MS, token) for token in ("1", "2"))
+    won = first.acquire(clock.now_ms())
+    assert won.epoch == 1
+    refused = second.acquire(clock.now_ms())
+    assert (refused.epoch, refused.until_ms) == (0, won.until_ms)
+    assert not second.resign()
+    assert first.acquire(clock.now_ms()).epoch == 1
+    assert first.resign()
+    assert second.acquire(clock.now_ms()).epoch == 2
+    assert first.acquire(clock.now_ms()).epoch == 0
+
+
+def test_a_scheduler_of_a_version_without_tokens_is_fenced_out_as_any_other(real_redis: Redis) -> None:
+    clock, new = ManualClock(), LeaderLease(real_redis, Keys("test"), "b", LEASE_MS, "1")
+    new.acquire(clock.now_ms())
+    clock.advance(3)
+    until_ms = clock.now_ms() + LEASE_MS
+    real_redis.hset(Keys("test").leader, mapping={"id": "a", "epoch": 2, "until_ms": until_ms})
+    assert new.acquire(clock.now_ms()).epoch == 0, "it left the token of the leader before it"
+    assert not new.resign()
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,22 +9,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.job import Attempt
-from fairlane.run import RunState
-from fairlane.store.keys import RunRef
+from fairlane.model.job import Attempt
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.write.lanes import Offer
 from tests.support.deployment import Deployment
 
 LANE = "sim:fast"
-ACTS = ["take", "end", "retry", "due", "lose", "pause", "unpause", "elect"]
+ACTS = ["take", "end", "retry", "due", "lose", "pause", "resume", "elect"]
 
 
 def pause(d: Deployment, ref: RunRef) -> bool:
     return d.runs.pause(ref, "ann@host", d.epoch, d.now_ms)
 
 
-def unpause(d: Deployment, ref: RunRef) -> bool:
-    return d.runs.unpause(ref, "ann@host", d.epoch, d.now_ms)
+def resume(d: Deployment, ref: RunRef) -> bool:
+    return d.runs.resume(ref, "ann@host", d.epoch, d.now_ms)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -58,13 +57,13 @@ def test_no_permit_is_granted_while_paused_and_none_is_missing_after(
         elif act == "pause" and d.state(ref)["state"] == RunState.RUNNING:
             assert pause(d, ref) is not paused
             paused = True
-        elif act == "unpause" and d.state(ref)["state"] == RunState.RUNNING:
-            assert unpause(d, ref) is paused
+        elif act == "resume" and d.state(ref)["state"] == RunState.RUNNING:
+            assert resume(d, ref) is paused
             paused = False
         elif act == "elect":
             d.elect("scheduler-2")
     if d.state(ref)["state"] == RunState.RUNNING:
-        unpause(d, ref)
+        resume(d, ref)
     while d.state(ref)["state"] == RunState.RUNNING:
         d.advance(100)
         d.promote()
@@ -82,7 +81,7 @@ def test_a_paused_run_holds_back_no_other(real_redis: Redis) -> None:
     pause(d, ref)
     grant = d.ask([Offer(ref, 3), Offer(other, 3)])
     assert [permit.offer for permit in grant.permits] == [1, 1, 1]
-    assert [(kept.offer, kept.bound, kept.until_ms) for kept in grant.kept] == [(0, "run_paused", 0)]
+    assert [(kept.offer, kept.bound, kept.until_ms) for kept in grant.delayed] == [(0, "run_paused", 0)]
 
 
 def test_to_go_on_wakes_every_lane_of_the_run(real_redis: Redis) -> None:
@@ -92,7 +91,7 @@ def test_to_go_on_wakes_every_lane_of_the_run(real_redis: Redis) -> None:
     pause(d, ref)
     assert d.take(ref) == []
     d.dirty()
-    unpause(d, ref)
+    resume(d, ref)
     assert d.dirty() == {LANE, "sim:judge"}
     assert len(d.take(ref)) == 2
 
@@ -107,13 +106,13 @@ def test_nothing_that_is_not_running_is_paused(real_redis: Redis) -> None:
     assert "paused_ms" not in d.state(ref)
 
 
-@pytest.mark.parametrize("act", [pause, unpause])
+@pytest.mark.parametrize("act", [pause, resume])
 def test_a_leader_that_was_replaced_changes_nothing(
     real_redis: Redis, act: Callable[[Deployment, RunRef], bool]
 ) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2)
-    if act is unpause:
+    if act is resume:
         pause(d, ref)
     before, old = d.state(ref), d.epoch
     d.elect("scheduler-2")
@@ -127,5 +126,22 @@ def test_a_paused_run_can_be_cancelled_and_is_not_paused_any_more(real_redis: Re
     ref = d.queued_lane(jobs=3)
     pause(d, ref)
     assert d.cancel(ref) == 3
-    assert not unpause(d, ref)
+    assert not resume(d, ref)
     assert d.state(ref)["state"] == RunState.CANCELLED
+
+
+def test_a_run_keeps_when_it_was_paused(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2)
+    assert d.runs.extent(ref).pauses == ()
+    pauses: list[tuple[int, int]] = []
+    for _ in range(103):
+        since = d.now_ms
+        pause(d, ref)
+        d.advance(1000)
+        assert d.runs.extent(ref).pauses == tuple(pauses[-100:])
+        resume(d, ref)
+        pauses.append((since, d.now_ms))
+        d.advance(10)
+    assert d.runs.extent(ref).pauses == tuple(pauses[-100:])
+    assert not d.runs.extent(ref).paused

@@ -36,7 +36,7 @@ def test_noting_it_again_frees_no_second_slot(real_redis: Redis) -> None:
     assert read_contents(real_redis) == before
 
 
-def test_who_waited_for_a_slot_is_told(real_redis: Redis) -> None:
+def test_a_lane_that_waits_for_a_slot_is_woken(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2)
     (attempt,) = d.start(ref, 1)
@@ -58,7 +58,7 @@ def test_a_stranger_can_note_nothing(real_redis: Redis, worker: str) -> None:
 
 
 @pytest.mark.parametrize("handle", ["p1", "a:b:c", "9:9:9", "\u00e9 {}"])
-def test_the_next_attempt_of_a_lost_job_is_told_of_it(real_redis: Redis, handle: str) -> None:
+def test_the_next_attempt_of_a_lost_job_hears_of_it(real_redis: Redis, handle: str) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     (attempt,) = d.start(ref, 1)
@@ -72,7 +72,7 @@ def test_the_next_attempt_of_a_lost_job_is_told_of_it(real_redis: Redis, handle:
     Books(real_redis, d.keys).check()
 
 
-def test_a_retry_is_told_of_it_only_where_the_last_attempt_says_so(real_redis: Redis) -> None:
+def test_a_retry_hears_of_it_only_where_the_last_attempt_says_so(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     for kept in ("p1", None):

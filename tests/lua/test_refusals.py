@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.job import Attempt
-from fairlane.store.attempts import Lesson, Reported
-from fairlane.store.keys import RunRef
-from fairlane.tokens import Estimate
+from fairlane.model.job import Attempt, Lesson, Reported
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment, entry
 from tests.support.hidden_limit import hints
 
@@ -107,7 +106,7 @@ def test_only_the_refused_axis_is_cut(real_redis: Redis, axis: str) -> None:
 
 
 @pytest.mark.parametrize("exhausted", ["day", "concurrency"])
-def test_a_refusal_for_the_day_or_for_a_place_leaves_the_rate_alone(
+def test_a_429_for_the_day_or_for_concurrency_leaves_the_rate_alone(
     real_redis: Redis, exhausted: str
 ) -> None:
     d = Deployment(real_redis)
@@ -118,7 +117,7 @@ def test_a_refusal_for_the_day_or_for_a_place_leaves_the_rate_alone(
     assert not {"requests_est", "epoch"} & set(d.lane_state())
 
 
-def test_refusals_for_a_place_are_one_cut_a_burst_and_narrow_the_window(real_redis: Redis) -> None:
+def test_429s_for_concurrency_are_one_cut_a_burst_and_narrow_the_window(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100)
     burst = d.start(ref, 20)
@@ -129,7 +128,7 @@ def test_refusals_for_a_place_are_one_cut_a_burst_and_narrow_the_window(real_red
 
 
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 6000, "exact": True}, {"requests_per_minute": 0}])
-def test_a_rate_that_is_exact_or_never_limited_is_as_fast_as_before_once_refusals_are_over(
+def test_an_exact_or_unlimited_rate_is_as_fast_as_before_once_429s_end(
     real_redis: Redis, limits: dict[str, float]
 ) -> None:
     d = Deployment(real_redis)
@@ -146,7 +145,7 @@ def test_a_rate_that_is_exact_or_never_limited_is_as_fast_as_before_once_refusal
 
 
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 6000, "exact": True}, {"requests_per_minute": 0}])
-def test_nobody_is_told_of_a_cut_where_none_is_made(real_redis: Redis, limits: dict[str, float]) -> None:
+def test_no_cut_is_reported_where_none_is_made(real_redis: Redis, limits: dict[str, float]) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=10, **limits)
     assert _limited(d, d.start(ref)[0], after_ms=1).news in ("", "blocked")
@@ -204,9 +203,7 @@ def test_a_lane_that_has_opened_again_is_held_by_its_rate_alone(real_redis: Redi
 
 
 @pytest.mark.parametrize("apart_ms", [17, 21, 33])
-def test_the_time_at_which_the_silence_is_long_enough_is_told_to_the_millisecond(
-    real_redis: Redis, apart_ms: int
-) -> None:
+def test_the_end_of_the_silence_is_reported_to_the_millisecond(real_redis: Redis, apart_ms: int) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1000, **CEILING)
     attempt, *_ = d.start(ref, 30)
@@ -244,7 +241,7 @@ def test_a_retry_after_of_an_hour_is_waited_out_and_nothing_fails_of_it(
 
 def test_a_429_forgives_no_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    lane = d.lane(tokens_per_minute=6000, burst_seconds=1.0)
+    lane = d.lane(tokens_per_minute=6000, burst_seconds=1.266)
     ref = d.submit(rows=2)
     d.runs.feed(ref, d.epoch, 0, 2, {lane: [entry(0, 10), entry(1, 500)]}, [], d.now_ms)
     small = d.start(ref)[0]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.job import JobState
-from fairlane.run import Plan
-from fairlane.store.attempts import Over, Ready
-from fairlane.store.keys import RunRef
-from fairlane.store.runs import CANCELLED
+from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.job import JobState
+from fairlane.model.run import Plan, RunRef
+from fairlane.store.write.runs import CANCELLED
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
 from tests.support.deployment import TTL_MS, Deployment, entry, make_spec, payload
@@ -59,7 +58,7 @@ def test_a_refused_run_says_why_and_expires(real_redis: Redis) -> None:
     assert real_redis.zrange(d.keys.runs("search"), 0, -1) == [b"r1"]
 
 
-def test_a_stretch_longer_than_a_lua_stack_is_fed_whole(real_redis: Redis) -> None:
+def test_a_batch_longer_than_a_lua_stack_is_fed_whole(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=20_001)
     assert len(d.list(d.keys.fresh(ref, "sim:fast"))) == 20_001
@@ -98,7 +97,7 @@ def test_items_that_can_never_run_end_here_and_may_complete_the_run(real_redis: 
     d = Deployment(real_redis)
     ref = d.submit(rows=2, judges=["sim:judge"])
     over = [
-        Over(job, state, payload(state), lane)
+        RecordedJob(job, state, payload(state), lane)
         for job, state, lane in [
             (0, JobState.INVALID, ""),
             (1, JobState.SKIPPED, "sim:judge"),
@@ -115,15 +114,15 @@ def test_items_that_can_never_run_end_here_and_may_complete_the_run(real_redis: 
     assert (d.count(ref, "known:sim:judge"), d.count(ref, "over:sim:judge")) == (2, 2)
 
 
-def test_cancelling_takes_every_job_and_frees_what_was_in_flight(real_redis: Redis) -> None:
+def test_cancelling_takes_every_job_and_frees_calls_in_flight(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane("sim:judge")
     ref = d.submit(rows=12, judges=["sim:judge"])
     d.lane("sim:fast", max_concurrency=6)
     d.feed(ref, 10)
     flying = d.start(ref, 6)
-    d.finish(flying[0], follow=[Ready(entry(1, 5, 1), "sim:judge")])
-    d.finish(flying[1], follow=[Ready(entry(3, 5, 1), "sim:judge")])
+    d.finish(flying[0], follow=[ReadyJob(entry(1, 5, 1), "sim:judge")])
+    d.finish(flying[1], follow=[ReadyJob(entry(3, 5, 1), "sim:judge")])
     d.defer(flying[2])
     d.defer(flying[3], delay_ms=500)
     judge = d.start(ref, lane="sim:judge")[0]
@@ -170,7 +169,7 @@ def test_cancelling_finds_lanes_that_the_caller_did_not_name(real_redis: Redis) 
     ref = d.submit(rows=2, judges=["sim:judge"])
     d.lane()
     d.feed(ref, 2)
-    d.finish(d.start(ref)[0], follow=[Ready(entry(1, 5, 1), "sim:judge")])
+    d.finish(d.start(ref)[0], follow=[ReadyJob(entry(1, 5, 1), "sim:judge")])
     d.start(ref, lane="sim:judge")
     assert d.runs.end(ref, [], CANCELLED, d.epoch, d.now_ms) == 3
     assert d.lanes.on_slots(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
@@ -184,8 +183,8 @@ def test_progress_by_lane_reaches_what_is_known(real_redis: Redis) -> None:
     d.lane()
     d.feed(ref, 2)
     first, second = d.start(ref, 2)
-    d.finish(first, follow=[Ready(entry(1, 5, 1), "sim:judge")])
-    d.finish(second, state=JobState.FAILED, follow=[Over(3, JobState.SKIPPED, "{}", "sim:judge")])
+    d.finish(first, follow=[ReadyJob(entry(1, 5, 1), "sim:judge")])
+    d.finish(second, state=JobState.FAILED, follow=[RecordedJob(3, JobState.SKIPPED, "{}", "sim:judge")])
     d.finish(d.start(ref, lane="sim:judge")[0])
     state = d.state(ref)
     assert state["state"] == "completed"

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.admission.memory import LEARNED
-from fairlane.store.audit import Act, AuditLog, Auditor
-from fairlane.store.scopes import Scope, Scopes
+from fairlane.store.write.audit import Act, AuditLog, Auditor
+from fairlane.store.write.lane_memory import LEARNED
+from fairlane.store.write.scopes import Scope, Scopes
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
 
@@ -38,11 +38,11 @@ def fill(d: Deployment, lane: str, **fields: str | int | float) -> None:
         d.redis.hset(d.keys.lane(lane), mapping=fields)
 
 
-def test_what_is_settled_is_read_by_whoever_leads_next(redis: Redis) -> None:
+def test_saved_scopes_are_read_by_the_next_leader(redis: Redis) -> None:
     d = Deployment(redis)
     left = replace(A, lanes="b", left="a", left_ms=7)
-    assert scopes(d).settle({"a": A, "b": B}, {}, [], d.epoch, d.now_ms) == []
-    assert scopes(d).settle({"a": None, "b": left}, {}, [], d.epoch, d.now_ms) == []
+    assert scopes(d).save({"a": A, "b": B}, {}, [], d.epoch, d.now_ms) == []
+    assert scopes(d).save({"a": None, "b": left}, {}, [], d.epoch, d.now_ms) == []
     assert scopes(d).read() == {"b": left}
 
 
@@ -51,18 +51,18 @@ def test_one_that_does_not_lead_settles_nothing(redis: Redis) -> None:
     fill(d, "a:m", parked="quota")
     old = d.epoch
     d.elect("scheduler-2")
-    assert scopes(d).settle({"a": A}, NEW, ["a:m"], old, d.now_ms) is None
+    assert scopes(d).save({"a": A}, NEW, ["a:m"], old, d.now_ms) is None
     assert scopes(d).read() == {}
     assert d.lanes.view("a:m").parked == "quota"
 
 
-def test_a_parked_lane_is_tried_with_one_call_and_told_in_the_audit_log(redis: Redis) -> None:
+def test_a_parked_lane_is_tried_with_one_call_and_audited(redis: Redis) -> None:
     d = Deployment(redis)
     ref = d.queued_lane(lane="a:m", jobs=3)
     d.redis.hset(d.keys.lane("a:m"), "parked", "Incorrect API key provided.")
     d.redis.delete(d.keys.audit, d.keys.dirty)
     assert not d.ask(ref, "a:m").permits
-    assert scopes(d).settle({"a": A}, NEW, ["a:m", "b:m"], d.epoch, d.now_ms) == ["a:m"]
+    assert scopes(d).save({"a": A}, NEW, ["a:m", "b:m"], d.epoch, d.now_ms) == ["a:m"]
     assert redis.smembers(d.keys.dirty) == {b"a:m"}
     assert len(d.ask(ref, "a:m").permits) == 1
     assert d.ask(ref, "a:m").reason == "probing"
@@ -76,9 +76,9 @@ def test_a_parked_lane_is_tried_with_one_call_and_told_in_the_audit_log(redis: R
     assert entry.detail == {"fingerprints": NEW, "opened": ["a:m"]}
 
 
-def test_where_no_credential_has_changed_nothing_is_told(redis: Redis) -> None:
+def test_where_no_credential_has_changed_nothing_is_audited(redis: Redis) -> None:
     d = Deployment(redis)
-    scopes(d).settle({"a": A}, {}, [], d.epoch, d.now_ms)
+    scopes(d).save({"a": A}, {}, [], d.epoch, d.now_ms)
     assert not redis.exists(d.keys.audit)
 
 
@@ -91,7 +91,7 @@ def test_where_no_credential_has_changed_nothing_is_told(redis: Redis) -> None:
                 optional={
                     "parked": st.sampled_from(["quota", "key"]),
                     "paused": st.just("1"),
-                    "circuit": st.sampled_from(["open", "half_open", "closed"]),
+                    "circuit": st.sampled_from(["open", "half-open", "closed"]),
                     "inflight": st.integers(0, 9).map(str),
                     "requests_est": st.integers(1, 999).map(str),
                 },
@@ -109,7 +109,7 @@ def test_only_what_is_parked_is_opened_and_all_else_stays(
     for lane, fields in states.items():
         fill(d, lane, **fields)
     epoch = d.epoch if leads else d.epoch + 1
-    opened = scopes(d).settle({"a": A}, NEW, sorted(concerned), epoch, d.now_ms)
+    opened = scopes(d).save({"a": A}, NEW, sorted(concerned), epoch, d.now_ms)
     expected = {lane for lane in concerned if "parked" in states[lane]} if leads else set()
     assert (opened is None) == (not leads)
     assert set(opened or ()) == expected
@@ -118,7 +118,7 @@ def test_only_what_is_parked_is_opened_and_all_else_stays(
         if lane not in expected:
             assert now == fields
             continue
-        probe = "half_open" if fields.get("circuit") == "half_open" else "open"
+        probe = "half-open" if fields.get("circuit") == "half-open" else "open"
         assert ("parked" in now, now["circuit"]) == (False, probe)
         for kept in ("paused", "inflight", "requests_est"):
             assert now.get(kept) == fields.get(kept)
@@ -175,7 +175,7 @@ own = st.fixed_dictionaries({}, optional={name: st.integers(1, 10**6).map(str) f
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(theirs=fields, mine=fields, state=own, other=own, used=st.booleans(), since_ms=st.integers(0, 3))
-def test_what_was_learned_is_copied_once_and_nothing_else_is_touched(
+def test_learned_fields_are_copied_once_and_no_others(
     redis: Redis,
     theirs: dict[str, str],
     mine: dict[str, str],

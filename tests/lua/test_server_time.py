@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.store.attempts import Claim
+from fairlane.model.job import Claim
 from fairlane.store.keys import Keys
-from fairlane.store.leader import LeaderLease
+from fairlane.store.write.lanes import Offer
+from fairlane.store.write.leader import LeaderLease
 from tests.support.deployment import Deployment
 
 LEASE_MS = 3_600_000

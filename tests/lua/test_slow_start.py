@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.job import Attempt
-from fairlane.store.attempts import Signal
-from fairlane.store.keys import RunRef
+from fairlane.model.job import Attempt, Signal
+from fairlane.model.run import RunRef
 from tests.support.deployment import Deployment
 from tests.support.hidden_limit import Bucket, HiddenLimit
 
@@ -95,10 +94,10 @@ def test_an_idle_hour_changes_nothing_and_saves_up_a_quarter_of_a_second(
     else:
         for attempt in d.start(ref, 2):
             d.finish(attempt)
-    left = d.ask(ref, count=100).left
+    left = d.ask(ref, count=100).queued
     while left[0]:
         d.advance(1000)
-        left = d.ask(ref).left
+        left = d.ask(ref).queued
     before = d.lane_state()
     for _ in range(60):
         d.advance(HOUR_MS // 60)
@@ -112,7 +111,7 @@ def test_an_idle_hour_changes_nothing_and_saves_up_a_quarter_of_a_second(
 
 def test_an_operators_burst_is_what_an_idle_hour_gives_and_no_more(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.queued_lane(jobs=500, requests_per_minute=600, burst_seconds=3)
+    ref = d.queued_lane(jobs=500, requests_per_minute=600, burst_seconds=3.35)
     d.take(ref, 1)
     d.advance(HOUR_MS)
     assert len(d.take(ref)) == 29

@@ -12,16 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.admission.charge import ChargeModel, charged
-from fairlane.job import Attempt, Usage
-from fairlane.store.attempts import Signal
-from fairlane.store.keys import RunRef
-from fairlane.tokens import Estimate
-from tests.support.deployment import Deployment, entry
+from fairlane.model.job import Attempt, Signal, Usage
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Estimate
+from fairlane_workers.probe.charge import ChargeModel, charged
+from tests.support.deployment import Deployment, entry, permit_burst_ms
 from tests.support.redis import emptied
 
 UNIT = 60_000_000
-SPREAD_MS = 100
 NOT_CHARGED = {"limited", "overloaded"}
 
 # Neither parks the lane nor counts towards its circuit: both would empty the bucket.
@@ -43,7 +41,7 @@ acts = st.lists(
 models = st.builds(
     ChargeModel,
     st.sampled_from(["used", "reserved"]),
-    st.sampled_from([1.0, 5.0, 1.1, 0.3]) | st.floats(0.01, 100),
+    st.sampled_from([1.0, 5.0, 1.25, 0.3]) | st.floats(0.01, 100),
     st.sampled_from(["free", "counted"]),
 )
 rates = st.sampled_from([60, 600, 6_000, 600_000])
@@ -60,7 +58,7 @@ class Reference:
 
     def __init__(self, per_minute: int, burst_seconds: float, now_ms: int) -> None:
         self.pace = per_minute * 1000
-        self.full = max(UNIT, self.pace * (round(burst_seconds * 1000) - SPREAD_MS))
+        self.full = max(UNIT, self.pace * permit_burst_ms(burst_seconds))
         self.start_ms = now_ms
         self.charges: list[tuple[int, int]] = []
 
@@ -81,14 +79,15 @@ class Reference:
         return min(self.full, level + (now_ms - at_ms) * self.pace)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     bounds=bounds,
     burst=st.sampled_from([0.1, 1.0, 5.0]),
     model=models,
-    sizes=st.lists(st.builds(Estimate, st.integers(0, 250), st.integers(0, 250)), min_size=20, max_size=20),
+    sizes=st.lists(st.builds(Estimate, *[st.integers(0, 250)] * 3, st.booleans()), min_size=20, max_size=20),
     acts=acts,
 )
+@pytest.mark.slow
 def test_no_level_is_ever_above_that_of_a_bucket_that_knew_every_amount_at_once(
     real_redis: Redis,
     bounds: dict[str, int],
@@ -124,7 +123,8 @@ def test_no_level_is_ever_above_that_of_a_bucket_that_knew_every_amount_at_once(
             if signal == "limited":  # the bucket that refused it is taken to be empty
                 lowered.update(buckets)
             for axis, bucket in buckets.items():
-                if amount_on(axis, final) > amount_on(axis, reserved):
+                # What has spilled is remembered up to a full bucket: it pays for as much more use.
+                if (amount_on(axis, final) - amount_on(axis, reserved)) * UNIT > bucket.full:
                     lowered.add(axis)
                 bucket.correct(number, amount_on(axis, final))
         del flying[:ended]
@@ -144,26 +144,15 @@ def _reserved(d: Deployment, attempt: Attempt) -> Estimate:
     return Estimate(**lease["charged"])
 
 
-@pytest.mark.parametrize("used", [10, 50, 90])
-def test_the_charge_learns_what_calls_hardly_ever_exceed(real_redis: Redis, used: int) -> None:
-    d = Deployment(real_redis)
-    ref = _sized_jobs(d, [100] * 2000, tokens_per_minute=600_000)
-    for _ in range(1900):
-        d.finish(d.start(ref)[0], used=used)
-        d.advance(20)
-    share = float(d.state(ref)["share:0"])
-    assert used / 100 - 0.01 <= share <= used / 100 + 0.06
-
-
 @pytest.mark.parametrize(
     ("signal", "used", "back"),
     [("refused", None, 80), ("broken", None, 0), ("broken", 30, 50), ("ok", 30, 50), ("ok", 100, -20)],
 )
-def test_what_comes_back_is_what_the_provider_does_not_charge(
+def test_a_refund_is_the_part_that_the_provider_does_not_charge(
     real_redis: Redis, signal: Signal, used: int | None, back: int
 ) -> None:
     d = Deployment(real_redis)
-    ref = _sized_jobs(d, [80], tokens_per_minute=6000, burst_seconds=1.0)
+    ref = _sized_jobs(d, [80], tokens_per_minute=6000, burst_seconds=1.266)
     attempt = d.start(ref)[0]
     d.defer(attempt, signal=signal, used=used)
     assert int(d.lane_state()["tokens_level"]) == (90 - 80 + back) * UNIT
@@ -171,7 +160,7 @@ def test_what_comes_back_is_what_the_provider_does_not_charge(
 
 def test_a_job_larger_than_the_bucket_starts_when_it_is_full_and_leaves_a_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = _sized_jobs(d, [500, 10], tokens_per_minute=6000, burst_seconds=1.0)
+    ref = _sized_jobs(d, [500, 10], tokens_per_minute=6000, burst_seconds=1.266)
     grant = d.ask(ref)
     assert [permit.entry.tokens for permit in grant.permits] == [Estimate(0, 500)]
     # 90 fit in; 410 are owed, and 10 more are wanted, at 100 a second.
@@ -188,7 +177,7 @@ def test_a_job_larger_than_the_bucket_starts_when_it_is_full_and_leaves_a_debt(r
     burst=st.sampled_from([0.1, 1.0, 30.0]),
     sizes=st.lists(st.integers(1, 5000), min_size=3, max_size=8),
 )
-def test_the_time_told_is_the_first_at_which_there_are_tokens(
+def test_the_reported_time_is_the_first_at_which_there_are_tokens(
     real_redis: Redis, per_minute: float, burst: float, sizes: list[int]
 ) -> None:
     d = Deployment(emptied(real_redis))
@@ -205,7 +194,7 @@ def test_the_time_told_is_the_first_at_which_there_are_tokens(
 
 def test_a_refund_wakes_whoever_waits_for_tokens(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = _sized_jobs(d, [90, 90], tokens_per_minute=6000, burst_seconds=1.0)
+    ref = _sized_jobs(d, [90, 90], tokens_per_minute=6000, burst_seconds=1.266)
     first = d.start(ref)[0]
     assert d.ask(ref).reason == "tokens"
     d.dirty()
@@ -215,9 +204,9 @@ def test_a_refund_wakes_whoever_waits_for_tokens(real_redis: Redis) -> None:
     assert len(d.ask(ref).permits) == 1
 
 
-def test_what_was_never_reserved_is_never_refunded(real_redis: Redis) -> None:
+def test_amounts_that_were_never_reserved_are_never_refunded(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = _sized_jobs(d, [1000, 90], burst_seconds=1.0)
+    ref = _sized_jobs(d, [1000, 90], burst_seconds=1.266)
     first = d.start(ref)[0]
     d.lanes.limit("sim:fast", {"tokens_per_minute": 6000})
     d.take(ref)
@@ -230,7 +219,7 @@ def test_what_was_never_reserved_is_never_refunded(real_redis: Redis) -> None:
 @pytest.mark.parametrize("signal", ["ok", "limited"])
 def test_a_probe_that_is_answered_does_not_forgive_a_debt(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
-    ref = _sized_jobs(d, [500, 500, 10], tokens_per_minute=6000, burst_seconds=1.0)
+    ref = _sized_jobs(d, [500, 500, 10], tokens_per_minute=6000, burst_seconds=1.266)
     d.defer(d.start(ref)[0], signal="refused", reason="quota", delay_ms=10**6)
     d.advance(10_000)
     d.lanes.resume("sim:fast", d.now_ms)

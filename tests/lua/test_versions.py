@@ -45,6 +45,7 @@ def test_a_verb_that_differs_has_a_name_of_its_own_and_the_same_signature(later:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_no_history_in_two_versions_loses_a_job_or_lets_two_do_it(
     real_server: Redis, later: NextVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,17 +1,8 @@
-"""What holds for every simulation: thousands of jobs leave no line each."""
+"""What holds for every simulation: few lines of log, and a client of Redis that costs little."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from tests.support.direct import real_redis
+from tests.support.quiet import quiet
 
-import pytest
-import structlog
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    yield
-    structlog.configure(**before)
+__all__ = ["quiet", "real_redis"]

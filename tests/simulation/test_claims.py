@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from redis import Redis
 
-from fairlane.job import Attempt, Outcome, Success, Usage
+from fairlane.model.job import Attempt, Outcome, Success, Usage
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker
 
@@ -105,7 +105,7 @@ def occupied(cluster: Cluster, team: str, from_s: float, until_s: float, began_m
     return total / (until_s - from_s)
 
 
-def test_places_of_a_window_are_shared_by_how_long_they_are_held(real_redis: Redis) -> None:
+def test_a_window_is_shared_by_how_long_calls_hold_it(real_redis: Redis) -> None:
     window = {"requests_per_minute": 0, "max_concurrency": 20}
     cluster = Cluster(real_redis, lanes={"sim:fast": window}, provider=lasting)
     began_ms = cluster.now_ms

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.job import (
-    AccessRefused,
-    Attempt,
-    JobState,
-    NetworkFailure,
-    Outcome,
-    Success,
-)
-from fairlane.retry import RetryPolicy
-from fairlane.run import RunState
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.job import AccessDenied, Attempt, JobState, NetworkFailure, Outcome, Success
+from fairlane.model.run import RunState
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker, answers, scripted
 
 
 def test_a_lane_that_refuses_access_is_parked_until_it_is_resumed(real_redis: Redis) -> None:
-    cluster = Cluster(
-        real_redis, provider=scripted({}, lambda attempt: (0.1, AccessRefused("no quota", 403)))
-    )
+    cluster = Cluster(real_redis, provider=scripted({}, lambda attempt: (0.1, AccessDenied("no quota", 403))))
     ref = cluster.submit(30, model="sim:fast")
     other = cluster.submit(30, model="sim:other")
     cluster.run_for(1)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.testing.provider.config import SimulatedModel
-from fairlane_scheduler.rehearsal.measure import measure
-from fairlane_scheduler.rehearsal.provider import ADMITTED, OUTAGE
-from fairlane_scheduler.rehearsal.recording import record
-from fairlane_scheduler.rehearsal.scenario import Load, Scenario
+from fairlane.lab.rehearsal.measure import measure
+from fairlane.lab.rehearsal.recording import record
+from fairlane.lab.rehearsal.scenario import Load, Scenario
+from fairlane.lab.rehearsal.simulated_provider import ADMITTED, OUTAGE
+from fairlane.lab.simulator.config import SimulatedModel
 
 JOBS = 120
 USUAL = {"requests_per_minute": 600, "latency_ms": 1000, "latency_sigma": 0.5, "windows_from": "start"}
@@ -40,7 +40,7 @@ def test_every_job_is_answered_once_whatever_the_limits_do(real_redis: Redis, di
 
     found = measure(recording)
     assert (found.complete, found.succeeded) == (True, JOBS)
-    verdicts = [a.verdict for a in recording.lanes["sim:model"].book.arrivals]
+    verdicts = [a.verdict for a in recording.lanes["sim:model"].log.arrivals]
     assert verdicts.count(ADMITTED) == JOBS
 
 
@@ -48,7 +48,7 @@ def test_calls_that_are_shed_are_made_again(real_redis: Redis) -> None:
     recording = record(scenario({}, sheds=((6, 10),)), real_redis)
 
     found = measure(recording)
-    shed = len(recording.lanes["sim:model"].book.sheds)
+    shed = len(recording.lanes["sim:model"].log.sheds)
     assert 1 <= shed <= 10
     assert (found.complete, found.succeeded) == (True, JOBS)
     assert found.calls == JOBS + found.rejected
@@ -58,7 +58,7 @@ def test_few_calls_go_into_an_outage(real_redis: Redis) -> None:
     recording = record(scenario({"outages": ((25, 60),)}, loads=(Load(jobs=600),)), real_redis)
 
     found = measure(recording)
-    verdicts = [a.verdict for a in recording.lanes["sim:model"].book.arrivals]
+    verdicts = [a.verdict for a in recording.lanes["sim:model"].log.arrivals]
     assert found.complete
     assert verdicts.count(OUTAGE) == found.lanes[0].calls_in_outages
     # The circuit opens after five failures that began apart in time; what was under way by then fails too.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane_scheduler.rehearsal.catalogue import CATALOGUE
-from fairlane_scheduler.rehearsal.measure import measure
-from fairlane_scheduler.rehearsal.recording import record
+from fairlane.lab.rehearsal.catalogue import CATALOGUE
+from fairlane.lab.rehearsal.measure import measure
+from fairlane.lab.rehearsal.recording import record
 
 FAILURES_THAT_OPEN, PROBES = 5, 120 // 30
 

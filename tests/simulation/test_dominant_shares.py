@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from redis import Redis
 
-from fairlane.job import Attempt, Outcome, Success, Usage
+from fairlane.model.job import Attempt, Outcome, Success, Usage
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker
 
@@ -41,7 +41,7 @@ def test_a_team_of_many_tokens_and_one_of_many_requests_get_the_same_share(real_
     assert had["tokens"] + had["requests"] > 1.5 * SECONDS / 60
 
 
-def test_what_calls_took_in_the_end_counts(real_redis: Redis) -> None:
+def test_the_final_use_of_calls_counts(real_redis: Redis) -> None:
     """Jobs that say nothing of their length: only their usage tells whose are long."""
     cluster = Cluster(
         real_redis, lanes={"sim:fast": LIMITED}, provider=answers, workers=[FakeWorker("w1", 500)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.job import Attempt, NetworkFailure, Outcome
-from fairlane.retry import RetryPolicy
-from fairlane.run import RunState
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.job import Attempt, NetworkFailure, Outcome
+from fairlane.model.run import RunState
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import answers
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.job import Attempt, Outcome, RateLimited, Success, Usage
-from fairlane.testing.provider.shapes import TokenBucket
+from fairlane.lab.simulator.limits.shapes import TokenBucket
+from fairlane.model.job import Attempt, Outcome, RateLimited, Success, Usage
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker
 
@@ -23,7 +23,7 @@ class Hidden:
     def __call__(self, attempt: Attempt) -> tuple[float, Outcome]:
         assert self.cluster is not None
         if self._bucket.take(1, self.cluster.now_ms):
-            return 0.5, Success("yes", Usage(10, 5))
+            return 0.3 + attempt.job % 5 / 10, Success("yes", Usage(10, 5))
         self.refused += 1
         return 0.01, RateLimited("too fast")
 

@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.job import (
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.job import (
     Attempt,
+    FlawedAnswer,
     InvalidResponse,
     JobState,
     NetworkFailure,
@@ -23,7 +25,6 @@ from fairlane.job import (
     TimedOut,
     Usage,
 )
-from fairlane.retry import RetryPolicy
 from tests.support.redis import emptied
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import CALL_S, FakeWorker, answers, scripted
@@ -52,7 +53,7 @@ def test_what_fails_once_is_tried_again_and_succeeds(real_redis: Redis, failure:
     assert_complete(cluster, ref, JobState.SUCCEEDED)
     tries = Counter(start.attempt.job for start in cluster.starts)
     assert (tries[3], tries[7], sum(tries.values())) == (2, 3, 23)
-    spent = 1 if isinstance(failure, RateLimited) else 3
+    spent = 1 if isinstance(failure, RateLimited | Overloaded) else 3
     assert cluster.results(ref)[7].attempts == spent
 
 
@@ -71,7 +72,7 @@ def test_a_retry_waits_out_its_back_off_and_no_longer(real_redis: Redis) -> None
 
 
 def test_a_job_that_always_fails_ends_as_failed_and_its_judges_as_skipped(real_redis: Redis) -> None:
-    cluster = Cluster(real_redis, provider=scripted({0: [Overloaded("busy", 529)] * 9}))
+    cluster = Cluster(real_redis, provider=scripted({0: [FlawedAnswer("no score")] * 9}))
     ref = cluster.submit(3, judges=["sim:judge", "sim:fast"], retry=PATIENT)
 
     cluster.run_until_finished(ref)
@@ -120,7 +121,8 @@ def test_a_run_of_nothing_but_invalid_items_completes(real_redis: Redis) -> None
 
 def test_rows_that_are_gone_end_as_invalid_and_stop_nobody(real_redis: Redis) -> None:
     cluster = Cluster(real_redis)
-    broken = cluster.submit(30, page_rows=10)
+    broken = cluster.submit(30, page_rows=10, open=True)  # else it is rejected with its rows missing
+    cluster.outbox.extend(broken, 30, last=True)
     real_redis.hdel(cluster.keys.rows(broken), "1")
     real_redis.hset(cluster.keys.rows(broken), "2", b"garbage")
     whole = cluster.submit(30)
@@ -293,7 +295,7 @@ def test_slots_are_not_oversubscribed_by_a_new_leader(real_redis: Redis) -> None
 
     assert cluster.processes[1].scheduler.leader.leads
     assert len(cluster.started("sim:short")) > 10
-    assert (cluster.peak[""], cluster.crowded) == (10, 0)
+    assert (cluster.peak[""], cluster.short_of_slots) == (10, 0)
 
 
 outcomes = st.sampled_from(
@@ -311,7 +313,7 @@ outcomes = st.sampled_from(
 
 
 @settings(
-    max_examples=8,
+    max_examples=5,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
@@ -339,8 +341,9 @@ def test_whatever_happens_every_job_ends_in_one_record(
         standbys=1,
     )
     rows = [{"q": n} if n % 7 else {} for n in range(40)]
-    ref = cluster.submit(rows, judges=judges, retry=HASTY)
-    other = cluster.submit(15, team="ads", judges=judges, retry=HASTY)
+    bounds = {"max_outage": 60}
+    ref = cluster.submit(rows, judges=judges, retry=HASTY, bounds=bounds)
+    other = cluster.submit(15, team="ads", judges=judges, retry=HASTY, bounds=bounds)
     for worker, after in zip(workers, kills, strict=False):
         cluster.at(after, lambda worker=worker: cluster.kill(worker))
     if change_of_leader is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.job import Usage
+from fairlane.model.job import Usage
 from tests.support.shares import (
     CHANGES_S,
     COURSES,
@@ -24,7 +24,8 @@ TEN_S = 10_000
 JAIN = 0.99
 FOUND_S = 6  # after its limit has changed, a lane that was not told has found it
 STEADY, HALVED, DOUBLED, LEARNED, _ = COURSES
-ALL = pytest.mark.parametrize("course", COURSES, ids=str)
+# Until its limit changes, a lane whose limit is halved or doubled is a steady one.
+ALL = pytest.mark.parametrize("course", COURSES[1:], ids=str)
 
 FLOODS = {"one run": (1, 100_000), "many runs": (200, 500)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.job import Success, Usage
+from fairlane.model.job import Success, Usage
 from tests.support.scheduling import Cluster
 
 

@@ -1,4 +1,4 @@
-"""An archive beside a staged deployment, for tests of what is moved there and read back."""
+"""A deployment with an archive, for tests that move runs there and read them back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 from pydantic import SecretStr
 from redis import Redis
 
-from fairlane.archive.opening import Archive
-from fairlane.client import Client
-from fairlane.handle import Run
-from fairlane.link import Link
-from fairlane.mover import Moved, Mover
-from fairlane.settings import ArchiveSettings, RedisSettings, Settings
-from fairlane.store.keys import RunRef
+from fairlane.apps.archive.mover import RunMover
+from fairlane.apps.archive.opening import Archive
+from fairlane.client.archive import Moved
+from fairlane.client.client import Client
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.config.sections import ArchiveSettings, RedisSettings
+from fairlane.config.settings import Settings
+from fairlane.model.run import RunRef
 from tests.support.stage import Stage
 
 MEMORY = SecretStr("sqlite://")
@@ -25,7 +27,7 @@ def sqlite_url(directory: Path) -> SecretStr:
 
 
 class ArchivedStage(Stage):
-    """A stage whose client knows an archive; ``url`` is the database."""
+    """A stage whose client has an archive; ``url`` is the database."""
 
     def __init__(self, redis: Redis, url: SecretStr, team: str = "search") -> None:
         self.url = url
@@ -39,13 +41,13 @@ class ArchivedStage(Stage):
         return Client(settings=settings, redis=self.redis, clock=self.clock, waiter=self)
 
     @property
-    def link(self) -> Link:
-        """As an archiver has it."""
-        return replace(self.client._link, archive=None)
+    def without_archive(self) -> Deployment:
+        """The archive as the archiver uses it."""
+        return replace(self.client._deployment, archive=None)
 
     @property
-    def mover(self) -> Mover:
-        return Mover(self.link, self.archive)
+    def mover(self) -> RunMover:
+        return RunMover(self.without_archive, self.archive)
 
     def ref(self, run: Run) -> RunRef:
         return RunRef(run.team, run.id)
@@ -54,7 +56,7 @@ class ArchivedStage(Stage):
         return self.mover.move(self.ref(run))
 
     def expire(self, run: Run) -> None:
-        """Redis forgets all of a run."""
+        """Delete all of a run's keys in Redis."""
         for key in self.redis.scan_iter(count=1000):
             if f":{run.id}:" in key.decode():
                 self.redis.delete(key)

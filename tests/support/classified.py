@@ -1,20 +1,30 @@
-"""A refusal read as a protocol reads it."""
+"""Classifies error answers with the code of a protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
-from fairlane.connection import Connection
-from fairlane.job import Outcome
+from fairlane.config.connection import Connection
+from fairlane.config.presets import PROTOCOLS
+from fairlane.model.job import Outcome
 from fairlane_workers.providers.classify import Reading, classify, classify_late_error
+from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
-from fairlane_workers.providers.registry import DIALECTS
+from fairlane_workers.providers.registry import load_protocol
+
+HTTP_PROTOCOLS = sorted(set(PROTOCOLS) - {"litellm"})
 
 
 def connection_of(protocol: str) -> Connection:
-    """The least that a connection of this protocol needs."""
+    """The minimal settings of a connection with this protocol."""
     endpoint = {"endpoint": {"body": {}, "output": "text"}} if protocol == "http" else {}
     return Connection.model_validate({"protocol": protocol, "base_url": "http://h", **endpoint})
+
+
+def dialect_of(connection: Connection) -> Dialect:
+    """The dialect of the connection's protocol."""
+    return cast("type[Dialect]", load_protocol("protocol", connection.protocol)).of(connection)
 
 
 def refusal(
@@ -30,7 +40,7 @@ def refusal(
 ) -> Outcome:
     """The outcome of an answer whose HTTP status is not 2xx."""
     connection = connection_of(protocol)
-    error = DIALECTS[protocol](connection).error(headers, body)
+    error = dialect_of(connection).error(headers, body)
     reading = Reading(limits=limits, error_map=error_map or {})
     return classify(error, status, headers, reading, now_ms=now_ms, secrets=secrets)
 
@@ -38,7 +48,7 @@ def refusal(
 def late_error(
     protocol: str, error: object, headers: Mapping[str, str], *, now_ms: int, limits: str | None = None
 ) -> Outcome:
-    """The outcome of an error that came after a 2xx."""
+    """The outcome of an error inside an answer whose HTTP status is 2xx."""
     connection = connection_of(protocol)
-    reading = Reading(limits=limits, late_statuses=DIALECTS[protocol](connection).late_statuses)
+    reading = Reading(limits=limits, late_statuses=dialect_of(connection).late_statuses)
     return classify_late_error(ErrorBody.of(error), headers, reading, now_ms=now_ms)

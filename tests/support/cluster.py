@@ -1,8 +1,9 @@
-"""A deployment of real processes for tests: Redis, schedulers, workers, and a provider under control."""
+"""A deployment of real processes for tests: Redis, schedulers, workers, and a simulated provider."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,34 +12,34 @@ from pathlib import Path
 from typing import Any
 
 from fairlane import Client, JobState, Record, Run, RunState, RunStatus, Settings
-from fairlane.admission.lanes import Lanes
-from fairlane.configuration import load_settings
-from fairlane.events import Event
+from fairlane.config.loader import load_settings
+from fairlane.core.events import Event
+from fairlane.embedded.processes import Process
 from fairlane.local.plan import StackPlan
-from fairlane.local.processes import Process
 from fairlane.local.stack import Stack
-from fairlane.store.connect import RedisClient, open_store
+from fairlane.store.connection.connect import RedisClient, open_store
 from fairlane.store.keys import Keys
-from fairlane.store.lane_directory import LaneDirectory
-from fairlane.store.leases import Leases
-from fairlane.store.workers import Beat, Workers
+from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.leases import Leases
+from fairlane.store.write.workers import Beat, Workers
 from fairlane.testing import ModelStats, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from tests.support.wait import wait_until
 
-SETTLED_S = 30.0
-"""More than any of these small deployments needs to come up or to notice something."""
+READY_S = 30.0
+"""Longer than any of these small deployments needs to start or to react."""
 
 SPARE_MODELS = 300
-"""More than a session's tests ask for; each has a lane of its own, which is used by one test."""
+"""More models than the tests of a session use. Each has its own lane, and only one test uses it."""
 
 SCHEDULER = {"leader_lease_seconds": 1.0, "lease_seconds": 3.0, "worker_timeout_seconds": 2.0}
 WORKER = {"beat_seconds": 0.3}
-"""Shorter than in production, so that what is lost is noticed within a test's patience."""
+"""Shorter than in production, so that tests wait less for lost processes to be noticed."""
 
 
 @dataclass(slots=True)
 class Cluster:
-    """What a test sees of it. ``provider`` serves the connection ``sim`` over HTTP, from this process."""
+    """A running deployment. ``provider`` serves the connection ``sim`` over HTTP, from this process."""
 
     stack: Stack
     provider: ServedProvider
@@ -63,48 +64,48 @@ class Cluster:
         return self.client_of("search")
 
     def client_of(self, team: str) -> Client:
-        """The client of a team, open as long as the cluster."""
+        """A team's client; the cluster closes it at its end."""
         if team not in self._clients:
             client = Client(settings=self.settings.model_copy(update={"team": team}))
             self._clients[team] = self._open.enter_context(client)
         return self._clients[team]
 
     def new_model(self, **behaviour: Any) -> str:
-        """A model that nobody has used; ``behaviour`` are fields of `SimulatedModel`."""
+        """The name of a model that no test has used; ``behaviour`` are fields of `SimulatedModel`."""
         name = f"m{next(self._spare)}"
         self.provider.change_model(name, **behaviour)
         return name
 
     def served(self, model: str) -> ModelStats:
-        """The provider's own books on a model."""
+        """The provider's own statistics of a model."""
         return self.provider.stats().models[model]
 
     def process(self, name: str) -> Process:
         return self.stack.processes[name]
 
     def leader(self) -> Process:
-        """The scheduler that leads, by its lease."""
+        """The scheduler that holds the leader's lease."""
         identity = self.redis.hget(self.keys.leader, "id")
         assert identity is not None, "nobody leads"
         return self.process(identity.decode())
 
     def beats(self) -> list[Beat]:
-        """Workers that have not left and have not been forgotten."""
+        """The workers that are registered in Redis."""
         return Workers(self.keys).beats(self.redis)
 
     def held(self) -> dict[str, int]:
-        """Attempts that are claimed and not reported, by worker; only workers that have some."""
+        """By worker, the attempts that it has claimed and not reported; workers without any are left out."""
         leases = Leases(self.redis, self.keys)
         counts = {beat.info.name: len(leases.of_worker(beat.worker)) for beat in self.beats()}
         return {name: count for name, count in counts.items() if count}
 
     def begin(self) -> None:
-        """A test begins: what was logged, and who died, before it is none of its business."""
+        """Begin a test: it ignores log lines and dead processes from before."""
         self._read_from = {log: log.stat().st_size for log in self._logs()}
         self.stack.poll()
 
     def logged(self, event: Event, **fields: Any) -> list[dict[str, Any]]:
-        """Log lines of all processes with that event and these fields, in no particular order."""
+        """The log lines of all processes with this event and these fields, in no particular order."""
         found = []
         for log in self._logs():
             text = log.read_bytes()[self._read_from.get(log, 0) :].decode(errors="replace")
@@ -116,14 +117,14 @@ class Cluster:
         return found
 
     def wait_logged(self, event: Event, **fields: Any) -> None:
-        """Return once somebody has logged such a line."""
+        """Return once a process has logged a line with this event and these fields."""
         wait_until(lambda: self.logged(event, **fields))
 
-    def settle(self, workers: int) -> None:
-        """Return once that many workers serve every lane there is, and somebody leads."""
-        wait_until(lambda: self._is_settled(workers), timeout=SETTLED_S)
+    def wait_ready(self, workers: int) -> None:
+        """Return once that many workers serve all lanes, and a scheduler leads."""
+        wait_until(lambda: self._is_ready(workers), timeout=READY_S)
 
-    def _is_settled(self, workers: int) -> bool:
+    def _is_ready(self, workers: int) -> bool:
         carrier = LaneDirectory.read(self.redis, self.keys).carrier
         stated = {carrier(lane) for lane in self.settings.lanes}
         wanted = {lane.decode() for lane in self.redis.smembers(self.keys.lanes)} | stated
@@ -133,6 +134,22 @@ class Cluster:
 
     def _logs(self) -> list[Path]:
         return sorted((self.directory / "data" / "logs").glob("*.log"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolePlan(StackPlan):
+    """A plan that starts roles without the command line, whose imports cost as much as a role's."""
+
+    def scheduler_command(self, name: str) -> list[str]:
+        return [*_role("scheduler", name), "--ready-file", str(self.ready_file(name))]
+
+    def worker_command(self, name: str) -> list[str]:
+        slots = [] if self.slots is None else ["--slots", str(self.slots)]
+        return [*_role("workers", name), "--ready-file", str(self.ready_file(name)), *slots]
+
+
+def _role(package: str, name: str) -> list[str]:
+    return [sys.executable, "-P", "-m", f"fairlane_{package}", "--name", name]
 
 
 @contextmanager
@@ -149,10 +166,10 @@ def cluster(
     env: Mapping[str, str] | None = None,
     redis_url: str | None = None,
 ) -> Iterator[Cluster]:
-    """Everything up and every worker ready for every lane that ``config`` names; gone afterwards.
+    """Start a deployment, wait until each worker serves all lanes in ``config``, and stop it at the end.
 
-    ``models`` is what the connection ``sim`` serves beside what `Cluster.new_model` makes, ``config`` further
-    TOML, such as lanes and teams, in which ``{base_url}`` is that server. Redis is one of its own unless
+    ``models`` are further models of the connection ``sim``. ``config`` is further TOML, such as lanes and
+    teams, in which ``{base_url}`` stands for the provider's URL. The deployment has its own Redis unless
     ``redis_url`` is given.
     """
     with ExitStack() as stack:
@@ -162,7 +179,7 @@ def cluster(
         file = directory / "fairlane.toml"
         further = config.replace("{base_url}", provider.base_url)
         file.write_text(_toml(provider.base_url, scheduler or {}, worker or {}, further), encoding="utf-8")
-        plan = StackPlan(
+        plan = RolePlan(
             data_dir=directory / "data",
             config=file,
             env=env or {},
@@ -175,12 +192,12 @@ def cluster(
         settings = load_settings(file, environ=processes.environment)
         redis = stack.enter_context(open_store(settings.redis))
         made = Cluster(processes, provider, settings, directory, redis, stack)
-        made.settle(workers)
+        made.wait_ready(workers)
         yield made
 
 
 def whole(run: Run, timeout: float = 45.0) -> list[Record]:
-    """The records of a run once it is over, each item's exactly once; fails where the books disagree."""
+    """Wait for a run's end and return its records. Fails unless each item has one and the counts agree."""
     status = run.wait(timeout=timeout)
     records = list(run.results())
     check_books(status, records)
@@ -188,7 +205,7 @@ def whole(run: Run, timeout: float = 45.0) -> list[Record]:
 
 
 def all_succeeded(run: Run, timeout: float = 45.0) -> list[Record]:
-    """`whole` of a run that must have completed with nothing but successes."""
+    """Like `whole`; fails unless the run has completed and every job has succeeded."""
     records = whole(run, timeout)
     assert run.status().state is RunState.COMPLETED
     failed = [(record.item, record.state, record.error) for record in records if record.error]
@@ -198,7 +215,7 @@ def all_succeeded(run: Run, timeout: float = 45.0) -> list[Record]:
 
 
 def check_books(status: RunStatus, records: list[Record]) -> None:
-    """Every job in one terminal record, none missing, none counted twice; progress is exactly 1."""
+    """Fail unless each job is in exactly one terminal record and progress is exactly 1."""
     assert status.state.finished
     assert [record.item for record in records] == list(range(status.items))
     assert (status.items_done, status.jobs_done) == (status.items, status.jobs)
@@ -210,7 +227,7 @@ def check_books(status: RunStatus, records: list[Record]) -> None:
 
 
 def numbered(count: int, **fields: Any) -> list[dict[str, Any]]:
-    """``count`` rows that differ in ``n``, so that the provider can tell them apart."""
+    """``count`` rows with a different ``n`` each, so that the provider can distinguish their calls."""
     return [{"n": n, **fields} for n in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""The command line in this process, against a deployment whose scheduler and workers are the test."""
+"""Runs commands in this process, against a deployment in which the test plays scheduler and workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.stage import Stage
 
 
 class CommandLine:
-    """Runs commands for one team on the server that ``redis`` is a client of."""
+    """Runs commands for one team on the server of the client ``redis``."""
 
     def __init__(self, redis: Redis, team: str = "search") -> None:
         path = redis.connection_pool.connection_kwargs["path"]
@@ -27,27 +27,27 @@ class CommandLine:
         self.stage = Stage(redis, team)
 
     def __call__(self, *arguments: str, input: str | None = None) -> Result:
-        """What one command comes to, whatever its exit code."""
+        """The result of one command, with any exit code."""
         return CliRunner().invoke(app, list(arguments), env=self.environment, input=input)
 
     def out(self, *arguments: str) -> str:
-        """Standard output of a command that succeeds."""
+        """The standard output of a command that must succeed."""
         result = self(*arguments)
         assert result.exit_code == 0, result.output
         return result.stdout
 
     def json(self, *arguments: str) -> Any:
-        """The document that a reading command prints with ``--json``."""
+        """The JSON document that a command prints with ``--json``."""
         return json.loads(self.out(*arguments, "--json"))
 
     def refused(self, *arguments: str, code: int = 1) -> str:
-        """The complaint of a command that fails with ``code`` and prints nothing on standard output."""
+        """The error message of a command that must fail with ``code`` and print nothing else."""
         result = self(*arguments)
         assert (result.exit_code, result.stdout) == (code, ""), result.output
         return result.stderr
 
     def submitted(self, rows: int = 5, **arguments: Any) -> str:
-        """The id of a run that has been admitted, all its items handed out."""
+        """The id of a new run that is admitted and whose items are all queued."""
         dataset: Sequence[dict[str, Any]] = [{"question": f"q{n}"} for n in range(rows)]
         asked: dict[str, Any] = {"prompt": "{{ question }}", "model": "sim:fast"} | arguments
         run = self.stage.client.submit(dataset, **asked)
@@ -55,7 +55,7 @@ class CommandLine:
         return run.id
 
     def completed(self, rows: int = 5, **arguments: Any) -> str:
-        """The id of a run whose items have all been answered."""
+        """The id of a new run whose items have all succeeded."""
         run = self.submitted(rows, **arguments)
         if rows:
             self.stage.answer(run, rows)

@@ -1,4 +1,4 @@
-"""What files outside of the code say of ours: that a command line is one, and a variable is read."""
+"""Checks of commands and variables that documents and deployment files name: they must exist."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 import typer
 
 from fairlane.cli.main import app
-from fairlane.configuration import load_settings
-from fairlane.configuration.environment import CONFIG_VARIABLE
+from fairlane.config.environment import CONFIG_VARIABLE
+from fairlane.config.loader import load_settings
 
 EXAMPLES = {"LOG__FORMAT": "json", "REDIS__URL": "redis://:secret@redis:6379/0", "METRICS__HOST": "0.0.0.0"}
 
 
 def unknown_options(command: Sequence[str]) -> set[str]:
-    """Options of ``[role, …]`` that the role does not take. Fails where there is no such role."""
+    """The options in ``[role, …]`` that this role does not have. Fails if the role does not exist."""
     role, *arguments = command
     group = typer.main.get_command(app)
     with group.make_context("fairlane", [role], resilient_parsing=True) as context:
@@ -25,7 +25,7 @@ def unknown_options(command: Sequence[str]) -> set[str]:
 
 
 def check_variables(names: Iterable[str]) -> None:
-    """Raises where a ``FAIRLANE_`` variable is none that is read, or one that has no example here."""
+    """Raises if Fairlane does not read one of these ``FAIRLANE_`` variables, or if it has no example here."""
     ours = {name.removeprefix("FAIRLANE_") for name in names if name.startswith("FAIRLANE_")}
     ours.discard(CONFIG_VARIABLE.removeprefix("FAIRLANE_"))
     load_settings(None, {f"FAIRLANE_{name}": EXAMPLES[name] for name in ours})

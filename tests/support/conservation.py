@@ -1,4 +1,4 @@
-"""What must be true of a deployment's keys at any moment, between any two scripts."""
+"""Checks that a deployment's keys are consistent; they must be so between any two scripts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 from redis import Redis
 
-from fairlane.job import TERMINAL
-from fairlane.store.keys import Keys, RunRef
+from fairlane.model.job import TERMINAL
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
 from tests.support.contents import read_contents
 
 
 class Books:
-    """Everything the store says of runs, jobs and leases, read once and compared with itself."""
+    """All data on runs, jobs and leases, read once and compared with each other."""
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.keys, self.contents = keys, read_contents(redis)
@@ -30,7 +31,7 @@ class Books:
         self._find_jobs()
 
     def check(self) -> None:
-        """Raises `AssertionError` at the first contradiction."""
+        """Raises `AssertionError` at the first inconsistency."""
         self._check_leases()
         for ref in self.runs():
             state = self._hash(self.keys.state(ref))
@@ -40,7 +41,7 @@ class Books:
                 self._check_ended(ref, state)
 
     def runs(self) -> list[RunRef]:
-        """Runs that are admitted or ended and have not expired."""
+        """The admitted and the ended runs that have not expired."""
         parts = self.parts.values()
         return [RunRef(part[1], part[2]) for part in parts if part[0] == "run" and part[3:] == ["state"]]
 
@@ -69,7 +70,7 @@ class Books:
             teams = Counter(
                 RunRef.parse(lease["ref"]).team for lease in self.leased.values() if lease["lane"] == lane
             )
-            flying = {team: int(number) for team, number in self._hash(self.keys.flying(lane)).items()}
+            flying = {team: int(number) for team, number in self._hash(self.keys.in_flight(lane)).items()}
             assert flying == teams, f"{lane}: in flight by team"
             pending = sum("pending" in lease for lease in self.leased.values() if lease["lane"] == lane)
             assert int(self._hash(self.keys.lane(lane)).get("pending", 0)) == pending, f"{lane}: pending"
@@ -126,7 +127,7 @@ class Books:
             assert len(self._done(ref, int(state["jobs"]))) == int(state["jobs"])
             assert len(self._hash(self.keys.results(ref))) == int(state["jobs"])
             assert len(self._list(self.keys.finished(ref))) == int(state["items"])
-        # What waits out a delay is dropped when it is due.
+        # Jobs in back-off are dropped when they are due.
         assert all(where == ["delayed"] for where in self.places[ref].values())
         for name, part in self.parts.items():
             if part[:3] == ["run", ref.team, ref.run] or part[:4] == ["team", ref.team, "run", ref.run]:

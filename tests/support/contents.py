@@ -1,4 +1,4 @@
-"""Everything a small Redis holds, read in three round trips."""
+"""Reads all keys of a small Redis in three round trips."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from redis import Redis
 
 
 class Content(NamedTuple):
-    """A key's value as redis-py gives it, and whether the key expires."""
+    """A key's value as redis-py returns it, and whether the key has an expiry."""
 
     value: object
     expires: bool
 
 
 def read_contents(redis: Redis) -> dict[str, Content]:
-    """All keys; equal before and after where nothing has changed."""
+    """All keys and values; the result is equal as long as nothing has changed."""
     keys = list(redis.scan_iter(count=10_000))
     pipeline = redis.pipeline(transaction=False)
     for key in keys:

@@ -1,25 +1,26 @@
-"""A deployment under a manual clock: every verb in one line, for tests that act as all roles in turn."""
+"""A deployment under a manual clock: one method for each verb, for tests that play all roles in turn."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 
-from fairlane.admission.lanes import Allotment, Grant, Lanes, Offer
-from fairlane.clock import ManualClock
-from fairlane.evaluators.spec import Judge
-from fairlane.job import Attempt, JobState, Usage
-from fairlane.lane import LaneLimits
-from fairlane.run import Message, Plan, RunSpec
-from fairlane.store.attempts import Attempts, Claim, Lesson, Over, Ready, Reported, Signal
-from fairlane.store.connect import RedisClient
-from fairlane.store.entry import Entry
-from fairlane.store.keys import Keys, RunRef
-from fairlane.store.leader import LeaderLease
-from fairlane.store.leases import Leases
-from fairlane.store.runs import CANCELLED, Runs
-from fairlane.store.workers import Workers
-from fairlane.tokens import Estimate
+from fairlane.core.clock import ManualClock
+from fairlane.model.decision import Cost
+from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.evaluators import Judge
+from fairlane.model.job import Attempt, Claim, JobState, Lesson, Reported, Signal, Usage
+from fairlane.model.lane import LaneLimits
+from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane.model.tokens import Entry, Estimate
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.write.attempts import Attempts
+from fairlane.store.write.lanes import Grant, Lanes, Offer, ReservedShare
+from fairlane.store.write.leader import LeaderLease
+from fairlane.store.write.leases import Leases
+from fairlane.store.write.runs import CANCELLED, Runs
+from fairlane.store.write.workers import Workers
 
 FOREVER_MS = 10**12
 LEASE_MS = 15_000
@@ -29,8 +30,18 @@ PLENTY = 10**6
 SPENT = '{"s":"failed"}'
 
 
+BURST_S = 1.266
+"""The burst of a lane without settings; permits use 900 ms of it: see `permit_burst_ms`."""
+
+
+def permit_burst_ms(burst_seconds: float) -> int:
+    """The part of a lane's burst that permits use; late claims and late sends use the rest."""
+    ms = round(burst_seconds * 1000)
+    return ms - min(50, ms // 4) - min(400, ms // 4)
+
+
 class Deployment:
-    """Client, scheduler and workers of one deployment; time is ``clock`` and nothing else."""
+    """Client, scheduler and workers of one deployment. Only ``clock`` gives the time."""
 
     def __init__(self, redis: RedisClient, leader: str = "scheduler-1") -> None:
         self.redis: RedisClient = redis
@@ -54,7 +65,7 @@ class Deployment:
         return LeaderLease(self.redis, self.keys, identity, lease_ms)
 
     def elect(self, identity: str, lease_ms: int = FOREVER_MS) -> int:
-        """End the present leadership and give it to ``identity``; the new epoch."""
+        """End the present leader's lease and give it to ``identity``. Returns the new epoch."""
         self.redis.hset(self.keys.leader, "until_ms", "0")
         self.epoch = self.leader(identity, lease_ms).acquire(self.now_ms).epoch
         return self.epoch
@@ -62,7 +73,7 @@ class Deployment:
     def submit(
         self, team: str = "search", run: str = "r1", rows: int = 10, judges: Sequence[str] = ()
     ) -> RunRef:
-        """Upload and admit a run whose judges' calls go on the lanes ``judges``."""
+        """Upload and admit a run whose judges call on the lanes ``judges``."""
         spec = make_spec(team, run, rows, len(judges), self.now_ms)
         ref = self.upload(spec)
         self.runs.admit(Plan(spec=spec, eval_lanes=tuple(judges)), self.epoch, self.now_ms)
@@ -76,14 +87,16 @@ class Deployment:
         return ref
 
     def lane(self, lane: str = "sim:fast", **limits: float | str | None) -> str:
-        """Make a lane known, with these `LaneLimits`; ``requests_per_minute=None``: nobody knows its rate."""
+        """Add a lane with these `LaneLimits`; ``requests_per_minute=None``: it must detect its rate."""
         stated = {"requests_per_minute": 0, **limits}
+        if any(value for name, value in limits.items() if name.endswith("per_minute")):
+            stated.setdefault("burst_seconds", BURST_S)
         known = {name: value for name, value in stated.items() if value is not None}
         self.lanes.configure(lane, LaneLimits.model_validate(known))
         return lane
 
     def feed(self, ref: RunRef, count: int, lane: str = "sim:fast", tokens: int | Estimate = 10) -> int:
-        """Hand out the next ``count`` items, all on one lane."""
+        """Feed the next ``count`` items, all on one lane."""
         start, steps = self.runs.cursor(ref), self.steps(ref)
         entries = {lane: [entry(item * steps, tokens) for item in range(start, start + count)]}
         return self.runs.feed(ref, self.epoch, start, start + count, entries, [], self.now_ms)
@@ -103,7 +116,7 @@ class Deployment:
         return ref
 
     def unknown_lane(self, jobs: int = 1000, **limits: float | str | None) -> RunRef:
-        """A lane with jobs queued of whose rate of requests nobody has said anything."""
+        """A lane with queued jobs, without a configured or reported rate of requests."""
         return self.queued_lane(jobs=jobs, requests_per_minute=None, **limits)
 
     def ask(
@@ -113,9 +126,9 @@ class Deployment:
         count: int = PLENTY,
         room: int = PLENTY,
         max_in_flight: int = PLENTY,
-        allotments: Mapping[str, Allotment] | None = None,
+        shares: Mapping[str, ReservedShare] | None = None,
     ) -> Grant:
-        """One question to a lane as its leader; fails where somebody else leads."""
+        """Request permits of a lane as the leader. Fails if another scheduler leads."""
         if isinstance(offers, RunRef):
             offers = [Offer(offers, count)]
         grant = self.lanes.grant(
@@ -126,17 +139,17 @@ class Deployment:
             max_in_flight=max_in_flight,
             lease_ms=LEASE_MS,
             now_ms=self.now_ms,
-            allotments=allotments,
+            shares=shares,
         )
         assert grant is not None, "not the leader"
         return grant
 
     def take(self, ref: RunRef, count: int = PLENTY, lane: str = "sim:fast") -> list[Attempt]:
-        """The attempts that a lane grants a run now."""
+        """The attempts for which a lane grants a run permits now."""
         return attempts_of(self.ask(ref, lane, count), [Offer(ref, count)], lane)
 
     def start(self, ref: RunRef, count: int = 1, lane: str = "sim:fast", worker: str = "w1") -> list[Attempt]:
-        """Attempts granted and claimed; fails where the lane grants fewer than ``count``."""
+        """Attempts that are granted and claimed. Fails if the lane grants fewer than ``count``."""
         taken = self.take(ref, count, lane)
         assert len(taken) == count, f"wanted {count} permits, got {len(taken)}"
         for attempt in taken:
@@ -161,7 +174,7 @@ class Deployment:
         state: JobState = JobState.SUCCEEDED,
         used: int | Usage | None = None,
         retry_after_ms: int | None = None,
-        follow: Sequence[Ready | Over] = (),
+        follow: Sequence[ReadyJob | RecordedJob] = (),
     ) -> Reported | None:
         call = self.attempts.finish(
             attempt,
@@ -183,7 +196,8 @@ class Deployment:
         retry_after_ms: int | None = None,
         reason: str = "",
         delay_ms: int = 0,
-        costs_attempt: bool = False,
+        cost: Cost = "nothing",
+        max_attempts: int = 0,
         rate_limited: bool = False,
         handle: str | None = None,
     ) -> Reported | None:
@@ -192,7 +206,8 @@ class Deployment:
             worker,
             Lesson(signal, usage(used), retry_after_ms, reason),
             delay_ms=delay_ms,
-            costs_attempt=costs_attempt,
+            cost=cost,
+            max_attempts=max_attempts,
             rate_limited=rate_limited,
             handle=handle,
             now_ms=self.now_ms,
@@ -200,7 +215,7 @@ class Deployment:
         return Reported.of(call.run(self.redis))
 
     def report(self, attempt: Attempt, lesson: Lesson, *, done: bool, worker: str = "w1") -> Reported | None:
-        """An attempt's end that teaches ``lesson``; a job that is not done comes back at once."""
+        """End an attempt; the lane learns ``lesson``. A job that is not finished is requeued at once."""
         if done:
             state = JobState.SUCCEEDED
             call = self.attempts.finish(attempt, worker, lesson, state, payload(state), (), self.now_ms)
@@ -209,7 +224,11 @@ class Deployment:
         return Reported.of(call.run(self.redis))
 
     def recover(
-        self, attempt: Attempt, dead_worker: str = "", max_attempts: int = 3, follow: Sequence[Over] = ()
+        self,
+        attempt: Attempt,
+        dead_worker: str = "",
+        max_attempts: int = 3,
+        follow: Sequence[RecordedJob] = (),
     ) -> int:
         call = self.attempts.recover(
             attempt,
@@ -222,8 +241,13 @@ class Deployment:
         )
         return int(call.run(self.redis))
 
+    def next_due_ms(self) -> int | None:
+        """The time at which the next back-off ends."""
+        first = self.redis.zrange(self.keys.delayed, 0, 0, withscores=True)
+        return int(first[0][1]) if first else None
+
     def promote(self) -> int:
-        """Queue every job whose delay is over; how many there were."""
+        """Queue all jobs whose back-off has ended. Returns how many."""
         return sum(self.runs.promote(job, self.now_ms) for job in self.runs.delayed(self.now_ms))
 
     def cancel(self, ref: RunRef) -> int:
@@ -246,10 +270,10 @@ class Deployment:
         return None if record is None else dict(json.loads(record))
 
     def dirty(self) -> set[str]:
-        """What the scheduler has been told to look at; it has looked now."""
-        told = {name.decode() for name in self.redis.smembers(self.keys.dirty)}
+        """Take the lanes and runs for which the scheduler was woken."""
+        shown = {name.decode() for name in self.redis.smembers(self.keys.dirty)}
         self.redis.delete(self.keys.dirty)
-        return told
+        return shown
 
     def hash(self, key: str) -> dict[str, str]:
         flat: Mapping[bytes, bytes] = self.redis.hgetall(key)
@@ -278,19 +302,19 @@ def make_spec(team: str, run: str, rows: int, judges: int, submitted_ms: int) ->
 
 
 def entry(job: int, tokens: int | Estimate, kind: int = 0) -> Entry:
-    """A queued job; a plain number of tokens is all output."""
+    """A queued job; ``tokens`` as a plain number is output."""
     return Entry(job, Estimate(0, tokens) if isinstance(tokens, int) else tokens, kind)
 
 
 def usage(used: int | Usage | None) -> Usage:
-    """What a provider reports; a plain number of tokens is all output."""
+    """The usage that a provider reports; a plain number is output."""
     if isinstance(used, Usage):
         return used
     return Usage() if used is None else Usage(0, used)
 
 
 def attempts_of(grant: Grant, offers: Sequence[Offer], lane: str) -> list[Attempt]:
-    """The attempts of a grant, as the dispatcher makes them."""
+    """The attempts of a grant, as the dispatcher publishes them."""
     return [
         Attempt(offers[permit.offer].ref.run, offers[permit.offer].ref.team, permit.job, permit.number, lane)
         for permit in grant.permits

@@ -1,4 +1,4 @@
-"""README and guides as a test reads them: code blocks, commands, tables and links."""
+"""Reads README and guides for tests: code blocks, commands, tables and links."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = (README, *sorted((ROOT / "docs").glob("*.md")))
-DECISIONS = tuple(sorted((ROOT / "docs" / "decisions").glob("*.md")))
+DECISIONS = tuple(sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")))
+DECISION_INDEX = ROOT / "docs" / "decisions" / "README.md"
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -23,7 +25,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: where it begins, its language, its text."""
+    """A fenced code block: its first line, its language, its text."""
 
     path: Path
     line: int
@@ -35,7 +37,7 @@ class Block:
 
 
 def blocks(path: Path, language: str, section: str | None = None) -> list[Block]:
-    """The document's blocks of a language, or those below one second-level heading."""
+    """The document's code blocks in a language; ``heading`` selects those below one second-level heading."""
     text, found = path.read_text(encoding="utf-8"), []
     for fence in _FENCE.finditer(text):
         above = re.findall(r"^## (.+)$", _FENCE.sub("", text[: fence.start()]), re.MULTILINE)
@@ -45,7 +47,7 @@ def blocks(path: Path, language: str, section: str | None = None) -> list[Block]
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """Words of every simple command: of shell blocks, after prompts, and inline code that begins like one."""
+    """The words of each simple command, in shell blocks, after prompts, and in inline code."""
     for language in ("bash", "sh"):
         for block in blocks(path, language):
             for line in block.text.replace("\\\n", " ").splitlines():
@@ -60,12 +62,12 @@ def commands(path: Path) -> Iterator[list[str]]:
 
 
 def links(path: Path) -> list[str]:
-    """Targets of links and pictures that stay within the repository."""
+    """The targets of links and pictures that point into the repository."""
     return [target for target in _LINK.findall(_prose(path)) if "://" not in target]
 
 
 def anchors(path: Path) -> set[str]:
-    """What a link may name after ``#``: headings, as hosts of Markdown slug them."""
+    """The anchors that a link may name after ``#``: headings, as slugs of the usual form."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         for heading in _HEADING.findall(_prose(path))
@@ -73,26 +75,40 @@ def anchors(path: Path) -> set[str]:
 
 
 def headings(path: Path) -> list[str]:
-    """Headings in order, with their marks."""
+    """The headings in order, with their ``#`` marks."""
     return [line for line in _prose(path).splitlines() if line.startswith("#")]
 
 
 def table(path: Path, *columns: str) -> list[dict[str, str]]:
-    """Rows of the one table whose header begins with ``columns``; cells as they are written."""
-    lines = _prose(path).splitlines()
-    starts = [i for i, line in enumerate(lines) if tuple(_cells(line)[: len(columns)]) == columns]
-    assert len(starts) == 1, f"{path.name} has {len(starts)} tables that begin with {columns}"
-    names, rows = _cells(lines[starts[0]]), []
-    for line in lines[starts[0] + 2 :]:
-        if not line.startswith("|"):
-            break
-        rows.append(dict(zip(names, _cells(line), strict=True)))
-    return rows
+    """The rows of the only table whose header begins with ``columns``, as written."""
+    found = _tables(path, columns)
+    assert len(found) == 1, f"{path.name} has {len(found)} tables that begin with {columns}"
+    return found[0]
+
+
+def tables(path: Path, *columns: str) -> list[dict[str, str]]:
+    """The rows of all tables whose header begins with ``columns``, in order. There must be at least one."""
+    found = _tables(path, columns)
+    assert found, f"{path.name} has no table that begins with {columns}"
+    return [row for rows in found for row in rows]
 
 
 def coded(cell: str) -> list[str]:
-    """The pieces of code in a raw cell or sentence."""
+    """The pieces of inline code in a cell or sentence."""
     return _CODE.findall(cell)
+
+
+def _tables(path: Path, columns: tuple[str, ...]) -> list[list[dict[str, str]]]:
+    lines = _prose(path).splitlines()
+    starts = [i for i, line in enumerate(lines) if tuple(_cells(line)[: len(columns)]) == columns]
+    return [list(_rows(lines[start:])) for start in starts]
+
+
+def _rows(lines: list[str]) -> Iterator[dict[str, str]]:
+    """The rows of the table at the beginning of ``lines``."""
+    names = _cells(lines[0])
+    for line in takewhile(lambda line: line.startswith("|"), lines[2:]):
+        yield dict(zip(names, _cells(line), strict=True))
 
 
 def _cells(line: str) -> list[str]:

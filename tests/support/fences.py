@@ -1,4 +1,4 @@
-"""A team's user on a real server, and what it sends there."""
+"""Redis users of teams on a real server, and a log of the commands that they send."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, ClassVar
 
 from redis import ConnectionPool, Redis, UnixDomainSocketConnection
 
-from fairlane.store.acl import Access, Users, dashboard_access, team_access, url_of
 from fairlane.store.keys import Keys
+from fairlane.store.write.acl import Access, Users, dashboard_access, team_access, url_of
 
 PASSWORD = "a-password-of-tests"
 KEYS = Keys("test")
 
 
 def socket_url(redis: Redis) -> str:
-    """The URL of the server that ``redis`` is a client of."""
+    """The URL of the server of the client ``redis``."""
     return f"unix://{redis.connection_pool.connection_kwargs['path']}?db=0"
 
 
 @contextmanager
 def admitted(redis: Redis, access: Access) -> Iterator[Redis]:
-    """A client that is allowed this much; its user goes away again."""
+    """A client of a new user with these rules; the user is removed when the block ends."""
     users = Users(redis)
     users.make(access, PASSWORD)
     try:
@@ -36,17 +36,17 @@ def admitted(redis: Redis, access: Access) -> Iterator[Redis]:
 
 
 def member_of(redis: Redis, team: str) -> Any:
-    """A client of a team, as `admitted`."""
+    """Like `admitted`, with the rules of a team's client."""
     return admitted(redis, team_access(KEYS, "test", team))
 
 
 def onlooker_of(redis: Redis, team: str) -> Any:
-    """A dashboard of a team, as `admitted`."""
+    """Like `admitted`, with the rules of a team's dashboard."""
     return admitted(redis, dashboard_access(KEYS, "test", team))
 
 
 class Recording(UnixDomainSocketConnection):
-    """A connection that keeps the names of what it sends, in lower case."""
+    """A connection that records the names of the commands that it sends, in lower case."""
 
     sent: ClassVar[set[str]] = set()
 
@@ -61,5 +61,5 @@ class Recording(UnixDomainSocketConnection):
         return super().pack_commands(listed)
 
     def _keep(self, words: Any) -> None:
-        told = " ".join(str(word) for word in words[:2]).lower().split()
-        self.sent.add("|".join(told[:2]) if told[0] == "client" else told[0])
+        shown = " ".join(str(word) for word in words[:2]).lower().split()
+        self.sent.add("|".join(shown[:2]) if shown[0] == "client" else shown[0])

@@ -1,4 +1,4 @@
-"""Flower with our pages, served from this process: handlers and options, without events and workers."""
+"""Flower with Fairlane's pages, served from this process: handlers and options, no events or workers."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 from tornado.netutil import bind_sockets
 
-from fairlane.broker import make_app
-from fairlane.dashboard.deployment import Deployment
-from fairlane.dashboard.desk import Desk
-from fairlane.dashboard.installing import install
-from fairlane.local.ports import LOOPBACK
-from fairlane.settings import Settings
+from fairlane.broker.app import make_app
+from fairlane.client.deployment import Deployment
+from fairlane.config.settings import Settings
+from fairlane.embedded.ports import LOOPBACK
+from fairlane.flower.installing import install
+from fairlane.flower.readers import Readers
 
 LOGIN = ("me", "a-password-of-tests")
 
 
 @dataclass
 class Served:
-    """A Flower that answers. ``tasks`` is what it has heard of, by id; ``base`` has its prefix, if any."""
+    """A running Flower. ``tasks`` are those it has events of, by id; ``base`` includes its prefix, if any."""
 
     base: str
-    desk: Desk
+    readers: Readers
     tasks: dict[str, Any] = field(default_factory=dict)
 
     def client(self, *, login: bool = False, **more: Any) -> httpx.Client:
-        """A browser's part, with the login or without."""
+        """Get a page as a browser does, with or without the login."""
         return httpx.Client(base_url=self.base, auth=LOGIN if login else None, **more)
 
 
@@ -51,19 +51,20 @@ def served(
     login: bool = False,
     show_text: bool = False,
     settings: Settings | None = None,
-    **told: Any,
+    **flower_options: Any,
 ) -> Iterator[Served]:
-    """Installed and served until the block ends; then Flower's module is as it was before.
+    """Install the pages and serve Flower during the block; then restore Flower's module.
 
-    ``told`` are options of Flower's own.
+    ``flower_options`` are options of Flower itself.
     """
     chosen = settings or Settings.model_validate({"redis": {"deployment": "test"}})
     before = (list(urls.handlers), dict(urls.settings), dict(TASK_COLUMNS))
     kept = copy.copy(options._options["format-task"]), copy.copy(options._options["tasks-columns"])
-    desk = install(Deployment.on(redis, chosen), show_text=show_text)
-    all_options = {**options.as_dict(), **({"basic_auth": [":".join(LOGIN)]} if login else {}), **told}
+    readers = install(Deployment(chosen, redis), show_text=show_text)
+    basic_auth = {"basic_auth": [":".join(LOGIN)]} if login else {}
+    all_options = {**options.as_dict(), **basic_auth, **flower_options}
     app = make_app(chosen.model_copy(update={"broker_url": "memory://"}), "flower_of_tests")
-    made = Served("", desk)
+    made = Served("", readers)
     try:
         with _running(SimpleNamespace(**all_options), app, made):
             yield made
@@ -74,20 +75,20 @@ def served(
         TASK_COLUMNS.clear()
         TASK_COLUMNS.update(before[2])
         options._options["format-task"], options._options["tasks-columns"] = kept
-        desk.readings.close()
+        readers.readings.close()
 
 
 @contextmanager
-def _running(told: SimpleNamespace, app: Any, made: Served) -> Iterator[None]:
+def _running(shown: SimpleNamespace, app: Any, made: Served) -> Iterator[None]:
     ready, loops = threading.Event(), []
 
     async def serve() -> None:
         loops.append(asyncio.get_running_loop())
         heard = SimpleNamespace(state=SimpleNamespace(tasks=made.tasks))
-        flower = Flower(capp=app, options=told, events=heard, io_loop=IOLoop.current(), **urls.settings)
+        flower = Flower(capp=app, options=shown, events=heard, io_loop=IOLoop.current(), **urls.settings)
         server, sockets = HTTPServer(flower), bind_sockets(0, LOOPBACK)
         server.add_sockets(sockets)
-        prefix = f"/{told.url_prefix.strip('/')}" if told.url_prefix else ""
+        prefix = f"/{shown.url_prefix.strip('/')}" if shown.url_prefix else ""
         made.base = f"http://{LOOPBACK}:{sockets[0].getsockname()[1]}{prefix}"
         over = asyncio.Event()
         loops.append(over)

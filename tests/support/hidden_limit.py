@@ -1,4 +1,4 @@
-"""A provider whose limit nobody knows: a lane grants, calls are served or refused, reports teach the lane."""
+"""A provider with an undisclosed limit, and a lane that must detect it from served and refused calls."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
-from fairlane.hints import AxisHint, Hints
-from fairlane.job import Attempt, Usage
-from fairlane.store.attempts import Lesson, Signal
-from fairlane.store.keys import RunRef
+from fairlane.model.hints import AxisHint, Hints
+from fairlane.model.job import Attempt, Lesson, Signal, Usage
+from fairlane.model.run import RunRef
 from tests.support.deployment import Deployment
 
 REFUSAL_MS = 20
@@ -19,7 +18,7 @@ IDLE_MS = 5000
 
 
 class Limit(Protocol):
-    """What a provider allows. ``admit`` takes the call's place in it."""
+    """A provider's limit. ``admit`` charges the call if the limit admits it."""
 
     def admit(self, now_ms: int, in_flight: int) -> bool: ...
 
@@ -46,7 +45,7 @@ class Bucket:
 
 @dataclass
 class Window:
-    """A count that starts anew every minute of the clock, shifted by ``offset_ms``."""
+    """A fixed window: its count restarts each minute of the clock, shifted by ``offset_ms``."""
 
     per_minute: int
     offset_ms: int = 0
@@ -62,7 +61,7 @@ class Window:
 
 @dataclass
 class Places:
-    """So many calls at once."""
+    """A limit on calls at once."""
 
     at_once: int
 
@@ -72,7 +71,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as the provider saw it."""
+    """One call that the provider received."""
 
     at_ms: int
     admitted: bool
@@ -84,7 +83,7 @@ def nothing_told(now_ms: int, admitted: bool) -> dict[str, Any]:
 
 
 class HiddenLimit:
-    """Runs a lane against a provider; what the provider saw is in ``calls``, the lane's in ``news``."""
+    """Runs a lane against a provider. ``calls``: the calls that arrived; ``news``: what the lane learned."""
 
     def __init__(
         self,
@@ -94,11 +93,11 @@ class HiddenLimit:
         *,
         latency_ms: Callable[[int], int] = lambda in_flight: 300,
         tokens_of: Callable[[int], int] = lambda call: 10,
-        told: Callable[[int, bool], Mapping[str, Any]] = nothing_told,
+        announced: Callable[[int, bool], Mapping[str, Any]] = nothing_told,
         lane: str = "sim:fast",
     ) -> None:
         self.d, self.ref, self.limit, self.lane = d, ref, limit, lane
-        self.latency_ms, self.tokens_of, self.told = latency_ms, tokens_of, told
+        self.latency_ms, self.tokens_of, self.announced = latency_ms, tokens_of, announced
         self.calls: list[Call] = []
         self.news: list[str] = []
         self.inside = 0
@@ -106,11 +105,11 @@ class HiddenLimit:
         self._order = count()
 
     def state(self, name: str, default: float = 0.0) -> float:
-        """A number of the lane's state."""
+        """A numeric field of the lane's state."""
         return float(self.d.lane_state(self.lane).get(name) or default)
 
     def run(self, for_ms: int, until: Callable[[], bool] = lambda: False) -> None:
-        """Let so much time pass, or until something is true."""
+        """Advance time by so much, or until the condition is true."""
         end_ms = self.d.now_ms + for_ms
         while self.d.now_ms < end_ms and not until():
             grant = self.d.ask(self.ref, self.lane)
@@ -139,16 +138,16 @@ class HiddenLimit:
     def _end(self) -> None:
         _, number, attempt, admitted = heapq.heappop(self._flying)
         self.inside -= admitted
-        told = dict(self.told(self.d.now_ms, admitted))
+        announced = dict(self.announced(self.d.now_ms, admitted))
         usage = Usage(0, self.tokens_of(number)) if admitted else Usage()
         signal: Signal = "ok" if admitted else "limited"
-        lesson = Lesson(signal, usage, told.get("retry_after_ms"), "", told.get("hints"))
+        lesson = Lesson(signal, usage, announced.get("retry_after_ms"), "", announced.get("hints"))
         reported = self.d.report(attempt, lesson, done=admitted)
         assert reported is not None
         self.news.append(reported.news)
 
 
 def hints(**axes: Any) -> Hints:
-    """What an answer tells: ``hints(requests=(600, 20, 100), exhausted="tokens")``."""
+    """Hints as an answer's headers give them: ``hints(requests=(600, 20, 100), exhausted="tokens")``."""
     exhausted = axes.pop("exhausted", None)
-    return Hints({name: AxisHint(*told) for name, told in axes.items()}, exhausted)  # type: ignore[misc]
+    return Hints({name: AxisHint(*announced) for name, announced in axes.items()}, exhausted)  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""A lane that nothing has happened to yet: what tests of views begin with."""
+"""A new lane on which nothing has happened yet, from which tests of views start."""
 
-from fairlane.admission.views import AXES, AxisView, LaneView, Places
-from fairlane.lane import LaneLimits
+from fairlane.model.lane import LaneLimits
+from fairlane.store.write.lane_view import AXES, AxisView, LaneView, Places
 
 IDLE = LaneView(
     lane="sim:fast",
@@ -13,6 +13,7 @@ IDLE = LaneView(
     succeeded=0,
     limited=0,
     failed=0,
+    returned=0,
     reason="",
     shut=None,
     blocked_until_ms=None,

@@ -1,4 +1,4 @@
-"""What looks for a key: a wiretap on Redis, all that Redis holds, and a server that quotes what it gets."""
+"""Finds leaked API keys in Redis and in commands to it; a server that echoes the key that it gets."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from urllib.parse import quote, quote_plus
 
 from redis import Redis
 
-from fairlane.local.ports import LOOPBACK
+from fairlane.embedded.ports import LOOPBACK
 from tests.support.contents import read_contents
 
 TAIL = "c0ffee-4242-Zq8xW7"
-"""Letters, digits and hyphens: no way of escaping changes them."""
+"""Letters, digits and hyphens only: no escaping changes this key."""
 
 KEY = f'sk-"q\\w/+=%&{TAIL}'
-"""With all that some spelling changes."""
+"""A key with characters that each encoding changes."""
 
 
 def spellings(key: str) -> dict[str, bytes]:
-    """How a key may be written, with a name for each way."""
+    """The spellings in which a key may appear, by name."""
     found = {
         "raw": key,
         "tail": TAIL,
@@ -39,19 +39,19 @@ def spellings(key: str) -> dict[str, bytes]:
         found[f"JSON {depth}"] = escaped
     for before in range(3):
         for name, encode in (("base64", base64.b64encode), ("base64url", base64.urlsafe_b64encode)):
-            # Whole groups of four that no byte before or after has a part in.
+            # Only whole groups of four characters that no neighbouring byte affects.
             whole = encode(b"0" * before + key.encode())
             found[f"{name} +{before}"] = whole[4 if before else 0 :][: (len(key) - 3) // 3 * 4].decode()
     return {name: text.encode() for name, text in found.items()}
 
 
 def traces(data: bytes) -> list[str]:
-    """The spellings of the key that are in there."""
+    """The names of the spellings in which the key appears in the data."""
     return [name for name, text in spellings(KEY).items() if text in data]
 
 
 class Wiretap:
-    """All that Redis is told while it is open: every command, those of scripts and messages among them."""
+    """Records all commands that Redis gets while it is open, including those of scripts, and messages."""
 
     def __init__(self, url: str) -> None:
         self._client, self._over, self.heard = Redis.from_url(url), threading.Event(), bytearray()
@@ -75,14 +75,14 @@ class Wiretap:
 
 
 class Echo(BaseHTTPRequestHandler):
-    """A careless server: its refusals quote the key that it was given, in several spellings."""
+    """A careless server: its error messages quote the key of the request, in several spellings."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         key = self.headers["authorization"].removeprefix("Bearer ")
         basic = base64.b64encode(f"user:{key}".encode()).decode()
-        told = [key, quote(key, safe=""), json.dumps(key), key.encode().hex(), basic]
-        body = json.dumps({"error": {"message": f"wrong key: {', '.join(told)}", "code": "invalid_api_key"}})
+        shown = [key, quote(key, safe=""), json.dumps(key), key.encode().hex(), basic]
+        body = json.dumps({"error": {"message": f"wrong key: {', '.join(shown)}", "code": "invalid_api_key"}})
         self.send_response(401)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
@@ -90,7 +90,7 @@ class Echo(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Not on this process's standard error."""
+        """Log nothing to standard error."""
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def echoing() -> Iterator[str]:
 
 
 def stored(redis: Redis) -> bytes:
-    """Every key, as it is and as Redis dumps it; what is compressed, also as it was before."""
+    """All data in Redis: plain, as dumped, and decompressed where it is compressed."""
     found = bytearray()
     for key, content in read_contents(redis).items():
         found += key.encode() + (redis.dump(key) or b"")

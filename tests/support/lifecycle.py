@@ -1,4 +1,4 @@
-"""Arbitrary histories of a deployment, as a Hypothesis state machine for any Redis."""
+"""A Hypothesis state machine that plays arbitrary histories of a deployment, on any Redis."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.job import Attempt, JobState, Usage
-from fairlane.store.attempts import Signal
-from fairlane.store.keys import RunRef
-from fairlane.tokens import Estimate
+from fairlane.model.job import Attempt, JobState, Signal, Usage
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.lanes import Offer
 from tests.support.lifecycle_model import Model
 from tests.support.redis import emptied
 
@@ -25,7 +24,7 @@ SIGNALS: list[Signal] = ["ok", "ok", "answered", "limited", "overloaded", "broke
 workers = st.sampled_from(["w1", "w2", "w3"])
 reporters = st.sampled_from([None, None, None, "w1", "w2"])
 handles = st.sampled_from(["h-1", "a:b:c", "\u00e9 %"])
-"""What a provider calls a call; colons mean nothing in it."""
+"""A provider's handle of an asynchronous call; it may contain colons."""
 
 judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
 where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
@@ -41,7 +40,7 @@ delays = st.fixed_dictionaries(
     {},
     optional={
         "delay_ms": st.sampled_from([0, 100, 5000]),
-        "costs_attempt": st.booleans(),
+        "cost": st.sampled_from(["nothing", "unproven", "attempt"]),
         "rate_limited": st.booleans(),
     },
 )
@@ -65,7 +64,7 @@ limits = st.fixed_dictionaries(
 
 
 class Lifecycle(RuleBasedStateMachine):
-    """All roles act in any order; `Model` knows what each step must do, and what must be true after it."""
+    """All roles act in any order. `Model` checks each step's effect and the invariants after it."""
 
     def __init__(self, redis: Redis) -> None:
         super().__init__()
@@ -96,7 +95,9 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         lanes=where,
-        tokens=st.builds(Estimate, st.integers(0, 50), st.integers(0, 50)),
+        tokens=st.builds(
+            Estimate, st.integers(0, 50), st.integers(0, 50), st.integers(0, 300), st.booleans()
+        ),
         stale=st.sampled_from([0, 0, 0, 1]),
     )
     def feed(self, data: st.DataObject, lanes: list[str | None], tokens: Estimate, stale: int) -> None:
@@ -123,7 +124,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(data=st.data(), worker=workers)
     def deliver(self, data: st.DataObject, worker: str) -> None:
-        """A message arrives, for the first time or again."""
+        """A message arrives, for the first time or as a duplicate."""
         if attempt := self.draw_attempt(data):
             self.model.claim(attempt, worker)
 
@@ -193,7 +194,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(data=st.data(), act=st.sampled_from(["cancel", "elect", "ask"]))
     def upset(self, data: st.DataObject, act: str) -> None:
-        """A run is cancelled, a leader falls, an old one comes back."""
+        """A run is cancelled, a leader loses its lease, or an old leader returns."""
         if act == "elect":
             self.model.change_leader()
         elif act == "ask":
@@ -213,7 +214,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.model.bring_to_an_end()
 
     def draw_attempt(self, data: st.DataObject) -> Attempt | None:
-        """An attempt in flight, if need be a new one, or now and then one of long ago."""
+        """An attempt in flight, if necessary a new one; sometimes one that ended long ago."""
         model = self.model
         if not model.in_flight() and (waiting := model.waiting()):
             lane, ref = data.draw(st.sampled_from(waiting), label="waiting")

@@ -1,4 +1,4 @@
-"""A deployment with expectations: each step acts on Redis and compares what happened with what must."""
+"""A deployment with expectations: each step acts on Redis and compares the effect with the expected one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any, cast
 
 from redis import Redis
 
-from fairlane.admission.lanes import Offer, Permit
-from fairlane.job import Attempt, JobState
-from fairlane.run import Plan
-from fairlane.store.attempts import Over, Ready
-from fairlane.store.entry import Entry
-from fairlane.store.keys import RunRef
-from fairlane.store.runs import CANCELLED
-from fairlane.store.workers import WorkerInfo
-from fairlane.tokens import Estimate
+from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.run import Plan, RunRef
+from fairlane.model.tokens import Entry, Estimate
+from fairlane.store.write.lanes import Offer, Permit
+from fairlane.store.write.runs import CANCELLED
+from fairlane.store.write.workers import WorkerInfo
 from tests.support.conservation import Books
 from tests.support.contents import Content, read_contents
 from tests.support.deployment import FOREVER_MS, LEASE_MS, Deployment, attempts_of, entry, make_spec, payload
@@ -28,7 +26,7 @@ JUDGE_TOKENS = Estimate(3, 4)
 
 @dataclass(frozen=True)
 class Sleep:
-    """What a scheduler that waits for a lane had asked it, and until when it was told to wait."""
+    """A scheduler's last request to a lane for which it waits, and until when it waits."""
 
     offers: Sequence[Offer]
     room: int
@@ -38,8 +36,8 @@ class Sleep:
 
 
 class Model:
-    """``holders``: who should hold a lease; ``numbers``: dispatches by job; ``asleep``: lanes waited for;
-    ``handles``: by job, the call that its provider goes on with.
+    """``holders``: the expected lease holders; ``numbers``: dispatches by job; ``asleep``: lanes for which
+    the scheduler waits; ``handles``: by job, the asynchronous call that its provider still makes.
     """
 
     def __init__(self, redis: Redis, lanes: Sequence[str]) -> None:
@@ -78,10 +76,12 @@ class Model:
     def steps(self, attempt: Attempt) -> int:
         return self.plans[RunRef(attempt.team, attempt.run)].spec.steps
 
-    def skipped(self, ref: RunRef, job: int) -> list[Over]:
-        """The judges of an item whose task did not succeed."""
+    def skipped(self, ref: RunRef, job: int) -> list[RecordedJob]:
+        """The judge jobs of an item whose task did not succeed."""
         steps = enumerate(self.plans[ref].eval_lanes, start=1)
-        return [Over(job + step, JobState.SKIPPED, payload(JobState.SKIPPED), lane) for step, lane in steps]
+        return [
+            RecordedJob(job + step, JobState.SKIPPED, payload(JobState.SKIPPED), lane) for step, lane in steps
+        ]
 
     def submit(self, ref: RunRef, rows: int, judges: Sequence[str]) -> None:
         spec = make_spec(ref.team, ref.run, rows, len(judges), self.d.now_ms)
@@ -101,15 +101,18 @@ class Model:
         assert self.d.runs.refuse(ref, "no", 0, self.d.epoch, self.d.now_ms) is not known
 
     def feed(self, ref: RunRef, where: Sequence[str | None], tokens: int | Estimate, stale: int = 0) -> None:
-        """Hand items out to the lanes ``where``; ``None``: invalid. A stale cursor must change nothing."""
+        """Feed items to the lanes ``where``; ``None``: invalid item. A stale cursor must change nothing."""
         plan, start = self.plans[ref], self.d.runs.cursor(ref)
         upto = min(start + len(where), plan.spec.items)
         entries: dict[str, list[Entry]] = {}
-        over: list[Over] = []
+        over: list[RecordedJob] = []
         for item, lane in zip(range(start, upto), where, strict=False):
             job = item * plan.spec.steps
             if lane is None:
-                over += [Over(job, JobState.INVALID, payload(JobState.INVALID), ""), *self.skipped(ref, job)]
+                over += [
+                    RecordedJob(job, JobState.INVALID, payload(JobState.INVALID), ""),
+                    *self.skipped(ref, job),
+                ]
             else:
                 entries.setdefault(lane, []).append(entry(job, tokens, kind=job % 2))
                 self.asleep.pop(lane, None)
@@ -138,7 +141,7 @@ class Model:
             assert grant.in_flight <= (view.limits.max_concurrency or FOREVER_MS)
             assert len(self.holders) <= most
         assert grant.at_ms == 0 or grant.at_ms > self.d.now_ms
-        assert list(grant.left) == [len(self.queued(offer.ref, lane)) for offer in offers]
+        assert list(grant.queued) == [len(self.queued(offer.ref, lane)) for offer in offers]
         self.asleep.pop(lane, None)
         nothing_queued = not any(self.queued(ref, lane) for ref in self.plans)
         if grant.reason or nothing_queued:
@@ -148,17 +151,17 @@ class Model:
         return taken
 
     def hear(self) -> None:
-        """What the scheduler does when it is woken: it no longer waits for these lanes."""
-        for told in self.d.dirty():
-            lane = told.partition("|")[0]
+        """Wake the scheduler: it no longer waits for these lanes."""
+        for shown in self.d.dirty():
+            lane = shown.partition("|")[0]
             for name in list(self.asleep) if lane == "*" else [lane]:
                 self.asleep.pop(name, None)
 
     def check_sleep(self) -> None:
-        """Before its time, and unless the scheduler was woken, a lane gives nothing that it did not give."""
+        """Check that a lane grants nothing more before the time it named, unless the scheduler was woken."""
         self.hear()
         for lane, sleep in self.asleep.items():
-            # A rate that has grown lets a job start earlier than was foretold; nobody is woken for that.
+            # If the rate has grown, a job may start earlier than the lane predicted; this wakes nobody.
             learned = self.d.lanes.view(lane).learned_per_minute
             if self.d.now_ms < sleep.until_ms and sleep.rate == learned:
                 assert not self.d.ask(sleep.offers, lane, room=sleep.room, max_in_flight=sleep.most).permits
@@ -175,7 +178,7 @@ class Model:
             assert read_contents(self.redis) == before
 
     def wait_for(self, attempt: Attempt, worker: str | None, handle: str, *, frees_slot: bool) -> None:
-        """The provider goes on with the attempt's call by itself."""
+        """End the attempt while the provider continues its asynchronous call."""
         who = worker or self._holder(attempt)
         before = read_contents(self.redis)
         noted = self.d.wait_for(attempt, who, handle, frees_slot=frees_slot)
@@ -188,13 +191,13 @@ class Model:
     def finish(
         self, attempt: Attempt, worker: str | None, state: JobState, ready: int, **lesson: Any
     ) -> None:
-        """End a job; ``ready`` is a bitmap of the judges to call. ``worker`` ``None``: its holder."""
-        follow: list[Ready | Over] = []
+        """Finish a job; ``ready`` is a bitmap of the judges to call. ``worker`` ``None``: lease's holder."""
+        follow: list[ReadyJob | RecordedJob] = []
         if attempt.job % self.steps(attempt) == 0:
             judges = self.skipped(RunRef(attempt.team, attempt.run), attempt.job)
             called = ready if state is JobState.SUCCEEDED else 0
             follow = [
-                Ready(Entry(judge.job, JUDGE_TOKENS, 1 + n), judge.lane) if called >> n & 1 else judge
+                ReadyJob(Entry(judge.job, JUDGE_TOKENS, 1 + n), judge.lane) if called >> n & 1 else judge
                 for n, judge in enumerate(judges)
             ]
         who = worker or self._holder(attempt)
@@ -211,13 +214,13 @@ class Model:
             self.handles[_job(attempt)] = lesson["handle"]
 
     def _holder(self, attempt: Attempt) -> str:
-        """Who holds the lease; an attempt that nobody has claimed is claimed."""
+        """The holder of the lease; claims the attempt if nobody has."""
         if attempt.id in self.holders and self.holders[attempt.id] is None:
             self.claim(attempt, "w1")
         return self.holders.get(attempt.id) or "w1"
 
     def _check_report(self, attempt: Attempt, worker: str, applied: bool, before: dict[str, Content]) -> None:
-        """Applied exactly where ``worker`` holds the lease; else nothing has changed but a counter."""
+        """Check that a report applies only if ``worker`` holds the lease; else only a counter changes."""
         assert applied == (self.holders.get(attempt.id) == worker)
         if applied:
             del self.holders[attempt.id]
@@ -235,7 +238,7 @@ class Model:
         assert lost == [name for name in asked if self.holders[name] != worker]
 
     def recover(self, dead: str = "") -> None:
-        """Take back what has lapsed and what ``dead`` holds, each lease once."""
+        """Recover lapsed leases and those of the workers ``dead``, each once."""
         for lease in self.d.leases.lapsed(self.d.now_ms) + (self.d.leases.of_worker(dead) if dead else []):
             is_task = lease.attempt.job % self.steps(lease.attempt) == 0
             follow = self.skipped(lease.ref, lease.attempt.job) if is_task else []
@@ -269,7 +272,7 @@ class Model:
         assert self.d.elect(f"scheduler-{len(self.old_epochs)}") > self.old_epochs[-1]
 
     def ask_as_old_leader(self) -> None:
-        """Every verb of a leader refuses every earlier epoch, and changes nothing."""
+        """Check that each of a leader's verbs refuses each earlier epoch and changes nothing."""
         d, before = self.d, read_contents(self.redis)
         spec = make_spec("search", "new", 1, 0, d.now_ms)
         for old in self.old_epochs[-2:]:
@@ -289,7 +292,7 @@ class Model:
         assert read_contents(self.redis) == before
 
     def bring_to_an_end(self) -> None:
-        """Whatever has happened, every run that goes on can be completed, and then nothing is left over."""
+        """Complete all active runs: this must be possible in any state, and must leave no keys behind."""
         for lane in self.lanes:
             taken_away = dict.fromkeys((*TAKEN_AWAY, "max_concurrency", "min_gap_ms"))
             self.d.lanes.limit(lane, {"requests_per_minute": 0, **taken_away})
@@ -324,7 +327,7 @@ def _job(attempt: Attempt) -> tuple[RunRef, int]:
 
 
 def _check_order(offers: Sequence[Offer], queued: dict[RunRef, list[str]], permits: Sequence[Permit]) -> None:
-    """Offers in turn, none beyond its count, and each run's queue from its head."""
+    """Check that a grant takes offers in turn, up to their counts, and each run's queue from its head."""
     turns = [permit.offer for permit in permits]
     assert turns == sorted(turns)
     assert all(turns.count(turn) <= offers[turn].most for turn in turns)
@@ -333,6 +336,6 @@ def _check_order(offers: Sequence[Offer], queued: dict[RunRef, list[str]], permi
 
 
 def _late(state: Content, more: int = 0) -> dict[bytes, bytes]:
-    """A run's state after so many more late reports."""
+    """A run's expected state after so many more late reports."""
     fields = dict(cast("dict[bytes, bytes]", state.value))
     return fields | {b"late": b"%d" % (int(fields.get(b"late", 0)) + more)}

@@ -1,4 +1,4 @@
-"""A proxy before Redis that loses replies on demand: the server has acted, and its client does not know."""
+"""A proxy in front of Redis that drops replies on demand: the server acts, but its client gets no answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES = 1 << 16
 
 @dataclass(slots=True)
 class LossyProxy:
-    """Forwards every connection to the server until a request holds what `lose` names."""
+    """Forwards all connections to the server until a request contains the text that `lose` names."""
 
     url: str
     _server: tuple[str, int]
@@ -23,13 +23,13 @@ class LossyProxy:
     _left: int = 0
 
     def lose(self, needle: bytes, times: int = 1) -> None:
-        """Cut the next ``times`` connections that send ``needle``, each when its reply comes back."""
+        """Cut the next ``times`` connections that send ``needle``, each when its reply arrives."""
         with self._lock:
             self._needle, self._left = needle, times
 
     @property
     def left(self) -> int:
-        """Replies that are still to be lost."""
+        """How many replies are still to be dropped."""
         with self._lock:
             return self._left
 
@@ -41,7 +41,7 @@ class LossyProxy:
             return True
 
     def serve(self, client: socket.socket) -> None:
-        """One connection, in two threads, until either side or a lost reply ends it."""
+        """Forward one connection, in two threads, until either side closes it or a reply is dropped."""
         doomed = threading.Event()
         with client, suppress(OSError), socket.create_connection(self._server) as server:
             answers = threading.Thread(target=_forward_answers, args=(server, client, doomed), daemon=True)
@@ -69,7 +69,7 @@ def _hang_up(end: socket.socket) -> None:
 
 @contextmanager
 def lossy_proxy(url: str) -> Iterator[LossyProxy]:
-    """A proxy on a free loopback port before the Redis at ``url``, until the block ends."""
+    """A proxy on a free loopback port in front of the Redis at ``url``; it stops when the block ends."""
     parts = urlsplit(url)
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))

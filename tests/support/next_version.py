@@ -1,7 +1,7 @@
-"""The version after this one: a copy of the packages that writes more than this one knows.
+"""A simulated next version: a copy of the packages that writes fields which this version does not know.
 
-It runs as processes of its own, with the copy in front of ``PYTHONPATH``. What is changed is text that must
-be there, so that a copy is never the present version by mistake.
+It runs in separate processes, with the copy first in ``PYTHONPATH``. Each change replaces a text that must
+exist, so that no copy is the same as this version by mistake.
 """
 
 from __future__ import annotations
@@ -19,52 +19,60 @@ VERSION = "99.0.0"
 
 _FIELD = '    tomorrow: str = "more"\n'
 
-# What the next version adds wherever something is written that another process reads: a file, a text in it,
-# and what stands there then.
+# Additions wherever the code writes data that another process reads: file, text to replace, replacement.
 MORE: tuple[tuple[str, str, str], ...] = (
-    ("shared/fairlane/version.py", 'version("fairlane")', f'"{VERSION}"'),
-    ("shared/fairlane/job.py", '"lane": self.lane,\n', '"lane": self.lane,\n"tomorrow": {"a": [1]},\n'),
-    ("shared/fairlane/store/workers.py", "    drained: bool", f"{_FIELD}    drained: bool"),
-    ("shared/fairlane/run.py", "    submitted_ms: int = Field(ge=0)\n", f"    submitted_ms: int\n{_FIELD}"),
-    ("shared/fairlane/run.py", "    eval_lanes: tuple", f"{_FIELD}    eval_lanes: tuple"),
-    ("shared/fairlane/retry.py", "    max_rate_limits: int", f"{_FIELD}    max_rate_limits: int"),
-    ("shared/fairlane/choices.py", "    delay: float = Field(", f"{_FIELD}    delay: float = Field("),
-    ("shared/fairlane/results.py", '"s": self.state,\n', '"s": self.state,\n"tomorrow": 1,\n'),
-    ("shared/fairlane/store/inbox.py", '{"op": op,', '{"tomorrow": 1, "op": op,'),
-    ("shared/fairlane/store/entry.py", "{self.kind}", "{self.kind}:7"),
-    (f"{LUA}/lib/entry.lua", "whole(lease.kind) }", "whole(lease.kind), 7 }"),
-    (f"{LUA}/lib/tried.lua", "whole(limited), handle }",
-     "whole(limited), handle or '', 7 }"),
-    (f"{LUA}/lib/permit.lua", "  lease.number = number + 1\n", "  lease.number = number + 1\n"
+    ("shared/fairlane/core/version.py", 'version("fairlane")', f'"{VERSION}"'),
+    ("shared/fairlane/model/job.py", '"lane": self.lane,\n', '"lane": self.lane,\n"tomorrow": {"a": [1]},\n'),
+    ("shared/fairlane/store/write/workers.py", "    drained: bool", f"{_FIELD}    drained: bool"),
+    (
+        "shared/fairlane/model/run.py",
+        "    submitted_ms: int = Field(ge=0)\n",
+        f"    submitted_ms: int\n{_FIELD}",
+    ),
+    ("shared/fairlane/model/run.py", "    eval_lanes: tuple", f"{_FIELD}    eval_lanes: tuple"),
+    ("shared/fairlane/model/decision.py", "    max_rate_limits: int", f"{_FIELD}    max_rate_limits: int"),
+    ("shared/fairlane/model/run.py", "    delay: float = Field(", f"{_FIELD}    delay: float = Field("),
+    ("shared/fairlane/model/results.py", '"s": self.state,\n', '"s": self.state,\n"tomorrow": 1,\n'),
+    ("shared/fairlane/store/write/inbox.py", '{"op": op,', '{"tomorrow": 1, "op": op,'),
+    ("shared/fairlane/model/tokens.py",
+     '{tokens.guessed:d}" if tokens.most_input or tokens.guessed else text',
+     '{tokens.guessed:d}:7"'),
+    (f"{LUA}/lib/run/entry.lua",
+     "  if most > 0 or guessed > 0 then numbers[5], numbers[6] = most, guessed end\n",
+     "  numbers[5], numbers[6], numbers[7] = most, guessed, 7\n"),
+    (f"{LUA}/lib/run/attempt_counts.lua", "  redis.call('HSET', jobs",
+     "  if #parts > 4 then parts[7] = '7' end\n"
+     "  redis.call('HSET', jobs"),
+    (f"{LUA}/lib/lane/permit.lua", "  lease.number = spent.number\n", "  lease.number = spent.number\n"
      "  lease.tomorrow = { 1 }\n"),
-    (f"{LUA}/lib/lease.lua", "function release(lease, id)\n", "function release(lease, id)\n"
+    (f"{LUA}/lib/lane/lease.lua", "function release_lease(lease, id)\n", "function release_lease(lease, id)\n"
      "  redis.call('HSET', KEY.lane, 'tomorrow', 'more')\n"),
-    (f"{LUA}/attempt_defer.lua", "\nleave(lease)\n", "\nleave(lease)\n"
+    (f"{LUA}/verbs/attempt_defer.lua", "\nrelease_bounds(lease)\n", "\nrelease_bounds(lease)\n"
      "redis.call('HSET', KEY.state, 'tomorrow', 'more')\n"),
 )  # fmt: skip
 
-LATER_MESSAGES = ("shared/fairlane/job.py", "MESSAGE_VERSION = 1", "MESSAGE_VERSION = 2")
-LATER_SPECS = ("shared/fairlane/run.py", "SPEC_VERSION = 1", "SPEC_VERSION = 2")
+LATER_MESSAGES = ("shared/fairlane/model/job.py", "MESSAGE_VERSION = 1", "MESSAGE_VERSION = 2")
+LATER_SPECS = ("shared/fairlane/model/run.py", "SPEC_VERSION = 1", "SPEC_VERSION = 2")
 
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
-    """A copy that is there."""
+    """A copy of the packages in a directory."""
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes a Python process one of that version."""
+        """The environment in which a Python process runs that version."""
         return {"PYTHONPATH": ":".join(str((self.folder / each).parent) for each in PACKAGES)}
 
     def script(self, name: str) -> Script:
-        """A verb of that version."""
+        """A verb's script in that version."""
         return load(self.folder / LUA, name)
 
 
 def make_next_version(folder: Path, *changes: tuple[str, str, str]) -> NextVersion:
-    """Copy the packages, with `MORE` and further changes. Fails where a text to be changed is not there."""
+    """Copy the packages with `MORE` and further changes. Fails if a text to replace is missing."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     for file, text, other in (*MORE, *changes):

@@ -1,4 +1,4 @@
-"""Prometheus and promtool for tests: those on PATH, else Debian's package, unpacked in pytest's cache."""
+"""Prometheus and promtool for tests: from PATH, else from Debian's package, unpacked in pytest's cache."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.documents import ROOT
+from tests.support.tools import lacking
 from tests.support.wait import wait_until
 
 RULES = ROOT / "deploy" / "prometheus" / "fairlane.rules.yml"
@@ -35,13 +34,13 @@ class Programs:
     promtool: Path
 
     def check(self, *arguments: str | Path) -> str:
-        """What promtool prints; the test fails where it finds fault."""
+        """Run promtool and return its output; fails the test if promtool reports an error."""
         ended = _run([self.promtool, *arguments])
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout + ended.stderr
 
     def lint(self, exposition: bytes) -> None:
-        """The test fails where what is served has a name, unit or type that promtool finds fault with."""
+        """Fail the test if promtool rejects a name, unit or type of these metrics."""
         ended = subprocess.run(
             [self.promtool, "check", "metrics"],
             input=exposition,
@@ -53,7 +52,7 @@ class Programs:
 
 
 def find_programs(cache: Path) -> Programs:
-    """Those on PATH, or of Debian's package `prometheus`. The test fails where neither can be had."""
+    """The programs from PATH or Debian's package `prometheus`. Fails the test if neither is available."""
     found = [shutil.which(program) for program in PROGRAMS]
     if all(found):
         return Programs(*(Path(str(path)) for path in found))
@@ -61,7 +60,7 @@ def find_programs(cache: Path) -> Programs:
     if not unpacked.exists():
         problem = _fetch(unpacked)
         if problem is not None:
-            pytest.fail(
+            lacking(
                 "this test needs prometheus and promtool on PATH (apt-get install prometheus, or "
                 f"https://prometheus.io/download). Fetching Debian's package failed: {problem}"
             )
@@ -69,7 +68,7 @@ def find_programs(cache: Path) -> Programs:
 
 
 def _fetch(target: Path) -> str | None:
-    """Download and unpack the package; what went wrong. Nothing is installed, nor started."""
+    """Download and unpack the package, without installing or starting it. Returns the error, if any."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return "there is no apt-get here"
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -85,7 +84,7 @@ def _fetch(target: Path) -> str | None:
         ended = _run(["dpkg-deb", "-x", packages[0].name, "unpacked"], folder)
         if ended.returncode:
             return ended.stderr.strip()[-500:]
-        if not target.exists():  # another test process may have been faster
+        if not target.exists():  # another test process may have unpacked it first
             (Path(folder) / "unpacked").rename(target)
     return None
 
@@ -95,12 +94,12 @@ def _run(command: Sequence[str | Path], folder: str | None = None) -> subprocess
 
 
 def metric_names(expression: str) -> set[str]:
-    """Our metrics, and a process' own, that an expression names."""
+    """The metrics of Fairlane and of processes that an expression names."""
     return set(_METRIC.findall(_NOT_METRICS.sub(" ", expression)))
 
 
 def dashboard_expressions() -> dict[str, str]:
-    """Every expression of every dashboard, by dashboard, panel and letter."""
+    """All expressions of all dashboards, by dashboard, panel and query letter."""
     return {
         f"{path.stem}: {panel['title']} {target['refId']}": target["expr"]
         for path in DASHBOARDS
@@ -111,19 +110,19 @@ def dashboard_expressions() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A Prometheus that runs."""
+    """A running Prometheus."""
 
     url: str
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Its series now."""
+        """The current value of each series of an expression."""
         found: list[dict[str, Any]] = self._get("query", query=expression)["result"]
         return found
 
     def alerts(self) -> set[str]:
-        """Names of the alerts that fire."""
-        told = self._get("alerts")["alerts"]
-        return {each["labels"]["alertname"] for each in told if each["state"] == "firing"}
+        """The names of the firing alerts."""
+        shown = self._get("alerts")["alerts"]
+        return {each["labels"]["alertname"] for each in shown if each["state"] == "firing"}
 
     def _get(self, what: str, **parameters: str) -> Any:
         asked = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
@@ -133,7 +132,7 @@ class Server:
 
 @contextmanager
 def serve(programs: Programs, directory: Path, config: str, port: int) -> Iterator[Server]:
-    """Prometheus with this configuration, until the block ends."""
+    """Run Prometheus with this configuration until the block ends."""
     file = directory / "prometheus.yml"
     file.write_text(config, encoding="utf-8")
     command: list[str | Path] = [

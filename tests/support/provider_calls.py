@@ -1,4 +1,4 @@
-"""One call to a provider over a scripted server: what the provider suites are written in."""
+"""Makes one call to a provider over a scripted server, for the suites of providers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.clock import ManualClock
-from fairlane.connection import Connection
-from fairlane.job import (
-    Outcome,
-)
+from fairlane.config.connection import Connection
+from fairlane.core.clock import ManualClock
+from fairlane.model.job import Outcome
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.providers.registry import build_provider
 from tests.support.scripted_server import (
@@ -30,7 +28,7 @@ KEY = "sk-live-0123456789abcdef"
 
 every_protocol = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.protocol)
 every_protocol_that_tells_its_end = pytest.mark.parametrize(
-    "wire", [wire for wire in WIRES if wire.streams and wire.tells_its_end], ids=lambda wire: wire.protocol
+    "wire", [wire for wire in WIRES if wire.streams and wire.has_end_event], ids=lambda wire: wire.protocol
 )
 every_streaming_protocol = pytest.mark.parametrize(
     "wire", [wire for wire in WIRES if wire.streams], ids=lambda wire: wire.protocol
@@ -63,7 +61,7 @@ def call(
     *script: Exchange,
     on_chunk: Callable[[str], Awaitable[None]] | None = None,
 ) -> tuple[Outcome, ScriptedServer]:
-    """The outcome of one call to a server that follows the script."""
+    """The outcome of one call to a server that answers with the script."""
 
     async def scenario() -> tuple[Outcome, ScriptedServer]:
         async with scripted_server(script) as server, provider_of(wire, server.url) as provider:
@@ -77,7 +75,7 @@ def whole_stream(wire: Wire, *texts: str) -> bytes:
 
 
 def opened(wire: Wire, headers: dict[str, str] | None = None) -> bytes:
-    """The start of a stream of this protocol."""
+    """The response head of a stream in this protocol."""
     return stream_head({"content-type": wire.stream_type, **(headers or {})})
 
 

@@ -1,17 +1,17 @@
-"""Connections to the providers that are known by name, with no more than each needs."""
+"""Minimal connections to all providers that have a preset."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fairlane.connection import Connection
-from fairlane.presets import preset_of
+from fairlane.config.connection import Connection
+from fairlane.config.presets import preset_of
 
 PLACES = {"region": "us-east-1", "project": "my-project"}
 
 
 def connection(name: str, **given: Any) -> Connection:
-    """A connection to a provider; ``given`` goes before what it needs."""
+    """A minimal connection to a provider; ``given`` overrides its settings."""
     preset = preset_of(name)
     assert preset is not None, name
     needed: dict[str, Any] = {place: PLACES[place] for place in preset.places}

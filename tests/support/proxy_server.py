@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback: tunnels with CONNECT, forwards the rest, and remembers what it was told."""
+"""An HTTP proxy on loopback: tunnels CONNECT, forwards other requests, and records what it received."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 @dataclass
 class ProxyServer:
-    """``asked`` holds the first line and the headers of each request that came in at the proxy itself.
+    """``asked`` has the first line and the headers of each request to the proxy.
 
-    With ``answer`` it answers so instead of connecting; with ``wants`` only to that ``Proxy-Authorization``.
+    ``answer``: it sends this in place of connecting. ``wants``: the ``Proxy-Authorization`` that it demands.
     """
 
     answer: bytes | None = None
@@ -87,7 +87,7 @@ async def proxy_server(
     silent: bool = False,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[ProxyServer]:
-    """Run one on a free port, within the running loop; over TLS as ``localhost``."""
+    """Run a proxy on a free port, in the running event loop; with TLS, as ``localhost``."""
     proxy = ProxyServer(answer, wants, silent)
     server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""A command in a terminal of its own: what it draws is read, keys are typed, and its size is changed."""
+"""Runs a command in a pseudo-terminal: tests read its screen, type keys, and change the terminal's size."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fairlane.configuration.environment import process_environment
+from fairlane.config.environment import process_environment
 
 WITHIN_S = 60.0
 _STYLE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class PseudoTerminal:
-    """The user's side. ``drawn`` is all that the command has written."""
+    """The user's side of the terminal. ``drawn`` is everything that the command has written."""
 
     def __init__(self, command: list[str], env: Mapping[str, str], rows: int, columns: int) -> None:
         self._user, self._side = pty.openpty()
@@ -42,11 +42,11 @@ class PseudoTerminal:
         )
 
     def mode(self) -> list[Any]:
-        """How the terminal treats what is typed."""
+        """The terminal's input settings."""
         return termios.tcgetattr(self._side)
 
     def type(self, keys: str) -> None:
-        """Press keys, and look at nothing that was drawn before."""
+        """Press keys. `wait_for` then ignores what was drawn earlier."""
         self._seen = len(self.drawn)
         os.write(self._user, keys.encode())
 
@@ -56,7 +56,7 @@ class PseudoTerminal:
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def wait_for(self, words: str) -> str:
-        """Return what was drawn since the last key once these words are in it, without its styles."""
+        """Wait until these words are drawn. Returns the text since the last key, without styles."""
         return self._until(lambda text: words in text, words)
 
     def wait_for_end(self) -> int:
@@ -91,7 +91,7 @@ class PseudoTerminal:
 def in_terminal(
     *command: str, env: Mapping[str, str], rows: int = 24, columns: int = 80
 ) -> Iterator[PseudoTerminal]:
-    """The command while it runs; it is ended with the block."""
+    """Run a command during the block, and end it then."""
     terminal = PseudoTerminal(list(command), env, rows, columns)
     try:
         yield terminal

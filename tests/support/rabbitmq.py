@@ -1,4 +1,4 @@
-"""A RabbitMQ server for tests: one node on loopback, in a directory of its own."""
+"""A RabbitMQ server for tests: one node on loopback, in its own directory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import pytest
-
-from fairlane.local.environment import child_environment
-from fairlane.local.guard import Guard
-from fairlane.local.ports import LOOPBACK, answers, free_ports
-from fairlane.local.processes import Process
+from fairlane.embedded.environment import child_environment
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.ports import LOOPBACK, answers, free_ports
+from fairlane.embedded.processes import Process
 from tests.support.tls import Certificates
+from tests.support.tools import lacking
 
 SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 INSTALLING = (
     ("apt-get", "update", "-qq"),
     ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "rabbitmq-server"),
 )
-USER = "guest:guest"  # RabbitMQ's own, for this machine alone
+USER = "guest:guest"  # RabbitMQ's default user, allowed only from this machine
 INSTALL_S = 240.0
 START_S = 120.0
 STOP_S = 30.0
@@ -32,7 +31,7 @@ STOP_S = 30.0
 
 @dataclass(slots=True)
 class RabbitMQ:
-    """``url`` and what queues hold survive `kill` and `start`. ``tls_url`` is the same over TLS."""
+    """``url`` and the queues' messages survive `kill` and `start`. ``tls_url`` is the same over TLS."""
 
     url: str
     tls_url: str
@@ -42,7 +41,7 @@ class RabbitMQ:
     _port: int
 
     def start(self) -> None:
-        """Return once it takes connections."""
+        """Return once it accepts connections."""
         self._process.start()
         self._process.wait_ready(START_S, probe=lambda: answers(LOOPBACK, self._port))
 
@@ -56,7 +55,7 @@ class RabbitMQ:
         self._process.stop(STOP_S)
 
     def control(self, *command: str) -> str:
-        """What ``rabbitmqctl`` says."""
+        """The output of a ``rabbitmqctl`` command."""
         environment = child_environment(self._environment)
         asked = [str(SCRIPTS / "rabbitmqctl"), "--quiet", *command]
         return subprocess.run(asked, env=environment, check=True, capture_output=True, text=True).stdout
@@ -69,7 +68,7 @@ class RabbitMQ:
 
 @contextmanager
 def rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
-    """One that runs, and is gone afterwards. Its certificate is for ``localhost``."""
+    """Run a server during the block. Its certificate is for ``localhost``."""
     require_rabbitmq()
     names, port, peers, secure = islice(free_ports(), 4)
     environment = _environment(directory, names, port, peers)
@@ -80,7 +79,7 @@ def rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
         f"ssl_options.certfile = {certificate}\nssl_options.keyfile = {key}\n"
     )
     with Guard() as guard:
-        # It would start this service itself, for all nodes of the machine and for good.
+        # RabbitMQ would start this service itself, for all nodes of the machine, and never stop it.
         named = Process(
             "epmd", ["epmd", "-port", str(names)], log=directory / "epmd.log", guard=guard, env=environment
         )
@@ -104,7 +103,7 @@ def rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
 
 
 def require_rabbitmq() -> None:
-    """Install it where it is missing and that may be done; else the test fails and says how."""
+    """Install RabbitMQ if it is missing. If that is impossible, the test fails and says how to install it."""
     if (SCRIPTS / "rabbitmq-server").exists():
         return
     said = "there is no apt-get here, or this user may not run it"
@@ -117,7 +116,7 @@ def require_rabbitmq() -> None:
             )
             said = done.stderr.strip()
     if not (SCRIPTS / "rabbitmq-server").exists():
-        pytest.fail(f"these tests need RabbitMQ (`apt-get install rabbitmq-server`): {said}")
+        lacking(f"these tests need RabbitMQ (`apt-get install rabbitmq-server`): {said}")
 
 
 def _environment(directory: Path, names: int, port: int, peers: int) -> dict[str, str]:

@@ -1,13 +1,14 @@
-"""Records as a test wants them."""
+"""Makes records and run specs for tests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fairlane.evaluators.spec import EvaluatorSpec
-from fairlane.job import JobState, Usage
-from fairlane.run import Message, Record, RunSpec
+from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
+from fairlane.model.run import Message, RunSpec
 
 
 def make_record(item: int = 0, **fields: Any) -> Record:
@@ -30,7 +31,7 @@ def make_record(item: int = 0, **fields: Any) -> Record:
 
 
 def spec_of(evaluators: Sequence[EvaluatorSpec] = (), **fields: Any) -> RunSpec:
-    """A run of one prompt over the field ``question``, as it was submitted."""
+    """The spec of a run with one prompt over the field ``question``."""
     whole: dict[str, Any] = {
         "run": "r1",
         "team": "search",

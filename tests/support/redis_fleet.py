@@ -1,4 +1,4 @@
-"""Several Redis servers that belong together: a primary with a replica and Sentinels, or a cluster."""
+"""Groups of Redis servers: a primary with a replica and Sentinels, or a cluster."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
-from fairlane.local.guard import Guard
-from fairlane.local.ports import LOOPBACK, answers, free_ports
-from fairlane.local.processes import Process, stop_all
-from fairlane.local.servers import find_server
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.ports import LOOPBACK, answers, free_ports
+from fairlane.embedded.processes import Process, stop_all
+from fairlane.embedded.servers import find_server
 from fairlane.store.keys import Keys
 from tests.support.wait import wait_until
 
@@ -26,7 +26,7 @@ MOVED_AT_ONCE = 10
 
 @dataclass(slots=True)
 class Fleet:
-    """``url`` is what Fairlane is told; ``servers`` are those with data, by port."""
+    """``url`` is Fairlane's setting; ``servers`` are those with data, by port."""
 
     url: str
     servers: dict[int, Process]
@@ -36,7 +36,7 @@ class Fleet:
         return Redis(host=LOOPBACK, port=port, socket_timeout=5.0)
 
     def primary(self) -> int:
-        """The port of the running server that has our keys and takes writes."""
+        """The port of the running server that has Fairlane's keys and accepts writes."""
         return wait_until(lambda: self._primary() or 0, timeout=READY_S)
 
     def _primary(self) -> int | None:
@@ -52,14 +52,14 @@ class Fleet:
         return None
 
     def kill_primary(self) -> int:
-        """It crashes; returns its port."""
+        """Kill that server; returns its port."""
         port = self.primary()
         self.servers[port].kill()
         self.servers[port].join(READY_S)
         return port
 
     def move_slot(self, to: int | None = None) -> None:
-        """Have another of a cluster's nodes own our keys, as an operator would, key by key."""
+        """Move Fairlane's keys to another node of the cluster, key by key, as an operator does."""
         source = self.primary()
         target = to or next(port for port in self.servers if port != source and self._is_master(port))
         with self.client(source) as giver, self.client(target) as taker:
@@ -79,7 +79,7 @@ class Fleet:
 
 @contextmanager
 def watched_by_sentinels(directory: Path, *, deployment: str = "main") -> Iterator[Fleet]:
-    """A primary, a replica of it, and three Sentinels of which two must agree."""
+    """A primary, its replica, and three Sentinels with a quorum of two."""
     with Guard() as guard:
         first, second, *watching = _ports(5)
         servers = {port: _server(directory, port, guard) for port in (first, second)}
@@ -89,6 +89,7 @@ def watched_by_sentinels(directory: Path, *, deployment: str = "main") -> Iterat
             _start(servers)
             with Redis(host=LOOPBACK, port=second) as replica:
                 replica.replicaof(LOOPBACK, first)
+                wait_until(lambda: replica.info("replication")["master_link_status"] == "up", timeout=READY_S)
             for sentinel in sentinels:
                 sentinel.start()
             wait_until(lambda: all(_sees_everything(port) for port in watching), timeout=READY_S)
@@ -100,7 +101,7 @@ def watched_by_sentinels(directory: Path, *, deployment: str = "main") -> Iterat
 
 @contextmanager
 def clustered(directory: Path, *, deployment: str = "main") -> Iterator[Fleet]:
-    """Three nodes with a third of the slots each, and a replica of the one that has our keys."""
+    """Three nodes with a third of the slots each, and a replica of the node that has Fairlane's keys."""
     with Guard() as guard:
         ports = _ports(4)
         servers = {
@@ -129,6 +130,12 @@ def clustered(directory: Path, *, deployment: str = "main") -> Iterator[Fleet]:
             stop_all(list(servers.values()))
 
 
+_SYNC_AT_ONCE = (
+    "--repl-diskless-sync-delay",
+    "0",
+)  # by default, a primary waits five seconds before it copies its data to a replica
+
+
 def _ports(count: int) -> list[int]:
     found: set[int] = set()
     for port in free_ports():
@@ -142,7 +149,9 @@ def _server(directory: Path, port: int, guard: Guard, *further: str) -> Process:
     home = directory / str(port)
     home.mkdir()
     command = find_server().command_line(home, port=port, socket=None, ready_file=home / "ready")
-    return Process(f"redis-{port}", [*command, *further], log=home / "server.log", guard=guard)
+    return Process(
+        f"redis-{port}", [*command, *_SYNC_AT_ONCE, *further], log=home / "server.log", guard=guard
+    )
 
 
 def _as_node(bus: int) -> list[str]:
@@ -178,7 +187,7 @@ def _start(servers: dict[int, Process]) -> None:
 
 
 def _sees_everything(sentinel: int) -> bool:
-    """Whether a Sentinel knows the replica and both other Sentinels, so that it could fail over."""
+    """Whether a Sentinel knows the replica and both other Sentinels, as a failover requires."""
     try:
         with Redis(host=LOOPBACK, port=sentinel, decode_responses=True) as asked:
             words = asked.execute_command("SENTINEL", "MASTER", SERVICE)
@@ -190,9 +199,9 @@ def _sees_everything(sentinel: int) -> bool:
 
 def _knows(port: int, count: int) -> bool:
     with Redis(host=LOOPBACK, port=port, decode_responses=True) as node:
-        told = node.execute_command("CLUSTER", "INFO")
-    told = told if isinstance(told, dict) else dict(line.split(":") for line in told.split())
-    return told["cluster_state"] == "ok" and int(told["cluster_known_nodes"]) == count
+        shown = node.execute_command("CLUSTER", "INFO")
+    shown = shown if isinstance(shown, dict) else dict(line.split(":") for line in shown.split())
+    return shown["cluster_state"] == "ok" and int(shown["cluster_known_nodes"]) == count
 
 
 def _replicates(node: Redis, owner: str) -> bool:

@@ -1,4 +1,4 @@
-"""The metrics that a scheduler and a worker have, without a process."""
+"""The metrics of a scheduler and of a worker, without their processes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import cast
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
-from fairlane.clock import Clock, ManualClock
-from fairlane.settings import Settings
-from fairlane.store.connect import RedisClient
-from fairlane_scheduler.leader import Leader
-from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
-from fairlane_scheduler.monitoring.standing import Standing
-from fairlane_scheduler.monitoring.survey import Survey
-from fairlane_workers.metrics import WorkerMetrics
+from fairlane.config.settings import Settings
+from fairlane.core.clock import Clock, ManualClock
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.write.leader import Leader
+from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
+from fairlane_scheduler.monitoring.deployment_sampler import DeploymentSampler
+from fairlane_scheduler.monitoring.metrics import scheduler_metrics
+from tests.support.worker_parts import metrics_of
 
 
 class StandingLeader:
-    """Leads as long as a test says so."""
+    """An election that a test decides."""
 
     def __init__(self) -> None:
         self.epoch = 1
@@ -29,16 +30,18 @@ class StandingLeader:
 
 
 class ScheduledMetrics:
-    """A scheduler's metrics with what it would look at."""
+    """A scheduler's metrics, with the state that they read."""
 
     def __init__(
-        self, redis: RedisClient = None, settings: Settings | None = None, clock: Clock | None = None
+        self, redis: RedisClient | None = None, settings: Settings | None = None, clock: Clock | None = None
     ) -> None:
         self.settings = settings or Settings()
-        self.metrics, self.leader = SchedulerMetrics(self.settings), StandingLeader()
+        self.metrics, self.leader = scheduler_metrics(self.settings), StandingLeader()
         clock = clock or ManualClock()
-        self.survey = Survey(redis, self.settings, self.metrics, clock, lambda: self.leader.leads)
-        standing = Standing(cast(Leader, self.leader), self.metrics, self.survey)
+        self.sampler = DeploymentSampler(
+            redis, Keys(self.settings.redis.deployment), 5000, self.metrics, clock, lambda: self.leader.leads
+        )
+        standing = DeploymentMetrics(cast(Leader, self.leader), self.metrics, self.sampler)
         self.metrics.registry.register(standing)
 
     def samples(self, family: str) -> dict[tuple[str, ...], float]:
@@ -46,7 +49,7 @@ class ScheduledMetrics:
 
 
 def samples(registry: CollectorRegistry, family: str) -> dict[tuple[str, ...], float]:
-    """Values of a family by those of its labels, which are sorted by name; of a histogram, its sums."""
+    """A metric's values (a histogram's sums), keyed by the values of its labels in order of their names."""
     return {
         tuple(value for _, value in sorted(each.labels.items())): each.value
         for metric in registry.collect()
@@ -57,12 +60,8 @@ def samples(registry: CollectorRegistry, family: str) -> dict[tuple[str, ...], f
 
 
 def families(role: str) -> dict[str, Metric]:
-    """Every family that a role serves, by the name that queries use: counters end with ``_total``."""
-    registry = (
-        ScheduledMetrics().metrics.registry
-        if role == "scheduler"
-        else WorkerMetrics(Settings(), lambda: 0, lambda: 0).registry
-    )
+    """All metrics of a role, by the name that queries use: counters end with ``_total``."""
+    registry = ScheduledMetrics().metrics.registry if role == "scheduler" else metrics_of(Settings()).registry
     return {
         f"{family.name}_total" if family.type == "counter" else family.name: family
         for family in registry.collect()

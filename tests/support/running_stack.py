@@ -1,4 +1,4 @@
-"""`fairlane up` as people start it, and programs beside it."""
+"""Starts `fairlane up` as users do, and programs that use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairlane.configuration import process_environment
+from fairlane.config.environment import process_environment
 from tests.support.wait import wait_until
 
 COME_UP_S, STEP_S, GO_DOWN_S = 60.0, 60.0, 30.0
@@ -25,19 +25,19 @@ def running_stack(
     workplace: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, str]]:
-    """The stack is up inside the block; what is yielded leads other processes to it.
+    """Run a stack during the block; yields the environment with which other processes use it.
 
-    It is started in ``workplace``, or in ``directory``, which keeps its log in either case. It must end well.
+    It starts in ``workplace``, by default ``directory``; its log is in ``directory``. It must exit with 0.
     """
-    told = {name: value for name, value in process_environment().items() if not name.startswith("FAIRLANE_")}
-    told["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), told["PATH"]])
-    told |= environment or {}
+    shown = {name: value for name, value in process_environment().items() if not name.startswith("FAIRLANE_")}
+    shown["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), shown["PATH"]])
+    shown |= environment or {}
     ready = directory / "ready.json"
     with (directory / "up.log").open("wb") as log:
         stack = subprocess.Popen(
             [*command, "--ready-file", str(ready)],
             cwd=workplace or directory,
-            env=told,
+            env=shown,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -45,7 +45,7 @@ def running_stack(
         try:
             wait_until(lambda: ready.exists() or stack.poll() is not None, timeout=COME_UP_S)
             assert stack.poll() is None, (directory / "up.log").read_text()
-            yield {**told, "FAIRLANE_REDIS__URL": json.loads(ready.read_text())["redis_url"]}
+            yield {**shown, "FAIRLANE_REDIS__URL": json.loads(ready.read_text())["redis_url"]}
         finally:
             stack.send_signal(signal.SIGINT)
             try:
@@ -59,7 +59,7 @@ def running_stack(
 def run(
     command: Sequence[str], directory: Path, environment: Mapping[str, str], timeout: float = STEP_S
 ) -> str:
-    """Standard output of a command that must succeed."""
+    """The standard output of a command that must succeed."""
     done = subprocess.run(
         command,
         cwd=directory,

@@ -1,4 +1,4 @@
-"""The parts of a scheduler under a manual clock, wired as in its service but each within reach."""
+"""The parts of a scheduler under a manual clock, wired as in its service; tests can use each of them."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from typing import Any
 
 from redis import Redis
 
-from fairlane.admission.lanes import Lanes
-from fairlane.clock import ManualClock
-from fairlane.datasets import Numbering
-from fairlane.evaluators.spec import Judge
-from fairlane.run import Message, Plan, RunSpec
-from fairlane.settings import Settings
-from fairlane.store.attempts import Attempts
-from fairlane.store.inbox import Inbox, Outbox
-from fairlane.store.keys import Keys, RunRef
-from fairlane.store.leader import LeaderLease
-from fairlane.store.leases import Leases
-from fairlane.store.runs import Runs
-from fairlane.store.scopes import Scopes
-from fairlane.store.workers import Workers
-from fairlane_scheduler.backlog import ActiveRun, Backlog
-from fairlane_scheduler.capacity import Capacity
-from fairlane_scheduler.dispatcher import Dispatcher
-from fairlane_scheduler.feeder import Feeder
-from fairlane_scheduler.lane_registry import LaneRegistry
-from fairlane_scheduler.lane_sharing import LaneSharing
-from fairlane_scheduler.leader import Leader
-from fairlane_scheduler.receiver import Receiver
-from fairlane_scheduler.recoverer import Recoverer
-from fairlane_scheduler.run_loader import RunLoader
-from fairlane_scheduler.server_time import Moment
-from fairlane_scheduler.wakeups import Wakeups
-from tests.support.stand_ins import Mailbox
+from fairlane.config.settings import Settings
+from fairlane.core.clock import ManualClock
+from fairlane.datasets.sessions import Numbering
+from fairlane.model.evaluators import Judge
+from fairlane.model.job import Attempt
+from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane.store.keys import Keys
+from fairlane.store.write.attempts import Attempts
+from fairlane.store.write.inbox import Inbox, Outbox
+from fairlane.store.write.lanes import Lanes, Offer
+from fairlane.store.write.leader import Leader, LeaderLease, Wakeups
+from fairlane.store.write.leases import Leases
+from fairlane.store.write.runs import Runs, bounds_of
+from fairlane.store.write.scopes import Scopes
+from fairlane.store.write.workers import Workers
+from fairlane_scheduler.dispatch.dispatcher import Dispatcher
+from fairlane_scheduler.dispatch.slots import Capacity, TeamShares
+from fairlane_scheduler.feed.feeder import Feeder
+from fairlane_scheduler.feed.run_loader import RunLoader
+from fairlane_scheduler.intake.admission import Admission, PayloadLimits
+from fairlane_scheduler.intake.receiver import Receiver
+from fairlane_scheduler.intake.run_requests import RunRequests
+from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog
+from fairlane_scheduler.state.server_time import Moment
+from fairlane_scheduler.upkeep.recoverer import Recoverer
+from tests.support.stand_ins import CollectingPublisher
 
 LEADER_LEASE_MS = 3000
+LEASE_MS = 15_000
 WORKER_TIMEOUT_MS = 5000
 CONNECTIONS = {
     "sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"},
@@ -46,7 +47,7 @@ LANES = dict.fromkeys(("sim:fast", "sim:slow", "sim:judge"), UNLIMITED)
 
 
 class Parts:
-    """One scheduler, the leader. Its lanes are unlimited until a test says otherwise."""
+    """One scheduler, the leader. Its lanes have no limits until a test sets them."""
 
     def __init__(self, redis: Redis, *, teams: Mapping[str, float] | None = None, **bounds: float) -> None:
         self.redis, self.clock, self.keys = redis, ManualClock(), Keys("test")
@@ -63,23 +64,42 @@ class Parts:
         self.inbox, self.outbox = Inbox(redis, self.keys), Outbox(redis, self.keys)
         self.attempts, self.leases = Attempts(self.keys), Leases(redis, self.keys)
         self.workers = Workers(self.keys)
-        self.backlog, self.capacity, self.mailbox = Backlog(), Capacity(), Mailbox()
+        self.backlog, self.capacity, self.mailbox = Backlog(), Capacity(), CollectingPublisher()
         self.leader = Leader(self.lease("me"), LEADER_LEASE_MS)
-        self.sharing = LaneSharing(Scopes(redis, self.keys), self.settings)
-        self.registry = LaneRegistry(self.lanes, self.settings, self.sharing)
+        self.sharing = LaneSharing(Scopes(redis, self.keys), self.settings.connections)
+        self.registry = LaneRegistry(
+            self.lanes,
+            self.sharing,
+            self.settings.connections,
+            self.settings.lanes,
+            self.settings.limits_of,
+        )
         self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock)
         self.loader = RunLoader(redis, self.keys, self.runs, self.backlog, self.feeder)
-        self.receiver = Receiver(
-            self.inbox,
+        limits = PayloadLimits(self.runs, self.backlog, self.settings.scheduler.limits)
+        self.admission = Admission(
             self.runs,
             self.backlog,
-            self.feeder,
             self.registry,
-            self.leader,
-            self.clock,
-            self.settings,
+            limits,
+            self.settings.scheduler,
+            self.settings.connections,
+            self.settings.prices,
         )
-        self.dispatcher = Dispatcher(self.lanes, self.backlog, self.capacity, self.mailbox, self.settings)
+        self.requests = RunRequests(self.runs, self.backlog, self.feeder, self.registry, limits)
+        self.receiver = Receiver(
+            self.inbox, self.admission, self.requests, self.leader, self.clock, self.settings.teams
+        )
+        self.team_shares = TeamShares(self.settings.teams)
+        self.dispatcher = Dispatcher(
+            self.lanes,
+            self.backlog,
+            self.capacity,
+            self.team_shares,
+            self.mailbox,
+            self.settings.scheduler,
+            self.settings.lanes,
+        )
         self.recoverer = Recoverer(
             redis, self.attempts, self.leases, self.workers, self.loader, WORKER_TIMEOUT_MS
         )
@@ -94,11 +114,11 @@ class Parts:
         return LeaderLease(self.redis, self.keys, identity, LEADER_LEASE_MS)
 
     def moment(self) -> Moment:
-        """Now, in the term of this leader."""
+        """The present time, with this leader's epoch."""
         return Moment(self.leader.epoch, self.clock.monotonic_ms(), self.now_ms, self.now_ms)
 
     def depose(self) -> int:
-        """Another scheduler leads from now on; its epoch."""
+        """Make another scheduler the leader; returns its epoch."""
         self.redis.hset(self.keys.leader, "until_ms", "0")
         return self.lease("another").acquire(self.now_ms).epoch
 
@@ -132,7 +152,7 @@ class Parts:
         )
 
     def upload(self, spec: RunSpec, rows: Sequence[Mapping[str, Any]]) -> RunRef:
-        """Write a run's rows and its spec as its client does."""
+        """Write a run's rows and its spec, as a client does."""
         ref = RunRef(spec.team, spec.run)
         content, numbering = [dict(row) for row in rows], Numbering(spec.session_field)
         size = spec.page_rows
@@ -143,7 +163,7 @@ class Parts:
         return ref
 
     def admit(self, rows: int | Sequence[Mapping[str, Any]], **spec: Any) -> ActiveRun:
-        """An admitted run in the backlog; nothing of it has been fed."""
+        """An admitted run in the backlog; none of its items is fed."""
         content = [{"q": n} for n in range(rows)] if isinstance(rows, int) else rows
         made = self.spec(len(content), **spec)
         ref = self.upload(made, content)
@@ -153,19 +173,36 @@ class Parts:
         plan = Plan(spec=made, eval_lanes=lanes, session_lanes=session_lanes)
         for lane in (*lanes, *session_lanes):
             self.registry.ensure(lane)
-        self.runs.admit(plan, self.leader.epoch, self.now_ms)
+        bounds = bounds_of(plan, self.settings.prices, self.settings.scheduler.max_concurrent)
+        self.runs.admit(plan, self.leader.epoch, self.now_ms, bounds=bounds)
         run = ActiveRun(ref, plan)
         self.backlog.add_run(run)
         return run
 
     def feed_all(self) -> None:
-        """Feed until no run wants more."""
+        """Feed until no run takes more items."""
         while self.feeder.wait_ms(self.clock.monotonic_ms()) is not None:
             self.clock.advance(0.05)
             self.feeder.tick(self.moment())
 
+    def permits(self, ref: RunRef, count: int, lane: str = "sim:fast") -> list[Attempt]:
+        """Permits for jobs that a run has queued on a lane. Fails if the lane grants fewer than ``count``."""
+        grant = self.lanes.grant(
+            lane,
+            self.leader.epoch,
+            [Offer(ref, count)],
+            room=count,
+            max_in_flight=10**6,
+            lease_ms=LEASE_MS,
+            now_ms=self.now_ms,
+        )
+        assert grant is not None
+        attempts = [Attempt(ref.run, ref.team, permit.job, permit.number, lane) for permit in grant.permits]
+        assert len(attempts) == count
+        return attempts
+
     def queued(self, ref: RunRef, lane: str) -> list[str]:
-        """Entries of a run's fresh queue on a lane."""
+        """The entries of a run's queue of fresh jobs on a lane."""
         return [entry.decode() for entry in self.redis.lrange(self.keys.fresh(ref, lane), 0, -1)]
 
     def state(self, ref: RunRef) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A deployment in virtual time, as tests use it: it starts with one worker, and can be looked into."""
+"""A deployment in virtual time for tests: it starts with one worker, and tests can inspect it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Any
 
 from redis import Redis
 
-from fairlane.job import Attempt, JobState
-from fairlane.results import TaskResult
-from fairlane.run import RunState
-from fairlane.store.keys import RunRef
-from fairlane_scheduler.rehearsal import cluster
-from fairlane_scheduler.rehearsal.workforce import ref_of
+from fairlane.lab.rehearsal import cluster
+from fairlane.lab.rehearsal.simulated_workers import ref_of
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.results import TaskResult
+from fairlane.model.run import RunRef, RunState
 from tests.support.stand_ins import FakeWorker, Provider, Start, answers
 
 LANES = ("sim:fast", "sim:slow", "sim:judge")
 
 
 class Cluster(cluster.Cluster):
-    """Everything that happens, in order, at the milliseconds at which it would.
+    """Plays all events in order, each at its millisecond of virtual time.
 
-    Requests are not limited on a lane of which nothing is said; ``{"requests_per_minute": None}`` is a lane
-    whose rate nobody knows.
+    A lane without settings has no limit on requests. A lane with ``{"requests_per_minute": None}`` must
+    detect its rate.
     """
 
     def __init__(
@@ -43,38 +42,38 @@ class Cluster(cluster.Cluster):
 
     @property
     def provider(self) -> Any:
-        return self.crew.provider
+        return self.simulated.provider
 
     @provider.setter
     def provider(self, provider: Provider) -> None:
-        self.crew.provider = provider
+        self.simulated.provider = provider
 
     @property
     def workers(self) -> list[FakeWorker]:
-        return self.crew.workers
+        return self.simulated.workers
 
     @property
     def starts(self) -> list[Start]:
-        return self.crew.starts
+        return self.simulated.starts
 
     @property
     def late(self) -> list[Attempt]:
-        return self.crew.late
+        return self.simulated.late
 
     @property
     def stale(self) -> int:
-        return self.crew.stale
+        return self.simulated.stale
 
     @property
-    def crowded(self) -> int:
-        return self.crew.crowded
+    def short_of_slots(self) -> int:
+        return self.simulated.short_of_slots
 
     @property
     def peak(self) -> dict[str, int]:
-        return self.crew.peak
+        return self.simulated.peak
 
     def results(self, ref: RunRef) -> dict[int, TaskResult]:
-        """The tasks' records, by item."""
+        """The records of tasks, by item."""
         steps = self.specs[ref].steps
         stored = self.redis.hgetall(self.keys.results(ref))
         return {
@@ -84,7 +83,7 @@ class Cluster(cluster.Cluster):
         }
 
     def started(self, lane: str | None = None, ref: RunRef | None = None) -> list[Start]:
-        """Calls begun, in order, on one lane, or of one run."""
+        """The calls that have started, in order; of one lane or one run, if given."""
         return [
             start
             for start in self.starts
@@ -92,19 +91,19 @@ class Cluster(cluster.Cluster):
         ]
 
     def add_worker(self, worker: FakeWorker) -> None:
-        self.crew.hire(worker)
+        self.simulated.add(worker)
 
     def beat(self, worker: FakeWorker, *, changed: bool) -> None:
-        """Let a worker say how it is; ``changed`` wakes the scheduler."""
-        self.crew.beat(worker, changed=changed)
+        """Send a worker's heartbeat; ``changed`` wakes the scheduler."""
+        self.simulated.beat(worker, changed=changed)
 
     def kill(self, worker: FakeWorker) -> None:
-        """It is gone, and says nothing."""
+        """The worker dies without a message."""
         worker.alive = False
 
 
 def assert_complete(cluster: Cluster, ref: RunRef, *states: JobState) -> None:
-    """The run is over, each of its jobs has one record, and nothing of it is left anywhere."""
+    """Fail unless the run has ended, each job has one record, and no work of it is left."""
     spec, status = cluster.specs[ref], cluster.status(ref)
     assert status.state is RunState.COMPLETED
     assert (status.progress, status.jobs_done, status.items_done) == (1.0, spec.jobs, spec.items)

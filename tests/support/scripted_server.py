@@ -1,4 +1,4 @@
-"""A TCP server that answers HTTP requests with exactly the bytes it was told, faults included."""
+"""A TCP server that answers HTTP requests with scripted bytes, including malformed ones and faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 
 class Fault(Enum):
-    """What may happen to a connection instead of the next bytes."""
+    """Faults that a script can have in place of bytes."""
 
     CLOSE = auto()  # FIN
     RESET = auto()  # RST
@@ -24,7 +24,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class Drip:
-    """The same bytes again and again, ``every_s`` apart, until the client leaves."""
+    """Repeats the same bytes every ``every_s`` seconds until the client disconnects."""
 
     data: bytes
     every_s: float
@@ -36,7 +36,7 @@ Exchange: TypeAlias = Sequence[Step]
 
 @dataclass(frozen=True)
 class Received:
-    """One request as it came in; ``connection`` counts connections from 1."""
+    """One received request; ``connection`` counts connections from 1."""
 
     path: str
     headers: dict[str, str]
@@ -51,7 +51,7 @@ class Received:
 
 @dataclass
 class ScriptedServer:
-    """The n-th request is answered by the n-th exchange; a request beyond the script is hung up on."""
+    """Answers the n-th request with the n-th exchange, and closes the connection at any further request."""
 
     script: list[Exchange]
     url: str = ""
@@ -62,12 +62,12 @@ class ScriptedServer:
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)  # a client left while it was being answered
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take a connection; its requests are answered until either side closes it."""
+        """Serve one connection: answer its requests until either side closes it."""
         self.connections += 1
         self.open[asyncio.ensure_future(self._serve(self.connections, reader, writer))] = writer
 
     async def stop(self) -> None:
-        """Break off every connection and wait until nothing of it is left."""
+        """Abort all connections and wait until their tasks have ended."""
         for writer in self.open.values():
             writer.transport.abort()
         await asyncio.gather(*self.open)
@@ -84,7 +84,7 @@ class ScriptedServer:
                 if not await self._answer(exchange, reader, writer):
                     break
         except asyncio.IncompleteReadError:
-            pass  # the client closed a connection it had no more use for
+            pass  # the client closed an idle connection
         except ConnectionError:
             self.hung_up.set()
         writer.close()

@@ -1,4 +1,4 @@
-"""What the suites of the official SDKs ask the simulated provider, over real HTTP."""
+"""Calls that the suites of the official SDKs make to the simulated provider, over real HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOLS: Any = [{"type": "function", "function": FUNCTION}]
 
 
 class Forecast(BaseModel):
-    """What `SCHEMA` describes."""
+    """The type that `SCHEMA` describes."""
 
     city: str
     days: int
@@ -32,7 +32,7 @@ class Forecast(BaseModel):
 
 @contextmanager
 def simulated(**model: Any) -> Iterator[ServedProvider]:
-    """A provider whose one model echoes the question, unless ``model`` says otherwise; it demands `KEY`."""
+    """A provider that demands `KEY`. Its one model echoes the question unless ``model`` is given."""
     settings = {"latency_ms": 1.0, "output": "echo", **model}
     config = SimulatorConfig.model_validate({"models": {MODEL: settings}, "api_key": KEY})
     with serve_in_thread(config) as served:

@@ -1,4 +1,4 @@
-"""A team's own Celery application, whose worker takes calls of the lane ``crm-api``."""
+"""A team's own Celery application, whose worker serves the lane ``crm-api``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from celery import Celery
 from redis import Redis
 
 from fairlane.celery import limited
-from fairlane.configuration import load_settings, process_environment
+from fairlane.config.environment import process_environment
+from fairlane.config.loader import load_settings
 from fairlane_workers.bridge import serve
 
 BUDGET_LANE = "crm-api"
@@ -21,29 +22,29 @@ serve(app, lanes=[BUDGET_LANE], slots=4)
 
 
 def books() -> Redis:
-    """Where tasks tell what they did."""
+    """The Redis key to which tasks write what they did."""
     return Redis.from_url(load_settings().redis.url)
 
 
 @app.task(shared=False, name="crm.fetch")
 def fetch(number: int, *, of: str) -> dict[str, object]:
-    """Tells who made the call, and how many were under way."""
+    """Records which process made the call, and how many calls were in flight."""
     with books() as redis:
         now = redis.incr(f"crm:{of}:now")
         redis.sadd(f"crm:{of}:pids", os.getpid())
         redis.zadd(f"crm:{of}:together", {str(number): now})
-        time.sleep(HOLD_S)  # noqa: TID251 - a task that takes its time, on a thread of its own
+        time.sleep(HOLD_S)  # noqa: TID251 - a slow task, on its own thread
         redis.decr(f"crm:{of}:now")
     return {"number": number, "of": of}
 
 
 @limited(app, lane=BUDGET_LANE)
 def double(number: int) -> int:
-    """Sent through Fairlane by its own `delay`."""
+    """A task whose `delay` goes through Fairlane."""
     return 2 * number
 
 
 @app.task(shared=False, name="crm.fail")
 def fail(why: str) -> None:
-    """A defect."""
+    """A task that raises."""
     raise ValueError(why)

@@ -1,4 +1,4 @@
-"""A lane that teams share while its limit changes, and how evenly: any window, any stretch of permits."""
+"""A lane that teams share while its limit changes, and measures of how evenly they share it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from fairlane.job import Attempt, Outcome, RateLimited, Success, Usage
-from fairlane.store.keys import RunRef
+from fairlane.model.job import Attempt, Outcome, RateLimited, Success, Usage
+from fairlane.model.run import RunRef
 from tests.support.hidden_limit import REFUSAL_MS, Bucket
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import CALL_S, FakeWorker
@@ -19,28 +19,28 @@ from tests.support.stand_ins import CALL_S, FakeWorker
 LANE = "sim:fast"
 PER_MINUTE = 1200
 CHANGES_S, ENDS_S = 15, 30
-DEPTH = 5  # calls that the provider of a learned lane lets through at once
+DEPTH = 5  # calls that the provider of a learned lane admits at once
 
 
 class Taken(NamedTuple):
-    """A call that a lane let a team make."""
+    """A call for which a lane granted a team a permit."""
 
     at_ms: int
     team: str
 
 
 def jain(amounts: Iterable[float]) -> float:
-    """Jain, Chiu, Hawe, "A Quantitative Measure of Fairness" (1984): 1 is equal, 1/n is all to one."""
+    """Jain's fairness index (Jain, Chiu, Hawe 1984): 1 if all are equal, 1/n if one of n has everything."""
     each = list(amounts)
     squares = sum(amount**2 for amount in each)
     return sum(each) ** 2 / (len(each) * squares) if squares else 1.0
 
 
 def windows(taken: Sequence[Taken], span_ms: int, begin_ms: int, end_ms: int) -> Iterator[Counter[str]]:
-    """How many calls each team had in every window of that length between two moments.
+    """Each team's number of calls in every window of that length between two times.
 
-    ``taken`` is in order of time. What a window holds changes only where something enters or leaves it, so
-    these are all that there are.
+    ``taken`` is in order of time. The counts change only when a call enters or leaves the window, so these
+    are all windows that differ.
     """
     seen = [each for each in taken if begin_ms <= each.at_ms < end_ms]
     last_ms, first, after = end_ms - span_ms, 0, 0
@@ -60,18 +60,18 @@ def windows(taken: Sequence[Taken], span_ms: int, begin_ms: int, end_ms: int) ->
 def least_jain(
     taken: Sequence[Taken], teams: Iterable[str], span_ms: int, begin_ms: int, end_ms: int
 ) -> float:
-    """Jain's index in the window in which it is least."""
+    """The lowest Jain's index of any window."""
     names = list(teams)
     return min(jain(held[team] for team in names) for held in windows(taken, span_ms, begin_ms, end_ms))
 
 
 def share_of(team: str, weights: Mapping[str, float]) -> float:
-    """A team's part of the lane by its weight, while all of these wait."""
+    """A team's share of the lane by its weight, while all these teams have waiting jobs."""
     return weights[team] / sum(weights.values())
 
 
 def furthest_off(order: Sequence[str], weights: Mapping[str, float]) -> float:
-    """The most permits that any team had beyond its share, or short of it, in any stretch of that order."""
+    """The largest difference between a team's permits and its share, in any part of that sequence."""
     found = 0.0
     for team in weights:
         share = share_of(team, weights)
@@ -82,7 +82,7 @@ def furthest_off(order: Sequence[str], weights: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True)
 class Course:
-    """What becomes of a lane's requests a minute after `CHANGES_S`; ``learned``: nobody tells the lane."""
+    """How a lane's limit changes at `CHANGES_S`. ``learned``: the lane is not told, and must detect it."""
 
     name: str
     factor: float
@@ -92,11 +92,11 @@ class Course:
         return self.name
 
     def allowed(self, seconds: float) -> float:
-        """Calls that the limit allows in so many seconds from the start, without any burst."""
+        """The calls that the limit allows in these seconds from the start, without a burst."""
         return PER_MINUTE / 60 * (min(seconds, CHANGES_S) + self.factor * max(0.0, seconds - CHANGES_S))
 
     def allowed_between(self, begin_s: float, end_s: float) -> float:
-        """The same between two moments."""
+        """The calls that the limit allows between two times, without a burst."""
         return self.allowed(end_s) - self.allowed(begin_s)
 
 
@@ -110,7 +110,7 @@ COURSES = (
 
 
 class SharedLane:
-    """The lane `LANE` of a deployment in virtual time on its course, and the provider's books on it."""
+    """A deployment in virtual time with the lane `LANE` under a changing limit, and its provider's record."""
 
     def __init__(
         self,
@@ -135,24 +135,24 @@ class SharedLane:
         )
         self.began_ms = self.cluster.now_ms
         self.calls: list[Taken] = []
-        self.length_of: dict[str, float] = {}  # seconds that a team's calls take, where not `CALL_S`
+        self.length_of: dict[str, float] = {}  # seconds that a team's calls take, if not `CALL_S`
         self.usage_of: dict[str, Usage] = {}
         self._hidden = Bucket(PER_MINUTE, DEPTH) if course.learned else None
         self.cluster.at(CHANGES_S, self._change)
 
     def run_to(self, seconds: float) -> None:
-        """Let time pass until so many seconds from the start."""
+        """Advance virtual time to so many seconds from the start."""
         self.cluster.run_for(seconds - (self.cluster.now_ms - self.began_ms) / 1000)
 
     def at(self, seconds: float) -> int:
-        """The millisecond so many seconds from the start."""
+        """The time in milliseconds, so many seconds from the start."""
         return self.began_ms + round(seconds * 1000)
 
     def submit(self, jobs: int, team: str, **spec: Any) -> RunRef:
         return self.cluster.submit(jobs, team=team, **spec)
 
     def order(self, begin_ms: int, end_ms: int) -> list[str]:
-        """Whose permits they were between two moments, one after another; refused ones are nobody's."""
+        """The teams of the permits between two times, in order; permits of refused calls are left out."""
         return [call.team for call in self.calls if begin_ms <= call.at_ms < end_ms]
 
     def of(self, team: str, since_ms: int = 0) -> list[Taken]:

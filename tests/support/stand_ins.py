@@ -1,19 +1,19 @@
-"""Stand-ins for what surrounds a scheduler, and providers that only pretend."""
+"""Fakes of what a scheduler uses, and fake providers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from fairlane.job import Attempt, Outcome, Success, Usage
-from fairlane_scheduler.rehearsal.stand_ins import Answering as Provider
-from fairlane_scheduler.rehearsal.stand_ins import Mailbox, Start, VirtualTime
-from fairlane_scheduler.rehearsal.stand_ins import PretendedWorker as FakeWorker
+from fairlane.lab.rehearsal.simulated import AnswerFunction as Provider
+from fairlane.lab.rehearsal.simulated import CollectingPublisher, Start, VirtualTime
+from fairlane.lab.rehearsal.simulated import SimulatedWorker as FakeWorker
+from fairlane.model.job import Attempt, Outcome, Success, Usage
 
 __all__ = [
     "CALL_S",
+    "CollectingPublisher",
     "FakeWorker",
-    "Mailbox",
     "Provider",
     "Start",
     "VirtualTime",
@@ -26,12 +26,12 @@ CALL_S = 0.5
 
 
 def answers(attempt: Attempt) -> tuple[float, Outcome]:
-    """A provider that always answers, after half a second."""
+    """A provider whose calls all succeed after half a second."""
     return CALL_S, Success("yes", Usage(10, 5))
 
 
 def excess(starts: Sequence[Start], per_minute: float) -> float:
-    """By how many starts the busiest stretch of time exceeds the rate: what the burst must cover."""
+    """The most starts, in any interval, above what the rate allows: the burst that they needed."""
     per_ms, least, most = per_minute / 60_000, 0.0, 0.0
     for number, start in enumerate(starts):
         ahead = number - per_ms * start.at_ms
@@ -41,7 +41,7 @@ def excess(starts: Sequence[Start], per_minute: float) -> float:
 
 
 def scripted(ends: dict[int, Sequence[Outcome]], otherwise: Provider = answers) -> Provider:
-    """A provider whose n-th call for a job ends as scripted; later calls and other jobs: ``otherwise``."""
+    """A provider whose n-th call of a job has the n-th scripted outcome; all others have ``otherwise``."""
     calls: Counter[int] = Counter()
 
     def provider(attempt: Attempt) -> tuple[float, Outcome]:

@@ -1,4 +1,4 @@
-"""A run at a provider that refuses whoever is too fast, on a lane that knows its limit."""
+"""A run on a lane with a configured limit, whose provider refuses every call that exceeds the limit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.support.wait import wait_until
 
 PER_SECOND, LATENCY_MS = 60, 200
 SERVER_BURST_S, LANE_BURST_S = 1.0, 0.5
-"""What the server allows at once, and what the lane uses of it: processes that have just started are slow."""
+"""The burst that the server allows, and the part that the lane uses; new processes deliver calls unevenly."""
 
 
 @dataclass(slots=True)
 class StrictRun:
-    """A run under way on a lane of its own."""
+    """A run on a lane that nothing else uses."""
 
     deployment: Cluster
     model: str
@@ -24,15 +24,15 @@ class StrictRun:
     jobs: int
 
     def wait_for(self, done: int) -> None:
-        """Return once that many of its jobs are over."""
+        """Return once that many of its jobs have ended."""
         wait_until(lambda: self.run.status().jobs_done >= done)
 
     def served(self) -> ModelStats:
-        """The provider's books."""
+        """The provider's statistics."""
         return self.deployment.served(self.model)
 
     def check(self) -> list[Record]:
-        """Wait for its end: each job succeeded in one record, and the provider never had to refuse."""
+        """Wait for its end. Fails unless each job has one record, all succeeded, and no call was refused."""
         records = all_succeeded(self.run)
         assert len(records) == self.jobs
         assert self.served().rejected == 0
@@ -40,7 +40,7 @@ class StrictRun:
 
 
 def start_strict_run(deployment: Cluster, jobs: int, *, latency_ms: float = LATENCY_MS) -> StrictRun:
-    """Submit it, and return once a quarter of its jobs are over."""
+    """Submit the run, and return once a quarter of its jobs have ended."""
     rate = {"requests_per_minute": 60 * PER_SECOND}
     model = deployment.new_model(**rate, burst_seconds=SERVER_BURST_S, latency_ms=latency_ms)
     deployment.lanes.limit(f"sim:{model}", {**rate, "burst_seconds": LANE_BURST_S})

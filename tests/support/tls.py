@@ -1,4 +1,4 @@
-"""A real Redis server that speaks TLS alone, with an authority and certificates made on the spot."""
+"""A real Redis server that accepts only TLS, with a new certificate authority and new certificates."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 import trustme
 
-from fairlane.local.environment import child_environment
-from fairlane.local.ports import LOOPBACK, wished_or_free
+from fairlane.embedded.environment import child_environment
+from fairlane.embedded.ports import LOOPBACK, wished_or_free
+from tests.support.tools import lacking
 from tests.support.wait import wait_until
 
 PROGRAMS = ("redis-server", "valkey-server")
-DEBIAN = "redis-tools"  # holds the server's program under another name; it is unpacked, not installed
+DEBIAN = "redis-tools"  # has the server under another name; tests only unpack it
 WANTED = (
     "a Redis or Valkey server that is built with TLS is needed: put a `redis-server` on PATH (Debian's and "
     "Homebrew's have TLS), or let this machine reach Debian's packages"
@@ -27,13 +27,13 @@ WANTED = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How to start a server: its path, and what its environment needs."""
+    """A server's program: its path, and the environment that it needs."""
 
     path: str
     env: Mapping[str, str]
 
     def has_tls(self) -> bool:
-        """Whether it would speak TLS: asked to without a certificate, it misses just that."""
+        """Whether it has TLS: started with TLS and no certificate, it complains only of the certificate."""
         asked = [self.path, "--port", "0", "--tls-port", "1"]
         try:
             ended = subprocess.run(
@@ -50,19 +50,19 @@ class Program:
 
 
 def program_with_tls(cache: Path) -> Program:
-    """A server on PATH, or else Debian's, which is downloaded and unpacked below ``cache`` once."""
+    """A server on PATH, or else Debian's, which is downloaded once and unpacked below ``cache``."""
     found = [Program(path, {}) for path in map(shutil.which, PROGRAMS) if path]
     for program in found:
         if program.has_tls():
             return program
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        pytest.fail(WANTED)
+        lacking(WANTED)
     unpacked = _unpacked(cache)
     if not (unpacked.path and unpacked.has_tls()):
         _download(cache)
         unpacked = _unpacked(cache)
     if not (unpacked.path and unpacked.has_tls()):
-        pytest.fail(WANTED)
+        lacking(WANTED)
     return unpacked
 
 
@@ -86,7 +86,7 @@ def _download(cache: Path) -> None:
         if any(archives.glob(f"{DEBIAN}_*.deb")):
             break
     else:
-        pytest.fail(f"{WANTED}\n{said}")
+        lacking(f"{WANTED}\n{said}")
     for package in archives.glob("*.deb"):
         subprocess.run(
             [str(shutil.which("dpkg")), "-x", str(package), str(cache / "root")], check=True, timeout=60
@@ -96,7 +96,7 @@ def _download(cache: Path) -> None:
 
 
 class Certificates:
-    """An authority in ``ca`` and certificates of its making, each with its key, as files in a folder."""
+    """A certificate authority in ``ca``, and certificates that it signed, as files with their keys."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._authority = folder, trustme.CA()
@@ -104,7 +104,7 @@ class Certificates:
         self._authority.cert_pem.write_to_path(self.ca)
 
     def issue(self, name: str, host: str = "localhost", *, expired: bool = False) -> tuple[Path, Path]:
-        """A certificate for a host and its key; one that is ``expired`` ended yesterday."""
+        """A certificate for a host, and its key. ``expired``: it was valid until yesterday."""
         now = datetime.now(UTC)
         ends, begins = (now - timedelta(days=1), now - timedelta(days=9)) if expired else (None, None)
         made = self._authority.issue_cert(host, not_after=ends, not_before=begins)
@@ -116,12 +116,12 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True)
 class TlsRedis:
-    """A server at ``localhost`` that speaks nothing but TLS."""
+    """A server at ``localhost`` that accepts only TLS."""
 
     port: int
 
     def url(self, **options: object) -> str:
-        """Its URL with these options of TLS: ``ssl_ca_certs=…``."""
+        """Its URL with these TLS options, such as ``ssl_ca_certs=…``."""
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return f"rediss://localhost:{self.port}/0?{query}".rstrip("?")
 
@@ -130,7 +130,7 @@ class TlsRedis:
 def tls_redis(
     program: Program, folder: Path, certificate: tuple[Path, Path], ca: Path, *, known_clients: bool = False
 ) -> Iterator[TlsRedis]:
-    """A server with that certificate; with ``known_clients`` it wants one of the authority from clients."""
+    """A server with this certificate. ``known_clients``: clients need one of the same authority, too."""
     folder.mkdir(parents=True, exist_ok=True)
     server = TlsRedis(next(wished_or_free(None)))
     options = {

@@ -1,4 +1,4 @@
-"""Google's token endpoint, on a free loopback port: it knows one service account."""
+"""An imitation of Google's token endpoint on a free loopback port, with one service account."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 @dataclass
 class TokenServer:
-    """Gives out ``token-1``, ``token-2`` … that last ``lasts_s``, or answers ``status``.
+    """Issues ``token-1``, ``token-2`` … that last ``lasts_s``, or answers with ``status``.
 
-    ``held`` keeps answers back while it is cleared; ``asked`` is what was sent.
+    It delays its answers while the event ``held`` is cleared. ``asked`` has the requests.
     """
 
     url: str = ""
@@ -30,8 +30,8 @@ class TokenServer:
     held: threading.Event = field(default_factory=threading.Event)
 
     def key(self) -> str:
-        """The JSON that Google gives out for the service account."""
-        told = {
+        """The JSON key file of the service account."""
+        shown = {
             "type": "service_account",
             "project_id": "p-1",
             "private_key_id": "k-1",
@@ -39,7 +39,7 @@ class TokenServer:
             "client_email": "worker@p-1.iam.gserviceaccount.com",
             "token_uri": self.url,
         }
-        return json.dumps(told, indent=2)
+        return json.dumps(shown, indent=2)
 
     def answer(self, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
         self.asked.append(form)
@@ -52,21 +52,21 @@ class TokenServer:
 
 @cache
 def private_key() -> str:
-    """An RSA key in PEM, made once."""
+    """An RSA key in PEM; all calls return the same."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 @contextmanager
 def token_server() -> Iterator[TokenServer]:
-    """Serve in a thread."""
-    told = TokenServer()
-    told.held.set()
+    """Serve from a thread until the block ends."""
+    shown = TokenServer()
+    shown.held.set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["content-length"])).decode()
-            status, document = told.answer({name: values[0] for name, values in parse_qs(text).items()})
+            status, document = shown.answer({name: values[0] for name, values in parse_qs(text).items()})
             data = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -78,13 +78,13 @@ def token_server() -> Iterator[TokenServer]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.url = f"http://127.0.0.1:{server.server_address[1]}/token"
+    shown.url = f"http://127.0.0.1:{server.server_address[1]}/token"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield told
+        yield shown
     finally:
-        told.held.set()
+        shown.held.set()
         server.shutdown()
         server.server_close()
         thread.join()

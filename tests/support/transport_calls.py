@@ -1,10 +1,10 @@
-"""Calls over a transport, and what the transport suites make servers and certificates with."""
+"""Calls over a transport, and servers and certificates for the transport suites."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from fairlane_workers.transport import Reply, Transport
 
 @asynccontextmanager
 async def transport_of(**settings: Any) -> AsyncIterator[Transport]:
-    """A transport that is closed at the end; it connects within 5 s."""
+    """A transport with a connect timeout of 5 s; it is closed when the block ends."""
     transport = Transport(**{"connect_timeout_s": 5.0, **settings})
     try:
         yield transport
@@ -25,14 +25,14 @@ async def transport_of(**settings: Any) -> AsyncIterator[Transport]:
 
 
 async def post(transport: Transport, url: str, content: bytes = b"{}", **headers: str) -> Reply:
-    """One POST, with its response unread."""
+    """Send one POST, without reading the response's body."""
     target = httpx.URL(url)
     sent = {"host": target.netloc.decode("ascii"), **headers}
     return await transport.send("POST", target, httpx.Headers(sent), content)
 
 
 async def body_of(reply: Reply, max_bytes: int = 1 << 20) -> bytes:
-    """A response's body, read to its end."""
+    """Read a response's whole body."""
     try:
         return b"".join([chunk async for chunk in reply.chunks(max_bytes)])
     finally:
@@ -41,7 +41,7 @@ async def body_of(reply: Reply, max_bytes: int = 1 << 20) -> bytes:
 
 @asynccontextmanager
 async def plain_server(greet: Callable[[asyncio.StreamWriter], None]) -> AsyncIterator[int]:
-    """A server that greets whoever connects and never reads more than a little; yields its port."""
+    """A server that sends a greeting to each client and reads only a few bytes. Yields its port."""
     writers: list[asyncio.StreamWriter] = []
 
     def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,15 +56,11 @@ async def plain_server(greet: Callable[[asyncio.StreamWriter], None]) -> AsyncIt
     await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
-def serving(
-    certificate: tuple[Path, Path], *, clients_of: Path | None = None, alpn: Sequence[str] = ()
-) -> ssl.SSLContext:
-    """A server's side of TLS; with ``clients_of`` it wants a certificate of that authority from clients."""
+def serving(certificate: tuple[Path, Path], *, clients_of: Path | None = None) -> ssl.SSLContext:
+    """A server's TLS context. ``clients_of``: clients need a certificate of this authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     if clients_of is not None:
         context.load_verify_locations(clients_of)
         context.verify_mode = ssl.CERT_REQUIRED
-    if alpn:
-        context.set_alpn_protocols(list(alpn))
     return context

@@ -1,16 +1,16 @@
-"""Functions as users write them, for workers of tests to import. Some tell what they did by a side effect."""
+"""Functions as users write them, for workers of tests to import. Some record their calls by a side effect."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from os import system  # noqa: F401 - what a module has merely imported is out of reach
+from os import system  # noqa: F401 - runs may not call what a module only imports
 from pathlib import Path
 from typing import Any
 
 from celery import Celery
 
-from fairlane.errors import RateLimited
+from fairlane.core.errors import RateLimited
 
 app = Celery("support", set_as_current=False)
 told_once: set[str] = set()
@@ -29,7 +29,7 @@ async def whisper(row: dict[str, Any]) -> str:
 
 
 def length(output: str) -> int:
-    """A scorer by name."""
+    """A scorer that gets named arguments."""
     return len(output)
 
 
@@ -44,7 +44,7 @@ def turns(session: list[dict[str, Any]]) -> float:
 
 
 def busy_once(row: dict[str, Any]) -> str:
-    """Told to slow down the first time that it sees a marker."""
+    """Raises a rate limit the first time that it gets a marker."""
     marker = Path(row["marker"])
     if not marker.exists():
         marker.touch()
@@ -53,12 +53,12 @@ def busy_once(row: dict[str, Any]) -> str:
 
 
 def crash(row: dict[str, Any]) -> str:
-    """A defect."""
+    """A task that raises."""
     raise KeyError(row["text"])
 
 
 def thread_name(row: dict[str, Any]) -> str:
-    """Where it runs."""
+    """Returns where it runs."""
     return threading.current_thread().name
 
 

@@ -1,4 +1,4 @@
-"""Waiting for what a real process does: the one place in the tests where anything sleeps."""
+"""Waits for real processes. Only this file of the tests may sleep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def wait_until(predicate: Callable[[], T], timeout: float = 60.0, interval: float = 0.02) -> T:
-    """What ``predicate`` returns once that is true; after ``timeout`` seconds the test fails."""
+    """Wait until ``predicate`` returns a true value, and return it. Fails after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not (result := predicate()):
         if time.monotonic() > deadline:

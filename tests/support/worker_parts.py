@@ -1,37 +1,36 @@
-"""One worker's parts on an imitated Redis, with a provider that does what a test tells it."""
+"""The parts of one worker on fakeredis, with a provider whose answers a test sets."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import fakeredis
 
-from fairlane.admission.lanes import Offer
-from fairlane.clock import ManualClock
-from fairlane.job import Attempt, Outcome, Success, Usage
-from fairlane.results import JudgeResult, TaskResult
-from fairlane.store.keys import RunRef
+from fairlane.config.settings import Settings
+from fairlane.core.clock import ManualClock
+from fairlane.model.job import Attempt, Outcome, Success, Usage
+from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.run import RunRef
 from fairlane.store.script import load_all
-from fairlane.store.workers import WorkerInfo
-from fairlane_workers.batcher import Batcher, Command
-from fairlane_workers.chunks import Chunks
-from fairlane_workers.drain import Drain
-from fairlane_workers.executor import Executor
-from fairlane_workers.heartbeat import Heartbeat
-from fairlane_workers.material import Materials
+from fairlane.store.write.workers import WorkerInfo
+from fairlane_workers.execution.batcher import Batcher, Command
+from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.executor import Executor
+from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.providers.contract import OnChunk, Request
-from tests.support.scheduler_parts import Parts
+from fairlane_workers.telemetry.metrics import WorkerMetrics
+from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat
+from tests.support.scheduler_parts import LEASE_MS, Parts
 
 WORKER = "w1"
 ANSWER = Success("yes", Usage(12, 3), status=200)
 
 
 class ScriptedProvider:
-    """Answers as told; while ``gate`` is shut a call lasts until it is opened, or broken off."""
+    """Gives the answers that a test sets. Calls wait while ``gate`` is closed, unless they are cancelled."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -40,10 +39,13 @@ class ScriptedProvider:
         self.started, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
         self.broken_off = 0
+        self.leaves = True
         self.heard: list[OnChunk | None] = []
 
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
         self.requests.append(request)
+        if self.leaves:
+            request.leave()
         self.heard.append(on_chunk)
         self.started.set()
         try:
@@ -56,12 +58,15 @@ class ScriptedProvider:
             raise
         return self.answer(request) if callable(self.answer) else self.answer
 
+    async def prepare(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 
 
 class GatedBatcher(Batcher):
-    """A batcher whose round trips can be held up: before Redis is asked, or after it has answered."""
+    """A batcher whose round trips a test can delay: before Redis gets the commands, or after it answered."""
 
     def __init__(self, redis: Any, pause: Callable[[float], Coroutine[Any, Any, None]]) -> None:
         super().__init__(redis, pause)
@@ -82,7 +87,7 @@ class GatedBatcher(Batcher):
 
 
 class WorkerParts:
-    """A worker, and a scheduler's parts to give it work. Make it on the loop it is used on."""
+    """A worker, and the scheduler parts that feed it. Create it on the event loop that uses it."""
 
     def __init__(self, server: fakeredis.FakeServer, **settings: Any) -> None:
         self.server = server
@@ -97,36 +102,36 @@ class WorkerParts:
         self.batcher = GatedBatcher(self.redis, self._pause)
         self.provider = ScriptedProvider()
         self.providers: dict[str, Any] = {"sim": self.provider}
-        self.materials = Materials(self.batcher, self.keys)
+        self.inputs = InputReader(self.batcher, self.keys)
         self.chunks = Chunks(self.redis, self.batcher, self.keys, self.clock)
         self.executor = Executor(
             worker=WORKER,
-            settings=self.settings,
             attempts=self.scheduler.attempts,
             batcher=self.batcher,
             keys=self.keys,
-            materials=self.materials,
+            inputs=self.inputs,
             chunks=self.chunks,
+            connections=self.settings.connections,
             providers=self.providers,
+            lease_ms=LEASE_MS,
+            max_response_bytes=self.settings.worker.max_response_bytes,
             clock=self.clock,
             rng=random.Random(1),
         )
         self.wanted: list[list[str]] = []
-        self.intake: list[str] = []  # what the worker was told to do with its queues
+        self.intake: list[bool] = []  # for each request, whether the worker had paused its queues
         self.ended: list[str] = []
-        told = SimpleNamespace(
-            hold=lambda: self.intake.append("hold"), release=lambda: self.intake.append("release")
-        )
         self.heartbeat = Heartbeat(
             redis=self.redis,
             batcher=self.batcher,
             keys=self.keys,
             executor=self.executor,
-            settings=self.settings,
+            settings=self.settings.worker,
+            lease_ms=LEASE_MS,
             worker=WORKER,
             info=WorkerInfo("worker-1", 10, (), "0", 1, "host", 0),
             subscribe=self.wanted.append,
-            drain=Drain(told, lambda: self.ended.append("end")),
+            drain=Drain(self.intake.append, lambda: self.ended.append("end")),
             pause=self._pause,
         )
 
@@ -137,38 +142,25 @@ class WorkerParts:
         lane: str = "sim:fast",
         **spec: Any,
     ) -> list[Attempt]:
-        """Permits of a new run's first items."""
+        """Permits for the first items of a new run."""
         run = self.scheduler.admit(rows, **spec)
         wanted, taken = count or run.plan.spec.items, list[Attempt]()
         while len(taken) < wanted:
             self.scheduler.feed_all()
             queued = self.scheduler.backlog.count(lane, run.ref)
             taken += self.permits(run.ref, min(queued, wanted - len(taken)), lane)
-            self.scheduler.backlog.settle(lane, run.ref, 0)
+            self.scheduler.backlog.set_queued(lane, run.ref, 0)
         return taken
 
     def permits(self, ref: RunRef, count: int, lane: str = "sim:fast") -> list[Attempt]:
-        """Permits of what a run has queued on a lane."""
-        parts = self.scheduler
-        grant = parts.lanes.grant(
-            lane,
-            parts.leader.epoch,
-            [Offer(ref, count)],
-            room=count,
-            max_in_flight=10**6,
-            lease_ms=15_000,
-            now_ms=parts.now_ms,
-        )
-        assert grant is not None
-        attempts = [Attempt(ref.run, ref.team, p.job, p.number, lane) for p in grant.permits]
-        assert len(attempts) == count
-        return attempts
+        """Permits for jobs that a run has queued on a lane."""
+        return self.scheduler.permits(ref, count, lane)
 
     def start(self, attempt: Attempt) -> asyncio.Task[None]:
         return asyncio.create_task(self.executor.execute(attempt))
 
     async def calling(self, attempt: Attempt) -> asyncio.Task[None]:
-        """An attempt whose call is under way, and stays so until the provider's gate is opened."""
+        """An attempt whose call is in flight until the test opens the provider's gate."""
         self.provider.gate.clear()
         self.provider.started.clear()
         task = self.start(attempt)
@@ -188,7 +180,7 @@ class WorkerParts:
         return self.scheduler.leases.count()
 
     def hot(self, attempt: Attempt) -> list[bytes]:
-        """What waits to be tried again on the attempt's lane."""
+        """The jobs that wait for a retry on the attempt's lane."""
         ref = RunRef(attempt.team, attempt.run)
         waiting: list[bytes] = self.scheduler.redis.lrange(self.keys.hot(ref, attempt.lane), 0, -1)
         return waiting
@@ -204,7 +196,7 @@ class WorkerParts:
 
 
 def on_loop(scene: Callable[[WorkerParts], Coroutine[Any, Any, None]], **settings: Any) -> None:
-    """Play a scene with a worker on a loop of its own; nothing may be left running."""
+    """Run a scene with a worker on a new event loop. Fails if tasks still run at its end."""
 
     async def play() -> None:
         parts = WorkerParts(fakeredis.FakeServer(), **settings)
@@ -220,6 +212,16 @@ def on_loop(scene: Callable[[WorkerParts], Coroutine[Any, Any, None]], **setting
     asyncio.run(play())
 
 
+def metrics_of(settings: Settings, **read: Callable[[], int]) -> WorkerMetrics:
+    """A worker's metrics; all that ``read`` does not give are zero."""
+    return WorkerMetrics(
+        slots=lambda: settings.worker.slots,
+        lanes=settings.lanes,
+        most_lanes=settings.metrics.lanes,
+        **{"busy": lambda: 0, "consumed": lambda: 0, **read},
+    )
+
+
 def lines(logs: Iterable[Mapping[str, Any]], event: str) -> list[dict[str, Any]]:
-    """Lines of one event among those that were captured."""
+    """The captured log lines of one event."""
     return [dict(line) for line in logs if line["event"] == event]

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane import mover
-from fairlane.archive.rows import SessionEntry
-from fairlane.errors import RunArchived, RunNotFound, SubmissionError
-from fairlane.evaluators.spec import Judge
-from fairlane.handle import Run
-from fairlane.job import JobState
-from fairlane.mover import Moved, Mover
-from fairlane.results import JudgeResult, TaskResult
-from fairlane.run import RunState
-from fairlane.sessions import SessionRecord
-from fairlane.store.keys import RunRef
-from fairlane.store.reading import RecordReader
+from fairlane.apps.archive import mover
+from fairlane.apps.archive.mover import RunMover
+from fairlane.apps.archive.rows import SessionEntry
+from fairlane.client.archive import Moved
+from fairlane.client.handle import Run
+from fairlane.core.errors import RunArchived, RunNotFound, SubmissionError
+from fairlane.model.evaluators import Judge
+from fairlane.model.job import JobState
+from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.run import RunRef, RunState
+from fairlane.model.sessions import SessionRecord
+from fairlane.store.read.reading import RecordReader
 from tests.support.archives import MEMORY, ArchivedStage, sqlite_url
 from tests.support.stage import Stage
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_gone_from_redis_is_read_from_the_archive(stage: ArchivedS
 
 def test_an_archive_in_memory_does(fake_redis: Redis) -> None:
     stage = ArchivedStage(fake_redis, MEMORY)
-    stage.archive = stage.client._link.archive or stage.archive  # a database in memory is one engine's
+    stage.archive = stage.client._deployment.archive or stage.archive  # a database in memory is one engine's
     run = completed(stage)
     before = seen(run)
     assert stage.move(run) is Moved.MOVED
@@ -135,7 +135,7 @@ def test_a_move_that_is_broken_off_anywhere_and_done_again_ends_in_one_whole_cop
             raise Broken
 
     with pytest.raises(Broken):
-        Mover(stage.link, stage.archive, break_off).move(stage.ref(run))
+        RunMover(stage.without_archive, stage.archive, break_off).move(stage.ref(run))
     assert seen(run) == before  # Redis has it all: nothing goes before the copy is whole
     with pytest.raises(RunNotFound):
         stage.archive.reader.overview(stage.ref(run))
@@ -164,7 +164,9 @@ def test_a_copy_that_was_committed_without_a_stub_gets_it_the_next_time(
 ) -> None:
     run = completed(stage)
     with monkeypatch.context() as patch:
-        patch.setattr("fairlane.mover.Stubs.leave", lambda *_: (_ for _ in ()).throw(Broken))
+        patch.setattr(
+            "fairlane.apps.archive.mover.ArchiveStubs.leave", lambda *_: (_ for _ in ()).throw(Broken)
+        )
         with pytest.raises(Broken):
             stage.move(run)
     monkeypatch.setattr(stage.archive.writer, "add", lambda *_: pytest.fail("it is there already"))
@@ -189,7 +191,7 @@ def test_two_movers_of_one_run_leave_it_whole(stage: ArchivedStage, monkeypatch:
     def let_another_pass() -> None:
         next(others, lambda: None)()
 
-    slower = Mover(stage.link, stage.archive, let_another_pass)
+    slower = RunMover(stage.without_archive, stage.archive, let_another_pass)
     assert slower.move(stage.ref(run)) is Moved.MOVED_BEFORE
     assert seen(run) == before
 
@@ -197,8 +199,8 @@ def test_two_movers_of_one_run_leave_it_whole(stage: ArchivedStage, monkeypatch:
 def test_a_run_that_is_moved_while_it_is_read_is_read_to_its_end(
     stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlane.records.RESULTS_AT_ONCE", 2)
-    monkeypatch.setattr("fairlane.records.ITEMS_LISTED_AT_ONCE", 3)
+    monkeypatch.setattr("fairlane.client.handle.RESULTS_AT_ONCE", 2)
+    monkeypatch.setattr("fairlane.client.handle.ITEMS_LISTED_AT_ONCE", 3)
     run = completed(stage, 9)
     whole = list(run.stream())
     reading = run.stream()
@@ -227,7 +229,7 @@ def test_a_run_that_another_goes_on_from_stays_as_long_as_that_is_active(stage: 
     assert plan is not None
     resumed: dict[str, Any] = {"run": run.id, "prompts": [0], "models": [0], "steps": [], "repetitions": 1}
     document = plan.model_dump(mode="json")
-    document["spec"]["resumes"] = resumed
+    document["spec"]["continues"] = resumed
     stage.redis.set(stage.keys.plan(ref), type(plan).model_validate(document).model_dump_json())
     assert stage.move(run) is Moved.NEEDED
     stage.deployment.cancel(ref)
@@ -241,7 +243,7 @@ def test_a_run_in_the_archive_is_not_gone_on_from(stage: ArchivedStage, gone: bo
     if gone:
         stage.expire(run)
     with pytest.raises(SubmissionError, match="has left Redis for the archive"):
-        stage.client.resume(run.id)
+        stage.client.continue_run(run.id)
 
 
 def test_a_run_that_is_in_neither_is_not_found(stage: ArchivedStage) -> None:
@@ -283,22 +285,22 @@ def test_the_archive_has_the_results_that_redis_had(stage: ArchivedStage) -> Non
     assert sorted(found) == [0, 2]
     for item, (task, judged) in found.items():
         assert JudgeResult.from_json(judged or "") == JudgeResult.from_json(stored[b"%d" % (2 * item + 1)])
-        told = TaskResult.from_json(task or "")
-        assert replace(told, model=None) == TaskResult.from_json(stored[b"%d" % (2 * item)])
+        shown = TaskResult.from_json(task or "")
+        assert replace(shown, model=None) == TaskResult.from_json(stored[b"%d" % (2 * item)])
 
 
 def test_sessions_are_in_the_archive_cell_by_cell(stage: ArchivedStage) -> None:
     run = completed(stage, 1)
     ref, spec = stage.ref(run), stage.spec(run.id).model_copy(update={"repetitions": 2})
-    told = [
+    shown = [
         SessionEntry(number, cell, SessionRecord("ä", "sim:fast", 0, cell, (cell, 2), {"s": 1.0}, {}), [None])
         for number in range(2)
         for cell in range(2)
     ]
     for _ in range(2):
-        stage.archive.writer.add_sessions(ref, told)
+        stage.archive.writer.add_sessions(ref, shown)
     found = stage.archive.reader.sessions(ref, spec, [1, 0])
-    assert found == [entry.record for entry in [*told[2:], *told[:2]]]
+    assert found == [entry.record for entry in [*shown[2:], *shown[:2]]]
     with pytest.raises(RunNotFound):
         stage.archive.reader.sessions(ref, spec, [2])
 

@@ -15,12 +15,21 @@ from sqlalchemy import text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError
 
-from fairlane.archive.database import Database
-from fairlane.archive.opening import Archive, open_archive, require_archive
-from fairlane.archive.schema import SCHEMA_VERSION, ArchiveTooNew, metadata, records, runs, upsert, upsert_run
-from fairlane.errors import ArchiveUnavailable, ConfigurationError, RunNotFound
-from fairlane.settings import ArchiveSettings, Settings
-from fairlane.store.keys import RunRef
+from fairlane.apps.archive.database import Database
+from fairlane.apps.archive.opening import Archive
+from fairlane.apps.archive.schema import (
+    SCHEMA_VERSION,
+    metadata,
+    records,
+    runs,
+    upsert,
+    upsert_run,
+)
+from fairlane.client.archive import open_archive, require_archive
+from fairlane.config.sections import ArchiveSettings
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ArchiveTooNew, ArchiveUnavailable, ConfigurationError, RunNotFound
+from fairlane.model.run import RunRef
 from tests.support.archives import sqlite_url
 
 PASSWORD = "pass/word-of@the=archive"
@@ -119,7 +128,7 @@ def test_a_url_that_cannot_be_used_is_refused_without_telling_it(url: str, said:
     assert caught.value.field == "archive.url"
 
 
-def test_a_database_that_cannot_be_opened_is_told_without_its_url(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_opened_is_reported_without_its_url(tmp_path: Path) -> None:
     hidden = tmp_path / "secret-folder" / "runs.db"
     database = Database(SecretStr(f"sqlite:///{hidden}"))
     with pytest.raises(ArchiveUnavailable, match="unable to open") as caught, database.writing():
@@ -135,17 +144,17 @@ def test_what_a_driver_says_loses_the_password_and_the_url(database: Database) -
     error = OperationalError("select 'people''s data'", {"row": "data"}, cause)
     with pytest.raises(ArchiveUnavailable) as caught, database._telling():
         raise error
-    told = "".join(traceback.format_exception(caught.value))
-    assert "OperationalError: no password *** for *** of pg://u:***@h" in told
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "OperationalError: no password *** for *** of pg://u:***@h" in shown
     for hidden in ("hunter2", "nowhere", "people", "data"):
         assert hidden not in str(caught.value)
 
 
-def test_without_sqlalchemy_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sqlalchemy_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def missing(name: str, *rest: Any) -> Any:
-        if name == "fairlane.archive.database":
+        if name == "fairlane.apps.archive.database":
             raise ModuleNotFoundError("No module named 'sqlalchemy'", name="sqlalchemy")
         return real(name, *rest)
 
@@ -157,7 +166,7 @@ def test_without_sqlalchemy_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) 
 def test_settings_name_the_archive_and_never_show_it() -> None:
     assert open_archive(Settings()) is None
     with pytest.raises(ConfigurationError, match=r"archive\.url: no archive is configured"):
-        require_archive(Settings())
+        require_archive(open_archive(Settings()))
     settings = Settings(archive=ArchiveSettings(url=SecretStr(f"postgresql://u:{PASSWORD}@h/d")))
     assert open_archive(settings) is not None
     assert "word-of" not in repr(settings) + str(settings) + settings.model_dump_json()

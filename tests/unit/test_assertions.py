@@ -9,7 +9,7 @@ import pytest
 from fairlane.evaluators.assertions import AssertionsError, share_met, value_problem
 from fairlane.evaluators.schema import conforms, schema_problem
 from fairlane.evaluators.scorers import score
-from fairlane.evaluators.spec import Assertions
+from fairlane.model.evaluators import Assertions
 
 
 def met(kind: str, output: str, value: Any = None) -> bool:
@@ -112,5 +112,5 @@ def test_a_schema_is_held_to_in_its_depth() -> None:
 @pytest.mark.parametrize(
     "schema", ["x", {"type": "text"}, {"required": "a"}, {"pattern": "("}, {"items": {"minimum": "1"}}]
 )
-def test_a_malformed_schema_is_told(schema: object) -> None:
+def test_a_malformed_schema_is_reported(schema: object) -> None:
     assert schema_problem(schema) is not None

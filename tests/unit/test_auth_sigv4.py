@@ -16,10 +16,10 @@ import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import ConnectTimeoutError, ProfileNotFound
 
-from fairlane.clock import ManualClock
-from fairlane.connection import Connection
-from fairlane.errors import ConfigurationError
-from fairlane_workers.providers import botocore_extra
+from fairlane.config.connection import Connection
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import ConfigurationError
+from fairlane_workers.providers.auth import sigv4 as sigv4_module
 from fairlane_workers.providers.auth.authorizer import CredentialError
 from fairlane_workers.providers.auth.sigv4 import FAILED_MS, FRESH_MS, SigV4, region_of
 from fairlane_workers.providers.registry import build_provider
@@ -61,13 +61,13 @@ async def signed(sigv4: SigV4) -> httpx.Headers:
 def by_hand(stamp: str, names: str) -> str:
     """As https://docs.aws.amazon.com/IAM/latest/UserGuide/create-signed-request.html has it."""
     day, scope = stamp[:8], f"{stamp[:8]}/us-east-1/bedrock/aws4_request"
-    told = {
+    shown = {
         "content-type": "application/json",
         "host": URL.host,
         "x-amz-date": stamp,
         "x-amz-security-token": TOKEN,
     }
-    headers = "".join(f"{name}:{told[name]}\n" for name in names.split(";"))
+    headers = "".join(f"{name}:{shown[name]}\n" for name in names.split(";"))
     path = f"/model/{MODEL.replace('%', '%25')}/converse"  # encoded twice, for all services but S3
     canonical = f"POST\n{path}\n\n{headers}\n{names}\n{hashlib.sha256(BODY).hexdigest()}"
     text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
@@ -184,7 +184,7 @@ def test_temporary_credentials_are_renewed_before_they_end() -> None:
         (ConnectTimeoutError(endpoint_url="http://sts"), TransportError, "http://sts"),
     ],
 )
-def test_what_hinders_is_told_for_a_moment_and_then_tried_again(
+def test_what_hinders_is_reported_for_a_moment_and_then_tried_again(
     answer: object, kind: type[Exception], text: str
 ) -> None:
     clock, found = ManualClock(1), Found(answer, Credentials(IDENTITY, SECRET))
@@ -251,7 +251,7 @@ def test_a_region_that_nothing_shows_is_asked_for() -> None:
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(botocore_extra, "find_spec", lambda _: None)
+    monkeypatch.setattr(sigv4_module, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'fairlane\[bedrock\]'"):
         SigV4("us-east-1")
     with pytest.raises(ConfigurationError, match=r"protocol: .*bedrock.*pip install"):

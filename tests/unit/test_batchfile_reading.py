@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from fairlane.batchfile import BatchFileError, check_batch, read_batch
-from fairlane.batchfile.reading import MOST_PROBLEMS
-from fairlane.errors import SubmissionError
+from fairlane.apps.batchfile.reading import (
+    MOST_PROBLEMS,
+    check_batch,
+    read_batch,
+)
+from fairlane.core.errors import BatchFileError, SubmissionError
 
 Write = Callable[..., Path]
 
@@ -50,7 +53,7 @@ def test_requests_become_rows_of_their_id_and_body(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "shown"),
     [
         ("nope", "is no JSON: "),
         ("[1]", "is no object but a list"),
@@ -71,15 +74,15 @@ def test_requests_become_rows_of_their_id_and_body(write: Write) -> None:
         (request("\ud800"), "half a surrogate pair"),
     ],
 )
-def test_a_line_that_cannot_be_sent_is_told_with_its_number(
-    write: Write, line: dict[str, Any] | str, told: str
+def test_a_line_that_cannot_be_sent_is_reported_with_its_number(
+    write: Write, line: dict[str, Any] | str, shown: str
 ) -> None:
     ((number, what),) = problems(write(request("before"), line, request("after")))
     assert number == 2
-    assert told in what
+    assert shown in what
 
 
-def test_all_that_is_wrong_is_told_at_once_in_the_order_of_lines(write: Write) -> None:
+def test_all_that_is_wrong_is_reported_at_once_in_the_order_of_lines(write: Write) -> None:
     path = write(request("a"), request("b", method="GET", url="/v1/responses"), request("a"), "nope")
     with pytest.raises(BatchFileError) as caught:
         check_batch(path, own_models=False)
@@ -89,7 +92,7 @@ def test_all_that_is_wrong_is_told_at_once_in_the_order_of_lines(write: Write) -
     assert lines[2] == '  line 3: custom_id "a" is on line 1, too. Give each line one of its own'
 
 
-def test_no_more_problems_than_can_be_read_are_told(write: Write) -> None:
+def test_no_more_problems_than_can_be_read_are_reported(write: Write) -> None:
     path = write(*[request(f"r{n}", method="GET") for n in range(MOST_PROBLEMS + 30)])
     assert len(problems(path)) == MOST_PROBLEMS
     with pytest.raises(BatchFileError, match="and more: reading stopped after 20"):
@@ -97,10 +100,10 @@ def test_no_more_problems_than_can_be_read_are_told(write: Write) -> None:
     assert len(problems(write(*[request("same")] * (MOST_PROBLEMS + 30)))) == MOST_PROBLEMS
 
 
-def test_ids_are_told_apart_by_their_texts_not_their_digests(
+def test_ids_are_distinguished_by_their_texts_not_their_digests(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlane.batchfile.reading._digest", len)
+    monkeypatch.setattr("fairlane.apps.batchfile.reading._digest", len)
     assert check_batch(write(request("aa"), request("bb"), request("c")), own_models=False) == 3
     assert problems(write(request("aa"), request("bb"), request("aa")))[0][0] == 3
 
@@ -112,7 +115,7 @@ def test_a_line_names_its_model_only_where_it_is_asked_for(write: Write) -> None
     assert "body.model is missing. Name a model there, or give one for all lines with --model" in what
 
 
-def test_a_request_that_is_too_large_is_told(write: Write) -> None:
+def test_a_request_that_is_too_large_is_reported(write: Write) -> None:
     body = {"messages": [{"role": "user", "content": "x" * (1024 * 1024)}]}
     ((_, what),) = problems(write(request(body=body)))
     assert "at most 1,048,576 are allowed" in what
@@ -133,7 +136,7 @@ def test_a_file_without_a_request_is_refused(tmp_path: Path, content: str) -> No
         check_batch(path, own_models=False)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SubmissionError, match="cannot be read: No such file"):
         check_batch(tmp_path / "no.jsonl", own_models=False)
 

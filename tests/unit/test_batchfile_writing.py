@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from fairlane.batchfile import BatchWriter, Written, check_place, default_errors
-from fairlane.batchfile.writing import ERROR_CODES
-from fairlane.errors import FairlaneError
-from fairlane.job import JobState, Usage
-from fairlane.run import Record
+from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, check_place, default_errors
+from fairlane.core.errors import FairlaneError
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
 from tests.support.documents import ROOT, coded, table
 
 WRITER = BatchWriter("01run", 1_700_000_000)
@@ -76,22 +75,22 @@ def body(**changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_usage_is_left_out_where_the_provider_told_none() -> None:
+def test_usage_is_left_out_where_the_provider_reported_none() -> None:
     assert "usage" not in body(usage=Usage())
 
 
-def test_tokens_read_from_a_cache_are_told() -> None:
+def test_tokens_read_from_a_cache_are_reported() -> None:
     assert body(usage=Usage(10, 5, 7))["usage"]["prompt_tokens_details"] == {"cached_tokens": 7}
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "shown"),
     [("end_turn", "stop"), ("max_tokens", "length"), ("length", "length"), ("odd", "odd"), (None, None)],
 )
-def test_why_an_answer_ended_is_told_in_the_words_of_chat_completions(
-    said: str | None, told: str | None
+def test_why_an_answer_ended_is_reported_in_the_words_of_chat_completions(
+    said: str | None, shown: str | None
 ) -> None:
-    assert body(finish_reason=said)["choices"][0]["finish_reason"] == told
+    assert body(finish_reason=said)["choices"][0]["finish_reason"] == shown
 
 
 @pytest.mark.parametrize(
@@ -104,13 +103,13 @@ def test_why_an_answer_ended_is_told_in_the_words_of_chat_completions(
         (JobState.SKIPPED, None, "request_skipped", "the run ended before"),
     ],
 )
-def test_a_request_without_an_answer_is_told_with_a_code(
+def test_a_request_without_an_answer_is_reported_with_a_code(
     state: JobState, error: str | None, code: str, message: str
 ) -> None:
-    told = WRITER.error(record(5, state=state, output=None, error=error))
-    assert (told["id"], told["custom_id"], told["response"]) == ("batch_req_01run-5", "r5", None)
-    assert told["error"]["code"] == code
-    assert told["error"]["message"].startswith(message)
+    shown = WRITER.error(record(5, state=state, output=None, error=error))
+    assert (shown["id"], shown["custom_id"], shown["response"]) == ("batch_req_01run-5", "r5", None)
+    assert shown["error"]["code"] == code
+    assert shown["error"]["message"].startswith(message)
 
 
 def test_answers_and_errors_go_to_two_files_in_the_order_of_the_records(tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ def test_what_is_broken_off_leaves_the_files_of_before(
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_a_run_that_was_no_batch_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_run_that_was_no_batch_is_reported_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(FairlaneError, match="run 01run is no batch: its rows have no custom_id and body"):
         WRITER.write([record(row={"question": "?"})], tmp_path / "o", tmp_path / "e", always=False)
     assert list(tmp_path.iterdir()) == []

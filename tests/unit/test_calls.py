@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from fairlane.calls import CallHandle, CallMap, submit_call, submit_calls
 from fairlane.celery import LimitedTask, limited
-from fairlane.client import Client
-from fairlane.errors import CallFailed, RateLimited, SubmissionError
-from fairlane.evaluators import scorer
-from fairlane.evaluators.spec import FunctionScorer
-from fairlane.job import JobState, Usage
-from fairlane.retry import RetryPolicy
-from fairlane.run import Record
+from fairlane.client.calls import CallHandle, CallMap, submit_call, submit_calls
+from fairlane.client.client import Client
+from fairlane.core.errors import CallFailed, RateLimited, SubmissionError
+from fairlane.evaluators.builders import scorer
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import FunctionScorer
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
 
 
 class Run:
@@ -74,8 +74,8 @@ def test_a_call_is_a_run_of_one_row_with_its_arguments() -> None:
     handle = submit_call(sender, "m.f", (1, "a"), {"b": [None]}, lane="crm", timeout=5, priority=2)
 
     assert sender.rows == [{"args": [1, "a"], "kwargs": {"b": [None]}}]
-    told = {name: value for name, value in sender.options.items() if value is not None}
-    assert told == {"task": "m.f", "lane": "crm", "name": "call m.f", "priority": 2, "timeout": 5}
+    shown = {name: value for name, value in sender.options.items() if value is not None}
+    assert shown == {"task": "m.f", "lane": "crm", "name": "call m.f", "priority": 2, "timeout": 5}
     assert (handle.id, repr(handle)) == ("r1", "<CallHandle r1: call f>")
 
 
@@ -205,7 +205,9 @@ def test_a_scorer_of_no_function_is_refused(function: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "wait_ms"), [(0.0001, 1), (2, 2000), (timedelta(minutes=1), 60_000), (None, None), (1e12, None)]
 )
-def test_how_long_to_slow_down_is_told_in_seconds_or_as_a_timedelta(given: Any, wait_ms: int | None) -> None:
+def test_how_long_to_slow_down_is_reported_in_seconds_or_as_a_timedelta(
+    given: Any, wait_ms: int | None
+) -> None:
     error = RateLimited("calm down", retry_after=given)
 
     assert (str(error), error.retry_after_ms) == ("calm down", wait_ms)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.admission.charge import ChargeModel, charged
-from fairlane.job import Usage
-from fairlane.lane import LaneLimits
-from fairlane.tokens import Estimate
+from fairlane.model.job import Usage
+from fairlane.model.lane import LaneLimits
+from fairlane.model.tokens import Estimate
+from fairlane_workers.probe.charge import ChargeModel, charged
 
 counts = st.integers(0, 10**6)
 usages = st.builds(Usage, st.none() | counts, st.none() | counts, st.none() | counts)
-estimates = st.builds(Estimate, counts, counts)
+estimates = st.builds(Estimate, counts, counts, counts, st.booleans())
 models = st.builds(
     ChargeModel,
     st.sampled_from(["used", "reserved"]),
@@ -42,7 +42,7 @@ models = st.builds(
 def test_a_call_costs_what_its_provider_charges(
     model: ChargeModel, usage: Usage, expected: tuple[int, int]
 ) -> None:
-    assert charged(usage, Estimate(100, 50), model) == expected
+    assert charged(usage, Estimate(100, 50), model) == Estimate(*expected)
 
 
 @given(usages, estimates, models)
@@ -50,8 +50,8 @@ def test_a_charge_is_of_whole_tokens_and_never_negative(
     usage: Usage, reserved: Estimate, model: ChargeModel
 ) -> None:
     cost = charged(usage, reserved, model)
-    assert {type(part) for part in cost} == {int}
-    assert min(cost) >= 0
+    assert {type(part) for part in cost[:2]} == {int}
+    assert min(cost[:2]) >= 0
 
 
 @given(estimates, models)

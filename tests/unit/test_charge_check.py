@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.admission.charge import ChargeModel
-from fairlane.hints import AxisHint
-from fairlane.job import Usage
-from fairlane_workers.charge_check import check_charge
+from fairlane.model.hints import AxisHint
+from fairlane.model.job import Usage
+from fairlane_workers.probe.charge import ChargeModel, check_charge
 
 USAGE = Usage(10, 20)  # 30 used, and with 256 of max_tokens 266 reserved
 
@@ -33,7 +32,7 @@ def test_a_bucket_that_holds_less_than_a_minute_shows_it_by_its_refill() -> None
     assert check_charge(ChargeModel(), USAGE, 256, hint).verdict == "agrees"
 
 
-def test_a_refill_is_told_no_finer_than_a_millisecond() -> None:
+def test_a_refill_is_reported_no_finer_than_a_millisecond() -> None:
     hint = AxisHint(limit=2_000_000, remaining=33_317, reset_ms=1)  # 33 tokens a millisecond
     assert check_charge(ChargeModel(), USAGE, 256, hint).verdict == "agrees"
 
@@ -54,9 +53,9 @@ def test_an_output_factor_counts() -> None:
         (USAGE, 256, AxisHint(10_000, 200), "others may be calling"),
     ],
 )
-def test_what_cannot_be_told_says_why(
+def test_what_cannot_be_reported_says_why(
     usage: Usage, max_tokens: int | None, hint: AxisHint | None, why: str
 ) -> None:
-    told = check_charge(ChargeModel(), usage, max_tokens, hint)
-    assert told.verdict == "unknown"
-    assert why in told.reason
+    shown = check_charge(ChargeModel(), usage, max_tokens, hint)
+    assert shown.verdict == "unknown"
+    assert why in shown.reason

@@ -35,8 +35,8 @@ def test_archiving_again_says_that_it_was_done(fairlane: CommandLine) -> None:
 
 def test_all_finished_runs_are_archived_and_no_others(fairlane: CommandLine) -> None:
     finished, running = [fairlane.completed(), fairlane.completed()], fairlane.submitted()
-    told = fairlane.json("archive", "--finished")
-    assert told == [{"run": run, "result": "moved"} for run in finished]
+    shown = fairlane.json("archive", "--finished")
+    assert shown == [{"run": run, "result": "moved"} for run in finished]
     assert "no finished run is left" in fairlane("archive", "--finished").stderr
     assert fairlane.json("status", running)["state"] == "running"
 
@@ -51,14 +51,14 @@ def test_runs_are_named_or_all_meant(fairlane: CommandLine, arguments: list[str]
     assert "name runs, or give --finished" in fairlane.refused("archive", *arguments, code=2)
 
 
-def test_a_database_that_cannot_be_used_is_told_without_its_url(
+def test_a_database_that_cannot_be_used_is_reported_without_its_url(
     fairlane: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = fairlane.completed()
     monkeypatch.setenv("FAIRLANE_ARCHIVE__URL", f"sqlite:///{tmp_path / 'hidden-folder' / 'runs.db'}")
-    told = fairlane.refused("archive", run)
-    assert "cannot use the archive" in told
-    assert "hidden-folder" not in told
+    shown = fairlane.refused("archive", run)
+    assert "cannot use the archive" in shown
+    assert "hidden-folder" not in shown
     assert len(fairlane.out("results", run).splitlines()) == 5
 
 

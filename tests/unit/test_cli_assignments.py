@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.cli.assignments import read_evaluator, read_judge, read_params
-from fairlane.errors import SubmissionError
-from fairlane.evaluators import contains, exact_match, json_valid, llm_judge, numeric_match, regex
-from fairlane.evaluators.spec import EvaluatorSpec
+from fairlane.cli.runs.assignments import read_evaluator, read_judge, read_params
+from fairlane.core.errors import SubmissionError
+from fairlane.evaluators.builders import contains, exact_match, json_valid, llm_judge, numeric_match, regex
+from fairlane.model.evaluators import EvaluatorSpec
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -41,7 +41,7 @@ def test_a_plain_word_needs_no_quotes() -> None:
         (["logprobs=True"], "JSON writes true"),
     ],
 )
-def test_what_is_no_parameter_is_told(given: list[str], complaint: str) -> None:
+def test_what_is_no_parameter_is_reported(given: list[str], complaint: str) -> None:
     with pytest.raises(SubmissionError, match=complaint):
         read_params("--param", given)
 
@@ -78,7 +78,7 @@ def test_an_evaluator_is_named_with_its_options(given: str, spec: EvaluatorSpec)
         ("numeric_match:expected=answer,tolerance=small", "'small' is no number"),
     ],
 )
-def test_what_is_no_evaluator_is_told(given: str, complaint: str) -> None:
+def test_what_is_no_evaluator_is_reported(given: str, complaint: str) -> None:
     with pytest.raises(SubmissionError, match=complaint):
         read_evaluator(given)
 

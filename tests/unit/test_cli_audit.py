@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.store.audit import PAGE, Act, AuditLog, Auditor, operator
 from fairlane.store.keys import Keys
+from fairlane.store.write.audit import PAGE, Act, AuditLog, Auditor, operator
 from tests.support.command_line import CommandLine
 from tests.support.documents import ROOT, coded, table
 
@@ -31,7 +31,7 @@ def brief(fairlane: CommandLine, *arguments: str) -> list[tuple[str, ...]]:
     return [(each["role"], each["who"], each["act"], each["what"]) for each in lines(fairlane, *arguments)]
 
 
-def test_an_operator_is_told_by_user_and_host_and_a_limit_with_what_it_was(fairlane: CommandLine) -> None:
+def test_an_operator_is_reported_by_user_and_host_and_a_limit_with_what_it_was(fairlane: CommandLine) -> None:
     fairlane.out("lanes", "set", "sim:fast", "--requests-per-minute", "60")
     fairlane.out("lanes", "set", "sim:fast", "--requests-per-minute", "none", "--max-concurrency", "3")
     fairlane.out("lanes", "pause", "sim:fast")
@@ -39,12 +39,12 @@ def test_an_operator_is_told_by_user_and_host_and_a_limit_with_what_it_was(fairl
 
     acts = [Act.LIMITED, Act.LIMITED, Act.PAUSED, Act.OPENED]
     assert brief(fairlane) == [("operator", operator(), act, "sim:fast") for act in acts]
-    told = fairlane.out("audit").splitlines()
-    assert told[0].endswith("requests_per_minute 0.0 → 60.0")
-    assert told[1].endswith("max_concurrency none → 3, requests_per_minute 60.0 → none")
+    shown = fairlane.out("audit").splitlines()
+    assert shown[0].endswith("requests_per_minute 0.0 → 60.0")
+    assert shown[1].endswith("max_concurrency none → 3, requests_per_minute 60.0 → none")
 
 
-def test_a_team_is_told_for_what_its_clients_asked(fairlane: CommandLine) -> None:
+def test_a_team_is_reported_for_what_its_clients_asked(fairlane: CommandLine) -> None:
     run = fairlane.submitted()
     fairlane.out("cancel", run)
     fairlane.stage.admit()
@@ -60,7 +60,7 @@ def test_a_team_is_told_for_what_its_clients_asked(fairlane: CommandLine) -> Non
     assert lines(fairlane)[2]["detail"] == {"reason": "no such connection"}
 
 
-def test_only_a_team_is_told_where_it_is_named(fairlane: CommandLine) -> None:
+def test_only_a_team_is_reported_where_it_is_named(fairlane: CommandLine) -> None:
     run = fairlane.submitted()
     fairlane.out("lanes", "pause", "sim:fast")
     assert len(lines(fairlane)) == 2
@@ -71,8 +71,8 @@ def test_only_a_team_is_told_where_it_is_named(fairlane: CommandLine) -> None:
 def test_an_age_leaves_out_what_is_older(fairlane: CommandLine) -> None:
     now_ms = int(fairlane.stage.redis.time()[0]) * 1000
     for age_ms in (7_200_000, 1_800_000):
-        told = {"role": "team", "who": "a", "act": "run_submitted", "team": "a", "what": str(age_ms)}
-        fairlane.stage.redis.xadd(KEYS.audit, {**told, "detail": "{}"}, id=f"{now_ms - age_ms}-0")
+        shown = {"role": "team", "who": "a", "act": "run_submitted", "team": "a", "what": str(age_ms)}
+        fairlane.stage.redis.xadd(KEYS.audit, {**shown, "detail": "{}"}, id=f"{now_ms - age_ms}-0")
     assert [each["what"] for each in lines(fairlane, "--since", "1h")] == ["1800000"]
     assert [each["what"] for each in lines(fairlane, "--since", "1d")] == ["7200000", "1800000"]
     assert "is no age" in fairlane.refused("audit", "--since", "yesterday", code=2)
@@ -100,9 +100,9 @@ def test_what_a_team_wrote_does_not_steer_the_terminal(fairlane: CommandLine) ->
     Auditor("operator", "ann@host").append(
         fairlane.stage.redis, KEYS, Act.TEAM_ADDED, "a", reason="\x1b[2J\x9b2Jgone\nline"
     )
-    told = fairlane.out("audit")
-    assert not {"\x1b", "\x9b"} & set(told)
-    assert len(told.splitlines()) == 1
+    shown = fairlane.out("audit")
+    assert not {"\x1b", "\x9b"} & set(shown)
+    assert len(shown.splitlines()) == 1
 
 
 def test_a_log_of_many_pages_is_read_to_its_end(real_redis: Redis) -> None:

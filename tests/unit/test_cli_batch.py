@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.job import JobState
-from fairlane.polling import SystemWaiter
-from fairlane.run import RunSpec
+from fairlane.client.deployment import SystemWaiter
+from fairlane.model.job import JobState
+from fairlane.model.run import RunSpec
 from tests.support.command_line import CommandLine
 
 
@@ -121,7 +121,7 @@ def test_an_interrupt_leaves_the_run_and_says_how_to_go_on(
     assert len(written(out)) == 3
 
 
-def test_requests_without_an_answer_are_told_in_a_file_beside(
+def test_requests_without_an_answer_are_reported_in_a_file_beside(
     cli: CommandLine, outside: Outside, requests: str, tmp_path: Path
 ) -> None:
     outside.results = {"state": JobState.FAILED, "output": None, "error": "400: no"}
@@ -185,7 +185,7 @@ def test_another_run_is_no_batch(cli: CommandLine, tmp_path: Path) -> None:
         (["BAD", "-o", "OUT", "--model", "sim:fast"], 2, "line 2: method"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_is_sent(
+def test_what_is_wrong_is_reported_and_nothing_is_sent(
     cli: CommandLine, requests: str, tmp_path: Path, options: list[str], code: int, complaint: str
 ) -> None:
     bad = tmp_path / "bad-in.jsonl"
@@ -193,8 +193,8 @@ def test_what_is_wrong_is_told_and_nothing_is_sent(
     bad.write_text("\n".join([good[0], good[1].replace("POST", "GET")]))
     out = str(tmp_path / "out.jsonl")
     places = {"IN": requests, "OUT": out, "BAD": str(bad), "NO/OUT": str(tmp_path / "no" / "out")}
-    told = cli.refused("batch", *(places.get(each, each) for each in options), code=code)
-    assert complaint in told
+    shown = cli.refused("batch", *(places.get(each, each) for each in options), code=code)
+    assert complaint in shown
     assert cli.stage.client.runs() == []
     assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "bad-in.jsonl"}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlane.admission.views import Hold
-from fairlane.cli.checks import (
+from fairlane.cli.lanes.lane_views import LaneReport
+from fairlane.cli.operate.checks import (
     BrokerView,
     Clocks,
     Finding,
@@ -20,11 +20,11 @@ from fairlane.cli.checks import (
     counts,
     examine,
 )
-from fairlane.cli.lane_views import LaneReport
-from fairlane.lane import LaneLimits
-from fairlane.settings import Settings, WorkerSecrets
-from fairlane.store.overview import LeaderView, ServerView
-from fairlane.store.workers import Beat, WorkerInfo
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.model.lane import LaneLimits
+from fairlane.store.read.overview import LeaderView, ServerView
+from fairlane.store.write.lane_view import Hold
+from fairlane.store.write.workers import Beat, WorkerInfo
 from tests.support.idle_lane import IDLE
 
 NOW = 1_700_000_000_000
@@ -98,6 +98,7 @@ def test_a_deployment_that_is_well_has_nothing_to_mend() -> None:
         (replace(SOUND, eviction="allkeys-lru", memory_limit=9 * MIB), "redis memory", Grade.FAIL),
         (replace(SOUND, eviction="allkeys-lru"), "redis memory", Grade.WARN),
         (replace(SOUND, memory_used=9 * MIB, memory_limit=10 * MIB), "redis memory", Grade.WARN),
+        (replace(SOUND, memory_used=11 * MIB, memory_limit=10 * MIB), "redis memory", Grade.FAIL),
     ],
 )
 def test_what_is_wrong_with_the_server(server: ServerView | None, check: str, grade: Grade) -> None:
@@ -122,7 +123,7 @@ def test_valkey_counts_by_its_own_numbers() -> None:
         (NOW - 5000, "this machine is 4 s behind Redis"),
     ],
 )
-def test_clocks_apart_are_told_with_their_direction(here_ms: int, detail: str) -> None:
+def test_clocks_apart_are_reported_with_their_direction(here_ms: int, detail: str) -> None:
     found = trouble(clocks=Clocks(here_ms, NOW, 10))
     assert (found.check, found.grade, found.detail) == ("clock", Grade.WARN, detail)
 
@@ -142,23 +143,33 @@ def test_without_a_leader_nothing_starts() -> None:
     assert resigned.detail == "none has led; the last was scheduler-1"
 
 
+def test_where_redis_is_full_the_remedy_of_silent_roles_is_redis() -> None:
+    full = replace(SOUND, memory_used=11 * MIB, memory_limit=10 * MIB)
+    found = troubles(server=full, leader=None, beats=())
+    by_check = {each.check: each for each in found}
+    assert "Redis is full" in by_check["redis memory"].detail
+    assert "Redis is full" in by_check["scheduler"].remedy
+    assert "Redis is full" in by_check["workers"].remedy
+    assert not any("Start one" in each.remedy for each in found)
+
+
 def test_without_workers_nothing_is_called() -> None:
     assert (trouble(beats=()).check, trouble(beats=()).grade) == ("workers", Grade.FAIL)
 
 
-def test_a_silent_worker_is_told_beside_those_that_live() -> None:
+def test_a_silent_worker_is_reported_beside_those_that_live() -> None:
     found = trouble(beats=(worker(), worker("w2", NOW - 30_000)))
     assert (found.grade, found.detail) == (Grade.WARN, "w2 on box has been silent for 30 s")
 
 
-def test_workers_that_were_all_drained_are_told_as_such() -> None:
+def test_workers_that_were_all_drained_are_reported_as_such() -> None:
     found = trouble(beats=(worker(stopping=True, draining=True), worker("w2", stopping=True, draining=True)))
     assert (found.check, found.grade) == ("workers", Grade.FAIL)
     assert "2 drained or draining" in found.detail
     assert "--undo" in found.remedy
 
 
-def test_workers_without_a_free_slot_are_told() -> None:
+def test_workers_without_a_free_slot_are_reported() -> None:
     assert trouble(beats=(worker(busy=20),)).detail == "1 alive, 0 of 20 slots free"
 
 
@@ -169,7 +180,7 @@ def test_a_lane_that_nobody_serves_fails_where_jobs_wait(queued: int, grade: Gra
     assert "none serves sim:slow" in found.detail
 
 
-def test_workers_of_another_version_are_told() -> None:
+def test_workers_of_another_version_are_reported() -> None:
     assert trouble(beats=(worker(), worker("w2", version="0.9"))).detail == "some run 0.9, this is 1.0"
 
 
@@ -182,7 +193,7 @@ def test_connections_of_the_scheduler_are_enough() -> None:
     assert troubles(settings=Settings(), secrets=WorkerSecrets()) == []
 
 
-def test_a_connection_that_the_scheduler_does_not_know_is_told() -> None:
+def test_a_connection_that_the_scheduler_does_not_know_is_reported() -> None:
     assert trouble(catalog=frozenset({"sim"})).detail == "the scheduler does not know openai"
 
 
@@ -202,7 +213,7 @@ def test_a_key_that_is_not_here_is_a_warning_since_only_workers_need_it() -> Non
         ({"shut": Hold("circuit", NOW + 1000)}, Grade.WARN),
     ],
 )
-def test_a_lane_that_is_shut_is_told(changes: dict[str, Any], grade: Grade) -> None:
+def test_a_lane_that_is_shut_is_reported(changes: dict[str, Any], grade: Grade) -> None:
     found = trouble(lanes=(lane(**changes),))
     assert (found.check, found.grade) == ("lanes", grade)
     assert "sim:fast" in found.detail
@@ -213,7 +224,7 @@ def test_a_lane_that_merely_waits_for_its_rate_is_well() -> None:
 
 
 def test_a_broker_of_its_own_has_to_answer() -> None:
-    assert troubles(broker=BrokerView(told="RabbitMQ 4.1.0, quorum queues")) == []
+    assert troubles(broker=BrokerView(summary="RabbitMQ 4.1.0, quorum queues")) == []
     found = trouble(broker=BrokerView(problem="it does not answer: refused"))
     assert (found.check, found.grade) == ("broker", Grade.FAIL)
     assert "celery.broker_url" in found.remedy
@@ -224,7 +235,7 @@ def test_findings_are_counted_by_grade() -> None:
     assert counts(findings) == {Grade.OK: 2, Grade.WARN: 0, Grade.FAIL: 1}
 
 
-def test_workers_that_hold_other_keys_for_a_connection_are_told_by_fingerprint() -> None:
+def test_workers_that_hold_other_keys_for_a_connection_are_reported_by_fingerprint() -> None:
     old, new = ({"openai": digit * 12} for digit in "01")
     found = trouble(beats=(worker(credentials=old), worker("w2", credentials=new)))
     assert (found.check, found.grade) == ("keys", Grade.WARN)
@@ -232,7 +243,7 @@ def test_workers_that_hold_other_keys_for_a_connection_are_told_by_fingerprint()
     assert troubles(beats=(worker(credentials=old), worker("w2", credentials=old))) == []
 
 
-def test_a_worker_that_lacks_a_key_is_told() -> None:
+def test_a_worker_that_lacks_a_key_is_reported() -> None:
     found = trouble(beats=(worker(credentials={"openai": "0" * 12}), worker("w2")))
     assert "none (w2)" in found.detail
 
@@ -244,7 +255,7 @@ def test_a_worker_that_lacks_a_key_is_told() -> None:
         (("openai:m",), "openai:m", []),
     ],
 )
-def test_of_tables_for_one_lane_the_one_that_counts_is_told(
+def test_of_tables_for_one_lane_the_one_that_counts_is_reported(
     tables: tuple[str, ...], counts: str, overruled: list[str]
 ) -> None:
     settings = SETTINGS.model_copy(update={"lanes": dict.fromkeys(tables, LaneLimits())})

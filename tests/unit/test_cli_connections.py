@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from fairlane.cli.connection_probe import ProbeRefusedError, probe_fields, succeeded
 from fairlane.cli.main import app
-from fairlane.configuration import load_settings
-from fairlane.presets import PRESETS, PROVIDERS
+from fairlane.cli.operate.connection_probe import ProbeRefusedError, probe_fields, succeeded
+from fairlane.config.loader import load_settings
+from fairlane.config.presets import PRESETS, PROVIDERS
 
 CONFIG = """
 [connections.plain]
@@ -26,7 +26,6 @@ provider = "groq"
 [connections.claude]
 provider = "anthropic"
 ca_file = "/nowhere/ca.pem"
-http2 = true
 [connections.cloud]
 provider = "azure_openai"
 base_url = "https://x.openai.azure.com"
@@ -58,7 +57,7 @@ REPORT: dict[str, Any] = {
     "finish_reason": "stop",
     "usage": {"input_tokens": 8, "output_tokens": 3, "cached_tokens": None},
     "limits": {
-        "told_as": "openai",
+        "dialect": "openai",
         "known_by": "host",
         "headers": {},
         "axes": {"requests": {"limit": 600.0, "remaining": 599.0, "reset_ms": 100}},
@@ -134,19 +133,13 @@ class TestListing:
         assert "ANTHROPIC_API_KEY, not set" in rows["claude"]
         assert "https://x.openai.azure.com" in rows["cloud"]
 
-    def test_an_extra_that_is_missing_is_lacking(self, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("fairlane.cli.connection_views.find_spec", lambda _: None)
-        listed = {each["name"]: each["lacks"] for each in line.json()}
-        assert "fairlane[http2]" in listed["claude"]
-        assert listed["plain"] == []
-
     def test_credentials_of_the_cloud_need_their_extra(
         self, line: Line, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         line.file.write_text('[connections.b]\nprovider = "bedrock"\nregion = "us-east-1"\n')
         (found,) = line.json()
         assert (found["auth"], found["lacks"]) == ("sigv4", [])
-        monkeypatch.setattr("fairlane.cli.connection_views.find_spec", lambda _: None)
+        monkeypatch.setattr("fairlane.cli.operate.connection_views.find_spec", lambda _: None)
         assert line.json()[0]["lacks"] == ["fairlane[bedrock]"]
 
     def test_neither_redis_nor_a_scheduler_is_needed(self, line: Line) -> None:
@@ -196,7 +189,7 @@ class TestShowing:
     def test_what_an_operator_says_of_its_one_lane_is_part_of_it(self, line: Line) -> None:
         assert line.json("show", "claude")["limits"] == {"tokens_per_minute": 1000}
 
-    def test_one_that_is_not_there_is_told_with_those_that_are(self, line: Line) -> None:
+    def test_one_that_is_not_there_is_reported_with_those_that_are(self, line: Line) -> None:
         for command in ("show", "test"):
             assert "Configured: plain, groq, claude, cloud" in line.refused(command, "nobody")
 
@@ -213,7 +206,7 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         started.append(arguments)
         return REPORT
 
-    monkeypatch.setattr("fairlane.cli.connections.probe_apart", report)
+    monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", report)
     return started
 
 
@@ -251,11 +244,11 @@ class TestTrying:
 
     def test_a_call_that_got_no_answer_ends_with_1(self, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
         failed = {name: value for name, value in REPORT.items() if name not in ("output", "usage")} | {
-            "outcome": "AccessRefused",
+            "outcome": "AccessDenied",
             "status": 401,
             "message": "Incorrect API key provided.",
         }
-        monkeypatch.setattr("fairlane.cli.connections.probe_apart", lambda *_: failed)
+        monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", lambda *_: failed)
         result = line("test", "plain")
         assert result.exit_code == 1
         assert "Incorrect API key provided." in result.stdout
@@ -266,7 +259,7 @@ class TestTrying:
         def refuse(*_: Any) -> dict[str, Any]:
             raise ProbeRefusedError("the variable is not set")
 
-        monkeypatch.setattr("fairlane.cli.connections.probe_apart", refuse)
+        monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", refuse)
         assert "the variable is not set" in line.refused("test", "plain")
 
 
@@ -277,11 +270,11 @@ class TestWords:
             ({"retry_after_ms": 55_800}, "Retry-After", "55.8 s"),
             ({"retry_after_ms": 20}, "Retry-After", "20 ms"),
             ({"first_piece_ms": None}, "latency", "1,234 ms"),
-            ({"usage": dict.fromkeys(REPORT["usage"])}, "usage", "not told"),
+            ({"usage": dict.fromkeys(REPORT["usage"])}, "usage", "not reported"),
             ({"charge": {"charge": "used", "output_factor": 5.0}}, "charge", "used, output tokens 5 times"),
             (
-                {"limits": {"told_as": None, "known_by": None, "axes": {}, "exhausted": None}},
-                "limits told",
+                {"limits": {"dialect": None, "known_by": None, "axes": {}, "exhausted": None}},
+                "rate limits",
                 "by no header",
             ),
             (
@@ -291,7 +284,7 @@ class TestWords:
             ),
         ],
     )
-    def test_each_part_is_told(self, changes: dict[str, Any], name: str, said: str) -> None:
+    def test_each_part_is_reported(self, changes: dict[str, Any], name: str, said: str) -> None:
         assert dict(probe_fields(REPORT | changes))[name] == said
 
     def test_only_an_answer_is_a_success(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from fairlane import __version__
-from fairlane.store.workers import WorkerInfo
+from fairlane.store.write.workers import WorkerInfo
 from tests.support.command_line import CommandLine
 
 
@@ -38,7 +38,7 @@ def test_it_finds_everything_in_a_deployment_that_works(cli: CommandLine) -> Non
     }
 
 
-def test_a_warning_is_told_with_its_remedy_and_ends_with_0(cli: CommandLine) -> None:
+def test_a_warning_is_reported_with_its_remedy_and_ends_with_0(cli: CommandLine) -> None:
     result = cli("doctor")
     assert result.exit_code == 0
     assert "→ Set `appendonly yes`" in result.stdout
@@ -50,7 +50,7 @@ def test_a_check_that_fails_ends_with_1(cli: CommandLine) -> None:
     result = cli("doctor")
     assert result.exit_code == 1
     assert "none is alive" in result.stdout
-    assert "1 to mend" in result.stderr
+    assert "1 to fix" in result.stderr
 
 
 def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.cli.drain import Drained, WorkerNotFound, choose
-from fairlane.errors import ConfigurationError
-from fairlane.store.workers import Beat, WorkerInfo
+from fairlane.cli.operate.drain import (
+    Drained,
+    choose,
+)
+from fairlane.core.errors import ConfigurationError, WorkerNotFound
+from fairlane.store.write.workers import Beat, WorkerInfo
 from tests.support.command_line import CommandLine
 
 SILENT_MS = 5000
@@ -45,7 +48,7 @@ def test_workers_are_meant_by_name_pattern_id_host_or_all() -> None:
 
 
 @pytest.mark.parametrize(("names", "host"), [(["w9"], None), (["w1@a", "w9"], None), ([], "c")])
-def test_one_that_is_not_there_is_told_and_nobody_is_asked(names: list[str], host: str | None) -> None:
+def test_one_that_is_not_there_is_reported_and_nobody_is_asked(names: list[str], host: str | None) -> None:
     with pytest.raises(WorkerNotFound, match="w1@a, w2@a, w3@b"):
         choose(beats(), names, host, everyone=False)
 
@@ -72,7 +75,7 @@ def test_what_operators_ask_is_in_the_audit_log(cli: CommandLine) -> None:
     cli("drain", "w1@a")
     (entry,) = [line for line in cli.out("audit").splitlines() if "worker_asked" in line]
     assert "id0" in entry
-    assert "wish=idle" in entry
+    assert "request=idle" in entry
 
 
 def test_undoing_goes_with_neither_stopping_nor_waiting(cli: CommandLine) -> None:
@@ -97,8 +100,8 @@ class Watched:
     """Three workers that were asked, and what is told of them."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
-        self.progress = Drained(beats(), SILENT_MS, self.told.append)
+        self.announced: list[str] = []
+        self.progress = Drained(beats(), SILENT_MS, self.announced.append)
 
     def look(self, now_ms: int = 0, **states: dict[str, Any] | None) -> bool:
         """One look at workers as they are told; one that is ``None`` has left."""
@@ -117,11 +120,13 @@ def test_waiting_ends_when_all_are_idle_gone_or_silent() -> None:
     assert not watched.look(100, id0=dict(idle))
     assert not watched.look(200, id0=dict(idle), id1=None)
     assert watched.look(9000, id0=dict(idle), id1=None, id2={"beat_ms": 100})
-    assert watched.told == ["w1@a is drained", "w2@a is gone", "w3@b is silent"]
+    assert watched.announced == ["w1@a is drained", "w2@a is gone", "w3@b is silent"]
 
 
-def test_one_that_does_not_listen_is_told_once() -> None:
+def test_one_that_does_not_listen_is_reported_once() -> None:
     watched = Watched()
     for now_ms in (0, 4000, 6000, 9000):
         assert not watched.look(now_ms, id0=None, id1=None)
-    assert watched.told[2:] == ["w3@b does not listen: it may be of an earlier version, which SIGTERM stops"]
+    assert watched.announced[2:] == [
+        "w3@b does not listen: it may be of an earlier version, which SIGTERM stops"
+    ]

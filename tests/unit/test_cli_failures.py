@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fairlane.cli.failures import CarefulGroup, Interrupted, describe, exit_code_of, interruptible, terminable
 from fairlane.cli.main import app, main
-from fairlane.errors import (
+from fairlane.core.errors import (
     ConfigurationError,
     FairlaneError,
     LocalStackError,
@@ -50,7 +50,7 @@ def command_that_raises(error: BaseException) -> typer.Typer:
         (FileNotFoundError(2, "No such file or directory", "questions.jsonl"), 1),
     ],
 )
-def test_an_error_of_ours_is_told_in_its_own_words(error: Exception, code: int) -> None:
+def test_an_error_of_ours_is_reported_in_its_own_words(error: Exception, code: int) -> None:
     result = CliRunner().invoke(command_that_raises(error), ["go"])
     assert result.exit_code == code
     assert result.stderr == f"error: {describe(error)}\n"
@@ -61,7 +61,7 @@ def test_an_error_of_ours_is_told_in_its_own_words(error: Exception, code: int) 
     ("interruption", "code"),
     [(KeyboardInterrupt(), 130), (Interrupted(signal.SIGTERM), 143), (Interrupted(), 130)],
 )
-def test_an_interruption_is_told_in_one_word(interruption: BaseException, code: int) -> None:
+def test_an_interruption_is_reported_in_one_word(interruption: BaseException, code: int) -> None:
     result = CliRunner().invoke(command_that_raises(interruption), ["go"])
     assert (result.exit_code, result.stderr) == (code, "interrupted\n")
 
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
     assert describe(error) == "secret.toml: Permission denied"
 
 
-def test_an_error_without_words_is_told_by_its_kind() -> None:
+def test_an_error_without_words_is_reported_by_its_kind() -> None:
     assert describe(OSError()) == "OSError"
 
 
@@ -117,9 +117,9 @@ def test_main_returns_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("fairlane ")
     assert main(["--config", str(tmp_path / "none.toml"), "worker"]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: --config: there is no such file")
-    assert len(told.splitlines()) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: --config: there is no such file")
+    assert len(shown.splitlines()) == 1
 
 
 def test_a_closed_pipe_ends_it_quietly() -> None:
@@ -133,9 +133,9 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
 
 
 def test_sigterm_ends_a_command_as_an_interruption() -> None:
-    with pytest.raises(Interrupted) as told, terminable():
+    with pytest.raises(Interrupted) as shown, terminable():
         signal.raise_signal(signal.SIGTERM)
-    assert exit_code_of(told.value) == 128 + signal.SIGTERM
+    assert exit_code_of(shown.value) == 128 + signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -145,10 +145,10 @@ def test_whoever_insists_while_nothing_looks_ends_the_process() -> None:
         "from fairlane.cli.failures import interruptible\n"
         "with interruptible(signal.SIGTERM):\n"
         "    for _ in range(3):\n"
-        "        print('told', flush=True)\n"
+        "        print('shown', flush=True)\n"
         "        signal.raise_signal(signal.SIGTERM)\n"
         "print('went on')\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGTERM
-    assert ended.stdout.split() == ["told"] * 3
+    assert ended.stdout.split() == ["shown"] * 3

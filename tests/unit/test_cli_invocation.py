@@ -9,15 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fairlane.cli.invocation import (
-    ConfigOption,
-    Invocation,
-    RedisOption,
-    TeamOption,
-    remember,
-    with_settings,
-)
-from fairlane.errors import ConfigurationError
+from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember, with_settings
+from fairlane.core.errors import ConfigurationError
 
 Seen = list[tuple[Invocation, int]]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fairlane.admission.views import AxisView, Hold, Places
-from fairlane.cli.lane_views import Allowed, LaneReport
-from fairlane.cli.lane_words import axis_in_words, limits_in_words, short_count
-from fairlane.lane import LaneLimits
-from fairlane.tokens import Estimate
+from fairlane.cli.lanes.lane_views import Allowed, LaneReport
+from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
+from fairlane.model.lane import LaneLimits
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.lane_view import AxisView, Hold, Places
 from tests.support.command_line import CommandLine
 from tests.support.idle_lane import IDLE
 
@@ -29,14 +29,14 @@ def report(queued: int = 0, **changes: object) -> LaneReport:
 @pytest.mark.parametrize(
     ("axis", "allowed"),
     [
-        (AxisView(stated=60, learned=90, allowed=60, source="configured"), Allowed(60, "configured")),
-        (AxisView(stated=60, learned=30, allowed=30, source="probed"), Allowed(30, "probed")),
-        (AxisView(learned=600, allowed=600, source="starting"), Allowed(600, "starting")),
-        (AxisView(stated=0, source="configured"), Allowed(None, "unlimited")),
+        (AxisView(configured=60, learned=90, allowed=60, source="configured"), Allowed(60, "configured")),
+        (AxisView(configured=60, learned=30, allowed=30, source="probed"), Allowed(30, "probed")),
+        (AxisView(learned=600, allowed=600, source="starting"), Allowed(600, "probing")),
+        (AxisView(configured=0, source="configured"), Allowed(None, "unlimited")),
         (AxisView(), Allowed(None, "unlimited")),
     ],
 )
-def test_the_rate_in_force_is_told_with_whose_word_it_is(axis: AxisView, allowed: Allowed) -> None:
+def test_the_rate_in_force_is_reported_with_whose_word_it_is(axis: AxisView, allowed: Allowed) -> None:
     assert report(axes={**IDLE.axes, "requests": axis}).allowed == allowed
 
 
@@ -44,21 +44,21 @@ def test_the_rate_in_force_is_told_with_whose_word_it_is(axis: AxisView, allowed
     ("shut", "words"),
     [
         (Hold("paused"), "paused"),
-        (Hold("probing"), "circuit: probing"),
+        (Hold("probing"), "circuit half-open: one probe is in flight"),
         (Hold("circuit", NOW + 12_500), "circuit open, until 22:13:32, in 12 s"),
         (Hold("blocked", NOW + 59 * 60_000), "blocked, until 23:12:20, in 59 min"),
     ],
 )
-def test_what_shuts_a_lane_is_told_with_its_end(utc: None, shut: Hold, words: str) -> None:
+def test_what_shuts_a_lane_is_reported_with_its_end(utc: None, shut: Hold, words: str) -> None:
     found = report(shut=shut)
     assert (found.hold, found.hold_in_words) == (shut, words)
 
 
-def test_a_parked_lane_is_told_with_the_providers_reason() -> None:
+def test_a_parked_lane_is_reported_with_the_providers_reason() -> None:
     assert report(shut=Hold("parked"), parked="no quota").hold_in_words == "parked: no quota"
 
 
-def test_a_pause_that_the_provider_asked_for_is_told_so(utc: None) -> None:
+def test_a_pause_that_the_provider_asked_for_is_reported_so(utc: None) -> None:
     found = report(shut=Hold("blocked", NOW + 1000), asked_to_wait=True)
     assert found.hold_in_words == "blocked, as the provider asked, until 22:13:21, in 1 s"
 
@@ -75,30 +75,30 @@ def test_what_is_past_or_waits_for_nothing_is_no_hold(changes: dict[str, object]
 def test_a_lane_that_finds_out_whether_it_opens_is_refused() -> None:
     found = report(queued=1, reason="refused")
     assert found.hold == Hold("refused")
-    assert found.hold_in_words == "refused: one call finds out whether it opens"
+    assert found.hold_in_words == "429s: one call tests whether the lane opens"
 
 
 @pytest.mark.parametrize("reason", ["requests", "tokens", "input", "output", "window", "slots", "gap"])
-def test_queued_jobs_are_held_by_what_the_lane_was_last_told(reason: str) -> None:
+def test_queued_jobs_are_held_by_what_the_lane_was_last_reported(reason: str) -> None:
     assert report(queued=1, reason=reason).hold == Hold(reason)
     assert report(queued=1, reason=reason).hold_in_words
 
 
-def test_a_day_that_is_used_up_is_told_with_its_end(utc: None) -> None:
+def test_a_day_that_is_used_up_is_reported_with_its_end(utc: None) -> None:
     axes = {**IDLE.axes, "day": AxisView(renews_ms=NOW + 3_600_000)}
     found = report(queued=1, reason="day", axes=axes)
     assert found.hold == Hold("day", NOW + 3_600_000)
     assert found.hold_in_words == "requests of the day, until 23:13:20, in 1 h"
 
 
-def test_an_axis_is_told_with_all_that_its_sources_say() -> None:
+def test_an_axis_is_reported_with_all_that_its_sources_say() -> None:
     axis = AxisView(
-        stated=1000,
+        configured=1000,
         allowed=590.4,
         learned=590.4,
         source="probed",
-        told=900,
-        told_ms=NOW - 3000,
+        reported=900,
+        reported_ms=NOW - 3000,
         probed=598.2,
         probed_ms=NOW - 60_000,
         uncertainty=4.1,
@@ -107,13 +107,13 @@ def test_an_axis_is_told_with_all_that_its_sources_say() -> None:
         renews_ms=NOW + 30_000,
     )
     assert axis_in_words("requests", axis, NOW) == (
-        "about 590 requests/min, learned from refusals; 1,000 configured; headers say 900, 3 s ago; "
+        "about 590 requests/min, learned from 429s; 1,000 configured; headers say 900, 3 s ago; "
         "refusals say 598 ± 4, 1 min ago; 0.25 left; a window that renews in 30 s"
     )
     assert axis_in_words("tokens", AxisView(), NOW) == "no limit of tokens/min"
 
 
-def test_what_others_take_of_a_lane_is_told() -> None:
+def test_what_others_take_of_a_lane_is_reported() -> None:
     axes = {**IDLE.axes, "requests": AxisView(allowed=60, source="headers", foreign=31.4)}
     assert report(axes=axes).shared_in_words == "about 31.4 requests/min"
     assert report(axes=axes).document()["shared"]
@@ -122,10 +122,10 @@ def test_what_others_take_of_a_lane_is_told() -> None:
 
 def test_a_document_has_the_end_of_a_hold_in_iso_time() -> None:
     document = report(shut=Hold("blocked", NOW + 1000), blocked_until_ms=NOW + 1000).document()
-    assert (document["held_by"], document["held_until"]) == ("blocked", "2023-11-14T22:13:21.000Z")
+    assert (document["constraint"], document["constraint_until"]) == ("blocked", "2023-11-14T22:13:21.000Z")
 
 
-def test_limits_are_told_in_words() -> None:
+def test_limits_are_reported_in_words() -> None:
     every = LaneLimits(
         requests_per_minute=1200,
         tokens_per_minute=50_000,
@@ -180,14 +180,20 @@ def test_every_lane_is_listed_with_what_it_does(cli: CommandLine) -> None:
         "queued",
         "granted",
         "429s",
-        "held",
+        "errors",
+        "limited",
         "by",
     ]
-    assert fast.split() == ["sim:fast", "600", "configured", "0/3", "8", "2", "0"]
-    assert judge.split() == ["sim:judge", "unlimited", "0", "0", "0", "0"]
+    assert fast.split() == ["sim:fast", "600", "configured", "0/3", "8", "2", "0", "0"]
+    assert judge.split() == ["sim:judge", "unlimited", "0", "0", "0", "0", "0"]
 
 
-def test_why_a_lane_is_parked_is_told_below_the_table(cli: CommandLine) -> None:
+def test_the_table_has_the_share_of_calls_that_failed(cli: CommandLine) -> None:
+    cli.stage.redis.hset(cli.stage.keys.lane("sim:fast"), mapping={"seen_ok": 3, "seen_broken": 1})
+    assert cli.out("lanes").splitlines()[1].split()[-1] == "25.0%"
+
+
+def test_why_a_lane_is_parked_is_reported_below_the_table(cli: CommandLine) -> None:
     cli.stage.redis.hset(cli.stage.keys.lane("sim:fast"), "parked", "no quota is left")
     result = cli("lanes")
     assert result.stdout.splitlines()[1].split()[-1] == "parked"
@@ -206,11 +212,11 @@ def test_lanes_as_json_are_one_list(cli: CommandLine) -> None:
     assert cli.json("lanes", "show", "sim:fast")["source"] == "unlimited"
 
 
-def test_one_lane_is_told_in_full(cli: CommandLine) -> None:
+def test_one_lane_is_reported_in_full(cli: CommandLine) -> None:
     cli.stage.deployment.lane("sim:fast", requests_per_minute=600)
-    told = cli.out("lanes", "show", "sim:fast")
-    assert "600 requests/min, configured" in told
-    assert told.splitlines()[-1].split() == ["held", "by", "nothing"]
+    announced = cli.out("lanes", "show", "sim:fast")
+    assert "600 requests/min, configured" in announced
+    assert announced.splitlines()[-1].split() == ["limited", "by", "nothing"]
 
 
 def test_without_lanes_it_says_where_they_come_from(cli: CommandLine) -> None:
@@ -237,18 +243,20 @@ def test_how_a_provider_charges_is_set_and_taken_away(cli: CommandLine) -> None:
     assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits.model_validate(limits | kept)
 
 
-def test_every_limited_axis_is_told_of_one_lane(cli: CommandLine) -> None:
+def test_every_limited_axis_hears_of_one_lane(cli: CommandLine) -> None:
     d = cli.stage.deployment
     ref = d.queued_lane(jobs=5, tokens=Estimate(30, 10), input_tokens_per_minute=6000, requests_per_day=9)
     d.take(ref, 2)
-    d.redis.hset(d.keys.lane("sim:fast"), mapping={"input_told": "5000", "input_foreign": "500"})
-    told = cli.out("lanes", "show", "sim:fast")
-    assert "about 4,485 input tokens/min, by its headers; 6,000 configured; headers say 5,000" in told
-    assert "with others, who take about 500 input tokens/min" in told
-    assert "9 requests/day, configured; 9 left" in told
+    now_ms = str(d.redis.time()[0] * 1000)
+    seen = {"input_reported": "5000", "input_foreign": "500", "input_foreign_ms": now_ms}
+    d.redis.hset(d.keys.lane("sim:fast"), mapping=seen)
+    announced = cli.out("lanes", "show", "sim:fast")
+    assert "about 4,485 input tokens/min, by its headers; 6,000 configured; headers say 5,000" in announced
+    assert "with others, who take about 500 input tokens/min" in announced
+    assert "9 requests/day, configured; 9 left" in announced
     axes = cli.json("lanes", "show", "sim:fast")["axes"]
     assert (axes["day"]["allowed"], axes["day"]["level"], axes["day"]["source"]) == (9, 9, "configured")
-    assert (axes["input"]["told"], axes["input"]["foreign"], axes["input"]["source"]) == (
+    assert (axes["input"]["reported"], axes["input"]["foreign"], axes["input"]["source"]) == (
         5000,
         500,
         "headers",
@@ -256,11 +264,11 @@ def test_every_limited_axis_is_told_of_one_lane(cli: CommandLine) -> None:
     assert axes["output"]["allowed"] is None
 
 
-def test_the_places_of_a_lane_are_told_with_whose_word_they_are(cli: CommandLine) -> None:
+def test_the_places_of_a_lane_are_reported_with_whose_word_they_are(cli: CommandLine) -> None:
     d = cli.stage.deployment
     assert d.lanes.view("sim:fast").places == Places()
     for fields, places in (
-        ({"places_told": "8"}, Places(8, "headers")),
+        ({"concurrency_reported": "8"}, Places(8, "headers")),
         ({"window": "7.5"}, Places(7, "refusals")),
         ({"window": "6", "window_by": "latency"}, Places(6, "latency")),
     ):
@@ -272,11 +280,11 @@ def test_the_places_of_a_lane_are_told_with_whose_word_they_are(cli: CommandLine
 
 
 def test_setting_limits_tells_what_now_holds(cli: CommandLine) -> None:
-    told = cli("lanes", "set", "sim:fast", "--requests-per-minute", "60").stderr
-    assert told == "sim:fast: 60 requests/min, burst 1 s\n"
+    announced = cli("lanes", "set", "sim:fast", "--requests-per-minute", "60").stderr
+    assert announced == "sim:fast: 60 requests/min, burst 1 s\n"
 
 
-def test_a_lane_that_the_settings_state_is_told_to_be_stated_there_too(
+def test_a_lane_that_the_settings_state_is_reported_to_be_stated_there_too(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     config = tmp_path / "fairlane.toml"
@@ -309,9 +317,9 @@ def test_a_limit_that_makes_no_sense_is_refused(cli: CommandLine, options: list[
 
 
 @pytest.mark.parametrize("command", [["show"], ["pause"], ["resume"], ["set", "--min-gap-ms", "5"]])
-def test_an_unknown_lane_is_told_with_those_that_there_are(cli: CommandLine, command: list[str]) -> None:
-    told = cli.refused("lanes", *command, "sim:fats")
-    assert "no lane 'sim:fats'; known lanes: sim:fast, sim:judge" in told
+def test_an_unknown_lane_is_reported_with_those_that_there_are(cli: CommandLine, command: list[str]) -> None:
+    announced = cli.refused("lanes", *command, "sim:fats")
+    assert "no lane 'sim:fats'; known lanes: sim:fast, sim:judge" in announced
     assert cli.stage.deployment.lanes.names() == ["sim:fast", "sim:judge"]
 
 
@@ -319,15 +327,30 @@ def test_a_new_lane_is_made_known_on_request(cli: CommandLine) -> None:
     cli.stage.redis.set(cli.stage.keys.catalog, '{"connections": {"sim": {}}}')
     cli.out("lanes", "set", "sim:new", "--new", "--requests-per-minute", "60")
     assert "sim:new" in cli.stage.deployment.lanes.names()
-    told = cli.refused("lanes", "set", "smi:new", "--new", "--min-gap-ms", "5", code=2)
-    assert "belongs to no connection" in told
+    announced = cli.refused("lanes", "set", "smi:new", "--new", "--min-gap-ms", "5", code=2)
+    assert "belongs to no connection" in announced
+
+
+def test_a_held_lane_says_so_and_is_active_after_a_resume(cli: CommandLine) -> None:
+    d = cli.stage.deployment
+    held = {"circuit": "open", "open_ms": "4102444800000", "held_until_ms": "253402214400000"}
+    d.queued_lane(jobs=5, requests_per_minute=60)
+    d.redis.hset(d.keys.lane("sim:fast"), mapping=held)
+    found = cli.json("lanes", "show", "sim:fast")
+    assert (found["state"], found["constraint"]) == ("blocked", "held")
+    assert found["held_until"].startswith("9999-12-31")
+    assert "`fairlane lanes resume sim:fast` lifts the hold" in cli("lanes").stderr
+    assert "`fairlane lanes resume sim:fast` lifts the hold" in cli.out("why", "sim:fast")
+    assert "sim:fast is active" in cli("lanes", "resume", "sim:fast").stderr
+    found = cli.json("lanes", "show", "sim:fast")
+    assert (found["state"], found["constraint"], found["held_until"]) == ("active", None, None)
 
 
 def test_a_paused_lane_grants_nothing_until_it_is_resumed(cli: CommandLine) -> None:
     run = cli.stage.deployment.queued_lane(jobs=2)
     cli.out("lanes", "pause", "sim:fast")
     assert cli.stage.deployment.ask(run).reason == "paused"
-    assert cli.json("lanes")[0]["held_by"] == "paused"
+    assert cli.json("lanes")[0]["constraint"] == "paused"
     cli.out("lanes", "resume", "sim:fast")
     assert len(cli.stage.deployment.take(run)) == 2
 
@@ -347,8 +370,8 @@ def shared(cli: CommandLine) -> None:
 
 def test_a_lane_that_another_carries_stands_for_that_one(cli: CommandLine) -> None:
     shared(cli)
-    told = cli.refused("lanes", "pause", "other:fats")
-    assert "calls of other:fats go on sim:fats" in told
+    announced = cli.refused("lanes", "pause", "other:fats")
+    assert "calls of other:fats use sim:fats" in announced
     assert cli.json("lanes", "show", "other:fast")["lane"] == "sim:fast"
     cli.out("lanes", "pause", "other:fast")
     assert cli.stage.deployment.lanes.view("sim:fast").paused

@@ -6,8 +6,8 @@ from datetime import UTC, timedelta, timezone
 
 import pytest
 
-from fairlane.cli.moments import ago, at_local_time, iso, took
-from fairlane.durations import span, until
+from fairlane.cli.output import ago, at_local_time, iso, took
+from fairlane.core.clock import span, until
 
 NOW = 1_700_000_000_000
 
@@ -32,21 +32,21 @@ def test_what_has_not_happened_has_no_time() -> None:
         (172_800_000, "2 d"),
     ],
 )
-def test_a_span_is_told_in_its_largest_unit_rounded_down(milliseconds: int, words: str) -> None:
+def test_a_span_is_reported_in_its_largest_unit_rounded_down(milliseconds: int, words: str) -> None:
     assert span(milliseconds) == words
 
 
 @pytest.mark.parametrize(
     ("milliseconds", "words"), [(42_340, "42.3 s"), (62_900, "1:02 min"), (3_723_000, "1:02:03")]
 )
-def test_how_long_something_took_is_told_to_the_second(milliseconds: int, words: str) -> None:
+def test_how_long_something_took_is_reported_to_the_second(milliseconds: int, words: str) -> None:
     assert took(milliseconds) == words
 
 
 @pytest.mark.parametrize(
     ("before_ms", "words"), [(0, "just now"), (999, "just now"), (-300, "just now"), (180_000, "3 min ago")]
 )
-def test_a_moment_is_told_from_now(before_ms: int, words: str) -> None:
+def test_a_moment_is_reported_from_now(before_ms: int, words: str) -> None:
     assert ago(NOW - before_ms, NOW) == words
 
 
@@ -54,11 +54,11 @@ def test_a_moment_is_told_from_now(before_ms: int, words: str) -> None:
     ("milliseconds", "words"),
     [(-60_000, "now"), (999, "now"), (1000, "in 1 s"), (59 * 60_000, "in 59 min")],
 )
-def test_what_is_to_come_is_told_by_how_long_it_takes(milliseconds: int, words: str) -> None:
+def test_what_is_to_come_is_reported_by_how_long_it_takes(milliseconds: int, words: str) -> None:
     assert until(NOW + milliseconds, NOW) == words
 
 
-def test_a_moment_of_another_day_is_told_with_its_date() -> None:
+def test_a_moment_of_another_day_is_reported_with_its_date() -> None:
     assert at_local_time(NOW + 1000, NOW, UTC) == "22:13:21"
     assert at_local_time(NOW + 7_200_000, NOW, UTC) == "2023-11-15 00:13:20"
     assert at_local_time(NOW, NOW, timezone(timedelta(hours=3))) == "01:13:20"

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from fairlane.cli.invocation import Invocation
-from fairlane.cli.planning import (
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ConfigurationError
+from fairlane.embedded.ports import free_ports
+from fairlane.embedded.server import EmbeddedRedis, start_embedded
+from fairlane.local.plan import StackPlan
+from fairlane.local.planning import (
     REDIS_PORT,
     choose_redis,
     keep_out_of_git,
@@ -17,12 +22,7 @@ from fairlane.cli.planning import (
     simulator_port,
     variables_for_others,
 )
-from fairlane.errors import ConfigurationError
-from fairlane.local.embedded import EmbeddedRedis, start_embedded
-from fairlane.local.plan import StackPlan
-from fairlane.local.ports import free_ports
 from fairlane.local.stack import Stack
-from fairlane.settings import Settings
 
 SIM = '[connections.sim]\nprotocol = "anthropic"\nbase_url = "http://127.0.0.1:8123/v1"\n'
 
@@ -94,7 +94,7 @@ def test_lanes_of_the_simulated_connection_need_no_connection_in_the_file(tmp_pa
         settings_for(Invocation(config), simulate=False)
 
 
-def test_what_is_wrong_with_the_file_is_told_in_a_simulation_too(tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_file_is_reported_in_a_simulation_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="slots"):
         settings_for(Invocation(file_with(tmp_path, "[worker]\nslot = 1\n")), simulate=True)
 
@@ -111,7 +111,7 @@ def test_a_connection_elsewhere_asks_for_no_port() -> None:
     assert simulator_port(Settings()) is None
 
 
-def test_another_terminal_is_told_what_its_settings_do_not_say(given: EmbeddedRedis, tmp_path: Path) -> None:
+def test_another_terminal_sees_what_its_settings_do_not_say(given: EmbeddedRedis, tmp_path: Path) -> None:
     config = file_with(tmp_path, f'[redis]\nurl = "{given.url}"\n')
     invocation = Invocation(config)
     plan = StackPlan(data_dir=tmp_path / "data", config=config, redis_url=given.url, workers=0, schedulers=0)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fairlane.evaluators import exact_match, llm_judge
-from fairlane.job import JobState, Usage
-from fairlane.run import RunState
+from fairlane.evaluators.builders import exact_match, llm_judge
+from fairlane.model.job import JobState, Usage
+from fairlane.model.run import RunState
 from tests.support.command_line import CommandLine
 
 JUDGE = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, name="judge")
@@ -36,8 +36,8 @@ def scored(cli: CommandLine) -> str:
 def test_the_suffix_says_how_results_are_written(cli: CommandLine, tmp_path: Path) -> None:
     run = cli.completed()
     for name in ("out.csv", "out.jsonl", "out.parquet"):
-        told = cli("results", run, "-o", str(tmp_path / name))
-        assert f"5 records of run {run} are in {tmp_path / name}" in told.stderr
+        shown = cli("results", run, "-o", str(tmp_path / name))
+        assert f"5 records of run {run} are in {tmp_path / name}" in shown.stderr
     with (tmp_path / "out.csv").open() as file:
         assert [row["row.question"] for row in csv.DictReader(file)] == [f"q{n}" for n in range(5)]
     assert (tmp_path / "out.parquet").read_bytes()[:4] == b"PAR1"
@@ -75,9 +75,9 @@ def test_a_table_may_follow_the_order_in_which_items_ended(cli: CommandLine) -> 
 def test_a_summary_has_scores_failures_tokens_and_cost(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "fairlane.toml").write_text(PRICES)
     run = scored(cli)
-    told = cli.out("summary", run, "--config", str(tmp_path / "fairlane.toml"))
-    assert "3: 1 failed, 2 succeeded" in told
-    rows = [" ".join(line.split()) for line in told.splitlines()]
+    shown = cli.out("summary", run, "--config", str(tmp_path / "fairlane.toml"))
+    assert "3: 1 failed, 2 succeeded" in shown
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
     assert "exact sim:fast 2 1 0.5 0.5 0 1" in rows
     assert "cost $20.00" in rows
     assert "task sim:fast 2 20 0 10 $20.00" in rows
@@ -86,9 +86,9 @@ def test_a_summary_has_scores_failures_tokens_and_cost(cli: CommandLine, tmp_pat
 
 def test_a_summary_as_json_has_every_field(cli: CommandLine) -> None:
     run = scored(cli)
-    told = cli.json("summary", run)
-    assert (told["run"], told["state"], told["items"]) == (run, "completed", 3)
-    assert told["scores"]["exact"] == {
+    shown = cli.json("summary", run)
+    assert (shown["run"], shown["state"], shown["items"]) == (run, "completed", 3)
+    assert shown["scores"]["exact"] == {
         "count": 2,
         "missing": 1,
         "mean": 0.5,
@@ -96,11 +96,11 @@ def test_a_summary_as_json_has_every_field(cli: CommandLine) -> None:
         "minimum": 0.0,
         "maximum": 1.0,
     }
-    assert (told["cost_usd"], told["unpriced"]) == (None, ["sim:fast"])
-    assert [failure["error"] for failure in told["failures"]] == ["400: too long"]
+    assert (shown["cost_usd"], shown["unpriced"]) == (None, ["sim:fast"])
+    assert [failure["error"] for failure in shown["failures"]] == ["400: too long"]
 
 
-def test_scores_of_several_models_are_told_for_each(cli: CommandLine) -> None:
+def test_scores_of_several_models_are_reported_for_each(cli: CommandLine) -> None:
     run = cli.submitted(1, evaluators=[JUDGE], model=None, models=["sim:fast", "sim:slow"])
     cli.stage.answer(run, 2)
     cli.stage.judge(run, 1, score=1.0)
@@ -117,7 +117,7 @@ def test_a_summary_of_a_refused_run_says_why(cli: CommandLine) -> None:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """What happens whenever a command waits."""
-    monkeypatch.setattr("fairlane.polling.SystemWaiter.wait", lambda *_: happens())
+    monkeypatch.setattr("fairlane.client.deployment.SystemWaiter.wait", lambda *_: happens())
 
 
 def test_a_summary_waits_for_the_runs_end(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_a_scheduler_gets_its_name() -> None:
 
 @pytest.mark.usefixtures("no_exec")
 @pytest.mark.parametrize("role", ["worker", "scheduler", "flower"])
-def test_wrong_settings_are_told_before_anything_is_started(role: str, tmp_path: Path) -> None:
+def test_wrong_settings_are_reported_before_anything_is_started(role: str, tmp_path: Path) -> None:
     config = tmp_path / "fairlane.toml"
     config.write_text("[redis]\nurll = 'x'\n")
     result = CliRunner().invoke(app, [role, "--config", str(config)])
@@ -84,14 +84,14 @@ def test_wrong_settings_are_told_before_anything_is_started(role: str, tmp_path:
 @pytest.mark.usefixtures("no_exec")
 def test_flower_listens_on_this_machine_alone_and_takes_options_of_its_own() -> None:
     flower = became("flower", "--", "--basic_auth=me:pw")
-    assert flower.arguments[0] == "fairlane.dashboard"
+    assert flower.arguments[0] == "fairlane.flower"
     assert {"--address=127.0.0.1", "--port=5555", "--basic_auth=me:pw"} <= set(flower.arguments)
     assert "--enable_events=False" not in flower.arguments
     assert "--enable_events=False" in became("flower", "--no-events").arguments
 
 
 @pytest.mark.usefixtures("no_exec")
-def test_flower_remembers_so_many_tasks_and_shows_no_text_unless_it_is_told_to() -> None:
+def test_flower_remembers_so_many_tasks_and_shows_no_text_unless_it_is_reported_to() -> None:
     assert {"--max_tasks=10000", "--purge_offline_workers=86400"} <= set(became("flower").arguments)
     assert "--show-text" not in became("flower").arguments
     assert "--show-text" in became("flower", "--show-text").arguments

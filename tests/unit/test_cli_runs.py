@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fairlane.run import RunState
-from fairlane.store.audit import operator
+from fairlane.model.run import RunState
+from fairlane.store.write.audit import operator
 from tests.support.command_line import CommandLine
 
 
@@ -55,10 +55,10 @@ def test_a_long_name_is_clipped_in_the_table_alone(cli: CommandLine) -> None:
 def test_a_status_tells_jobs_by_state_and_lane(cli: CommandLine) -> None:
     run = cli.submitted(rows=4, name="mine")
     cli.stage.answer(run, 3)
-    told = cli.out("status", run)
-    assert "running, 75 % done" in told
-    assert "3 of 4: 3 succeeded" in told
-    assert told.splitlines()[-1].split() == ["sim:fast", "3", "4", "75", "%"]
+    shown = cli.out("status", run)
+    assert "running, 75 % done" in shown
+    assert "3 of 4: 3 succeeded" in shown
+    assert shown.splitlines()[-1].split() == ["sim:fast", "3", "4", "75", "%"]
 
 
 def test_a_status_as_json_has_every_field_and_iso_times(cli: CommandLine) -> None:
@@ -89,15 +89,15 @@ def test_a_run_that_waits_to_be_admitted_is_found_by_its_beginning(cli: CommandL
 
 def test_a_beginning_of_several_runs_is_refused_and_tells_them(cli: CommandLine) -> None:
     first, second = cli.completed(), cli.completed()
-    told = cli.refused("status", "1")
-    assert "2 runs" in told
-    assert first in told
-    assert second in told
+    shown = cli.refused("status", "1")
+    assert "2 runs" in shown
+    assert first in shown
+    assert second in shown
 
 
-@pytest.mark.parametrize("command", ["status", "watch", "results", "cancel", "pause", "unpause"])
+@pytest.mark.parametrize("command", ["status", "watch", "results", "cancel", "pause", "resume"])
 @pytest.mark.parametrize("wanted", ["zzz", "", "no/id"])
-def test_an_unknown_run_is_told_and_ends_with_1(cli: CommandLine, command: str, wanted: str) -> None:
+def test_an_unknown_run_is_reported_and_ends_with_1(cli: CommandLine, command: str, wanted: str) -> None:
     cli.completed()
     assert f"no run '{wanted}'" in cli.refused(command, wanted)
 
@@ -137,7 +137,7 @@ def test_a_run_that_is_over_is_not_cancelled(cli: CommandLine) -> None:
     run = cli.completed()
     result = cli("cancel", run, "--wait")
     assert result.exit_code == 0
-    assert f"run {run} is over already; it completed: 5 jobs" in result.stderr
+    assert f"run {run} has finished already; it completed: 5 jobs" in result.stderr
 
 
 def test_a_run_is_paused_and_goes_on(cli: CommandLine) -> None:
@@ -149,16 +149,16 @@ def test_a_run_is_paused_and_goes_on(cli: CommandLine) -> None:
     assert (found["state"], found["paused"], found["paused_by"]) == ("running", True, operator())
     assert "paused" in cli.out("runs")
     assert f"paused already, by {operator()}" in cli("pause", run).stderr
-    assert f"run {run}: asked to let it go on" in cli("unpause", run).stderr
+    assert f"run {run}: asked to resume it" in cli("resume", run).stderr
     cli.stage.admit()
     found = cli.json("status", run)
     assert (found["paused"], found["paused_at"], found["paused_by"]) == (False, None, None)
 
 
-@pytest.mark.parametrize("command", ["pause", "unpause"])
+@pytest.mark.parametrize("command", ["pause", "resume"])
 def test_a_run_that_is_over_is_not_paused(cli: CommandLine, command: str) -> None:
     run = cli.completed()
-    assert f"run {run} is over already; it completed" in cli(command, run).stderr
+    assert f"run {run} has finished already; it completed" in cli(command, run).stderr
 
 
 def test_cancel_wants_a_run_named(cli: CommandLine) -> None:
@@ -201,7 +201,9 @@ def test_a_refused_run_has_no_results_and_leaves_no_file(cli: CommandLine, tmp_p
 
 
 @pytest.mark.parametrize("output", ["", "missing/out.jsonl"])
-def test_a_place_that_cannot_be_written_is_told_first(cli: CommandLine, tmp_path: Path, output: str) -> None:
+def test_a_place_that_cannot_be_written_is_reported_first(
+    cli: CommandLine, tmp_path: Path, output: str
+) -> None:
     run = cli.submitted()
     path = tmp_path / output
     assert str(path) in cli.refused("results", run, "-o", str(path))
@@ -209,17 +211,17 @@ def test_a_place_that_cannot_be_written_is_told_first(cli: CommandLine, tmp_path
 
 def test_redis_that_is_not_there_is_one_line_and_code_1(cli: CommandLine) -> None:
     for command in (["runs"], ["status"], ["lanes"], ["workers"]):
-        told = cli.refused(*command, "--redis", "redis://127.0.0.1:1/0")
-        assert told.startswith("error: cannot reach Redis at redis://127.0.0.1:1/0")
-        assert len(told.splitlines()) == 1
+        shown = cli.refused(*command, "--redis", "redis://127.0.0.1:1/0")
+        assert shown.startswith("error: cannot reach Redis at redis://127.0.0.1:1/0")
+        assert len(shown.splitlines()) == 1
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
     """What happens whenever a command waits."""
-    monkeypatch.setattr("fairlane.polling.SystemWaiter.wait", lambda *_: happens())
+    monkeypatch.setattr("fairlane.client.deployment.SystemWaiter.wait", lambda *_: happens())
 
 
-def test_who_stops_watching_is_told_that_the_run_goes_on(
+def test_who_stops_watching_hears_that_the_run_goes_on(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt() -> None:
@@ -227,8 +229,8 @@ def test_who_stops_watching_is_told_that_the_run_goes_on(
 
     run = cli.submitted()
     meanwhile(monkeypatch, interrupt)
-    told = cli.refused("watch", run, code=130)
-    assert f"run {run} goes on" in told
+    shown = cli.refused("watch", run, code=130)
+    assert f"run {run} continues" in shown
     assert cli.stage.client.run(run).status().state is RunState.RUNNING
 
 

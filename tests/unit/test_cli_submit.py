@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fairlane.evaluators import exact_match, llm_judge
-from fairlane.run import Message, RunSpec, RunState
+from fairlane.evaluators.builders import exact_match, llm_judge
+from fairlane.model.run import Message, RunSpec, RunState
 from tests.support.command_line import CommandLine
 
 ASK = ("--prompt", "Q: {{ question }}", "--model", "sim:fast")
@@ -78,7 +78,7 @@ def test_rows_come_from_standard_input_too(cli: CommandLine) -> None:
     assert cli.stage.client.run(result.stdout.strip()).status().items == 2
 
 
-def test_a_broken_line_on_standard_input_is_told_by_its_number(cli: CommandLine) -> None:
+def test_a_broken_line_on_standard_input_is_reported_by_its_number(cli: CommandLine) -> None:
     result = cli("submit", "-", *ASK, input='{"question": "a"}\n\nnope\n')
     assert (result.exit_code, result.stdout) == (2, "")
     assert "dataset, row 2: line 3 of standard input is no JSON" in result.stderr
@@ -121,7 +121,7 @@ def test_without_a_scheduler_it_says_that_nothing_starts(cli: CommandLine, rows:
         (["--prompt", "x", "--model", "fast"], "names no connection and model"),
     ],
 )
-def test_a_wrong_option_is_told_and_nothing_is_written(
+def test_a_wrong_option_is_reported_and_nothing_is_written(
     cli: CommandLine, rows: str, options: list[str], complaint: str
 ) -> None:
     assert complaint in cli.refused("submit", rows, *options, code=2)
@@ -132,7 +132,7 @@ def test_a_wrong_option_is_told_and_nothing_is_written(
     ("content", "complaint"),
     [(b"{}", "is no JSON array"), (b"[", "is not JSON"), (b"\xff", "is not UTF-8")],
 )
-def test_a_file_that_is_no_chat_is_told(
+def test_a_file_that_is_no_chat_is_reported(
     cli: CommandLine, rows: str, tmp_path: Path, content: bytes, complaint: str
 ) -> None:
     (tmp_path / "chat.json").write_bytes(content)

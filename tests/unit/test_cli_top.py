@@ -12,18 +12,17 @@ from redis import Redis
 from rich.console import Console
 from rich.screen import Screen
 
-from fairlane.cli.deployment import Deployment
-from fairlane.cli.top_controls import Act, Controls
-from fairlane.cli.top_frame import KEYS, Frame
-from fairlane.cli.top_panes import LANES, PANES, RUNS, sorted_lines
-from fairlane.cli.top_reading import LINGER_MS, MOST_RUNS, Reader, Snapshot
-from fairlane.cli.top_screen import Top
-from fairlane.cli.top_terminal import NAMED, keys_in
-from fairlane.run import RunState
-from fairlane.settings import Settings
-from fairlane.store.budgets import Budgets
-from fairlane.store.keys import RunRef
-from fairlane.store.workers import WorkerInfo
+from fairlane.client.deployment import Deployment
+from fairlane.config.settings import Settings
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.write.budgets import Budgets
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.top.controls import Act, Controls
+from fairlane.top.frame import KEYS, Frame
+from fairlane.top.panes import LANES, PANES, RUNS, sorted_lines
+from fairlane.top.reading import LINGER_MS, MOST_RUNS, Reader, Snapshot
+from fairlane.top.screen import Top
+from fairlane.top.terminal import NAMED, keys_in
 from tests.support.command_line import CommandLine
 from tests.support.documents import ROOT, coded, table
 from tests.support.fences import member_of
@@ -39,7 +38,7 @@ def cli(real_redis: Redis) -> CommandLine:
 
 def opened(cli: CommandLine, redis: Redis | None = None) -> Deployment:
     settings = Settings.model_validate({"redis": {"deployment": "test"}, "team": "search"})
-    return Deployment(settings, redis or cli.stage.redis, cli.stage.keys)
+    return Deployment(settings, redis or cli.stage.redis)
 
 
 @pytest.fixture
@@ -177,9 +176,9 @@ def test_an_explanation_says_what_why_says(cli: CommandLine, snapshot: Snapshot)
     top = Top(opened(cli), 2.0, Console(file=io.StringIO()))
     cli.stage.deployment.lanes.pause("sim:fast")
     top._explain(Act("explain", "run", "ads/big"))
-    told = dict(top._controls.told)
-    assert told["run"] == "big"
-    assert "paused by an operator" in told["why"]
+    announced = dict(top._controls.details)
+    assert announced["run"] == "big"
+    assert "paused by an operator" in announced["why"]
     assert "paused by an operator" in " ".join(drawn(top._controls, snapshot))
 
 
@@ -219,7 +218,7 @@ def test_once_prints_all_panes_and_json_has_all_in_it(cli: CommandLine, snapshot
 def test_an_empty_deployment_says_so(real_redis: Redis) -> None:
     real_redis.flushdb()
     settings = Settings.model_validate({"redis": {"deployment": "void"}})
-    found = Reader(Deployment(settings, real_redis, CommandLine(real_redis).stage.keys)).read()
+    found = Reader(Deployment(settings, real_redis)).read()
     assert found.runs == ()
 
 
@@ -234,6 +233,7 @@ def terminal(cli: CommandLine, snapshot: Snapshot) -> Iterator[PseudoTerminal]:
         yield made
 
 
+@pytest.mark.slow
 def test_it_is_used_by_keys_in_a_terminal(cli: CommandLine, terminal: PseudoTerminal) -> None:
     terminal.type("2")
     assert "small" in terminal.wait_for("big")
@@ -259,13 +259,15 @@ def test_it_is_used_by_keys_in_a_terminal(cli: CommandLine, terminal: PseudoTerm
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
+@pytest.mark.slow
 def test_a_signal_leaves_the_terminal_as_it_was(terminal: PseudoTerminal, number: int, code: int) -> None:
     terminal.process.send_signal(number)
     assert terminal.wait_for_end() == code
     restored(terminal)
 
 
-def test_a_redis_that_goes_away_is_told_of(cli: CommandLine, terminal: PseudoTerminal) -> None:
+@pytest.mark.slow
+def test_a_redis_that_goes_away_hears_of(cli: CommandLine, terminal: PseudoTerminal) -> None:
     terminal.type("x")
     cli.stage.redis.config_set("maxclients", 1)
     for client in cli.stage.redis.client_list():

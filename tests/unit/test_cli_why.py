@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.admission.waiting import Eta
-from fairlane.cli.why import eta_in_words
-from fairlane.store.workers import WorkerInfo
+from fairlane.cli.runs.why import eta_in_words
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.why.waiting import Eta
 from tests.support.command_line import CommandLine
 
 NOW = 1_700_000_000_000
@@ -22,23 +22,23 @@ def cli(real_redis: Redis) -> CommandLine:
     return made
 
 
-def test_a_lane_is_told_with_its_constraint(cli: CommandLine) -> None:
+def test_a_lane_is_reported_with_its_constraint(cli: CommandLine) -> None:
     cli.stage.deployment.lanes.pause("sim:fast")
-    told = cli.out("why", "sim:fast")
-    assert told.splitlines()[0].split() == ["lane", "sim:fast"]
-    assert "sim:fast is paused by an operator; `fairlane lanes resume sim:fast` opens it" in told
+    shown = cli.out("why", "sim:fast")
+    assert shown.splitlines()[0].split() == ["lane", "sim:fast"]
+    assert "sim:fast is paused by an operator; `fairlane lanes resume sim:fast` resumes it" in shown
     assert cli.json("why", "sim:fast")["constraint"] == "paused"
 
 
-def test_a_run_is_told_lane_by_lane(cli: CommandLine) -> None:
+def test_a_run_is_explained_lane_by_lane(cli: CommandLine) -> None:
     d = cli.stage.deployment
     d.lane("sim:fast", requests_per_minute=60)
     run = cli.submitted(rows=61)
     d.ask(d.runs.active()[0])
-    told = cli.out("why", run)
-    assert "60 requests/min, configured" in told
-    assert "last starts  about " in told
-    header, row = told.splitlines()[-2:]
+    shown = cli.out("why", run)
+    assert "60 requests/min, configured" in shown
+    assert "last starts  about " in shown
+    header, row = shown.splitlines()[-2:]
     assert header.split()[0] == "lane"
     assert row.split()[:6] == ["sim:fast", "1", "60", "0", "0", "0"]
     document = cli.json("why", run)
@@ -46,18 +46,18 @@ def test_a_run_is_told_lane_by_lane(cli: CommandLine) -> None:
     assert document["eta"].endswith("Z")
 
 
-def test_a_job_is_told_with_its_place(cli: CommandLine) -> None:
+def test_a_job_is_reported_with_its_place(cli: CommandLine) -> None:
     run = cli.submitted(rows=5)
-    told = cli.out("why", f"{run}/3")
-    assert "4 in its run's queue" in told
-    assert "about 3 jobs start before it" in told
+    shown = cli.out("why", f"{run}/3")
+    assert "4 in its run's queue" in shown
+    assert "about 3 jobs start before it" in shown
     assert cli.json("why", f"{run}/3/task")["position"] == 4
 
 
 def test_a_job_that_is_over_needs_no_eta(cli: CommandLine) -> None:
-    told = cli.out("why", f"{cli.completed()}/0")
-    assert "it is over: succeeded" in told
-    assert "starts" not in told
+    shown = cli.out("why", f"{cli.completed()}/0")
+    assert "it is over: succeeded" in shown
+    assert "starts" not in shown
 
 
 @pytest.mark.parametrize("asked", [(), ("latest",), ("-1",)])
@@ -73,7 +73,7 @@ def test_the_beginning_of_an_id_is_enough_also_of_a_job(cli: CommandLine) -> Non
     assert cli.json("why", "latest/1")["target"] == f"{run}/1/0"
 
 
-def test_what_there_is_not_is_told_with_what_looks_like_it(cli: CommandLine) -> None:
+def test_an_unknown_target_is_reported_with_similar_ones(cli: CommandLine) -> None:
     assert "did you mean sim:fast?" in cli.refused("why", "sim:fats")
     run = cli.submitted(rows=5)
     assert "has the items 0 to 4" in cli.refused("why", f"{run}/5")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.cli.workers import worker_state
-from fairlane.store.workers import Beat, WorkerInfo
+from fairlane.cli.lanes.workers import worker_state
+from fairlane.store.write.workers import Beat, WorkerInfo
 from tests.support.command_line import CommandLine
 
 
@@ -33,7 +33,7 @@ def test_every_worker_is_listed_with_its_slots_and_lanes(cli: CommandLine) -> No
     assert line.split() == ["w1", "box", "42", "3", "20", "2", "1.0", "alive", "just", "now"]
 
 
-def test_calls_that_hold_no_slot_are_told_beside_those_that_do(cli: CommandLine) -> None:
+def test_calls_that_hold_no_slot_are_reported_beside_those_that_do(cli: CommandLine) -> None:
     beat(cli, "a", pending=50)
     assert "3 + 50 pending" in cli.out("workers")
     assert cli.json("workers")[0]["pending"] == 50

@@ -6,6 +6,7 @@ import pytest
 from redis import Redis
 
 import fairlane
+from fairlane.core import errors
 from tests.support.stage import Stage
 
 
@@ -15,10 +16,10 @@ def test_everything_in_all_is_there() -> None:
 
 
 def test_every_error_is_public() -> None:
-    leaves = [name for name in vars(fairlane.errors) if isinstance(getattr(fairlane.errors, name), type)]
-    assert {
-        name for name in leaves if issubclass(getattr(fairlane.errors, name), fairlane.FairlaneError)
-    } <= set(fairlane.__all__)
+    leaves = [name for name in vars(errors) if isinstance(getattr(errors, name), type)]
+    assert {name for name in leaves if issubclass(getattr(errors, name), fairlane.FairlaneError)} <= set(
+        fairlane.__all__
+    )
 
 
 def test_the_interface_as_it_is_promised(fake_redis: Redis, tmp_path: Path) -> None:

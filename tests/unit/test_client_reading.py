@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -7,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane import records
-from fairlane.errors import FairlaneError, RunNotFound, SubmissionError
-from fairlane.evaluators.spec import Judge
-from fairlane.job import JobState, Usage
-from fairlane.records import _Told
-from fairlane.run import RunState
-from fairlane.store.keys import RunRef
+from fairlane.client import handle
+from fairlane.client.chunks import Chunk
+from fairlane.client.handle import _Seen
+from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
+from fairlane.model.evaluators import Judge
+from fairlane.model.job import JobState, Usage
+from fairlane.model.run import RoleTime, RunRef, RunState
 from tests.support.stage import Stage
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
@@ -70,7 +71,7 @@ def test_a_record_tells_everything_of_its_item(stage: Stage) -> None:
 
 
 def test_results_are_read_a_bounded_number_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "RESULTS_AT_ONCE", 4)
+    monkeypatch.setattr(handle, "RESULTS_AT_ONCE", 4)
     run = submit(stage, rows=7, evaluators=[JUDGE])
     stage.answer(run.id, 7)
     stage.judge(run.id, 7)
@@ -125,7 +126,7 @@ def test_a_cancelled_runs_stream_ends_with_what_never_ran(stage: Stage) -> None:
     assert items(run.results()) == list(range(6))
 
 
-def test_an_item_is_told_once_even_if_redis_forgets_who_ended(stage: Stage) -> None:
+def test_an_item_is_reported_once_even_if_redis_forgets_who_ended(stage: Stage) -> None:
     run = submit(stage)
     stage.answer(run.id, 2)
     stage.then(
@@ -136,7 +137,7 @@ def test_an_item_is_told_once_even_if_redis_forgets_who_ended(stage: Stage) -> N
 
 
 def test_many_items_are_listed_by_the_page(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "ITEMS_LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(handle, "ITEMS_LISTED_AT_ONCE", 2)
     run = submit(stage)
     stage.answer(run.id, 5)
     assert items(run.stream()) == list(COMPLETE)
@@ -144,9 +145,9 @@ def test_many_items_are_listed_by_the_page(stage: Stage, monkeypatch: pytest.Mon
 
 
 @given(st.lists(st.integers(0, 99), max_size=200))
-def test_each_item_is_new_once(told: list[int]) -> None:
-    seen = _Told()
-    assert [item for item in told if seen.add(item)] == list(dict.fromkeys(told))
+def test_each_item_is_new_once(announced: list[int]) -> None:
+    seen = _Seen()
+    assert [item for item in announced if seen.add(item)] == list(dict.fromkeys(announced))
 
 
 def test_a_refused_run_says_why(stage: Stage) -> None:
@@ -249,7 +250,38 @@ def test_chunks_are_heard_until_the_run_is_over(stage: Stage) -> None:
         stage.redis.publish(channel, message)
     run.cancel()
     stage.admit()
-    assert list(heard) == [(0, "Hel"), (1, "lo")]
+    assert list(heard) == [Chunk(0, "Hel", 1), Chunk(1, "lo", 1)]
+
+
+def announced(stage: Stage, *pieces: tuple[int, str | None]) -> list[tuple[str, int, bool]]:
+    """What a listener hears of pieces of one item: ``(attempt, text)``, ``None`` for a void."""
+    run = submit(stage, rows=1)
+    heard = run.chunks()
+    for number, text in pieces:
+        said: dict[str, Any] = {"void": True} if text is None else {"text": text}
+        message = json.dumps({"job": 0, "number": number} | said)
+        stage.redis.publish(stage.keys.chunks(RunRef("search", run.id)), message)
+    run.cancel()
+    stage.admit()
+    return [(each.text, each.attempt, each.void) for each in heard]
+
+
+def test_a_chunk_says_which_attempt_it_belongs_to_and_when_that_is_void(stage: Stage) -> None:
+    assert announced(stage, (1, "Hel"), (1, None), (2, "Hi")) == [
+        ("Hel", 1, False),
+        ("", 1, True),
+        ("Hi", 2, False),
+    ]
+
+
+def test_an_attempt_whose_worker_died_is_void_once_the_next_one_streams(stage: Stage) -> None:
+    assert announced(stage, (1, "Hel"), (3, "Hi")) == [("Hel", 1, False), ("", 1, True), ("Hi", 3, False)]
+
+
+def test_what_a_void_attempt_still_sends_is_dropped(stage: Stage) -> None:
+    pieces = announced(stage, (1, "Hel"), (2, "Hi"), (1, "lo"), (1, None), (2, None), (2, "late"))
+
+    assert pieces == [("Hel", 1, False), ("", 1, True), ("Hi", 2, False), ("", 2, True)]
 
 
 def test_listening_goes_on_after_a_restart_of_redis(stage: Stage) -> None:
@@ -281,3 +313,15 @@ def test_a_status_counts_what_happened(stage: Stage) -> None:
     ]
     assert status.started_ms is not None
     assert status.finished_ms is None
+
+
+def test_a_summary_splits_the_time_into_predict_and_score(stage: Stage) -> None:
+    run = submit(stage, rows=2, evaluators=[JUDGE])
+    fields = {"calls:task": 2, "calling_ms:task": 900, "open:task": 0, "open_ms:task": 1000}
+    stage.redis.hset(stage.keys.state(RunRef("search", run.id)), mapping=fields)
+    run.cancel()
+    stage.admit()
+
+    summed = run.summary()
+    assert (summed.predict, summed.score) == (RoleTime(2, 0.1, 0.9), None)
+    assert summed.to_dict()["predict"] == {"calls": 2, "waiting_s": 0.1, "calling_s": 0.9}

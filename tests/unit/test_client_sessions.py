@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fairlane.core.errors import SubmissionError
 from fairlane.datasets.references import Reference
-from fairlane.errors import SubmissionError
-from fairlane.evaluators import llm_judge
-from fairlane.job import JobState
-from fairlane.results import JudgeResult
-from fairlane.sessions import (
-    Seat,
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.job import JobState
+from fairlane.model.results import JudgeResult
+from fairlane.model.run import RunRef
+from fairlane.model.sessions import (
+    SessionMembership,
     SessionRecord,
     decode_members,
-    decode_seats,
+    decode_memberships,
     members_field,
-    seats_field,
+    memberships_field,
     session_job,
 )
-from fairlane.store.keys import RunRef
 from tests.support.contents import read_contents
 from tests.support.stage import Stage
 
@@ -49,7 +49,11 @@ def score(stage: Stage, run: str, session: int, cell: int, result: JudgeResult) 
 def test_sessions_are_written_beside_the_rows_and_counted(stage: Stage) -> None:
     run = submit(stage)
     fields: Any = stage.redis.hgetall(stage.keys.rows(RunRef("search", run.id)))
-    assert decode_seats(fields[seats_field(0).encode()], 2) == [Seat(0, 2), Seat(1, 1), Seat(0, 2)]
+    assert decode_memberships(fields[memberships_field(0).encode()], 2) == [
+        SessionMembership(0, 2),
+        SessionMembership(1, 1),
+        SessionMembership(0, 2),
+    ]
     assert decode_members(fields[members_field(0).encode()], 3) == [[0, 2], [1]]
     assert (run.status().items, run.status().jobs) == (3, 3 + 2)
 
@@ -118,7 +122,7 @@ def test_a_run_with_a_session_field_alone_tells_which_items_belong_together(stag
     assert run.status().progress == 1
 
 
-def test_a_run_that_was_not_told_of_sessions_has_no_records_of_them(stage: Stage) -> None:
+def test_a_run_that_was_not_reported_of_sessions_has_no_records_of_them(stage: Stage) -> None:
     run = submit(stage, evaluators=[], session=None)
     stage.admit()
     stage.answer(run.id, 3)

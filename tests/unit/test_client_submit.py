@@ -10,13 +10,12 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from fairlane.client import Client
-from fairlane.datasets import decode_page
-from fairlane.errors import ConfigurationError, StoreUnavailable, SubmissionError
-from fairlane.run import RunState
-from fairlane.settings import Settings
-from fairlane.store.inbox import Inbox, Outbox, Request
-from fairlane.store.keys import RunRef
+from fairlane.client.client import Client
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ConfigurationError, StoreUnavailable, SubmissionError
+from fairlane.datasets.rows import decode_page
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.write.inbox import Inbox, Outbox, Request
 from tests.support.contents import read_contents
 from tests.support.stage import Stage
 
@@ -152,14 +151,14 @@ def test_a_catalog_that_cannot_be_read_refuses_nothing(stage: Stage, catalog: by
     assert submit(stage).status().state is RunState.SUBMITTED
 
 
-def test_an_unreachable_redis_is_told_without_its_password() -> None:
+def test_an_unreachable_redis_is_reported_without_its_password() -> None:
     with pytest.raises(StoreUnavailable) as raised:
         Client("redis://user:hunter2@127.0.0.1:1/0", settings=Settings())
     assert "127.0.0.1:1" in str(raised.value)
     assert "hunter2" not in str(raised.value)
 
 
-def test_a_redis_that_goes_away_is_told_in_our_words(stage: Stage) -> None:
+def test_a_redis_that_goes_away_is_reported_in_our_words(stage: Stage) -> None:
     run = submit(stage)
     server_of(stage).connected = False
     for act in (

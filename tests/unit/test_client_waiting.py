@@ -10,12 +10,11 @@ import pytest
 from redis import Redis
 from rich.console import Console
 
-from fairlane.clock import ManualClock
-from fairlane.errors import RunTimeout, StoreUnavailable
-from fairlane.polling import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
-from fairlane.progress import LINE_EVERY_S, Rate, open_progress
-from fairlane.run import Pause, RunState
-from fairlane.store.keys import RunRef
+from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
+from fairlane.client.progress import LINE_EVERY_S, Rate, open_progress
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import RunTimeout, StoreUnavailable
+from fairlane.model.run import Pause, RunRef, RunState
 from tests.support.stage import Stage
 
 

@@ -1,4 +1,4 @@
-"""What a connection says of proxy, certificates and HTTP/2 reaches the transport, or is told as its key."""
+"""A connection's proxy and certificates reach the transport; errors name the connection's key."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.connection import Connection
-from fairlane.errors import ConfigurationError
+from fairlane.config.connection import Connection
+from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.connecting import open_transport
 from fairlane_workers.providers.registry import build_provider
 from fairlane_workers.transport import Transport
@@ -33,7 +33,6 @@ def test_everything_that_is_said_reaches_the_transport(tmp_path: Path) -> None:
         "proxy": "http://proxy:3128",
         "ca_file": tmp_path / "ca.pem",
         "client_certificate": tmp_path / "me.pem",
-        "http2": True,
     }
     assert open_transport("c", connection(**said), kind=Told).given == {
         "connect_timeout_s": 3.5,
@@ -50,7 +49,7 @@ def test_what_a_proxy_wants_to_see_is_added_to_its_address() -> None:
 
 @pytest.mark.parametrize("field", ["ca_file", "client_certificate"])
 @pytest.mark.parametrize("text", [None, "no certificate"])
-def test_a_file_that_is_no_use_is_told_as_the_connections_key(
+def test_a_file_that_is_no_use_is_reported_as_the_connections_key(
     tmp_path: Path, field: str, text: str | None
 ) -> None:
     file = tmp_path / "x.pem"
@@ -60,14 +59,6 @@ def test_a_file_that_is_no_use_is_told_as_the_connections_key(
         build_provider("c", connection(**{field: file}), None)
     assert (caught.value.field, caught.value.value) == (f"connections.c.{field}", str(file))
     assert caught.value.remedy
-
-
-def test_http2_without_its_extra_is_told_as_the_connections_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlane_workers.transport.http2.extra.find_spec", lambda _: None)
-    with pytest.raises(ConfigurationError) as caught:
-        build_provider("c", connection(http2=True), None)
-    assert caught.value.field == "connections.c.http2"
-    assert "fairlane[http2]" in caught.value.remedy
 
 
 def test_nothing_is_opened_when_a_provider_is_built() -> None:

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.datasets import decode_page, encode_page, pages, read_rows
-from fairlane.datasets.pages import MAX_PAGE_BYTES, BrokenPage
-from fairlane.errors import FairlaneError, SubmissionError
+from fairlane.core.errors import BrokenPage, FairlaneError, SubmissionError
+from fairlane.datasets.rows import MAX_PAGE_BYTES, decode_page, encode_page, pages, read_rows
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 JSON = st.recursive(
@@ -121,6 +120,7 @@ def test_a_json_array_is_read_with_bounded_memory(tmp_path: Path) -> None:
 
 
 @given(rows=ROWS, indent=st.sampled_from([None, 0, 3]), pad=st.integers(0, 70_000))
+@pytest.mark.slow
 def test_a_json_array_is_read_whole_wherever_the_chunks_end(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], indent: int | None, pad: int
 ) -> None:
@@ -175,7 +175,7 @@ def test_a_number_that_json_lacks_is_refused_in_a_file(tmp_path: Path, number: s
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "row", "told"),
+    ("name", "content", "row", "shown"),
     [
         ("r.jsonl", '{"a": 1}\n\n{"a": \n', 2, "line 3, column 7"),
         ("r.jsonl", '{"a": 1} {"a": 2}\n', 1, "Extra data"),
@@ -203,11 +203,11 @@ def test_a_number_that_json_lacks_is_refused_in_a_file(tmp_path: Path, number: s
     ],
 )
 def test_a_broken_file_is_refused_at_its_row_and_line(
-    tmp_path: Path, name: str, content: str | bytes, row: int, told: str
+    tmp_path: Path, name: str, content: str | bytes, row: int, shown: str
 ) -> None:
     error = refusal(written(tmp_path / name, content))
     assert error.row == row
-    assert told in f"{error} {error.remedy}"
+    assert shown in f"{error} {error.remedy}"
 
 
 def test_rows_before_a_broken_one_are_read(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_rows_before_a_broken_one_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "told"),
+    ("dataset", "shown"),
     [
         ("missing.jsonl", "no such file"),
         ("rows.parquet", "ends in .parquet"),
@@ -231,8 +231,8 @@ def test_rows_before_a_broken_one_are_read(tmp_path: Path) -> None:
         (7, "int"),
     ],
 )
-def test_what_is_no_dataset_is_refused_before_a_row_is_asked_for(dataset: Any, told: str) -> None:
-    with pytest.raises(SubmissionError, match=told) as caught:
+def test_what_is_no_dataset_is_refused_before_a_row_is_asked_for(dataset: Any, shown: str) -> None:
+    with pytest.raises(SubmissionError, match=shown) as caught:
         read_rows(dataset)
     assert caught.value.remedy
     assert caught.value.row is None
@@ -244,7 +244,7 @@ def test_a_folder_is_no_dataset(tmp_path: Path) -> None:
         read_rows(tmp_path / "rows.jsonl")
 
 
-def test_a_data_frame_is_told_how_to_become_rows() -> None:
+def test_a_data_frame_is_reported_how_to_become_rows() -> None:
     frame = type("DataFrame", (list,), {})([["question"]])
     with pytest.raises(SubmissionError, match="to_dict"):
         read_rows(frame)

@@ -9,13 +9,13 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from redis import Redis
 
-from fairlane.admission.demand import slots_needed, slots_needed_in_all
-from fairlane.admission.lanes import Offer
-from fairlane.admission.views import AxisView, Hold, LaneView, Places
-from fairlane.label_values import LabelValues
-from fairlane.store.workers import WorkerInfo
-from fairlane_scheduler.monitoring.demand import demand_families
-from fairlane_scheduler.monitoring.metrics import Ledger
+from fairlane.store.read.demand import slots_needed, slots_needed_in_all
+from fairlane.store.write.lane_view import AxisView, Hold, LaneView, Places
+from fairlane.store.write.lanes import Offer
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.telemetry.metrics_server import LabelValues
+from fairlane_scheduler.monitoring.lane_metrics import demand_families
+from fairlane_scheduler.monitoring.metrics import LeaderSample
 from tests.support.command_line import CommandLine
 from tests.support.deployment import Deployment
 from tests.support.idle_lane import IDLE
@@ -87,14 +87,14 @@ def samples(metric: Metric) -> dict[tuple[str, ...], float]:
 
 def test_metrics_tell_it_by_lane_and_in_all() -> None:
     views = [lane(in_flight=1), replace(lane(in_flight=2), lane="sim:other")]
-    ledger = Ledger(ready={views[0].lane: 30, "sim:other": 5}, known=True)
-    each, total = demand_families(views, ledger, LabelValues(10), 20)
+    leader_sample = LeaderSample(ready={views[0].lane: 30, "sim:other": 5}, known=True)
+    each, total = demand_families(views, leader_sample, LabelValues(10), 20)
     assert samples(each) == {(views[0].lane,): 31, ("sim:other",): 7}
     assert samples(total) == {(): 20}
 
 
-def test_where_nothing_is_known_no_demand_is_told() -> None:
-    each, total = demand_families((), Ledger(), LabelValues(10), 20)
+def test_where_nothing_is_known_no_demand_is_reported() -> None:
+    each, total = demand_families((), LeaderSample(), LabelValues(10), 20)
     assert (samples(each), samples(total)) == ({}, {})
 
 

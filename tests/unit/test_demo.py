@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fairlane.cli import demonstration
-from fairlane.cli.demonstration import QUESTIONS, data_folder
 from fairlane.cli.failures import Interrupted
-from fairlane.cli.waiting import WatchfulWaiter
-from fairlane.configuration import load_settings
-from fairlane.demo.questions import demo_file, read_questions
-from fairlane.demo.session import JUDGE_LANE, MEDIAN_S
-from fairlane.demo.session import ideal_seconds as ideal_of_all
-from fairlane.demo.summary import LaneUse, Summary, ideal_seconds, mean_scores, show_summary
-from fairlane.errors import LocalStackError
-from fairlane.job import JobState, Usage
-from fairlane.lane import LaneLimits
-from fairlane.run import Record, RunState, RunStatus
+from fairlane.config.loader import load_settings
+from fairlane.core.errors import LocalStackError
+from fairlane.local import demo_command as demonstration
+from fairlane.local.demo.questions import demo_file, read_questions
+from fairlane.local.demo.session import JUDGE_LANE, MEDIAN_S
+from fairlane.local.demo.session import ideal_seconds as ideal_of_all
+from fairlane.local.demo.summary import LaneUse, Summary, ideal_seconds, mean_scores, show_summary
+from fairlane.local.demo_command import QUESTIONS, data_folder
+from fairlane.local.keeper import WatchfulWaiter
+from fairlane.model.job import JobState, Usage
+from fairlane.model.lane import LaneLimits
+from fairlane.model.results import Record
+from fairlane.model.run import RunState, RunStatus
 
 LIMITS = LaneLimits(requests_per_minute=600)
 
@@ -113,12 +114,12 @@ def test_the_summary_tells_everything_within_80_columns() -> None:
     shown = StringIO()
     console = Console(file=shown, width=80, highlight=False)
     show_summary(console, Summary(status, lanes, {"exact_match": 0.928}, wall_s=46.2, ideal_s=44.0))
-    told = shown.getvalue()
-    assert "sim:fast   879    888     1,764      1,800   98%     4" in told
-    assert "2,638 of 2,638: 38 failed, 2,600 succeeded" in told
-    assert "17, and 3 answers of 429" in told
-    assert "92.8%" in told
-    assert "46.2 s; the limits allow 44.0 s: 1.05 × ideal" in told
+    reported = shown.getvalue()
+    assert "sim:fast   879    888     1,764      1,800   98%     4" in reported
+    assert "2,638 of 2,638: 38 failed, 2,600 succeeded" in reported
+    assert "17, and 3 answers of 429" in reported
+    assert "92.8%" in reported
+    assert "46.2 s; the limits allow 44.0 s: 1.05 × ideal" in reported
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ def test_without_a_folder_of_its_own_nothing_is_kept(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_the_logs_of_a_failure_are_kept_and_their_place_is_told(
+def test_the_logs_of_a_failure_are_kept_and_their_place_is_reported(
     temporary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(LocalStackError):

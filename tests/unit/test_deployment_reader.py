@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from fairlane.store.overview import DeploymentReader, LeaderView
+from fairlane.store.read.overview import DeploymentReader, LeaderView
 from tests.support.deployment import FOREVER_MS, Deployment
 from tests.support.stage import Stage
 
@@ -20,7 +20,7 @@ def reader(d: Deployment) -> DeploymentReader:
     return DeploymentReader(d.redis, d.keys)
 
 
-def test_the_leader_is_told_with_its_epoch_and_lease(d: Deployment) -> None:
+def test_the_leader_is_reported_with_its_epoch_and_lease(d: Deployment) -> None:
     assert reader(d).leader() == LeaderView("scheduler-1", 1, d.now_ms + FOREVER_MS)
     d.leader("scheduler-1").resign()
     assert reader(d).leader() == LeaderView("scheduler-1", 1, 0)

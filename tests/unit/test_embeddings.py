@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import similarity
-from fairlane.errors import SubmissionError, TemplateError
+from fairlane.core.errors import SubmissionError, TemplateError
 from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, pack, unpack
-from fairlane.evaluators.spec import EvaluatorSpec
-from fairlane.job import JobState, Success, Usage
-from fairlane.rendering import Rendering
-from fairlane.run import Message, Plan, RunSpec
-from fairlane.verdict import Ended, judged
+from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.job import JobState, Success, Usage
+from fairlane.model.run import Message, Plan, RunSpec
+from fairlane.pipeline.evaluations import FinishedJob, evaluation_result
+from fairlane.pipeline.rendering import Rendering
 
 FLOATS = st.floats(-1000, 1000, width=32)
 MODEL = "sim:embedder"
@@ -82,7 +82,7 @@ def test_calls_for_other_texts_have_other_digests() -> None:
     assert first == third != second
 
 
-def test_a_row_without_the_field_is_told() -> None:
+def test_a_row_without_the_field_is_reported() -> None:
     made = rendering(similarity(MODEL, "answer"))
     with pytest.raises(TemplateError, match="the row has no field 'answer'"):
         made.evaluation(made.spec.evals[0], {}, "x")
@@ -97,7 +97,7 @@ def test_the_score_is_the_cosine_or_whether_it_is_enough(
 ) -> None:
     made = rendering(similarity(MODEL, "answer", threshold=threshold))
     answer = Success(pack([[1.0, 0.0], reference]), Usage(5, 0))
-    result = judged(made.spec.evals[0], Ended(answer, attempts=1))
+    result = evaluation_result(made.spec.evals[0], FinishedJob(answer, attempts=1))
     assert (result.state, result.error, result.answer) == (JobState.SUCCEEDED, None, None)
     assert result.score == pytest.approx(score)
     assert result.usage == Usage(5, 0)
@@ -106,7 +106,7 @@ def test_the_score_is_the_cosine_or_whether_it_is_enough(
 @pytest.mark.parametrize("text", ["no", pack([[1.0]]), pack([[1.0], [1.0, 2.0]])])
 def test_an_answer_that_cannot_be_compared_fails_the_evaluation(text: str) -> None:
     made = rendering(similarity(MODEL, "answer"))
-    result = judged(made.spec.evals[0], Ended(Success(text), attempts=1))
+    result = evaluation_result(made.spec.evals[0], FinishedJob(Success(text), attempts=1))
     assert (result.state, result.score) == (JobState.FAILED, None)
     assert result.error
 

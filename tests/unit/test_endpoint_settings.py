@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlane.configuration import load_settings
-from fairlane.configuration.keys import all_keys, find_key
-from fairlane.errors import ConfigurationError
-from fairlane.settings import Settings
+from fairlane.config.keys import all_keys, find_key
+from fairlane.config.loader import load_settings
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ConfigurationError
 
 LEAST: dict[str, Any] = {"body": {"prompt": "{{ prompt }}"}, "output": "text"}
 POLLING = {"handle": "id", "status": "state", "done": ["ok"], "look": "/jobs/{{ handle }}"}
@@ -33,7 +33,7 @@ def test_its_lane_is_the_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "key", "told"),
+    ("change", "key", "shown"),
     [
         ({"output": None}, "output", "is missing"),
         ({"output": "a..b"}, "output", "is no JMESPath"),
@@ -61,11 +61,11 @@ def test_its_lane_is_the_server() -> None:
         ({"colour": "x"}, "colour", "There is no such key"),
     ],
 )
-def test_a_mistake_is_told_with_its_key(change: dict[str, Any], key: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_key(change: dict[str, Any], key: str, shown: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         settings({**LEAST, **change})
     assert f"connections.mine.endpoint.{key}: " in str(caught.value)
-    assert told in str(caught.value)
+    assert shown in str(caught.value)
 
 
 def test_a_description_and_its_protocol_go_together() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import fakeredis
 import pytest
 
-from fairlane.admission.lanes import Lanes
-from fairlane.lane import ENDPOINT_CONCURRENCY, LaneLimits, endpoint_id
-from fairlane.settings import Settings
+from fairlane.config.settings import Settings
+from fairlane.model.lane import ENDPOINT_CONCURRENCY, LaneLimits, endpoint_id
 from fairlane.store.keys import Keys
-from fairlane.store.scopes import Scopes
-from fairlane_scheduler.lane_registry import LaneRegistry
-from fairlane_scheduler.lane_sharing import LaneSharing
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.scopes import Scopes
+from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,7 @@ from fairlane_scheduler.lane_sharing import LaneSharing
         ("gpt-4o", "id:gpt-4o"),
     ],
 )
-def test_a_reference_is_told_by_its_endpoint(reference: str, name: str) -> None:
+def test_a_reference_is_reported_by_its_endpoint(reference: str, name: str) -> None:
     assert endpoint_id(reference) == name
 
 
@@ -40,7 +39,13 @@ def registry(redis: fakeredis.FakeRedis, lanes: dict[str, LaneLimits] | None = N
         {"connections": {"a": connection, "b": connection, "c": plain}, "lanes": lanes or {}}
     )
     keys = Keys("test")
-    return LaneRegistry(Lanes(redis, keys), settings, LaneSharing(Scopes(redis, keys), settings))
+    return LaneRegistry(
+        Lanes(redis, keys),
+        LaneSharing(Scopes(redis, keys), settings.connections),
+        settings.connections,
+        settings.lanes,
+        settings.limits_of,
+    )
 
 
 def most_at_once(redis: fakeredis.FakeRedis, lane: str) -> int | None:

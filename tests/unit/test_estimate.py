@@ -11,18 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.choices import Bounds, CacheChoice, Order
-from fairlane.connection import Connection
-from fairlane.errors import TemplateError
-from fairlane.estimate import Forecast, LaneForecast, estimate, take_sample
-from fairlane.estimate.sampling import VALUES_KEPT, Distinct
-from fairlane.evaluators import llm_judge
-from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, FunctionScorer
-from fairlane.link import Link
-from fairlane.run import RunSpec
-from fairlane.settings import Price
-from fairlane.store.workers import WorkerInfo
-from fairlane.tokens import TOKENS_PER_MESSAGE
+from fairlane.apps.estimate.estimating import estimate
+from fairlane.apps.estimate.forecast import Forecast, LaneForecast
+from fairlane.apps.estimate.sampling import VALUES_KEPT, Distinct, take_sample
+from fairlane.client.deployment import Deployment as Context
+from fairlane.config.connection import Connection
+from fairlane.config.sections import RedisSettings
+from fairlane.config.settings import Settings
+from fairlane.core.errors import TemplateError
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, FunctionScorer
+from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
+from fairlane.model.tokens import TOKENS_PER_MESSAGE, Price
+from fairlane.store.write.workers import WorkerInfo
 from tests.support.deployment import Deployment
 from tests.support.records import spec_of
 from tests.support.stage import Stage
@@ -38,26 +39,28 @@ BATCHED = Agent(
 
 
 class Scene:
-    """A deployment with lanes and workers, and a client's link to it."""
+    """A deployment with lanes and workers, and a client's connection context."""
 
     def __init__(self, redis: Redis) -> None:
         self.deployment: Deployment = Stage(redis).deployment
-        self.link = Link(
-            redis=redis,
-            keys=self.deployment.keys,
-            url="redis://test",
-            clock=self.deployment.clock,
-            waiter=None,  # type: ignore[arg-type]
-            connections={"sim": SIM},
+        self.context = Context(
+            Settings(redis=RedisSettings(deployment="test"), connections={"sim": SIM}),
+            redis,
+            self.deployment.clock,
         )
+
+    def configure(self, **settings: Any) -> None:
+        """Change the settings in force."""
+        changed = self.context.settings.model_copy(update=settings)
+        self.context = replace(self.context, settings=changed)
 
     def worker(self, slots: int = 10, *lanes: str) -> None:
         info = WorkerInfo("w1", slots, lanes, "1", 1, "here", 0)
         call = self.deployment.workers.beat("w1", info, [], 1000, changed=True, now_ms=self.deployment.now_ms)
-        call.run(self.link.redis)
+        call.run(self.context.redis)
 
     def forecast(self, spec: RunSpec, rows: int = 100, **options: Any) -> Forecast:
-        return estimate(self.link, spec, take_sample(rows_of(rows)), **options)
+        return estimate(self.context, spec, take_sample(rows_of(rows)), **options)
 
 
 def rows_of(count: int) -> list[dict[str, Any]]:
@@ -95,7 +98,7 @@ def test_calls_and_tokens_are_those_of_the_whole_product(scene: Scene) -> None:
 
 def test_cost_is_by_the_prices_of_the_settings(scene: Scene) -> None:
     prices = {"sim:fast": Price(input=1.0, output=10.0)}
-    scene.link = replace(scene.link, prices=prices)
+    scene.configure(prices=prices)
     found = scene.forecast(spec_of([judge()], params={"max_tokens": 100}))
     assert found.cost_usd == pytest.approx(100 * (16 * 1.0 + 100 * 10.0) / 1e6)
     assert found.unpriced == ("sim:judge",)
@@ -131,14 +134,14 @@ def test_tokens_may_be_what_limits(scene: Scene) -> None:
     assert found.seconds == pytest.approx(600, rel=0.05)
 
 
-def test_a_lane_that_nobody_knows_is_told_by_where_it_starts(scene: Scene) -> None:
+def test_a_lane_that_nobody_knows_is_reported_by_where_it_starts(scene: Scene) -> None:
     scene.worker()
     found = scene.forecast(spec_of(models=("sim:new",)), rows=600)
     assert (lane(found, "sim:new").source, found.seconds) == ("starting", pytest.approx(60, rel=0.05))
     assert any("sim:new: nothing has limited it yet" in note for note in found.notes)
 
 
-def test_what_no_call_has_told_is_not_guessed(scene: Scene) -> None:
+def test_what_no_call_has_reported_is_not_guessed(scene: Scene) -> None:
     scene.worker(10, "sim:fast")
     found = scene.forecast(spec_of())
     assert (lane(found, "sim:fast").seconds, lane(found, "sim:fast").limited_by, found.seconds) == (None,) * 3
@@ -161,7 +164,7 @@ def test_without_a_worker_it_says_so_and_tells_the_time_all_the_same(scene: Scen
     assert "no worker is up" in found.notes[0]
 
 
-def test_calls_of_other_runs_are_told_of(scene: Scene) -> None:
+def test_calls_of_other_runs_hear_of(scene: Scene) -> None:
     scene.deployment.queued_lane(jobs=30, lane="sim:fast", requests_per_minute=60)
     scene.worker(10, "sim:fast")
     assert lane(scene.forecast(spec_of()), "sim:fast").queued == 30
@@ -177,10 +180,10 @@ def test_a_runs_own_bounds_make_it_longer(scene: Scene, bounds: Bounds, seconds:
     assert scene.forecast(spec_of(bounds=bounds)).seconds == pytest.approx(seconds, rel=0.05)
 
 
-def test_bounds_that_will_end_a_run_early_are_told_of(scene: Scene) -> None:
+def test_bounds_that_will_end_a_run_early_hear_of(scene: Scene) -> None:
     scene.deployment.lane("sim:fast", requests_per_minute=60)
     scene.worker(10, "sim:fast")
-    scene.link = replace(scene.link, prices={"sim:*": Price(input=1.0, output=10.0)})
+    scene.configure(prices={"sim:*": Price(input=1.0, output=10.0)})
     bounds = Bounds(max_duration=50, budget_tokens=1000, budget_usd=0.01)
     notes = " ".join(scene.forecast(spec_of(bounds=bounds, cache=CacheChoice(mode="read"))).notes)
     for name in ("max_duration", "budget_tokens", "budget_usd", "cache"):
@@ -190,7 +193,7 @@ def test_bounds_that_will_end_a_run_early_are_told_of(scene: Scene) -> None:
 
 def test_items_that_cannot_be_rendered_are_counted_as_invalid(scene: Scene) -> None:
     rows = [{"question": "q"} if n % 2 else {"other": "q"} for n in range(100)]
-    found = estimate(scene.link, spec_of([judge()]), take_sample(rows))
+    found = estimate(scene.context, spec_of([judge()]), take_sample(rows))
     assert (found.invalid, found.tasks, found.evaluations) == (50, 50, 50)
     assert any("50 of 100 items cannot be rendered" in note for note in found.notes)
 
@@ -203,7 +206,7 @@ def test_a_template_that_does_not_compile_is_refused(scene: Scene) -> None:
 def test_a_batch_is_one_call_and_without_a_schema_one_for_each_criterion(scene: Scene) -> None:
     assert scene.forecast(spec_of([BATCHED])).evaluations == 100
     unstructured = SIM.model_copy(update={"structured_output": False})
-    scene.link = replace(scene.link, connections={"sim": unstructured})
+    scene.configure(connections={"sim": unstructured})
     assert scene.forecast(spec_of([BATCHED])).evaluations == 200
     alone = BATCHED.model_copy(update={"batching": False})
     assert scene.forecast(spec_of([alone])).evaluations == 200
@@ -218,7 +221,7 @@ def test_given_outputs_need_no_task_calls(scene: Scene) -> None:
 
 def test_rows_that_are_not_judged_are_not_counted(scene: Scene) -> None:
     rows = [{"question": "q", "check": n % 4 == 0} for n in range(100)]
-    assert estimate(scene.link, spec_of([judge(when="check")]), take_sample(rows)).evaluations == 25
+    assert estimate(scene.context, spec_of([judge(when="check")]), take_sample(rows)).evaluations == 25
 
 
 def test_a_function_has_a_lane_of_its_own_and_costs_no_tokens(scene: Scene) -> None:
@@ -232,7 +235,7 @@ def test_a_function_has_a_lane_of_its_own_and_costs_no_tokens(scene: Scene) -> N
 def test_sessions_are_evaluated_once_in_each_cell(scene: Scene) -> None:
     spec = spec_of([judge(level="session", template="{{ session }}")], session_field="s", repetitions=2)
     rows = [{"question": "q", "s": n // 5} for n in range(100)]
-    found = estimate(scene.link, spec, take_sample(rows, session_field="s"))
+    found = estimate(scene.context, spec, take_sample(rows, session_field="s"))
     assert (found.tasks, found.evaluations) == (200, 40)
 
 
@@ -242,8 +245,8 @@ def test_a_dataset_without_rows_takes_nothing(scene: Scene) -> None:
 
 
 def test_a_forecast_is_ready_for_json(scene: Scene) -> None:
-    told = scene.forecast(spec_of()).to_dict()
-    assert (told["calls"], told["lanes"][0]["lane"], told["cost_usd"]) == (100, "sim:fast", None)
+    shown = scene.forecast(spec_of()).to_dict()
+    assert (shown["calls"], shown["lanes"][0]["lane"], shown["cost_usd"]) == (100, "sim:fast", None)
 
 
 def test_of_a_dataset_whose_size_is_stated_no_more_than_a_sample_is_read() -> None:

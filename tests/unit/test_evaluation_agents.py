@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from fairlane import SubmissionError, agent, criterion, llm_judge
-from fairlane.evaluators import check_names
 from fairlane.evaluators.agents import Opinion, answer_format, flaw, instruction, read_batch, read_opinion
-from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec
-from fairlane.evaluators.steps import item_steps
+from fairlane.evaluators.builders import check_names
+from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec
+from fairlane.model.steps import item_steps
 
 CLARITY, DEPTH = criterion("clarity", "Is it clear?"), criterion("depth", "Is it deep?", 0, 10)
 BOTH = (CLARITY, DEPTH)
@@ -63,7 +63,7 @@ def test_three_agents_of_ten_criteria_make_thirty_scores_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "told"),
+    ("build", "shown"),
     [
         (lambda: reviewer([CLARITY, CLARITY]), "two criteria with the id 'clarity'"),
         (lambda: criterion("a", "…", 5, 5), "minimum (5) is not below maximum (5)"),
@@ -78,10 +78,10 @@ def test_three_agents_of_ten_criteria_make_thirty_scores_of_their_own() -> None:
         (lambda: reviewer(batching="perhaps"), "batching: "),
     ],
 )
-def test_a_constructor_says_what_is_wrong(build: Any, told: str) -> None:
+def test_a_constructor_says_what_is_wrong(build: Any, shown: str) -> None:
     with pytest.raises(SubmissionError) as raised:
         build()
-    assert told in str(raised.value)
+    assert shown in str(raised.value)
 
 
 def test_a_score_may_not_be_called_as_another_is() -> None:
@@ -96,12 +96,12 @@ def test_a_score_may_not_be_called_as_another_is() -> None:
     check_names((reviewer(), reviewer(name="other"), llm_judge("sim:judge", "…", {"yes": 1}, name="clarity")))
 
 
-def test_an_agent_is_told_its_criteria_with_their_scales_and_the_form_of_the_answer() -> None:
+def test_an_agent_is_reported_its_criteria_with_their_scales_and_the_form_of_the_answer() -> None:
     for batched in (False, True):
-        told = instruction(BOTH, batch=batched)
-        assert "clarity (1 to 5): Is it clear?" in told
-        assert "depth (0 to 10): Is it deep?" in told
-        assert ("evaluations" in told) == batched
+        shown = instruction(BOTH, batch=batched)
+        assert "clarity (1 to 5): Is it clear?" in shown
+        assert "depth (0 to 10): Is it deep?" in shown
+        assert ("evaluations" in shown) == batched
 
 
 def test_fr_005_the_schema_of_a_batch_names_every_criterion_and_allows_nothing_else() -> None:

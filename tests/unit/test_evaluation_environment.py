@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
-from fairlane.errors import ConfigurationError, FairlaneError, SubmissionError
-from fairlane.evaluation_environment import (
+from fairlane.client.arguments import check_max_concurrent
+from fairlane.client.submission import build_spec
+from fairlane.config.evaluation_environment import (
     NAMES,
     EvaluationDefaults,
-    check_max_concurrent,
     evaluation_defaults,
 )
-from fairlane.evaluators import agent, criterion, exact_match
-from fairlane.evaluators.spec import Agent
-from fairlane.retry import RetryPolicy
+from fairlane.core.errors import ConfigurationError, FairlaneError, SubmissionError
+from fairlane.evaluators.builders import agent, criterion, exact_match
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import Agent
+from fairlane.model.run import RunSpec
 
 ALL = {
     "MAX_CONCURRENT_LLM_CALLS": "5",
@@ -31,6 +34,11 @@ def judging(batching: bool | None = None) -> Agent:
     made = agent("ethics", "sim:judge", "{{ output }}", [criterion("harm", "Does it harm?")], batching)
     assert isinstance(made, Agent)
     return made
+
+
+def built(**options: Any) -> RunSpec:
+    given = {"prompt": "{{ q }}", "model": "sim:fast", **options}
+    return build_spec(run="r1", team="search", submitted_ms=1, **given)
 
 
 def test_fr_003_the_six_names_are_defaults() -> None:
@@ -72,23 +80,26 @@ def test_fr_001_a_limit_below_one_raises_at_once_a_value_error_with_this_text(te
 
 @pytest.mark.parametrize("value", [0, -1])
 def test_an_argument_max_concurrent_below_one_raises_at_once(value: int) -> None:
-    for check in (check_max_concurrent, lambda n: evaluation_defaults(ALL).fill_in({"max_concurrent": n})):
+    filled = evaluation_defaults(ALL).fill_in({"max_concurrent": value})
+    for check in (lambda: check_max_concurrent(value), lambda: built(**filled)):
         with pytest.raises(ValueError, match="max_concurrent") as raised:
-            check(value)
+            check()
         assert str(raised.value) == f"max_concurrent must be >= 1, got {value}"
         assert isinstance(raised.value, SubmissionError)
         assert isinstance(raised.value, FairlaneError)
 
 
 def test_an_argument_max_concurrent_is_a_whole_number() -> None:
-    assert (check_max_concurrent(None), check_max_concurrent(1), check_max_concurrent(500)) == (None, 1, 500)
+    for right in (None, 1, 500):
+        check_max_concurrent(right)
+        assert built(max_concurrent=right).bounds.max_concurrent == right
     for wrong in (True, 2.0, "5", math.nan):
         with pytest.raises(SubmissionError, match="max_concurrent: is no whole number"):
             check_max_concurrent(wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "shown"),
     [
         ({"MAX_CONCURRENT_LLM_CALLS": "five"}, "is no whole number (got 'five')"),
         ({"RETRY_MAX_ATTEMPTS": "1000"}, "less than or equal to 100 (got '1000')"),
@@ -101,12 +112,14 @@ def test_an_argument_max_concurrent_is_a_whole_number() -> None:
         ({"LLM_CALL_TIMEOUT": "-1"}, "is no number of seconds (got '-1')"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_variable_and_a_remedy(variables: dict[str, str], told: str) -> None:
+def test_a_wrong_value_is_reported_with_its_variable_and_a_remedy(
+    variables: dict[str, str], shown: str
+) -> None:
     (name,) = variables
     with pytest.raises(ConfigurationError) as raised:
         evaluation_defaults(variables)
     assert str(raised.value).startswith(f"{name}: ")
-    assert told in str(raised.value)
+    assert shown in str(raised.value)
     assert f"Set {name} to " in str(raised.value)
 
 

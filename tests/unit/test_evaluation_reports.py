@@ -13,19 +13,31 @@ from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane import agent, criterion
-from fairlane.admission.lanes import Offer
-from fairlane.decision import Defer, Finish, decide
-from fairlane.evaluators.spec import EvaluatorSpec
-from fairlane.job import Attempt, JobState, Outcome, Overloaded, PermanentFailure, Success, TimedOut, Usage
-from fairlane.logs import moment
-from fairlane.results import JudgeResult
-from fairlane.retry import RetryPolicy
-from fairlane.store.attempts import Attempts, Claim, Lesson
-from fairlane.store.keys import Keys, RunRef
-from fairlane_scheduler.recoverer import KILLED
-from fairlane_workers.batcher import Batcher
+from fairlane.core.clock import timestamp
+from fairlane.model.decision import Defer, RetryPolicy, decide
+from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.job import (
+    Attempt,
+    Claim,
+    FlawedAnswer,
+    JobState,
+    Lesson,
+    Outcome,
+    PermanentFailure,
+    ServerError,
+    Success,
+    TimedOut,
+    Usage,
+)
+from fairlane.model.results import JudgeResult
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
+from fairlane.store.write.attempts import Attempts
+from fairlane.store.write.lanes import Offer
+from fairlane_scheduler.upkeep.recoverer import KILLED
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.reporter import RAW_CHARS, Reporter
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.reporter import RAW_CHARS, Reporter
 from tests.support.classified import refusal
 from tests.support.scheduler_parts import Parts
 from tests.support.worker_parts import WorkerParts, lines, on_loop
@@ -106,7 +118,7 @@ def test_fr_005_a_batch_that_fails_for_good_leaves_its_dimensions_to_be_asked_al
     on_loop(scene)
 
 
-def test_fr_005_a_whole_answer_that_is_no_json_is_told_raw_and_every_dimension_retried() -> None:
+def test_fr_005_a_whole_answer_that_is_no_json_is_reported_raw_and_every_dimension_retried() -> None:
     async def scene(parts: WorkerParts) -> None:
         with capture_logs() as logs:
             await evaluate(
@@ -149,7 +161,7 @@ def test_what_a_log_line_shows_of_a_malformed_answer_is_bounded() -> None:
     on_loop(scene)
 
 
-def test_a_single_answer_off_its_scale_is_told_raw_and_tried_again() -> None:
+def test_a_single_answer_off_its_scale_is_reported_raw_and_tried_again() -> None:
     async def scene(parts: WorkerParts) -> None:
         answers = iter([opinion(9), Success("good"), opinion(4, "at last")])
         with capture_logs() as logs:
@@ -166,7 +178,7 @@ def test_a_single_answer_off_its_scale_is_told_raw_and_tried_again() -> None:
 
 def test_a_dimension_that_fails_for_good_has_no_score_and_an_error_line_and_the_rest_goes_on() -> None:
     async def scene(parts: WorkerParts) -> None:
-        down = Overloaded("over capacity", 503)
+        down = FlawedAnswer("over capacity", 503)
         with capture_logs() as logs:
             await evaluate(
                 parts,
@@ -179,8 +191,8 @@ def test_a_dimension_that_fails_for_good_has_no_score_and_an_error_line_and_the_
         assert (failed.answer, failed.error) == ("Evaluation failed after 3 retries", "over capacity")
         assert parts.scheduler.state(REF)["state"] == "completed"
         (line,) = lines(logs, "evaluation_failed")
-        told = {"agent": "reviewer", "dimension": "depth", "status_code": 503, "attempts": 3}
-        assert line.items() >= told.items()
+        shown = {"agent": "reviewer", "dimension": "depth", "status_code": 503, "attempts": 3}
+        assert line.items() >= shown.items()
         assert line["log_level"] == "error"
         assert line["elapsed_s"] >= 0
 
@@ -189,13 +201,13 @@ def test_a_dimension_that_fails_for_good_has_no_score_and_an_error_line_and_the_
 
 def test_sc_003_a_worker_names_agent_and_dimension_in_all_it_tells_of_an_evaluation() -> None:
     async def scene(parts: WorkerParts) -> None:
-        answers = iter([Overloaded("busy", 502), TimedOut("no answer within 7 s"), opinion()])
+        answers = iter([ServerError("busy", 502), TimedOut("no answer within 7 s"), opinion()])
         with capture_logs() as logs:
             await evaluate(parts, reviewer(dimensions=("clarity",)), lambda _: next(answers), timeout=7.0)
 
-        told = [line for event in EVENTS for line in lines(logs, event) if line["job"] == 1]
-        assert {line["event"] for line in told} == {"queueing", "released", "retry", "timeout"}
-        assert {(line["agent"], line["dimension"]) for line in told} == {("reviewer", "clarity")}
+        shown = [line for event in EVENTS for line in lines(logs, event) if line["job"] == 1]
+        assert {line["event"] for line in shown} == {"queueing", "released", "retry", "timeout"}
+        assert {(line["agent"], line["dimension"]) for line in shown} == {("reviewer", "clarity")}
         assert lines(logs, "queueing")[0]["queue_depth"] == 1
         assert lines(logs, "timeout")[0]["timeout_s"] == 7.0
         retries = lines(logs, "retry")
@@ -221,22 +233,22 @@ class _Slow:
     def __init__(self) -> None:
         self.given: list[str] = []
 
-    async def send(self, _: Any) -> list[Any]:
-        self.given.append(moment())
-        return [1, 0, b""]
+    async def send(self, _: Any) -> bytes:
+        self.given.append(timestamp())
+        return b'{"in_flight": 0, "news": "", "finished": false}'
 
 
 def test_sc_002_a_permit_counts_as_released_from_the_moment_its_report_is_sent() -> None:
     batcher, keys = _Slow(), Keys("test")
     reporter = Reporter("w1", Attempts(keys), cast(Batcher, batcher), keys)
-    before = moment()
+    before = timestamp()
     with capture_logs() as logs:
         asyncio.run(reporter.defer(Attempt("r1", "search", 1, 1, "sim:judge"), Defer(Lesson("none")), None))
     (line,) = lines(logs, "released")
     assert before <= line["timestamp"] <= batcher.given[0]
 
 
-def test_an_agent_whose_worker_died_too_often_is_told_as_failed(fake_redis: Redis) -> None:
+def test_an_agent_whose_worker_died_too_often_is_reported_as_failed(fake_redis: Redis) -> None:
     parts = Parts(fake_redis)
     once = RetryPolicy(max_attempts=1)
     run = parts.admit(
@@ -260,12 +272,12 @@ def test_an_agent_whose_worker_died_too_often_is_told_as_failed(fake_redis: Redi
     assert lines(logs, "evaluation_failed")[0]["reason"] == KILLED
 
 
-@pytest.mark.parametrize(("status", "costs"), [(429, False), (502, True), (503, True), (408, True)])
-def test_fr_002_transient_statuses_are_tried_again(status: int, costs: bool) -> None:
+@pytest.mark.parametrize(
+    ("status", "cost"), [(429, "nothing"), (502, "unproven"), (503, "nothing"), (408, "unproven")]
+)
+def test_fr_002_transient_statuses_are_tried_again(status: int, cost: str) -> None:
     outcome = refusal("openai", status, {}, b"", now_ms=0)
     decided = decide(outcome, Claim(0, 0, 0), RetryPolicy(), random.Random(1))
     assert isinstance(decided, Defer)
-    # A rate limit is waited out and costs nothing; the others use up attempts.
-    assert decided.costs_attempt is costs
-    last = decide(outcome, Claim(2, 0, 0), RetryPolicy(), random.Random(1))
-    assert isinstance(last, Finish if costs else Defer)
+    # Rate limits and overloads are waited out; the others may use up attempts.
+    assert (decided.cost, decided.max_attempts) == (cost, 3 if cost == "unproven" else 0)

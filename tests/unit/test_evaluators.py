@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from fairlane.errors import SubmissionError
-from fairlane.evaluators import (
+from fairlane.core.errors import SubmissionError
+from fairlane.evaluators.builders import (
     check_names,
     contains,
     exact_match,
@@ -22,7 +22,7 @@ from fairlane.evaluators import (
 )
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.scorers import Score, last_number, score
-from fairlane.evaluators.spec import EvaluatorSpec, Judge, Regex
+from fairlane.model.evaluators import EvaluatorSpec, Judge, Regex
 
 YES_NO = {"yes": 1.0, "no": 0.0}
 RIGHT = Score(1.0)
@@ -92,7 +92,7 @@ def test_two_evaluators_cannot_share_a_name() -> None:
     assert caught.value.value == "regex"
 
 
-def test_a_judge_answers_briefly_unless_told_otherwise() -> None:
+def test_a_judge_answers_briefly_unless_reported_otherwise() -> None:
     assert judge().params == {"temperature": 0, "max_tokens": 64}
     assert judge(params={}).params == {}
 
@@ -312,7 +312,7 @@ def test_a_judges_choice_is_found(answer: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "shown"),
     [
         ("", "none of yes, no"),
         ("maybe", "the judge answered 'maybe', none of yes, no"),
@@ -323,10 +323,10 @@ def test_a_judges_choice_is_found(answer: str, value: float) -> None:
         ("yes/no", "several of"),
     ],
 )
-def test_an_answer_without_one_choice_has_no_score(answer: str, told: str) -> None:
+def test_an_answer_without_one_choice_has_no_score(answer: str, shown: str) -> None:
     result = parse_choice(answer, YES_NO)
     assert result.value is None
-    assert told in (result.error or "")
+    assert shown in (result.error or "")
     assert len(result.error or "") < 400
 
 

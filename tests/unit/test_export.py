@@ -8,9 +8,10 @@ from types import MappingProxyType
 
 import pytest
 
-from fairlane.export import record_line, whole_file
-from fairlane.job import JobState, Usage
-from fairlane.run import Record
+from fairlane.export.files import whole_file
+from fairlane.export.lines import record_line
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
 
 RECORD = Record(
     item=3,

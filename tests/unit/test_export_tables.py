@@ -13,12 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.export import MissingExtra, UnknownFormat, export_records, format_of, record_line, to_frame
+from fairlane.core.errors import MissingExtra, UnknownFormat
 from fairlane.export import spool as spool_module
 from fairlane.export.columns import Column, Columns, Kind, fitted, kind_of
+from fairlane.export.formats import (
+    export_records,
+    format_of,
+)
+from fairlane.export.frame import to_frame
+from fairlane.export.lines import record_line
 from fairlane.export.spool import Spool
-from fairlane.job import JobState, Usage
-from fairlane.run import Record
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
 from tests.support.records import make_record
 
 GOOD = make_record(
@@ -209,5 +215,7 @@ def test_rows_of_any_values_fit_their_columns(rows: list[dict[str, Any]]) -> Non
 
 def test_a_csv_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     texts = ["", " ", "a\r\nb", 'quote "', "tab\t", "ünï", "=1+1"]
-    export_records([make_record(n, output=text) for n, text in enumerate(texts)], tmp_path / "out.csv")
+    export_records(
+        [make_record(n, output=text) for n, text in enumerate(texts)], tmp_path / "out.csv", raw=True
+    )
     assert [row["output"] for row in rows_of(tmp_path / "out.csv")] == texts

@@ -9,7 +9,7 @@ import pytest
 
 EXTRAS = (
     *("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower", "opentelemetry"),
-    *("google.auth", "botocore", "h2", "litellm"),
+    *("google.auth", "botocore", "litellm", "tiktoken"),
 )
 
 

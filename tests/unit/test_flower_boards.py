@@ -8,21 +8,20 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.dashboard.deployment import Deployment
-from fairlane.dashboard.desk import Desk
-from fairlane.dashboard.lane_board import chart
-from fairlane.dashboard.tallies import Tallies
-from fairlane.dashboard.team_board import Use
-from fairlane.dashboard.wording import error_shown
-from fairlane.errors import LaneNotFound, RunNotFound, TargetNotFound
-from fairlane.job import JobState
-from fairlane.results import JudgeResult, TaskResult
-from fairlane.run import RunState
-from fairlane.settings import Settings
-from fairlane.store.history import FINE, Sample
-from fairlane.store.keys import RunRef
-from fairlane.store.reading import RecordReader
-from fairlane.summary import summarise
+from fairlane.client.deployment import Deployment
+from fairlane.client.summary import summarise
+from fairlane.config.settings import Settings
+from fairlane.core.errors import LaneNotFound, RunNotFound, TargetNotFound
+from fairlane.flower.lane_board import chart
+from fairlane.flower.readers import Readers
+from fairlane.flower.run_list import error_shown
+from fairlane.flower.tallies import Tallies
+from fairlane.flower.team_board import Use
+from fairlane.model.job import JobState
+from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.read.reading import RecordReader
+from fairlane.store.write.lane_history import FINE, Sample
 from tests.support.scheduling import Cluster
 
 FAST, JUDGE = "sim:fast", "sim:judge"
@@ -33,9 +32,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def desk_on(cluster: Cluster, *, show_text: bool = False) -> Desk:
+def readers_on(cluster: Cluster, *, show_text: bool = False) -> Readers:
     settings = Settings.model_validate(SETTINGS)
-    return Desk.of(Deployment.on(cluster.redis, settings, cluster.clock.now_ms), show_text=show_text)
+    return Readers.of(
+        Deployment(settings, cluster.redis, script_time=cluster.clock.now_ms), show_text=show_text
+    )
 
 
 def test_a_lane_tells_its_rate_its_waiting_and_what_holds_it(real_redis: Redis) -> None:
@@ -45,14 +46,14 @@ def test_a_lane_tells_its_rate_its_waiting_and_what_holds_it(real_redis: Redis) 
         cluster.submit(rows, team=team)
     cluster.run_for(20)
 
-    lanes = {lane["lane"]: lane for lane in desk_on(cluster).lanes.all()["lanes"]}
+    lanes = {lane["lane"]: lane for lane in readers_on(cluster).lanes.all()["lanes"]}
 
     lane = lanes[FAST]
     assert (lane["allowed_per_minute"], lane["source"]) == (60.0, "configured")
-    assert lane["held_by"] == "requests"
-    assert "60 requests/min" in lane["held_why"]
+    assert lane["constraint"] == "requests"
+    assert "60 requests/min" in lane["constraint_sentence"]
     assert set(lane["waiting"]) == {"search", "ads"}
-    assert (lane["circuit"], lane["state"], lane["refused_share"]) == ("closed", "open", 0.0)
+    assert (lane["circuit"], lane["state"], lane["rejected_share"]) == ("closed", "active", 0.0)
     assert lanes[JUDGE]["waiting"] == {}
 
 
@@ -61,11 +62,11 @@ def test_a_paused_lane_is_said_to_be(real_redis: Redis) -> None:
     cluster.run_for(2)
     cluster.lanes.pause(FAST)
 
-    lane = desk_on(cluster).lanes.one(FAST, "fine")
+    lane = readers_on(cluster).lanes.one(FAST, "fine")
 
-    assert (lane["state"], lane["held_by"]) == ("paused", "paused")
+    assert (lane["state"], lane["constraint"]) == ("paused", "paused")
     with pytest.raises(LaneNotFound):
-        desk_on(cluster).lanes.one("sim:nothing", "fine")
+        readers_on(cluster).lanes.one("sim:nothing", "fine")
 
 
 def sample(at_s: float, admitted: int = 0, refused: int = 0) -> Sample:
@@ -93,15 +94,15 @@ def test_sums_taken_bit_by_bit_are_those_of_the_whole(real_redis: Redis, step: i
     cluster = Cluster(real_redis)
     ref = cluster.submit(23, judges=[JUDGE])
     cluster.run_until_finished(ref)
-    here = Deployment.on(real_redis, Settings.model_validate(SETTINGS))
-    spec, tallies = cluster.specs[ref], Tallies(here.link)
+    here = Deployment(Settings.model_validate(SETTINGS), real_redis)
+    spec, tallies = cluster.specs[ref], Tallies(here)
 
     sums = tallies.advance(ref, spec, RunState.COMPLETED, step)
     while sums.added:
         sums = tallies.advance(ref, spec, RunState.COMPLETED, step)
 
     records = RecordReader(real_redis, cluster.keys, spec).records(range(23))
-    assert sums.summary == summarise(spec, RunState.COMPLETED, records, here.link.prices)
+    assert sums.summary == summarise(spec, RunState.COMPLETED, records, here.settings.prices)
     assert sums.items == 23
 
 
@@ -110,7 +111,7 @@ def test_a_run_that_goes_on_tells_how_far_it_is_what_it_waits_for_and_when_it_en
     ref = cluster.submit(60, judges=[JUDGE])
     cluster.run_for(20)
 
-    page = desk_on(cluster).run.of(ref.team, ref.run)
+    page = readers_on(cluster).run.of(ref.team, ref.run)
 
     assert 0 < page["progress"] < 1
     assert page["state"] == "running"
@@ -128,12 +129,12 @@ def test_the_list_has_the_newest_runs_of_all_teams_first(real_redis: Redis) -> N
         refs.append(cluster.submit(3, team=team))
     cluster.run_until_finished(*refs)
 
-    desk = desk_on(cluster)
-    rows = desk.runs.all()["runs"]
+    readers = readers_on(cluster)
+    rows = readers.runs.all()["runs"]
 
     assert [(row["team"], row["run"]) for row in rows] == [(ref.team, ref.run) for ref in reversed(refs)]
     assert {(row["state"], row["progress"], row["over"]) for row in rows} == {("completed", 1.0, True)}
-    assert desk.runs.all()["runs"] == rows
+    assert readers.runs.all()["runs"] == rows
 
 
 def test_an_item_has_its_steps_and_no_text_unless_that_is_switched_on(real_redis: Redis) -> None:
@@ -144,8 +145,8 @@ def test_an_item_has_its_steps_and_no_text_unless_that_is_switched_on(real_redis
     judge = JudgeResult(JobState.FAILED, answer=output, error=f"the judge answered {output!r}", attempts=2)
     real_redis.hset(cluster.keys.results(ref), mapping={"2": task.to_json(), "3": judge.to_json()})
 
-    closed = desk_on(cluster).item.of(ref.team, ref.run, 1)
-    opened = desk_on(cluster, show_text=True).item.of(ref.team, ref.run, 1)
+    closed = readers_on(cluster).item.of(ref.team, ref.run, 1)
+    opened = readers_on(cluster, show_text=True).item.of(ref.team, ref.run, 1)
 
     assert [(step["step"], step["state"]) for step in closed["steps"]] == [(0, "succeeded"), (1, "failed")]
     assert closed["steps"][0]["characters"] == len(output)
@@ -154,9 +155,11 @@ def test_an_item_has_its_steps_and_no_text_unless_that_is_switched_on(real_redis
     assert closed["row"] is None
     assert opened["steps"][0]["text"] == output
     assert output in opened["row"]["q"]
-    told = json.dumps([closed, desk_on(cluster).run.of(ref.team, ref.run), desk_on(cluster).runs.all()])
-    assert output not in told
-    assert '"failures": [{' in told
+    reported = json.dumps(
+        [closed, readers_on(cluster).run.of(ref.team, ref.run), readers_on(cluster).runs.all()]
+    )
+    assert output not in reported
+    assert '"failures": [{' in reported
 
 
 def test_an_item_that_waits_says_why(real_redis: Redis) -> None:
@@ -164,14 +167,14 @@ def test_an_item_that_waits_says_why(real_redis: Redis) -> None:
     ref = cluster.submit(60)
     cluster.run_for(5)
 
-    item = desk_on(cluster).item.of(ref.team, ref.run, 59)
+    item = readers_on(cluster).item.of(ref.team, ref.run, 59)
 
     assert item["state"] == "open"
     assert item["steps"][0]["why"]
     with pytest.raises(TargetNotFound):
-        desk_on(cluster).item.of(ref.team, ref.run, 60)
+        readers_on(cluster).item.of(ref.team, ref.run, 60)
     with pytest.raises(RunNotFound):
-        desk_on(cluster).item.of("nobody", "r9", 0)
+        readers_on(cluster).item.of("nobody", "r9", 0)
 
 
 @pytest.mark.parametrize(
@@ -198,11 +201,11 @@ def test_teams_have_their_share_their_use_and_what_waits(real_redis: Redis) -> N
     for team in ("search", "ads"):
         cluster.submit(600, team=team)
     cluster.run_for(2)
-    desk = desk_on(cluster)
-    desk.teams.all()
+    readers = readers_on(cluster)
+    readers.teams.all()
     cluster.run_for(20)
 
-    teams = {team["team"]: team for team in desk.teams.all()["teams"]}
+    teams = {team["team"]: team for team in readers.teams.all()["teams"]}
 
     lane = {name: team["lanes"][0] for name, team in teams.items()}
     assert {name: found["share"] for name, found in lane.items()} == {"search": 0.75, "ads": 0.25}

@@ -11,9 +11,10 @@ import httpx
 import pytest
 from redis import Redis
 
-from fairlane.dashboard.installing import STATIC, routes, task_routes
-from fairlane.dashboard.templating import OURS
-from fairlane.store.keys import Keys, RunRef
+from fairlane.flower.installing import STATIC, routes, task_routes
+from fairlane.flower.templating import OURS
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
 from tests.support.flower_app import Served, served
 from tests.support.scheduling import Cluster
 
@@ -59,14 +60,14 @@ def asked(redis: Redis, ref: RunRef) -> list[bytes]:
 
 
 def test_every_route_but_the_static_files_is_tried(unlocked: Served) -> None:
-    patterns = [route.regex for route in (*routes(unlocked.desk), *task_routes(unlocked.desk, None))]  # type: ignore[arg-type]
+    patterns = [route.regex for route in (*routes(unlocked.readers), *task_routes(unlocked.readers, None))]  # type: ignore[arg-type]
     untried = [each.pattern for each in patterns if not any(each.match(path) for path in PATHS)]
     assert untried == [f"{OPEN}(.*)$"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE"])
 @pytest.mark.parametrize("wrong", [None, ("me", "wrong")])
-def test_nothing_is_told_or_done_without_the_login(
+def test_nothing_is_reported_or_done_without_the_login(
     locked: Served, real_redis: Redis, method: str, wrong: tuple[str, str] | None
 ) -> None:
     with httpx.Client(base_url=locked.base, auth=wrong) as stranger:
@@ -97,7 +98,7 @@ def test_with_the_login_pages_and_data_are_there(locked: Served, real_redis: Red
         assert client.get("/fairlane/data/teams").json()["teams"][0]["team"] == "search"
 
 
-def test_who_presses_a_button_is_told_to_the_scheduler(locked: Served, real_redis: Redis) -> None:
+def test_who_presses_a_button_is_reported_to_the_scheduler(locked: Served, real_redis: Redis) -> None:
     ref = submitted(real_redis)
     with locked.client(login=True) as client:
         headers = token(client)
@@ -107,7 +108,7 @@ def test_who_presses_a_button_is_told_to_the_scheduler(locked: Served, real_redi
             }
 
     entries = [entry.decode() for entry in asked(real_redis, ref)]
-    assert [re.findall(r'"op": "(\w+)"', entry) for entry in entries] == [["pause"], ["unpause"], ["cancel"]]
+    assert [re.findall(r'"op": "(\w+)"', entry) for entry in entries] == [["pause"], ["resume"], ["cancel"]]
     assert all('"by": "me (Flower)"' in entry for entry in entries[:2])
 
 
@@ -136,7 +137,7 @@ def test_another_site_cannot_press_a_button(real_redis: Redis, login: bool, head
 
 
 @pytest.mark.parametrize(
-    ("host", "told", "code"),
+    ("host", "shown", "code"),
     [
         ("127.0.0.1:5555", {}, 200),
         ("localhost:5555", {}, 200),
@@ -147,11 +148,11 @@ def test_another_site_cannot_press_a_button(real_redis: Redis, login: bool, head
     ],
 )
 def test_a_name_that_was_made_to_lead_to_this_machine_leads_nowhere(
-    real_redis: Redis, host: str, told: dict[str, Any], code: int
+    real_redis: Redis, host: str, shown: dict[str, Any], code: int
 ) -> None:
     with (
-        served(real_redis, **{"address": "127.0.0.1", **told}) as flower,
-        flower.client(login=told.get("login", False), headers={"Host": host}) as client,
+        served(real_redis, **{"address": "127.0.0.1", **shown}) as flower,
+        flower.client(login=shown.get("login", False), headers={"Host": host}) as client,
     ):
         assert [client.get(path).status_code for path in ("/runs", "/fairlane/data/runs")] == [code, code]
 
@@ -185,14 +186,14 @@ def test_a_redis_that_is_away_is_503_and_takes_no_page_down(
     def away() -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(type(unlocked.desk.lanes), "all", lambda _: away())
+    monkeypatch.setattr(type(unlocked.readers.lanes), "all", lambda _: away())
     with unlocked.client() as client:
         answer = client.get("/fairlane/data/lanes")
         assert (answer.status_code, answer.json()) == (503, {"error": "Redis does not answer"})
         assert client.get("/lanes").status_code == 200
 
 
-def test_with_oauth_who_is_not_logged_in_is_led_to_the_login_and_told_nothing(real_redis: Redis) -> None:
+def test_with_oauth_who_is_not_logged_in_is_led_to_the_login_and_shown_nothing(real_redis: Redis) -> None:
     with (
         served(
             real_redis, auth=".*@example.com", auth_provider="flower.views.auth.GithubLoginHandler"
@@ -206,7 +207,7 @@ def test_with_oauth_who_is_not_logged_in_is_led_to_the_login_and_told_nothing(re
         assert client.post("/fairlane/run/search/r1/cancel").status_code == 403
 
 
-def test_pages_are_told_to_load_nothing_from_elsewhere(unlocked: Served) -> None:
+def test_pages_are_reported_to_load_nothing_from_elsewhere(unlocked: Served) -> None:
     with unlocked.client() as client:
         answer = client.get("/lane/sim:fast")
     policy = answer.headers["content-security-policy"]

@@ -11,15 +11,14 @@ from celery.events.state import Task
 from flower.events import EventsState
 from redis import Redis
 
-from fairlane.broker import TASK_NAME
-from fairlane.cli.roles import FLOWER_MEMORY_TASKS
-from fairlane.dashboard.attempts_seen import attempts_seen
-from fairlane.dashboard.task_rows import TaskRows
-from fairlane.dashboard.templating import BEFORE, StackedLoader
-from fairlane.errors import RunNotFound
-from fairlane.job import Attempt
-from fairlane.run import RunSpec
-from fairlane.store.keys import RunRef
+from fairlane.broker.app import TASK_NAME
+from fairlane.core.errors import RunNotFound
+from fairlane.flower.attempts_seen import attempts_seen
+from fairlane.flower.command import FLOWER_MEMORY_TASKS
+from fairlane.flower.task_rows import TaskRows
+from fairlane.flower.templating import BEFORE, StackedLoader
+from fairlane.model.job import Attempt
+from fairlane.model.run import RunRef, RunSpec
 from tests.support.flower_app import served
 from tests.support.scheduling import Cluster
 
@@ -162,10 +161,11 @@ def heard(state: EventsState, numbers: range) -> None:
         for clock, (event, more) in enumerate(
             (("received", shown), ("started", {}), ("succeeded", {"result": "Success", "runtime": 0.1}))
         ):
-            told = {"uuid": uuid, "timestamp": number + clock / 10, "clock": 3 * number + clock}
-            state.event({"type": f"task-{event}", "utcoffset": 0, **told, **common, **more})
+            reported = {"uuid": uuid, "timestamp": number + clock / 10, "clock": 3 * number + clock}
+            state.event({"type": f"task-{event}", "utcoffset": 0, **reported, **common, **more})
 
 
+@pytest.mark.slow
 def test_what_flower_remembers_does_not_grow_with_the_tasks_it_hears_of() -> None:
     most = FLOWER_MEMORY_TASKS // 50
     state = EventsState(max_tasks_in_memory=most, max_workers_in_memory=100)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from fairlane_workers.functions.arguments import Unfit, bind
+from fairlane.core.errors import FunctionMismatch
+from fairlane_workers.functions.arguments import bind
 
 TASK = {"row": {"q": 1}, "params": {"depth": 2}}
 ASKED = TASK | {"messages": [{"role": "user", "content": "hello"}]}
@@ -76,10 +77,10 @@ def test_a_partial_and_a_callable_object_are_functions_too() -> None:
     assert given(functools.partial(lambda row, depth: depth, depth=5), TASK) == 5
 
 
-def test_a_function_that_asks_for_what_there_is_not_is_told_what_there_is() -> None:
-    with pytest.raises(Unfit, match="asks for output; it may ask for params, row"):
+def test_a_function_that_asks_for_what_there_is_not_sees_what_there_is() -> None:
+    with pytest.raises(FunctionMismatch, match="asks for output; it may ask for params, row"):
         bind(lambda row, output: None, TASK)
-    with pytest.raises(Unfit, match="asks for left, right"):
+    with pytest.raises(FunctionMismatch, match="asks for left, right"):
         bind(lambda left, right: None, TASK)
 
 

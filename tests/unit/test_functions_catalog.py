@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from fairlane_workers.functions.catalog import AppTasks, ImportedFunctions, Unavailable, claims
+from fairlane.core.errors import FunctionNotFound
+from fairlane_workers.functions.catalog import (
+    AppTasks,
+    ImportedFunctions,
+    claims,
+)
 from tests.support import user_functions
 
 HERE = "tests.support.user_functions"
@@ -23,18 +28,18 @@ def test_a_module_allows_itself_and_what_is_below_it(allowed: str) -> None:
 def test_a_module_that_is_not_allowed_is_not_imported(allowed: list[str]) -> None:
     missing = f"module '{HERE}' is not in worker.modules of this worker"
 
-    with pytest.raises(Unavailable, match=missing) as refused:
+    with pytest.raises(FunctionNotFound, match=missing) as refused:
         ImportedFunctions(allowed).find(f"{HERE}:shout")
     assert not refused.value.claimed
 
 
 def test_what_an_allowed_module_has_merely_imported_is_out_of_reach() -> None:
-    with pytest.raises(Unavailable, match=r"defined elsewhere: module '\w+' is not in worker\.modules"):
+    with pytest.raises(FunctionNotFound, match=r"defined elsewhere: module '\w+' is not in worker\.modules"):
         ImportedFunctions(["tests"]).find(f"{HERE}:system")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "shown"),
     [
         (f"{HERE}:nothing", "has no 'nothing'"),
         (f"{HERE}:told_once", "is a set, not a function"),
@@ -44,8 +49,8 @@ def test_what_an_allowed_module_has_merely_imported_is_out_of_reach() -> None:
         ("tests/../os:system", "names no function"),
     ],
 )
-def test_what_is_no_function_is_told_by_name(name: str, told: str) -> None:
-    with pytest.raises(Unavailable, match=told):
+def test_what_is_no_function_is_reported_by_name(name: str, shown: str) -> None:
+    with pytest.raises(FunctionNotFound, match=shown):
         ImportedFunctions(["tests"]).find(name)
 
 
@@ -75,7 +80,7 @@ def test_an_applications_tasks_are_found_by_the_names_they_are_registered_under(
 
 @pytest.mark.parametrize("name", ["nothing", "celery.backend_cleanup", f"{HERE}.shout"])
 def test_an_applications_other_names_are_not_found(name: str) -> None:
-    with pytest.raises(Unavailable, match="has no task"):
+    with pytest.raises(FunctionNotFound, match="has no task"):
         AppTasks(user_functions.app).find(name)
 
 

@@ -14,11 +14,12 @@ import pytest
 from celery import Celery
 from structlog.testing import capture_logs
 
-from fairlane.clock import ManualClock
-from fairlane.errors import RateLimited as SlowDown
-from fairlane.job import (
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import FunctionNotFound
+from fairlane.core.errors import RateLimited as SlowDown
+from fairlane.model.job import (
     Aborted,
-    InvalidResponse,
+    FlawedAnswer,
     NetworkFailure,
     Outcome,
     Overloaded,
@@ -27,12 +28,12 @@ from fairlane.job import (
     Success,
     TimedOut,
 )
-from fairlane_workers.functions.catalog import Unavailable
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.functions import FunctionProvider
 
 TASK = {"row": {"text": "Hi"}, "params": {}}
 SCORE = {"output": "Hi", "row": {}}
+OUT_OF_TIME = TimedOut("m:f did not return within 0.01 s", deadline_ms=10)
 CALL = {"row": {"args": [], "kwargs": {}}, "params": {}}
 REQUEST = Request("m:f", [], {}, False, 30.0, 1000, TASK, "python:m:f")
 
@@ -182,7 +183,7 @@ def test_a_result_beyond_the_bound_is_refused() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [raising, async_raising])
-def test_a_function_that_was_told_to_slow_down_is_rate_limited(
+def test_a_function_that_was_reported_to_slow_down_is_rate_limited(
     kind: Any, given: Any, wait_ms: int | None
 ) -> None:
     said = outcome(kind(SlowDown("calm down", retry_after=given)))
@@ -228,6 +229,17 @@ def test_an_http_error_is_read_by_its_status(status: int, expected: Outcome) -> 
     assert outcome(raising(error)) == expected
 
 
+@pytest.mark.parametrize("kind", [raising, async_raising])
+@pytest.mark.parametrize("arguments", [TASK, SCORE, CALL])
+def test_a_rate_limit_of_another_library_is_one(kind: Any, arguments: dict[str, Any]) -> None:
+    class ThrottlingException(Exception):
+        retry_after = 2
+
+    said = outcome(lambda *_, **__: kind(ThrottlingException("slow down"))(None), arguments)
+
+    assert said == RateLimited("ThrottlingException: slow down", 429, 2000)
+
+
 def test_the_traceback_goes_to_the_workers_log_and_not_to_users() -> None:
     with capture_logs() as logs:
         failed = outcome(raising(KeyError("q")))
@@ -239,7 +251,7 @@ def test_the_traceback_goes_to_the_workers_log_and_not_to_users() -> None:
     assert isinstance(line["exc_info"], KeyError)
 
 
-def test_an_error_that_cannot_be_shown_is_told_by_its_type() -> None:
+def test_an_error_that_cannot_be_shown_is_reported_by_its_type() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -251,13 +263,13 @@ def test_a_deadline_ends_an_async_call() -> None:
     async def forever(row: Any) -> None:
         await asyncio.Event().wait()
 
-    assert outcome(forever, timeout_s=0.01) == TimedOut("m:f did not return within 0.01 s")
+    assert outcome(forever, timeout_s=0.01) == OUT_OF_TIME
 
 
 def test_a_deadline_ends_a_call_that_blocks_though_its_thread_goes_on() -> None:
     gate = threading.Event()
 
-    assert outcome(lambda row: gate.wait(), timeout_s=0.01) == TimedOut("m:f did not return within 0.01 s")
+    assert outcome(lambda row: gate.wait(), timeout_s=0.01) == OUT_OF_TIME
     gate.set()
 
 
@@ -279,11 +291,11 @@ def test_our_own_cancellation_passes_through() -> None:
 
 
 def test_a_function_that_is_not_for_this_worker_is_left_to_one_that_runs_it() -> None:
-    foreign = Unavailable("module 'm' is not in worker.modules of this worker", claimed=False)
+    foreign = FunctionNotFound("module 'm' is not in worker.modules of this worker", claimed=False)
 
     assert outcome(foreign, elsewhere=True) == Aborted(str(foreign))
     assert outcome(foreign, elsewhere=False) == PermanentFailure(str(foreign))
-    assert outcome(Unavailable("module 'm' has no 'f'"), elsewhere=True) == PermanentFailure(
+    assert outcome(FunctionNotFound("module 'm' has no 'f'"), elsewhere=True) == PermanentFailure(
         "module 'm' has no 'f'"
     )
 
@@ -325,8 +337,8 @@ def test_a_celery_task_that_retries_is_tried_again_by_the_runs_policy() -> None:
     def flaky() -> None:
         raise KeyError("q")
 
-    assert isinstance(outcome(again, CALL), InvalidResponse)
-    assert outcome(flaky, CALL) == InvalidResponse("KeyError: 'q'")
+    assert isinstance(outcome(again, CALL), FlawedAnswer)
+    assert outcome(flaky, CALL) == FlawedAnswer("KeyError: 'q'")
 
 
 def test_a_celery_task_is_called_with_a_calls_arguments() -> None:

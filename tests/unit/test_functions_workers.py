@@ -10,14 +10,14 @@ import fakeredis
 import pytest
 from celery import Celery
 
-from fairlane.configuration import load_settings
-from fairlane.errors import ConfigurationError
-from fairlane.settings import Settings
+from fairlane.config.loader import load_settings
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ConfigurationError
 from fairlane.store.keys import Keys
-from fairlane_workers.batcher import Batcher
 from fairlane_workers.bridge import Bridge, serve
+from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.functions.catalog import AppTasks
-from fairlane_workers.functions.roster import Roster
+from fairlane_workers.upkeep.heartbeat import OtherWorkers
 from tests.support.worker_parts import WorkerParts, on_loop
 
 LANE = "python:crm-api"
@@ -77,7 +77,7 @@ def test_another_worker_runs_a_function_if_it_serves_the_lane_and_claims_it(
         redis: Any = fakeredis.FakeAsyncRedis()
         if other:
             await redis.hset(KEYS.workers, mapping=other)
-        found = await Roster(Batcher(redis), KEYS, "w1").runs("crm.tasks.fetch", LANE)
+        found = await OtherWorkers(Batcher(redis), KEYS, "w1").runs("crm.tasks.fetch", LANE)
         await redis.aclose()
         return found
 
@@ -92,7 +92,7 @@ def test_a_beat_of_a_version_without_modules_is_read() -> None:
         info = json.loads(text)
         del info["modules"]
         await redis.hset(KEYS.workers, mapping={"w2": f"{stamp} {json.dumps(info)}"})
-        found = await Roster(Batcher(redis), KEYS, "w1").runs("crm.tasks.fetch", LANE)
+        found = await OtherWorkers(Batcher(redis), KEYS, "w1").runs("crm.tasks.fetch", LANE)
         await redis.aclose()
         return found
 
@@ -110,7 +110,7 @@ def test_lanes_of_functions_need_no_connection_and_their_name_is_reserved() -> N
         load_settings(environ={}, connections={"python": {"protocol": "openai", "base_url": "http://x/v1"}})
 
 
-def test_an_application_is_told_what_it_serves_in_words_that_make_sense() -> None:
+def test_an_application_sees_what_it_serves_in_words_that_make_sense() -> None:
     app = Celery("crm", set_as_current=False)
 
     with pytest.raises(ConfigurationError, match=r"Give \['crm-api'\]"):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.connection import Connection
+from fairlane.config.connection import Connection
 from fairlane.store.keys import Keys
-from fairlane.store.lane_directory import LaneDirectory
+from fairlane.store.read.lane_directory import LaneDirectory
 
 KEYS = Keys("test")
 SIM = Connection.model_validate({"protocol": "openai", "base_url": "http://sim/v1"})

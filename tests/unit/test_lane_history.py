@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.store.history import (
+from fairlane.store.keys import Keys
+from fairlane.store.write.lane_history import (
     FINE,
     MINUTES,
     STEPS,
@@ -19,8 +20,7 @@ from fairlane.store.history import (
     refused_share,
     used_per_minute,
 )
-from fairlane.store.keys import Keys
-from fairlane_scheduler.historian import Series
+from fairlane_scheduler.upkeep.lane_sampler import Series
 from tests.support.scheduling import Cluster
 
 KEYS, LANE = Keys("test"), "sim:fast"
@@ -36,12 +36,12 @@ def reading(at_ms: int, granted: int, **more: Any) -> Reading:
 
 
 def test_a_sample_counts_from_the_one_before(history: History) -> None:
-    told = [
+    shown = [
         reading(1, 10),
         reading(2, 14, finished=4, refused=1, in_flight=3, window=8, waiting=7),
         reading(3, 20, finished=9, refused=1),
     ]
-    history.append((FINE, LANE, each) for each in told)
+    history.append((FINE, LANE, each) for each in shown)
 
     assert history.of(LANE, 0) == [
         Sample(1, 600.0, "configured", 0, 0, 0, 0, None, 0),
@@ -104,7 +104,7 @@ def test_what_is_most_asked_of_lanes_is_what_all_their_samples_tell(history: His
     assert (lately["a"].used_per_minute, lately["d"]) == (0, Lately())
 
 
-def test_a_lane_that_stood_still_is_told_to_have_done_so() -> None:
+def test_a_lane_that_stood_still_has_no_throughput() -> None:
     series = Series(FINE)
 
     def taken(now_ms: int, granted: int) -> list[tuple[int, int]]:
@@ -126,6 +126,7 @@ def test_a_lane_that_is_new_begins_with_nothing() -> None:
     assert [(each.at_ms, each.granted) for _, _, each in found] == [(5_000, 0), (10_000, 7)]
 
 
+@pytest.mark.slow
 def test_every_permit_of_a_run_is_in_its_lanes_history(redis: Redis) -> None:
     cluster = Cluster(redis, lanes={LANE: {"requests_per_minute": 600}})
     cluster.run_for(6)
@@ -144,7 +145,8 @@ def test_every_permit_of_a_run_is_in_its_lanes_history(redis: Redis) -> None:
     assert max(sample.in_flight for sample in fast) > 0
 
 
-def test_another_leader_goes_on_where_one_stopped(redis: Redis) -> None:
+@pytest.mark.slow
+def test_another_leader_continues_where_one_stopped(redis: Redis) -> None:
     cluster = Cluster(redis, lanes={LANE: {"requests_per_minute": 600}}, standbys=1)
     cluster.run_for(6)
     ref = cluster.submit(150)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.connection import Connection
-from fairlane.lane import endpoint_id
-from fairlane.lane_identity import credentials_by_variable, lane_identity, lane_under, share_lanes
-from fairlane.presets import PROVIDERS
-from fairlane.redaction import fingerprint
+from fairlane.config.connection import Connection
+from fairlane.config.lane_identity import credentials_by_variable, lane_identity, lane_under, share_lanes
+from fairlane.config.presets import PROVIDERS
+from fairlane.core.redaction import fingerprint
+from fairlane.model.lane import endpoint_id
 
 KEY, OTHER = fingerprint("sk-1", b"salt"), fingerprint("sk-2", b"salt")
 URLS = ("https://one.example.com/v1", "https://two.example.com/v1")
@@ -133,7 +133,7 @@ def test_one_key_at_two_providers_is_two_limits() -> None:
 
 
 @pytest.mark.parametrize("header", ["OpenAI-Organization", "openai-project", "X-Goog-User-Project"])
-def test_a_key_of_several_accounts_is_told_apart_by_the_header_that_chooses_one(header: str) -> None:
+def test_a_key_of_several_accounts_is_distinguished_by_the_header_that_chooses_one(header: str) -> None:
     one, two = (connection("openai", headers={header: account}) for account in ("a", "b"))
     assert lane_identity(one, "big", KEY) != lane_identity(two, "big", KEY)
     plain = connection("openai", headers={"x-trace": "a"})
@@ -149,7 +149,7 @@ def test_without_a_key_the_base_url_stands_in(provider: str) -> None:
     assert "credential" not in keyless(URLS[0])
 
 
-def test_until_a_key_is_told_its_variable_stands_for_it() -> None:
+def test_until_a_key_is_reported_its_variable_stands_for_it() -> None:
     one, two = (connection("anthropic", api_key_env=name) for name in ("ONE", "TWO"))
     assert lane_identity(one, "big") == lane_identity(connection("anthropic", api_key_env="ONE"), "small")
     assert lane_identity(one, "big") != lane_identity(two, "big")
@@ -204,9 +204,9 @@ def test_identities_are_equal_where_all_parts_of_the_scope_are_and_only_there(
 
 PROGRAM = """
 import json, sys
-from fairlane.connection import Connection
-from fairlane.lane_identity import lane_identity, share_lanes
-from fairlane.redaction import fingerprint
+from fairlane.config.connection import Connection
+from fairlane.config.lane_identity import lane_identity, share_lanes
+from fairlane.core.redaction import fingerprint
 keys = {name: fingerprint(name, b"salt") for name in ("sk-1", "sk-2")}
 told = {}
 for name, key, given in json.loads(sys.argv[1]):
@@ -227,6 +227,7 @@ def told_by_another_process(seed: str, connections: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_process_finds_the_same_whatever_its_hash_seed() -> None:
     connections = json.dumps(
         [
@@ -236,9 +237,9 @@ def test_every_process_finds_the_same_whatever_its_hash_seed() -> None:
             for number, url in enumerate(URLS)
         ]
     )
-    told = {told_by_another_process(seed, connections) for seed in ("0", "1", "random", "random")}
-    assert len(told) == 1
-    identities, shared = json.loads(told.pop())
+    shown = {told_by_another_process(seed, connections) for seed in ("0", "1", "random", "random")}
+    assert len(shown) == 1
+    identities, shared = json.loads(shown.pop())
     assert len(identities) == 4 * len(PROVIDERS)
     assert shared["anthropic-sk-1-1"] == "anthropic-sk-1-0" != shared["anthropic-sk-2-1"]
 
@@ -249,7 +250,7 @@ def test_fingerprints_have_twelve_digits_and_nothing_of_the_key() -> None:
     assert fingerprint("sk-1", b"another salt") != KEY
 
 
-def test_a_key_that_is_told_for_one_connection_is_told_for_all_with_its_variable() -> None:
+def test_a_key_that_is_reported_for_one_connection_is_reported_for_all_with_its_variable() -> None:
     known = {
         "a": connection("openai", api_key_env="ONE"),
         "b": connection("openai", api_key_env="ONE"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.hints import Axis, AxisHint, Hints
+from fairlane.model.hints import Axis, AxisHint, Hints
 from fairlane_workers.providers.limits import dialect_of, read_limits
 from fairlane_workers.providers.limits.amounts import LONGEST_MS, MOST
 from fairlane_workers.providers.limits.table import DIALECTS, NAMES
@@ -17,8 +17,8 @@ Told = dict[Axis, tuple[float | None, float | None, int | None]]
 
 def openai_names(requests: tuple[str, str, str], tokens: tuple[str, str, str]) -> dict[str, str]:
     words = ("limit", "remaining", "reset")
-    told = {f"x-ratelimit-{word}-requests": value for word, value in zip(words, requests, strict=True)}
-    return told | {f"x-ratelimit-{word}-tokens": value for word, value in zip(words, tokens, strict=True)}
+    shown = {f"x-ratelimit-{word}-requests": value for word, value in zip(words, requests, strict=True)}
+    return shown | {f"x-ratelimit-{word}-tokens": value for word, value in zip(words, tokens, strict=True)}
 
 
 def axes(dialect: str | None, headers: dict[str, str]) -> Told | None:
@@ -32,13 +32,13 @@ AZURE = openai_names(("250", "249", "0"), ("250000", "249000", "12"))
 GROQ = openai_names(("14400", "14370", "2m59.56s"), ("6000", "5234", "7.66s"))
 ANTHROPIC = {
     f"anthropic-ratelimit-{axis}-{word}": value
-    for axis, told in {
+    for axis, shown in {
         "requests": ("50", "49", "2026-10-21T07:28:01Z"),
         "tokens": ("48000", "40000", "2026-10-21T07:28:10Z"),
         "input-tokens": ("40000", "36000", "2026-10-21T07:28:06Z"),
         "output-tokens": ("8000", "4000", "2026-10-21T07:28:30Z"),
     }.items()
-    for word, value in zip(("limit", "remaining", "reset"), told, strict=True)
+    for word, value in zip(("limit", "remaining", "reset"), shown, strict=True)
 }
 
 
@@ -254,7 +254,7 @@ def test_nothing_is_renewed_now_while_nothing_is_left() -> None:
     assert axes("openai", spent) == {"requests": (60, 0, 12), "tokens": (1_000, 0, None)}
 
 
-def test_a_limit_of_nothing_with_something_left_is_not_told() -> None:
+def test_a_limit_of_nothing_with_something_left_is_not_reported() -> None:
     assert axes("openai", {"x-ratelimit-limit-tokens": "0", "x-ratelimit-remaining-tokens": "5"}) == {
         "tokens": (None, 5, None)
     }

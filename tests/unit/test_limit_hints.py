@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
+import aiohttp
 import httpx
 import pytest
 
-from fairlane.clock import ManualClock
-from fairlane.hints import AxisHint, Hints
-from fairlane.job import InvalidResponse, Outcome, RateLimited, Success, TimedOut
+from fairlane.core.clock import ManualClock
+from fairlane.model.hints import AxisHint, Hints
+from fairlane.model.job import InvalidResponse, Outcome, RateLimited, Success, TimedOut
 from fairlane_workers.providers.classify import Reading
 from fairlane_workers.providers.http_provider import HttpProvider
 from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
@@ -90,9 +92,9 @@ class Canned(Transport):
         super().__init__()
         self._told = headers
 
-    async def send(self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes = b"") -> Reply:
+    async def send(self, *_: object, **__: object) -> Reply:  # type: ignore[override]
         response = httpx.Response(200, headers=self._told, json=OpenAIChatWire().whole("x"))
-        return Reply(200, response.headers, response)
+        return Reply(200, response.headers, cast("aiohttp.ClientResponse", response))
 
 
 def answered(host: str, *headers: tuple[str, str], limits: str | None = None) -> Outcome:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.hints import Axis, AxisHint
-from fairlane.job import AccessRefused, Outcome, Overloaded, PermanentFailure, RateLimited
+from fairlane.model.hints import Axis, AxisHint
+from fairlane.model.job import AccessDenied, Outcome, Overloaded, PermanentFailure, RateLimited, ServerError
 from fairlane_workers.providers.limits import bodies
 from fairlane_workers.providers.limits.table import DIALECTS, NAMES
 from tests.support.classified import late_error, refusal
@@ -44,12 +44,12 @@ def hint_of(outcome: Outcome, axis: Axis) -> AxisHint | None:
 
 
 def levels(requests: tuple[str, str], tokens: tuple[str, str]) -> dict[str, str]:
-    told = {}
+    shown = {}
     for axis, (remaining, reset) in (("requests", requests), ("tokens", tokens)):
-        told[f"x-ratelimit-limit-{axis}"] = "1000"
-        told[f"x-ratelimit-remaining-{axis}"] = remaining
-        told[f"x-ratelimit-reset-{axis}"] = reset
-    return told
+        shown[f"x-ratelimit-limit-{axis}"] = "1000"
+        shown[f"x-ratelimit-remaining-{axis}"] = remaining
+        shown[f"x-ratelimit-reset-{axis}"] = reset
+    return shown
 
 
 def google(*violations: tuple[str, str], delay: str | None = "22s") -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_the_type_of_an_error_names_the_axis() -> None:
 
 
 @pytest.mark.parametrize("limits", ["openai", "groq", "generic", None])
-def test_the_time_to_a_full_refill_is_no_wait_where_retry_after_is_told(limits: str | None) -> None:
+def test_the_time_to_a_full_refill_is_no_wait_where_retry_after_is_reported(limits: str | None) -> None:
     headers = {**levels(("999", "12ms"), ("0", "45s")), "retry-after": "2"}
     assert of(refused(limits, headers)) == ("tokens", 2_000)
     headers["retry-after"] = "0"
@@ -281,13 +281,13 @@ def test_prose_gives_way_to_types_and_headers() -> None:
 @pytest.mark.parametrize("status", [400, 500])
 def test_prose_is_not_read_on_what_is_no_rate_limit(status: int) -> None:
     outcome = refused("openai", {}, {"message": TPM}, status)
-    assert isinstance(outcome, PermanentFailure | Overloaded)
+    assert isinstance(outcome, PermanentFailure | ServerError)
     assert outcome.hints is None
 
 
 def test_a_hard_quota_keeps_the_hints_of_its_headers_and_names_no_axis() -> None:
     outcome = refused("openai", levels(("0", "1s"), ("9", "1s")), {"type": "insufficient_quota"})
-    assert isinstance(outcome, AccessRefused)
+    assert isinstance(outcome, AccessDenied)
     assert outcome.retry_after_ms is None
     assert outcome.hints is not None
     assert outcome.hints.exhausted is None
@@ -335,6 +335,7 @@ DOCUMENT = st.recursive(
         st.text(max_size=20) | st.integers(-5, 10**13).map(str) | st.datetimes().map(datetime.isoformat),
     ),
 )
+@pytest.mark.slow
 def test_no_refusal_raises_or_asks_for_a_wait_that_cannot_be(
     document: object, details: object, dialect: str, headers: dict[str, str]
 ) -> None:

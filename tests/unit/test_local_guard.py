@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.local.guard import Guard
-from fairlane.local.processes import Process
-from fairlane.local.reaper import end_all, is_running, obey, started_at
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process
+from fairlane.embedded.reaper import end_all, is_running, obey, started_at
 from tests.support.wait import wait_until
 
 PARENT = """
 import signal, sys
 from pathlib import Path
-from fairlane.local.guard import Guard
-from fairlane.local.processes import Process
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process
 
 folder, guard = Path(sys.argv[1]), Guard()
 children = [Process(f"child-{n}", sys.argv[2:], log=folder / f"{n}.log", guard=guard) for n in range(2)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.clock import ManualClock
-from fairlane.errors import LocalStackError
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import LocalStackError
 from fairlane.local.keeper import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, STEADY_AFTER_MS, Keeper
 from fairlane.local.stack import Death
 
@@ -66,7 +66,7 @@ def seconds_until_restart(keeper: Keeper, stack: MortalStack, clock: ManualClock
     return waited
 
 
-def test_a_death_is_told_and_answered_after_a_short_pause(
+def test_a_death_is_reported_and_answered_after_a_short_pause(
     keeper: Keeper, stack: MortalStack, clock: ManualClock, news: list[str]
 ) -> None:
     stack.die("worker-1")

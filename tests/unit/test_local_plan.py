@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from fairlane.configuration import load_settings
-from fairlane.connection import Protocol
+from fairlane.config.loader import load_settings
+from fairlane.config.presets import PROTOCOLS
 from fairlane.local.plan import StackPlan, connection_variables
 
 
-def test_every_role_is_told_where_redis_is_and_which_file_to_read(tmp_path: Path) -> None:
+def test_every_role_is_reported_where_redis_is_and_which_file_to_read(tmp_path: Path) -> None:
     plan = StackPlan(
         data_dir=tmp_path, config=tmp_path / "fairlane.toml", env={"FAIRLANE_LOG__LEVEL": "debug"}
     )
@@ -41,7 +40,7 @@ def test_a_connection_of_the_file_is_led_to_the_simulated_provider_whatever_its_
     assert [c.base_url for c in settings.connections.values()] == ["http://127.0.0.1:8100/v1"]
 
 
-@pytest.mark.parametrize("protocol", get_args(Protocol))
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_connection_of_every_protocol_can_lead_to_the_simulated_provider(protocol: str) -> None:
     plan = StackPlan(data_dir=Path("x"), simulated={"sim": protocol})
     section = "FAIRLANE_CONNECTIONS__SIM__ENDPOINT__"

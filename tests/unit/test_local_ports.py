@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from fairlane.local.ports import FIRST, LAST, LOOPBACK, answers, free_ports, is_free, wished_or_free
+from fairlane.embedded.ports import FIRST, LAST, LOOPBACK, answers, free_ports, is_free, wished_or_free
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.errors import LocalStackError
-from fairlane.local.guard import Guard
-from fairlane.local.processes import Process, describe_exit, stop_all
-from fairlane.local.reaper import is_running
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process, describe_exit, stop_all
+from fairlane.embedded.reaper import is_running
 from tests.support.wait import wait_until
 
 MakeProcess = Callable[..., Process]
@@ -208,7 +208,7 @@ def test_an_interrupted_stop_ends_everything_by_force(make: MakeProcess, tmp_pat
         (-99, "was killed by signal 99"),
     ],
 )
-def test_an_end_is_told_in_words(code: int, words: str) -> None:
+def test_an_end_is_reported_in_words(code: int, words: str) -> None:
     assert describe_exit(code) == words
 
 

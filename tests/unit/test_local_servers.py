@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.errors import LocalStackError
-from fairlane.local.servers import Server, ServerKind, find_server, find_wheel_binary, read_version
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.servers import Server, ServerKind, find_server, find_wheel_binary, read_version
 
 
 def find(

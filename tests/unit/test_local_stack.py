@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from fairlane.errors import ConfigurationError, LocalStackError
-from fairlane.local.embedded import EmbeddedRedis, ping, start_embedded
+from fairlane.core.errors import ConfigurationError, LocalStackError
+from fairlane.embedded.ports import LOOPBACK
+from fairlane.embedded.reaper import is_running
+from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
 from fairlane.local.plan import StackPlan
-from fairlane.local.reaper import is_running
 from fairlane.local.stack import Stack
 from tests.support.wait import wait_until
 
@@ -38,6 +41,24 @@ class BrokenPlan(StandInPlan):
         return broken if name == "worker-2" else super().worker_command(name)
 
 
+class OvertakenPlan(StandInPlan):
+    """Others take its simulated provider's first ports after they were chosen."""
+
+    others: ClassVar[list[socket.socket]] = []
+
+    def simulator_command(self, name: str, port: int) -> list[str]:
+        if len(self.others) < 3:
+            self.others.append(socket.create_server((LOOPBACK, port)))
+        return super().simulator_command(name, port)
+
+
+class BrokenSimulatorPlan(StandInPlan):
+    """Its simulated provider ends at once, for another reason than its port."""
+
+    def simulator_command(self, name: str, port: int) -> list[str]:
+        return ["/bin/sh", "-c", "echo the reason; exit 3"]
+
+
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
     with Stack(StandInPlan(data_dir=tmp_path, env={"FAIRLANE_LOG__LEVEL": "debug"})) as stack:
@@ -57,10 +78,10 @@ def test_everything_runs_under_its_name_and_redis_answers(stack: Stack) -> None:
     assert stack.poll() == []
 
 
-def test_every_role_is_told_where_redis_is(stack: Stack) -> None:
+def test_every_role_is_reported_where_redis_is(stack: Stack) -> None:
     for name in ("scheduler-1", "worker-1", "worker-2"):
-        told = stack.processes[name].log_tail(100).splitlines()
-        assert {f"FAIRLANE_REDIS__URL={stack.redis_url}", "FAIRLANE_LOG__LEVEL=debug"} <= set(told)
+        shown = stack.processes[name].log_tail(100).splitlines()
+        assert {f"FAIRLANE_REDIS__URL={stack.redis_url}", "FAIRLANE_LOG__LEVEL=debug"} <= set(shown)
 
 
 def test_nothing_is_left_after_the_block(tmp_path: Path) -> None:
@@ -91,7 +112,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
     assert not any(is_running(pid) for pid in stack.pids.values())
 
 
-def test_a_death_is_told_once(stack: Stack) -> None:
+def test_a_death_is_reported_once(stack: Stack) -> None:
     worker = stack.processes["worker-2"]
     worker.kill(signal.SIGKILL)
     [death] = wait_until(stack.poll)
@@ -148,6 +169,7 @@ def test_before_it_is_started_it_has_no_address(tmp_path: Path) -> None:
         _ = Stack(StandInPlan(data_dir=tmp_path)).redis_url
 
 
+@pytest.mark.slow
 def test_the_simulated_provider_answers_and_roles_know_where(tmp_path: Path) -> None:
     config = tmp_path / "simulated.toml"
     config.write_text("[models.quick]\nlatency_ms = 0\n")
@@ -156,11 +178,12 @@ def test_the_simulated_provider_answers_and_roles_know_where(tmp_path: Path) -> 
         assert stack.simulator_url is not None
         with urllib.request.urlopen(stack.simulator_url.replace("/v1", "/stats")) as answer:  # noqa: S310
             assert list(json.load(answer)["models"]) == ["quick"]
-        told = stack.processes["worker-1"].log_tail(100)
-        assert f"FAIRLANE_CONNECTIONS__SIM__BASE_URL={stack.simulator_url}" in told
+        shown = stack.processes["worker-1"].log_tail(100)
+        assert f"FAIRLANE_CONNECTIONS__SIM__BASE_URL={stack.simulator_url}" in shown
 
 
-def test_what_the_simulated_provider_cannot_read_is_told(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_what_the_simulated_provider_cannot_read_is_reported(tmp_path: Path) -> None:
     config = tmp_path / "simulated.toml"
     config.write_text("[models.quick]\nlatency = 0\n")
     with pytest.raises(LocalStackError, match=r"(?s)simulator: exited with code 2.*latency_ms"):
@@ -168,7 +191,26 @@ def test_what_the_simulated_provider_cannot_read_is_told(tmp_path: Path) -> None
 
 
 def test_a_stack_in_the_same_directory_is_refused(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlane.local.locks.PATIENCE_S", 0.0)
+    monkeypatch.setattr("fairlane.embedded.locks.PATIENCE_S", 0.0)
     with pytest.raises(LocalStackError, match="in use by another local stack"):
         Stack(StandInPlan(data_dir=stack.plan.data_dir)).start()
     assert stack.poll() == []
+
+
+def test_a_port_that_another_stack_takes_first_is_not_insisted_on(tmp_path: Path) -> None:
+    try:
+        with Stack(OvertakenPlan(data_dir=tmp_path, simulate=True, workers=0)) as stack:
+            assert list(stack.pids) == ["redis", "simulator", "scheduler-1"]
+            taken = [str(each.getsockname()[1]) for each in OvertakenPlan.others]
+            assert len(set(taken)) == 3
+            assert stack.simulator_url is not None
+            assert not any(f":{port}/" in stack.simulator_url for port in taken)
+            assert stack.poll() == []
+    finally:
+        for each in OvertakenPlan.others:
+            each.close()
+
+
+def test_a_simulated_provider_that_cannot_start_is_started_once(tmp_path: Path) -> None:
+    with pytest.raises(LocalStackError, match="the reason"):
+        Stack(BrokenSimulatorPlan(data_dir=tmp_path, simulate=True)).start()

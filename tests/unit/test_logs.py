@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import structlog
 
-from fairlane.events import Event
-from fairlane.job import Attempt
-from fairlane.logs import attempt_fields, configure_logging, get_logger
-from fairlane.settings import LogSettings
+from fairlane.config.sections import LogSettings
+from fairlane.core.events import Event
+from fairlane.model.job import Attempt
+from fairlane.telemetry.logs import configure_logging, get_logger
 
 ATTEMPT = Attempt(run="r1", team="search", job=7, number=2, lane="openai:gpt-4o")
 
@@ -25,8 +25,6 @@ Configure = Callable[..., io.StringIO]
 
 @pytest.fixture
 def configure() -> Iterator[Configure]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     levels = {name: logging.getLogger(name).level for name in ("aiohttp.access", "httpx", "kombu")}
 
     def configured(**settings: Any) -> io.StringIO:
@@ -35,9 +33,7 @@ def configure() -> Iterator[Configure]:
         return stream
 
     yield configured
-    structlog.reset_defaults()
     logging.captureWarnings(False)
-    root.handlers[:], root.level = handlers, level
     for name, before in levels.items():
         logging.getLogger(name).setLevel(before)
 
@@ -52,7 +48,7 @@ def refuse() -> None:
 
 def test_a_line_carries_event_time_process_source_and_the_attempt(configure: Configure) -> None:
     stream = configure()
-    get_logger("scheduler.dispatcher").info(Event.ACQUIRED, **attempt_fields(ATTEMPT), active_slots=3)
+    get_logger("scheduler.dispatcher").info(Event.ACQUIRED, **ATTEMPT.labels, active_slots=3)
     (line,) = lines(stream)
     assert datetime.fromisoformat(line.pop("timestamp")).tzinfo == UTC
     assert line == {
@@ -71,7 +67,7 @@ def test_a_line_carries_event_time_process_source_and_the_attempt(configure: Con
 
 def test_a_console_line_holds_the_same_without_colours_in_a_file(configure: Configure) -> None:
     stream = configure(format="console")
-    get_logger("x").info(Event.RETRY, **attempt_fields(ATTEMPT), delay_s=1.5)
+    get_logger("x").info(Event.RETRY, **ATTEMPT.labels, delay_s=1.5)
     (line,) = stream.getvalue().splitlines()
     assert "\x1b" not in line
     assert all(

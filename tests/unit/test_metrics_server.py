@@ -14,11 +14,17 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
-from fairlane.clock import ManualClock
-from fairlane.events import Event
-from fairlane.local.ports import free_ports
-from fairlane.metrics_server import MOST_REQUESTS, PORTS_TRIED, REQUEST_TIMEOUT_S, MetricsServer, Pulse
-from fairlane.settings import MetricsSettings
+from fairlane.config.sections import MetricsSettings
+from fairlane.core.clock import ManualClock
+from fairlane.core.events import Event
+from fairlane.embedded.ports import free_ports
+from fairlane.telemetry.metrics_server import (
+    MOST_REQUESTS,
+    PORTS_TRIED,
+    REQUEST_TIMEOUT_S,
+    MetricsServer,
+    Pulse,
+)
 from tests.support.wait import wait_until
 
 
@@ -73,7 +79,7 @@ def test_openmetrics_are_served_to_whoever_asks_for_them() -> None:
 
 
 @pytest.mark.parametrize(("path", "field"), [("/healthz", "illness"), ("/readyz", "hindrance")])
-def test_a_probe_is_told_what_is_wrong_and_only_that(path: str, field: str) -> None:
+def test_a_probe_sees_what_is_wrong_and_only_that(path: str, field: str) -> None:
     health = StatedHealth()
     with served(health) as server:
         assert get(server, path) == (200, '{"status": "ok"}\n')
@@ -115,13 +121,14 @@ def test_what_is_switched_off_does_not_listen() -> None:
         assert server.url is None
 
 
-def test_it_listens_on_the_loopback_address_unless_told_otherwise() -> None:
+def test_it_listens_on_the_loopback_address_unless_reported_otherwise() -> None:
     with served() as server:
         assert (server.url or "").startswith("http://127.0.0.1:")
     with served(settings=MetricsSettings(host="0.0.0.0")) as server:
         assert (server.url or "").startswith("http://0.0.0.0:")
 
 
+@pytest.mark.slow
 def test_silent_clients_keep_nobody_else_from_asking_for_long() -> None:
     with served() as server:
         port = int((server.url or "").rpartition(":")[2])

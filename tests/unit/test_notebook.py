@@ -13,10 +13,10 @@ import pytest
 from redis import Redis
 from rich.console import Console
 
-from fairlane.clock import ManualClock
-from fairlane.notebook import REDRAWN_EVERY_MS, Bar, Cell, html_of
-from fairlane.progress import open_progress
-from fairlane.run import Pause
+from fairlane.client.notebook import REDRAWN_EVERY_MS, Bar, Cell, html_of
+from fairlane.client.progress import open_progress
+from fairlane.core.clock import ManualClock
+from fairlane.model.run import Pause
 from tests.support.stage import Stage
 
 
@@ -64,7 +64,7 @@ def test_a_wait_is_shown_in_one_output_that_is_redrawn(real_redis: Redis, kernel
     assert [(bar.get("value"), bar.get("max")) for bar in page.iter("progress")] == [("4", "4"), ("4", "4")]
 
 
-def test_a_pause_and_a_silent_redis_are_told(real_redis: Redis, kernel: Kernel) -> None:
+def test_a_pause_and_a_silent_redis_are_reported(real_redis: Redis, kernel: Kernel) -> None:
     stage = Stage(real_redis)
     run = stage.client.submit([{"n": 1}], "{{ n }}", model="sim:fast")
     stage.admit()

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.configuration import load_secrets
-from fairlane.errors import ConfigurationError
-from fairlane.settings import Settings
+from fairlane.config.loader import load_secrets
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ConfigurationError
 from fairlane.testing import Faults, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
-from fairlane_workers.probe import Question, main, probe
+from fairlane_workers.probe.probe import Question, main, probe
 
 KEY = "sk-live-0123456789abcdef"
 MODELS = {
@@ -40,26 +40,26 @@ def report_of(served: ServedProvider, model: str = "fast", /, **asked: Any) -> d
     there = {"protocol": "openai", "base_url": served.base_url, "api_key_env": "SIM_KEY"} | given
     settings = Settings.model_validate({"connections": {"sim": there}})
     secrets = load_secrets(settings, {"SIM_KEY": KEY})
-    told = asyncio.run(probe(settings, secrets, "sim", Question(model, **asked)))
-    assert KEY not in json.dumps(told)
-    return told
+    shown = asyncio.run(probe(settings, secrets, "sim", Question(model, **asked)))
+    assert KEY not in json.dumps(shown)
+    return shown
 
 
-def test_an_answer_is_told_with_its_times_and_usage(served: ServedProvider) -> None:
-    told = report_of(served, prompt="hello there")
-    assert (told["outcome"], told["status"], told["output"]) == ("Success", 200, "hello there")
-    assert told["usage"]["input_tokens"] > 0
-    assert 0 <= told["first_piece_ms"] <= told["latency_ms"]
+def test_an_answer_is_reported_with_its_times_and_usage(served: ServedProvider) -> None:
+    shown = report_of(served, prompt="hello there")
+    assert (shown["outcome"], shown["status"], shown["output"]) == ("Success", 200, "hello there")
+    assert shown["usage"]["input_tokens"] > 0
+    assert 0 <= shown["first_piece_ms"] <= shown["latency_ms"]
 
 
 def test_a_whole_answer_has_no_first_piece(served: ServedProvider) -> None:
-    told = report_of(served, stream=False)
-    assert (told["streamed"], told["first_piece_ms"]) == (False, None)
+    shown = report_of(served, stream=False)
+    assert (shown["streamed"], shown["first_piece_ms"]) == (False, None)
     assert report_of(served, given={"stream": False})["streamed"] is False
 
 
 @pytest.mark.parametrize(
-    ("given", "model", "told_as", "known_by"),
+    ("given", "model", "dialect", "known_by"),
     [
         ({}, "fast", "generic", "host"),
         ({"provider": "openai"}, "fast", "openai", "provider"),
@@ -68,12 +68,12 @@ def test_a_whole_answer_has_no_first_piece(served: ServedProvider) -> None:
         ({}, "plain", None, None),
     ],
 )
-def test_in_whose_words_limits_are_told_and_how_that_is_known(
-    served: ServedProvider, given: dict[str, str], model: str, told_as: str | None, known_by: str | None
+def test_in_whose_words_limits_are_reported_and_how_that_is_known(
+    served: ServedProvider, given: dict[str, str], model: str, dialect: str | None, known_by: str | None
 ) -> None:
     limits = report_of(served, model, given=given)["limits"]
-    assert (limits["told_as"], limits["known_by"]) == (told_as, known_by)
-    assert bool(limits["headers"]) is (told_as is not None)
+    assert (limits["dialect"], limits["known_by"]) == (dialect, known_by)
+    assert bool(limits["headers"]) is (dialect is not None)
 
 
 def test_the_charge_model_is_held_against_what_is_left(served: ServedProvider) -> None:
@@ -85,17 +85,17 @@ def test_the_charge_model_is_held_against_what_is_left(served: ServedProvider) -
 def test_a_rate_limit_shows_its_axis_and_how_long_it_lasts(served: ServedProvider) -> None:
     served.reset()
     report_of(served, "slow")
-    told = report_of(served, "slow")
-    assert told["outcome"] == "RateLimited"
-    assert told["limits"]["exhausted"] == "requests"
-    assert told["retry_after_ms"] > 10_000
-    assert "verdict" not in told["charge"]
+    shown = report_of(served, "slow")
+    assert shown["outcome"] == "RateLimited"
+    assert shown["limits"]["exhausted"] == "requests"
+    assert shown["retry_after_ms"] > 10_000
+    assert "verdict" not in shown["charge"]
 
 
 @pytest.mark.parametrize(
     ("model", "outcome", "said"),
     [
-        ("broke", "AccessRefused", "quota"),
+        ("broke", "AccessDenied", "quota"),
         ("nothing", "PermanentFailure", "does not exist"),
         ("stuck", "TimedOut", "within 0.3 s"),
         ("torn", "InvalidResponse", "could not be read"),
@@ -104,21 +104,21 @@ def test_a_rate_limit_shows_its_axis_and_how_long_it_lasts(served: ServedProvide
 def test_a_failure_shows_its_class_and_the_providers_words(
     served: ServedProvider, model: str, outcome: str, said: str
 ) -> None:
-    told = report_of(served, model, timeout_s=0.3 if model == "stuck" else 10.0, stream=True)
-    assert told["outcome"] == outcome
-    assert said in told["message"]
+    shown = report_of(served, model, timeout_s=0.3 if model == "stuck" else 10.0, stream=True)
+    assert shown["outcome"] == outcome
+    assert said in shown["message"]
 
 
-def test_a_server_that_is_not_there_is_told_so(served: ServedProvider) -> None:
-    told = report_of(served, given={"base_url": "http://127.0.0.1:1/v1"})
-    assert (told["outcome"], told["status"]) == ("NetworkFailure", None)
-    assert "cannot connect to 127.0.0.1:1" in told["message"]
+def test_a_server_that_is_not_there_is_reported_so(served: ServedProvider) -> None:
+    shown = report_of(served, given={"base_url": "http://127.0.0.1:1/v1"})
+    assert (shown["outcome"], shown["status"]) == ("NetworkFailure", None)
+    assert "cannot connect to 127.0.0.1:1" in shown["message"]
 
 
-def test_the_lane_is_told_with_what_its_calls_share(served: ServedProvider) -> None:
-    told = report_of(served)
-    assert told["lane"] == "sim:fast"
-    assert all(part in told["shared_by"] for part in ("credential=", "base_url=", "model=fast"))
+def test_the_lane_is_reported_with_what_its_calls_share(served: ServedProvider) -> None:
+    shown = report_of(served)
+    assert shown["lane"] == "sim:fast"
+    assert all(part in shown["shared_by"] for part in ("credential=", "base_url=", "model=fast"))
 
 
 @pytest.mark.parametrize(("name", "field"), [("nobody", "NAME"), ("sim", "connections.sim.api_key_env")])
@@ -137,8 +137,8 @@ def test_the_process_prints_its_report_or_one_line(
         monkeypatch.setenv(f"FAIRLANE_CONNECTIONS__SIM__{name}", value)
     asked = ["--model=fast", "--prompt=-n", "--stream=no", "--max-tokens=9", "--timeout=5", "--", "sim"]
     assert main(asked) == 2
-    told = capsys.readouterr()
-    assert (told.out, len(told.err.splitlines())) == ("", 1)
+    shown = capsys.readouterr()
+    assert (shown.out, len(shown.err.splitlines())) == ("", 1)
     monkeypatch.setenv("SIM_KEY", KEY)
     assert main(asked) == 0
     report = json.loads(capsys.readouterr().out)

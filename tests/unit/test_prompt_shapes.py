@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.errors import TemplateError
-from fairlane.prompts.shapes import MISSING, JsonTemplate, PathTemplate, Value, names_in
+from fairlane.core.errors import TemplateError
+from fairlane.templates.shapes import MISSING, JsonTemplate, PathTemplate, Value, names_in
 
 NAMES: dict[str, Any] = {
     "model": "m-1",
@@ -114,7 +114,7 @@ def test_an_expression_reaches_nothing_but_its_names(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{{ params.n ", "{{ }}", "{{ 1 + }}", "{% include 'x' %}", "{{ x | nope }}"]
 )
-def test_what_does_not_compile_is_told_with_its_place(text: str) -> None:
+def test_what_does_not_compile_is_reported_with_its_place(text: str) -> None:
     with pytest.raises(TemplateError, match=r"^body\.a\[1\]"):
         JsonTemplate("body", {"a": ["x", text]})
 
@@ -220,6 +220,6 @@ def test_dots_that_come_from_two_pieces_are_refused() -> None:
         "/m/{# c #}",
     ],
 )
-def test_a_path_that_is_none_is_told(text: str) -> None:
+def test_a_path_that_is_none_is_reported(text: str) -> None:
     with pytest.raises(TemplateError, match=r"^path: "):
         PathTemplate("path", text)

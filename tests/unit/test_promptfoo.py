@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from fairlane.evaluators.spec import Judge, Similarity
-from fairlane.job import JobState, Usage
-from fairlane.promptfoo import Evaluation, UnsupportedError, Wishes, read_evaluation, verdict_of
-from fairlane.promptfoo.csv_cases import assertion_of
-from fairlane.promptfoo.tally import Cell, Tally, with_verdict
-from fairlane.promptfoo.yaml12 import parse_yaml
-from fairlane.run import Record
-from fairlane.submission import build_spec
+from fairlane.apps.promptfoo.csv_cases import assertion_of
+from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
+from fairlane.apps.promptfoo.tally import Cell, Tally, with_verdict
+from fairlane.apps.promptfoo.verdicts import verdict_of
+from fairlane.apps.promptfoo.yaml12 import parse_yaml
+from fairlane.client.submission import build_spec
+from fairlane.core.errors import UnsupportedError
+from fairlane.model.evaluators import Judge, Similarity
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
 
 KNOWN = frozenset({"openai", "anthropic"})
 
@@ -266,10 +268,10 @@ def test_what_is_to_be_similar_is_compared_by_the_model_that_it_or_the_test_name
 
 
 def test_a_threshold_that_no_cosine_has_is_refused(folder: Folder) -> None:
-    told = folder.refusals(
+    shown = folder.refusals(
         asserting({"type": "similar", "value": "x", "provider": "openai:embedding:m", "threshold": 2})
     )
-    assert any("a number from -1 to 1" in each for each in told)
+    assert any("a number from -1 to 1" in each for each in shown)
 
 
 def test_what_should_not_be_similar_is_met_where_it_is_not() -> None:
@@ -298,7 +300,7 @@ tests:
     options: {transform: output.trim()}
   - file://generate.py
 """
-    told = folder.refusals(text)
+    shown = folder.refusals(text)
     for place, words in [
         ("promptfooconfig.yaml:3: scenarios", "scenarios is not supported"),
         ("promptfooconfig.yaml:1: prompts[0]", "no filter 'dump': write {{ … | tojson }}"),
@@ -319,8 +321,8 @@ tests:
         ("promptfooconfig.yaml:14: tests[0].options.transform", "outputs are scored as they are"),
         ("promptfooconfig.yaml:15: tests[1]", "generate.py is a program"),
     ]:
-        assert any(each.startswith(f"{place}: ") and words in each for each in told), (place, told)
-    assert len(told) == 15
+        assert any(each.startswith(f"{place}: ") and words in each for each in shown), (place, shown)
+    assert len(shown) == 15
 
 
 @pytest.mark.parametrize(
@@ -351,11 +353,11 @@ tests:
     ],
 )
 def test_what_cannot_be_done_is_named(folder: Folder, parts: dict[str, Any], words: str) -> None:
-    told = folder.refusals(config(**parts))
-    assert any(words in each for each in told), told
+    shown = folder.refusals(config(**parts))
+    assert any(words in each for each in shown), shown
 
 
-def test_the_same_problem_in_many_tests_is_told_once(folder: Folder) -> None:
+def test_the_same_problem_in_many_tests_is_reported_once(folder: Folder) -> None:
     tests = [{"vars": {"other": n}} for n in range(50)]
     assert folder.refusals(config(tests=tests)) == [
         "promptfooconfig.yaml:1: prompts[0]: no variable 'word' is set here "
@@ -421,6 +423,6 @@ def test_a_tally_counts_by_prompt_and_provider_and_records_carry_their_verdict()
     assert dict(standing.outcomes) == {"passed": 1, "failed": 1, "error": 1}
     assert (standing.pass_rate, tally.passed) == (pytest.approx(1 / 3), False)
     assert tally.metrics["m", cell] == (1.0, 2.0)
-    told = with_verdict(record("x", ROW), cell, verdict_of(record("x", ROW, scores={"rubric-1": 1.0})))
-    assert (told.scores["pass"], told.scores["score"], told.row["__provider"]) == (0.0, 0.75, "warm")
-    assert told.score_errors["pass"] == 'contains "a": not met'
+    shown = with_verdict(record("x", ROW), cell, verdict_of(record("x", ROW, scores={"rubric-1": 1.0})))
+    assert (shown.scores["pass"], shown.scores["score"], shown.row["__provider"]) == (0.0, 0.75, "warm")
+    assert shown.score_errors["pass"] == 'contains "a": not met'

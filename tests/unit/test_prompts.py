@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.errors import TemplateError
-from fairlane.prompts import (
+from fairlane.core.errors import TemplateError
+from fairlane.model.run import Message
+from fairlane.templates.meter import MAX_CHARS
+from fairlane.templates.template import (
     Prompt,
     Template,
     check_templates,
@@ -17,8 +19,6 @@ from fairlane.prompts import (
     referenced_variables,
     words_of,
 )
-from fairlane.prompts.meter import MAX_CHARS
-from fairlane.run import Message
 
 ROW: dict[str, Any] = {
     "question": "What is <2+2> & 'so'?",
@@ -175,7 +175,7 @@ def test_what_goes_wrong_while_rendering_misses_no_variable(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
         ("one\n{{ two", "line 2"),
         ("{% if n %}", "line 1"),
@@ -192,11 +192,11 @@ def test_what_goes_wrong_while_rendering_misses_no_variable(text: str) -> None:
     ],
     ids=range(12),
 )
-def test_a_text_that_does_not_compile_is_refused_with_its_place(text: str, told: str) -> None:
+def test_a_text_that_does_not_compile_is_refused_with_its_place(text: str, shown: str) -> None:
     with pytest.raises(TemplateError) as caught:
         compile_template("prompts[0]", text)
     assert caught.value.template_field == "prompts[0]"
-    assert told in str(caught.value)
+    assert shown in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.connection import Connection
-from fairlane.job import AccessRefused, RateLimited
+from fairlane.config.connection import Connection
+from fairlane.model.job import AccessDenied, RateLimited
 from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.classify import Reading, classify
 from fairlane_workers.providers.contract import Request
@@ -19,7 +19,7 @@ from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
-from fairlane_workers.providers.registry import DIALECTS
+from tests.support.classified import dialect_of
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "additionalProperties": False}
 FUNCTION = {"name": "forecast", "description": "Tells the weather.", "parameters": SCHEMA}
@@ -101,7 +101,7 @@ def test_what_asks_for_nothing_is_left_out() -> None:
     assert body(**idle, store=False, safety_identifier="x") == body()
 
 
-def test_a_user_is_told_as_metadata() -> None:
+def test_a_user_is_reported_as_metadata() -> None:
     assert body(user="u-1")["metadata"] == {"user_id": "u-1"}
     assert body(user="u-1", metadata={"user_id": "own"})["metadata"] == {"user_id": "own"}
 
@@ -129,13 +129,13 @@ def test_what_it_has_no_form_for_is_named(params: dict[str, Any], named: str) ->
 def test_tools_have_an_input_schema_and_own_ones_pass() -> None:
     own = {"type": "web_search_20250305", "name": "web_search"}
     strict = {"type": "function", "function": {**FUNCTION, "strict": True}}
-    told = {"name": "forecast", "description": "Tells the weather.", "input_schema": SCHEMA}
-    assert body(tools=[*TOOLS, own])["tools"] == [told, own]
-    assert body(tools=[strict])["tools"] == [{**told, "strict": True}]
+    shown = {"name": "forecast", "description": "Tells the weather.", "input_schema": SCHEMA}
+    assert body(tools=[*TOOLS, own])["tools"] == [shown, own]
+    assert body(tools=[strict])["tools"] == [{**shown, "strict": True}]
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "shown"),
     [
         ("auto", {"type": "auto"}),
         ("none", {"type": "none"}),
@@ -147,8 +147,8 @@ def test_tools_have_an_input_schema_and_own_ones_pass() -> None:
         ),
     ],
 )
-def test_a_tool_choice_is_translated_and_an_own_one_passes(choice: Any, told: dict[str, Any]) -> None:
-    assert body(tools=TOOLS, tool_choice=choice)["tool_choice"] == told
+def test_a_tool_choice_is_translated_and_an_own_one_passes(choice: Any, shown: dict[str, Any]) -> None:
+    assert body(tools=TOOLS, tool_choice=choice)["tool_choice"] == shown
 
 
 def test_tools_one_at_a_time_are_asked_for_in_the_tool_choice() -> None:
@@ -160,7 +160,7 @@ def test_tools_one_at_a_time_are_asked_for_in_the_tool_choice() -> None:
 
 def test_a_connection_may_ask_for_another_version() -> None:
     settings = {"protocol": "anthropic", "base_url": "http://x", "api_version": "2027-01-01"}
-    dialect = DIALECTS["anthropic"](Connection.model_validate(settings))
+    dialect = dialect_of(Connection.model_validate(settings))
     assert dialect.headers() == {"anthropic-version": "2027-01-01"}
 
 
@@ -228,9 +228,9 @@ def test_a_refusal_says_why_where_the_provider_does() -> None:
 )
 def test_what_no_wait_will_mend_parks(status: int, code: str, reason: str) -> None:
     error = {"type": "rate_limit_error", "message": "m", "details": {"error_code": code}}
-    told = classify(ErrorBody.of({"type": "error", "error": error}), status, {}, Reading(), now_ms=0)
-    assert isinstance(told, AccessRefused)
-    assert told.reason == reason
+    shown = classify(ErrorBody.of({"type": "error", "error": error}), status, {}, Reading(), now_ms=0)
+    assert isinstance(shown, AccessDenied)
+    assert shown.reason == reason
 
 
 def test_growing_too_fast_is_a_rate_limit() -> None:
@@ -249,9 +249,9 @@ BLOCK = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(EVENTS, st.none() | st.integers(0, 1) | st.text(max_size=1), BLOCK), max_size=6))
-def test_no_order_of_events_does_more_than_break_the_schema(told: list[tuple[str, Any, Any]]) -> None:
+def test_no_order_of_events_does_more_than_break_the_schema(shown: list[tuple[str, Any, Any]]) -> None:
     answer = Answer()
-    for kind, index, block in told:
+    for kind, index, block in shown:
         event = {"type": kind, "index": index, "content_block": block, "delta": block}
         with suppress(UnreadableError):
             AnthropicMessages().fold(StreamEvent(kind, json.dumps(event)), answer)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.connection import Connection
-from fairlane.job import AccessRefused, Outcome, PermanentFailure, RateLimited, Success
+from fairlane.config.connection import Connection
+from fairlane.model.job import AccessDenied, Outcome, PermanentFailure, RateLimited, Success
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider
 from tests.support.classified import refusal
@@ -25,8 +25,8 @@ GA = "api-version=2024-10-21"
 def received(base: str, model: str = "m-1", **settings: Any) -> Received:
     async def scenario() -> Received:
         async with scripted_server([[http(200, WIRE.whole("x"))]]) as server:
-            told = {"protocol": "azure_openai", "base_url": server.url + base, **settings}
-            provider = build_provider("c", Connection.model_validate(told), SecretStr("k-1"))
+            shown = {"protocol": "azure_openai", "base_url": server.url + base, **settings}
+            provider = build_provider("c", Connection.model_validate(shown), SecretStr("k-1"))
             messages = [{"role": "user", "content": "hi"}]
             outcome = await provider.call(Request(model, messages, {}, False, 5.0, 1 << 20))
             await provider.aclose()
@@ -64,7 +64,7 @@ def test_a_deployment_stays_within_its_part_of_the_path() -> None:
     assert path == f"/openai/deployments/a%2Fb%3Fc%3D1%26d%23e%20%C3%A9/chat/completions?{GA}"
 
 
-def test_the_v1_api_is_told_the_model_in_the_body() -> None:
+def test_the_v1_api_gets_the_model_in_the_body() -> None:
     assert received("/openai/v1").json["model"] == "m-1"
 
 
@@ -107,7 +107,7 @@ FILTERED = {
 
 def test_a_filtered_prompt_is_final_and_says_what_was_found() -> None:
     said = "The response was filtered. (hate: high, jailbreak: detected)"
-    assert refused(400, FILTERED) == PermanentFailure(said, 400)
+    assert refused(400, FILTERED) == PermanentFailure(said, 400, content=True)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_filtered_prompt_is_final_and_says_what_was_found() -> None:
 )
 def test_a_filter_that_says_nothing_more_keeps_its_message(inner: object) -> None:
     error = {"error": {"message": "m", "code": "content_filter", "innererror": inner}}
-    assert refused(400, error) == PermanentFailure("m", 400)
+    assert refused(400, error) == PermanentFailure("m", 400, content=True)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_a_filter_that_says_nothing_more_keeps_its_message(inner: object) -> Non
     [
         (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, PermanentFailure("m", 404)),
         (404, {"error": {"code": "404", "message": "m"}}, PermanentFailure("m", 404)),
-        (401, {"error": {"code": "401", "message": "m"}}, AccessRefused("m", 401, "auth")),
-        (401, {"statusCode": 401, "message": "m"}, AccessRefused("m", 401, "auth")),
+        (401, {"error": {"code": "401", "message": "m"}}, AccessDenied("m", 401, "auth")),
+        (401, {"statusCode": 401, "message": "m"}, AccessDenied("m", 401, "auth")),
         (
             403,
             {"error": {"code": "AuthenticationTypeDisabled", "message": "m"}},
-            AccessRefused("m", 403, "auth"),
+            AccessDenied("m", 403, "auth"),
         ),
         (429, {"error": {"code": "429", "message": "m"}}, RateLimited("m", 429, 7_000)),
         (429, {"error": {"code": "RateLimitReached", "message": "m"}}, RateLimited("m", 429, 7_000)),

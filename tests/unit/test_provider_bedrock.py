@@ -12,13 +12,14 @@ from botocore.serialize import create_serializer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.hints import Hints
-from fairlane.job import (
-    AccessRefused,
+from fairlane.model.hints import Hints
+from fairlane.model.job import (
+    AccessDenied,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     TimedOut,
     Usage,
@@ -31,7 +32,7 @@ from fairlane_workers.providers.protocols.bedrock import LATE_STATUSES, Bedrock
 from tests.support.provider_calls import ask, call, streamed
 from tests.support.scripted_server import http
 from tests.support.wires import BedrockWire
-from tests.support.wires.bedrock import frame, told
+from tests.support.wires.bedrock import event_frame, frame
 
 WIRE = BedrockWire()
 SERVICE = botocore.session.Session().get_service_model("bedrock-runtime")
@@ -307,18 +308,18 @@ def refused(status: int, body: dict[str, Any], **headers: str) -> Outcome:
         ("ThrottlingException", 429, RateLimited),
         ("ModelNotReadyException", 429, RateLimited),
         ("ModelTimeoutException", 408, TimedOut),
-        ("ModelErrorException", 424, Overloaded),
+        ("ModelErrorException", 424, ServerError),
         ("ServiceUnavailableException", 503, Overloaded),
-        ("InternalServerException", 500, Overloaded),
+        ("InternalServerException", 500, ServerError),
         ("ValidationException", 400, PermanentFailure),
         ("ResourceNotFoundException", 404, PermanentFailure),
-        ("AccessDeniedException", 403, AccessRefused),
-        ("ExpiredTokenException", 403, AccessRefused),
-        ("UnrecognizedClientException", 403, AccessRefused),
-        ("InvalidSignatureException", 403, AccessRefused),
-        ("IncompleteSignatureException", 400, AccessRefused),
-        ("ExpiredTokenException", 400, AccessRefused),
-        ("ServiceQuotaExceededException", 400, AccessRefused),
+        ("AccessDeniedException", 403, AccessDenied),
+        ("ExpiredTokenException", 403, AccessDenied),
+        ("UnrecognizedClientException", 403, AccessDenied),
+        ("InvalidSignatureException", 403, AccessDenied),
+        ("IncompleteSignatureException", 400, AccessDenied),
+        ("ExpiredTokenException", 400, AccessDenied),
+        ("ServiceQuotaExceededException", 400, AccessDenied),
     ],
 )
 def test_an_error_is_named_in_a_header_or_in_the_body(kind: str, status: int, expected: type) -> None:
@@ -330,7 +331,7 @@ def test_an_error_is_named_in_a_header_or_in_the_body(kind: str, status: int, ex
     for outcome in outcomes:
         assert type(outcome) is expected
         assert (outcome.status, outcome.message) == (status, "said")  # type: ignore[union-attr]
-        if isinstance(outcome, AccessRefused):
+        if isinstance(outcome, AccessDenied):
             assert outcome.reason == ("quota" if kind == "ServiceQuotaExceededException" else "auth")
 
 
@@ -358,10 +359,10 @@ def test_a_throttle_names_its_axis_in_prose_alone(words: str, axis: Any) -> None
     ("kind", "expected"),
     [
         ("throttlingException", RateLimited),
-        ("modelStreamErrorException", Overloaded),
-        ("internalServerException", Overloaded),
+        ("modelStreamErrorException", ServerError),
+        ("internalServerException", ServerError),
         ("validationException", PermanentFailure),
-        ("somethingNewException", Overloaded),
+        ("somethingNewException", ServerError),
     ],
 )
 def test_an_exception_in_mid_stream_is_what_it_would_have_been(kind: str, expected: type) -> None:
@@ -378,7 +379,9 @@ def test_every_error_of_the_service_has_its_status() -> None:
 
 
 def test_events_that_nobody_knows_are_passed_over() -> None:
-    data = told("initial-response", {}) + WIRE.begin() + told("later", {"x": 1}) + WIRE.piece("a")
+    data = (
+        event_frame("initial-response", {}) + WIRE.begin() + event_frame("later", {"x": 1}) + WIRE.piece("a")
+    )
     outcome, _ = call(WIRE, ask(stream=True), streamed(WIRE, data + WIRE.finish() + WIRE.end()))
     assert isinstance(outcome, Success)
     assert outcome.output == "a"

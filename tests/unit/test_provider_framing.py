@@ -16,9 +16,9 @@ from fairlane_workers.providers.answer import UnreadableError
 from fairlane_workers.providers.framing.aws_events import AwsEventParser
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
-from tests.support.wires.bedrock import frame, told
+from tests.support.wires.bedrock import event_frame, frame
 
-STREAM = told("messageStart", {"role": "assistant"}) + told("metadata", {"note": "grüß {} \n"})
+STREAM = event_frame("messageStart", {"role": "assistant"}) + event_frame("metadata", {"note": "grüß {} \n"})
 EVENTS = [
     StreamEvent("messageStart", json.dumps({"role": "assistant"})),
     StreamEvent("metadata", json.dumps({"note": "grüß {} \n"})),
@@ -79,7 +79,7 @@ def test_text_in_place_of_frames_is_found_out_at_once() -> None:
         AwsEventParser().feed(b"data: {}\n\ndata")
 
 
-def test_exceptions_and_errors_are_told_from_events() -> None:
+def test_exceptions_and_errors_are_reported_from_events() -> None:
     exception = frame(
         {":message-type": "exception", ":exception-type": "throttlingException"}, b'{"message":"m"}'
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.job import Usage
+from fairlane.model.job import Usage
 from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
@@ -37,8 +37,8 @@ def generation(**params: Any) -> Any:
 
 
 def candidate(*parts: dict[str, Any], reason: str | None = "STOP", **more: Any) -> dict[str, Any]:
-    told = {"content": {"role": "model", "parts": list(parts)}, **more}
-    return {"candidates": [told if reason is None else {**told, "finishReason": reason}]}
+    shown = {"content": {"role": "model", "parts": list(parts)}, **more}
+    return {"candidates": [shown if reason is None else {**shown, "finishReason": reason}]}
 
 
 def read(document: dict[str, Any]) -> Answer:

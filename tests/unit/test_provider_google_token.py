@@ -13,10 +13,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from fairlane.clock import ManualClock
-from fairlane.connection import Connection
-from fairlane.errors import ConfigurationError
-from fairlane.job import AccessRefused, NetworkFailure, Outcome, Success
+from fairlane.config.connection import Connection
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import ConfigurationError
+from fairlane.model.job import AccessDenied, NetworkFailure, Outcome, Success
 from fairlane_workers.providers.auth.authorizer import CredentialError
 from fairlane_workers.providers.auth.google import RENEW_MS, GoogleToken, google_token
 from fairlane_workers.providers.auth.google_requests import GoogleRequests
@@ -165,7 +165,7 @@ def test_a_server_that_cannot_be_reached_is_the_network(server: TokenServer) -> 
     assert "127.0.0.1: ConnectError" in str(fault)
 
 
-def test_a_failure_is_told_for_a_while_before_it_is_tried_again(server: TokenServer) -> None:
+def test_a_failure_is_reported_for_a_while_before_it_is_tried_again(server: TokenServer) -> None:
     clock = ManualClock()
     server.status = 400
 
@@ -239,11 +239,11 @@ def test_a_call_shows_the_token_and_its_answer_never_does(server: TokenServer) -
     assert isinstance(answered, Success)
     assert vertex.received[0].headers["authorization"] == "Bearer token-1"
     refused, _ = called(server, http(401, {"error": {"message": "bad token-2, sorry"}}))
-    assert isinstance(refused, AccessRefused)
+    assert isinstance(refused, AccessDenied)
     assert refused.message == "bad ***, sorry"
 
 
-@pytest.mark.parametrize(("status", "expected"), [(400, AccessRefused), (500, NetworkFailure)])
+@pytest.mark.parametrize(("status", "expected"), [(400, AccessDenied), (500, NetworkFailure)])
 def test_a_call_without_a_token_is_not_made(server: TokenServer, status: int, expected: type) -> None:
     outcome, vertex = called(server, b"", partial(setattr, server, "status", status))
     assert type(outcome) is expected

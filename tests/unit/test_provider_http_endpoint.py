@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.clock import ManualClock
-from fairlane.connection import Connection
-from fairlane.job import (
-    AccessRefused,
+from fairlane.config.connection import Connection
+from fairlane.core.clock import ManualClock
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     Outcome,
-    Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     Usage,
 )
@@ -45,8 +45,8 @@ def call(
 
     async def scenario() -> tuple[Outcome, list[Received], list[str]]:
         async with scripted_server(script) as server:
-            told = {"protocol": "http", "base_url": f"{server.url}/api", "endpoint": endpoint, **settings}
-            connection = Connection.model_validate(told)
+            shown = {"protocol": "http", "base_url": f"{server.url}/api", "endpoint": endpoint, **settings}
+            connection = Connection.model_validate(shown)
             provider = build_provider(
                 "mine", connection, SecretStr("sk-live-0123456789"), clock=ManualClock()
             )
@@ -131,7 +131,7 @@ def test_a_model_that_would_change_the_path_is_sent_nowhere(model: str) -> None:
     assert received == []
 
 
-def test_a_text_that_cannot_be_made_is_told_with_its_place() -> None:
+def test_a_text_that_cannot_be_made_is_reported_with_its_place() -> None:
     outcome, received, _ = call({**LEAST, "body": {"a": {"b": "n={{ params.n }}"}}}, ask())
     assert isinstance(outcome, PermanentFailure)
     assert "endpoint.body.a.b" in outcome.message
@@ -192,16 +192,16 @@ def test_an_output_that_is_not_there_is_no_answer(answer: bytes) -> None:
     ("status", "kind", "settings", "expected"),
     [
         (429, "busy", {}, RateLimited),
-        (500, "busy", {}, Overloaded),
-        (400, "insufficient_quota", {}, AccessRefused),
-        (400, "NO_MORE", {"error_map": {"no_more": "quota"}}, AccessRefused),
+        (500, "busy", {}, ServerError),
+        (400, "insufficient_quota", {}, AccessDenied),
+        (400, "NO_MORE", {"error_map": {"no_more": "quota"}}, AccessDenied),
         (503, "warming", {"error_map": {"warming": "rate_limited"}}, RateLimited),
         (200, "rate_limit_exceeded", {}, RateLimited),
         (200, "bad", {"error_map": {"bad": "permanent"}}, PermanentFailure),
-        (200, "anything", {}, Overloaded),
+        (200, "anything", {}, ServerError),
     ],
 )
-def test_an_error_is_found_by_its_kind_and_told_in_its_words(
+def test_an_error_is_found_by_its_kind_and_reported_in_its_words(
     status: int, kind: str, settings: dict[str, Any], expected: type
 ) -> None:
     body = {"problem": {"kind": kind, "words": "the endpoint's words"}}
@@ -212,7 +212,7 @@ def test_an_error_is_found_by_its_kind_and_told_in_its_words(
 
 def test_usual_errors_need_no_description() -> None:
     outcome, _, _ = call(LEAST, ask(), [http(401, {"error": {"message": "who are you?"}})])
-    assert isinstance(outcome, AccessRefused)
+    assert isinstance(outcome, AccessDenied)
     assert outcome.message == "who are you?"
 
 

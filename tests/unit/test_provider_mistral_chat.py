@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from fairlane.connection import Connection
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.registry import DIALECTS
+from tests.support.classified import dialect_of
 
 
 def sent(params: dict[str, Any], stream: bool = True, **connection: str) -> dict[str, Any]:
-    told = Connection.model_validate(
+    shown = Connection.model_validate(
         {"protocol": "openai", "base_url": "https://api.mistral.ai/v1", **connection}
     )
     request = Request("m", [{"role": "user", "content": "hi"}], params, stream, 1.0, 1024)
-    return DIALECTS["openai"](told).body(request)
+    return dialect_of(shown).body(request)
 
 
 @pytest.mark.parametrize(

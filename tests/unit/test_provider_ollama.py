@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ollama._types import ChatRequest, Options
 
-from fairlane.job import InvalidResponse, Overloaded, PermanentFailure, RateLimited, Success, Usage
+from fairlane.model.job import (
+    InvalidResponse,
+    Overloaded,
+    PermanentFailure,
+    RateLimited,
+    ServerError,
+    Success,
+    Usage,
+)
 from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
@@ -202,4 +210,4 @@ def test_an_error_in_mid_stream_is_tried_again() -> None:
         WIRE.begin() + WIRE.piece("half") + b'{"error":"an error was encountered while running the model"}\n'
     )
     outcome, _ = call(WIRE, ask(stream=True), streamed(WIRE, data))
-    assert outcome == Overloaded("an error was encountered while running the model", 500)
+    assert outcome == ServerError("an error was encountered while running the model", 500)

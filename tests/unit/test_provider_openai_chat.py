@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from fairlane.job import (
-    AccessRefused,
+from fairlane.model.job import (
+    AccessDenied,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
 )
 from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
@@ -43,9 +44,9 @@ def folded(*deltas: dict[str, Any], reason: str | None = "stop") -> Answer:
 
 
 def tool(index: int | None, name: str | None, arguments: str, key: str | None = None) -> dict[str, Any]:
-    told: dict[str, Any] = {"index": index, "id": key, "type": "function"}
+    shown: dict[str, Any] = {"index": index, "id": key, "type": "function"}
     function = {"name": name, "arguments": arguments}
-    piece = {**told, "function": {k: v for k, v in function.items() if v is not None}}
+    piece = {**shown, "function": {k: v for k, v in function.items() if v is not None}}
     return {"tool_calls": [{k: v for k, v in piece.items() if v is not None}]}
 
 
@@ -92,7 +93,7 @@ def test_a_name_that_every_piece_repeats_is_one_name() -> None:
 
 
 @pytest.mark.parametrize("index", [0, None])
-def test_calls_that_are_not_numbered_apart_are_told_apart_by_their_ids(index: int | None) -> None:
+def test_calls_that_are_not_numbered_apart_are_distinguished_by_their_ids(index: int | None) -> None:
     answer = folded(tool(index, "first", "{", "a"), tool(index, None, "}"), tool(index, "second", "{}", "b"))
     assert answer.tools == [ToolCall("first", "{}"), ToolCall("second", "{}")]
 
@@ -225,21 +226,21 @@ _BESIDE = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "
 @pytest.mark.parametrize(
     ("last", "expected"),
     [
-        ({**_BESIDE, "error": {"code": "server_error", "message": "m"}}, Overloaded("m", 500)),
-        ({**_BESIDE, "error": {"code": 502, "message": "m"}}, Overloaded("m", 502)),
+        ({**_BESIDE, "error": {"code": "server_error", "message": "m"}}, ServerError("m", 500)),
+        ({**_BESIDE, "error": {"code": 502, "message": "m"}}, ServerError("m", 502)),
         ({**_BESIDE, "error": {"code": 429, "message": "m"}}, RateLimited("m", 429)),
         (
             {"choices": [{**_BESIDE["choices"][0], "error": {"code": 503, "message": "m"}}]},
             Overloaded("m", 503),
         ),
-        (_BESIDE, Overloaded("the provider broke off (error)", 500)),
+        (_BESIDE, ServerError("the provider broke off (error)", 500)),
         (
             {"choices": [{"delta": {}, "finish_reason": "insufficient_system_resource"}]},
             Overloaded("the provider broke off (insufficient_system_resource)", 503),
         ),
         (
             {"choices": [], "x_groq": {"id": "req_1", "error": "over capacity"}},
-            Overloaded("over capacity", 500),
+            ServerError("over capacity", 500),
         ),
     ],
 )
@@ -251,15 +252,15 @@ def test_an_error_in_mid_stream_is_an_error(last: dict[str, Any], expected: Outc
     ("body", "expected"),
     [
         ({"error": {"code": 429, "message": "m"}, "user_id": "u"}, RateLimited("m", 429)),
-        ({"error": {"code": 402, "message": "m"}}, AccessRefused("m", 402, "quota")),
-        ({"error": {"code": 502, "message": "m", "metadata": {"raw": "said"}}}, Overloaded("m: said", 502)),
+        ({"error": {"code": 402, "message": "m"}}, AccessDenied("m", 402, "quota")),
+        ({"error": {"code": 502, "message": "m", "metadata": {"raw": "said"}}}, ServerError("m: said", 502)),
         (
             {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"message": "m"}}]},
-            Overloaded("m", 500),
+            ServerError("m", 500),
         ),
         (
             {"choices": [{"message": {"content": "a"}, "finish_reason": "error"}]},
-            Overloaded("the provider broke off (error)", 500),
+            ServerError("the provider broke off (error)", 500),
         ),
     ],
 )
@@ -269,9 +270,9 @@ def test_an_error_with_the_status_of_an_answer_is_an_error(body: dict[str, Any],
 
 def test_an_input_that_moderation_declined_does_not_park_the_lane() -> None:
     error = {"code": 403, "message": "m", "metadata": {"reasons": ["violence"], "flagged_input": "…"}}
-    assert refused(403, {"error": error}) == PermanentFailure("m", 403)
-    assert whole({"error": error}) == PermanentFailure("m", 400)
-    assert refused(403, {"error": {"code": 403, "message": "m"}}) == AccessRefused("m", 403, "auth")
+    assert refused(403, {"error": error}) == PermanentFailure("m", 403, content=True)
+    assert whole({"error": error}) == PermanentFailure("m", 400, content=True)
+    assert refused(403, {"error": {"code": 403, "message": "m"}}) == AccessDenied("m", 403, "auth")
 
 
 def refused(status: int, body: dict[str, Any]) -> Outcome:
@@ -306,7 +307,7 @@ def test_a_validation_error_names_each_field(body: dict[str, Any]) -> None:
     ("status", "body", "expected"),
     [
         (404, {"detail": "Not Found"}, PermanentFailure("Not Found", 404)),
-        (401, {"message": "Unauthorized", "request_id": "a"}, AccessRefused("Unauthorized", 401, "auth")),
+        (401, {"message": "Unauthorized", "request_id": "a"}, AccessDenied("Unauthorized", 401, "auth")),
         (422, {"detail": [{"msg": "no JSON"}]}, PermanentFailure("no JSON", 422)),
         (
             404,
@@ -323,7 +324,7 @@ def test_a_validation_error_names_each_field(body: dict[str, Any]) -> None:
         (
             402,
             {"id": "1", "error": {"message": "m", "type": "credit_limit", "param": None, "code": None}},
-            AccessRefused("m", 402, "quota"),
+            AccessDenied("m", 402, "quota"),
         ),
         (400, {"object": "error", "message": "m", "type": "BadRequestError"}, PermanentFailure("m", 400)),
     ],

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from fairlane.job import (
+from fairlane.model.job import (
     InvalidResponse,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     Usage,
 )
@@ -281,11 +282,11 @@ def test_a_response_that_is_not_there_is_invalid(status: str) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        ({"code": "server_error", "message": "m"}, Overloaded("m", 500)),
+        ({"code": "server_error", "message": "m"}, ServerError("m", 500)),
         ({"code": "rate_limit_exceeded", "message": "m"}, RateLimited("m", 429)),
         ({"code": "invalid_prompt", "message": "m"}, PermanentFailure("m", 400)),
         ({"code": "image_content_policy_violation", "message": "m"}, PermanentFailure("m", 400)),
-        (None, Overloaded("the response failed, without an error", 500)),
+        (None, ServerError("the response failed, without an error", 500)),
     ],
 )
 def test_a_response_that_failed_is_its_error(error: dict[str, Any] | None, expected: Outcome) -> None:
@@ -295,14 +296,14 @@ def test_a_response_that_failed_is_its_error(error: dict[str, Any] | None, expec
 
 
 @pytest.mark.parametrize(
-    "told",
+    "shown",
     [
         {"code": "server_is_overloaded", "message": "m", "param": None},
         {"error": {"type": "service_unavailable_error", "code": "server_is_overloaded", "message": "m"}},
     ],
 )
-def test_an_error_event_has_two_forms(told: dict[str, Any]) -> None:
-    event_ = {"type": "error", "sequence_number": 3, **told}
+def test_an_error_event_has_two_forms(shown: dict[str, Any]) -> None:
+    event_ = {"type": "error", "sequence_number": 3, **shown}
     assert stream(WIRE.begin(), WIRE.piece("half"), event_) == Overloaded("m", 503)
 
 

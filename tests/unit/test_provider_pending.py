@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlane.clock import ManualClock
-from fairlane.job import (
-    AccessRefused,
+from fairlane.core.clock import ManualClock
+from fairlane.core.pause import Pause, sleep
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     NetworkFailure,
     Outcome,
@@ -21,10 +22,9 @@ from fairlane.job import (
     Success,
     TimedOut,
 )
-from fairlane_workers.pause import Pause, sleep
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.http_provider import HttpProvider
-from fairlane_workers.providers.lookout import CUT_AT_MOST, MOST_S
+from fairlane_workers.providers.polling import MOST_CUT, MOST_PAUSE_S
 from fairlane_workers.providers.protocols.replicate import LOOK_AFTER_S, Replicate
 from fairlane_workers.transport import Transport
 from tests.support.provider_calls import ask
@@ -53,10 +53,10 @@ class Handles:
     """What was told of calls that take time."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.announced: list[str] = []
 
     async def __call__(self, handle: str) -> None:
-        self.told.append(handle)
+        self.announced.append(handle)
 
 
 def paths(server: ScriptedServer) -> list[str]:
@@ -95,29 +95,29 @@ def test_a_call_is_begun_once_and_looked_at_until_it_is_over() -> None:
     assert asked == [BEGIN, LOOK, LOOK, LOOK]
 
 
-def test_its_handle_is_told_once_and_before_the_first_look() -> None:
+def test_its_handle_is_reported_once_and_before_the_first_look() -> None:
     handles, seen = Handles(), list[int]()
 
     async def scenario() -> None:
         async with scripted_server([BEGUN, GOING, DONE]) as server:
 
-            async def told(handle: str) -> None:
+            async def announced(handle: str) -> None:
                 seen.append(len(server.received))
                 await handles(handle)
 
             made = provider(server.url, Pauses())
-            await made.call(replace(ask(), on_pending=told))
+            await made.call(replace(ask(), on_pending=announced))
             await made.aclose()
 
     asyncio.run(scenario())
-    assert (handles.told, seen) == ([ID], [1])
+    assert (handles.announced, seen) == ([ID], [1])
 
 
 def test_an_answer_that_is_there_at_once_has_no_handle() -> None:
     handles = Handles()
     outcome, _ = play(DONE, request=replace(ask(), on_pending=handles))
     assert isinstance(outcome, Success)
-    assert handles.told == []
+    assert handles.announced == []
 
 
 def test_looks_come_ever_less_often() -> None:
@@ -125,7 +125,7 @@ def test_looks_come_ever_less_often() -> None:
     play(BEGUN, *[GOING] * 8, DONE, pause=pauses)
     assert pauses.seconds[0] == LOOK_AFTER_S
     assert pauses.seconds == sorted(pauses.seconds)
-    assert pauses.seconds[-1] == MOST_S
+    assert pauses.seconds[-1] == MOST_PAUSE_S
 
 
 @pytest.mark.parametrize(
@@ -146,24 +146,24 @@ def test_what_passes_while_looking_is_waited_out(trouble: Exchange) -> None:
     assert outcome.output == "all"
 
 
-def test_a_look_that_is_told_to_wait_waits_as_long() -> None:
+def test_a_look_that_is_reported_to_wait_waits_as_long() -> None:
     pauses = Pauses()
     play(BEGUN, [http(429, {}, {"retry-after": "17"})], GOING, DONE, pause=pauses)
     assert pauses.seconds[1] == 17
-    assert max(pauses.seconds[2:]) <= MOST_S
+    assert max(pauses.seconds[2:]) <= MOST_PAUSE_S
 
 
 def test_an_answer_that_breaks_off_every_time_is_unusable() -> None:
     cut: Exchange = [http(200, WIRE.whole("all"))[:-9], Fault.CLOSE]
-    outcome, _ = play(BEGUN, *[cut] * CUT_AT_MOST)
+    outcome, _ = play(BEGUN, *[cut] * MOST_CUT)
     assert isinstance(outcome, InvalidResponse)
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (http(401, {"detail": "no"}), AccessRefused),
-        (http(402, {"detail": "no"}), AccessRefused),
+        (http(401, {"detail": "no"}), AccessDenied),
+        (http(402, {"detail": "no"}), AccessDenied),
         (http(422, {"detail": "no"}), PermanentFailure),
         (http(404, {"detail": "no"}), InvalidResponse),
         (http(200, {"id": ID}), InvalidResponse),
@@ -191,14 +191,14 @@ def test_a_call_that_was_begun_before_is_gone_on_with() -> None:
     outcome, asked = play(GOING, DONE, request=replace(ask(), handle=ID, on_pending=handles))
     assert isinstance(outcome, Success)
     assert asked == [LOOK, LOOK]
-    assert handles.told == [ID]
+    assert handles.announced == [ID]
 
 
 def test_one_that_is_over_by_now_has_its_answer_at_once() -> None:
     pauses, handles = Pauses(), Handles()
     outcome, asked = play(DONE, request=replace(ask(), handle=ID, on_pending=handles), pause=pauses)
     assert isinstance(outcome, Success)
-    assert (asked, pauses.seconds, handles.told) == ([LOOK], [], [])
+    assert (asked, pauses.seconds, handles.announced) == ([LOOK], [], [])
 
 
 @pytest.mark.parametrize("status", [404, 410])
@@ -208,7 +208,7 @@ def test_one_that_the_provider_no_longer_knows_is_begun_anew(status: int) -> Non
     outcome, asked = play([http(status, {})], BEGUN, GOING, DONE, request=request)
     assert isinstance(outcome, Success)
     assert asked == [LOOK, BEGIN, LOOK, LOOK]
-    assert handles.told == [ID]
+    assert handles.announced == [ID]
 
 
 def test_a_handle_of_another_protocol_is_passed_over() -> None:

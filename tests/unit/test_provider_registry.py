@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import get_args
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from fairlane.connection import Connection, LimitHeaders
-from fairlane.errors import ConfigurationError
-from fairlane.hints import Axis
-from fairlane.job import Success
+from fairlane.config.connection import Connection, LimitHeaders
+from fairlane.config.connection_checks import PROTOCOL_GROUP
+from fairlane.config.presets import PROTOCOLS
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import ConfigurationError
+from fairlane.model.hints import Axis
+from fairlane.model.job import Outcome, Success
 from fairlane_workers.providers import limits
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.registry import DIALECTS, build_provider
-from tests.support.classified import connection_of
+from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
+from fairlane_workers.providers.registry import build_provider
+from tests.support.classified import HTTP_PROTOCOLS, connection_of, dialect_of
 from tests.support.scripted_server import http, scripted_server
 from tests.support.wires import OpenAIChatWire
+
+AddPackage = Callable[[str, str, str], None]
 
 REQUEST = Request("m", [{"role": "user", "content": "hi"}], {}, False, 5.0, 1024)
 
@@ -27,10 +36,97 @@ def connection(base_url: str = "https://api.example/v1", limit_headers: str | No
     return Connection.model_validate(said)
 
 
-def test_every_protocol_of_the_settings_has_a_dialect() -> None:
-    for protocol, dialect in DIALECTS.items():
-        made = connection_of(protocol)
-        assert dialect(made).protocol == made.protocol == protocol
+def test_every_protocol_of_the_settings_is_an_entry_point_of_ours() -> None:
+    own = {
+        point.name
+        for point in entry_points(group=PROTOCOL_GROUP)
+        if point.dist is not None and point.dist.name == "fairlane"
+    }
+    assert own == set(PROTOCOLS)
+
+
+@pytest.mark.parametrize("protocol", HTTP_PROTOCOLS)
+def test_a_dialect_has_the_name_of_its_entry_point(protocol: str) -> None:
+    assert dialect_of(connection_of(protocol)).protocol == protocol
+
+
+# A protocol that another package adds
+
+
+@pytest.fixture
+def add_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AddPackage:
+    """Installs a package with one module and one protocol."""
+
+    def add(protocol: str, module: str, source: str) -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        metadata = tmp_path / f"{module}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[{PROTOCOL_GROUP}]\n{protocol} = {module}:Spoken\n")
+
+    monkeypatch.syspath_prepend(tmp_path)
+    return add
+
+
+GOPHER = """
+from fairlane_workers.providers.dialect import Dialect
+
+class Spoken(Dialect):
+    protocol = "gopher"
+    def target(self, request): return "/menu"
+    def body(self, request): return {"selector": request.messages[0]["content"]}
+    def read(self, document, answer):
+        answer.add(document["text"])
+        answer.ended = True
+"""
+
+
+def test_a_connection_speaks_the_protocol_that_an_installed_package_adds(add_package: AddPackage) -> None:
+    add_package("gopher", "gopher_protocol", GOPHER)
+
+    async def scenario() -> tuple[Outcome, str]:
+        async with scripted_server([[http(200, {"text": "a menu"})]]) as server:
+            gopher = Connection.model_validate({"protocol": "gopher", "base_url": server.url})
+            provider = build_provider("burrow", gopher, None)
+            outcome = await provider.call(REQUEST)
+            await provider.aclose()
+            return outcome, server.received[0].path
+
+    outcome, path = asyncio.run(scenario())
+    assert isinstance(outcome, Success)
+    assert (outcome.output, path) == ("a menu", "/menu")
+
+
+def test_a_package_may_add_a_provider_of_its_own(add_package: AddPackage) -> None:
+    add_package("pigeon", "pigeon_protocol", "def Spoken(*given): return given")
+    pigeon = Connection.model_validate({"protocol": "pigeon", "base_url": "https://loft.example"})
+    clock = ManualClock()
+    built: Any = build_provider("loft", pigeon, SecretStr(" k "), clock=clock)
+    assert built == ("loft", pigeon, SecretStr("k"), clock)
+
+
+def test_a_package_cannot_replace_a_protocol_of_ours(add_package: AddPackage) -> None:
+    add_package("openai", "other_openai", "raise RuntimeError")
+    assert isinstance(dialect_of(connection()), OpenAIChat)
+
+
+def test_settings_know_an_added_protocol_without_importing_it(add_package: AddPackage) -> None:
+    add_package("gopher", "broken_gopher", "raise ImportError('no burrow')")
+    gopher = Connection.model_validate({"protocol": "gopher", "base_url": "https://hole.example"})
+    assert gopher.lane_parts == ("credential", "base_url", "model")
+    with pytest.raises(ConfigurationError, match=r"connections\.hole\.protocol.*no burrow"):
+        build_provider("hole", gopher, None)
+
+
+def test_a_protocol_that_nobody_provides_answers_with_the_nearest_name() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Connection.model_validate({"protocol": "opena", "base_url": "https://x.example"})
+    (problem,) = caught.value.errors()
+    assert problem["loc"] == ("protocol",)
+    assert "Did you mean 'openai'?" in problem["ctx"]["remedy"]
+
+
+# Building a provider
 
 
 def test_building_opens_nothing_and_needs_no_event_loop() -> None:
@@ -109,10 +205,10 @@ def test_limit_headers_that_nobody_reads_are_refused() -> None:
 
 @pytest.mark.parametrize(("limit_headers", "axis"), [(None, "requests"), ("groq", "day")])
 def test_limits_are_read_as_the_connection_says(limit_headers: LimitHeaders | None, axis: Axis) -> None:
-    told = {"x-ratelimit-limit-requests": "1000", "x-ratelimit-remaining-requests": "990"}
+    shown = {"x-ratelimit-limit-requests": "1000", "x-ratelimit-remaining-requests": "990"}
 
     async def scenario() -> None:
-        async with scripted_server([[http(200, OpenAIChatWire().whole("x"), told)]]) as server:
+        async with scripted_server([[http(200, OpenAIChatWire().whole("x"), shown)]]) as server:
             provider = build_provider("c", connection(server.url, limit_headers=limit_headers), None)
             outcome = await provider.call(REQUEST)
             await provider.aclose()

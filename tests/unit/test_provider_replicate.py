@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlane.job import (
-    AccessRefused,
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     Outcome,
     Overloaded,
@@ -163,10 +163,10 @@ def test_a_connection_may_judge_otherwise() -> None:
     assert type(asyncio.run(scenario())).__name__ == "RateLimited"
 
 
-def test_a_refusal_is_told_in_its_own_words() -> None:
+def test_a_refusal_is_reported_in_its_own_words() -> None:
     body = {"title": "Insufficient credit", "detail": "You have insufficient credit", "status": 402}
     outcome, _ = call(WIRE, ask(), [http(402, body)])
-    assert outcome == AccessRefused("You have insufficient credit", 402, "quota")
+    assert outcome == AccessDenied("You have insufficient credit", 402, "quota")
     invalid = {"title": "Input validation failed", "detail": "- input: prompt is required\n", "status": 422}
     assert isinstance(call(WIRE, ask(), [http(422, invalid)])[0], PermanentFailure)
     outcome, _ = call(WIRE, ask(), [http(404, {"title": "Not found", "status": 404})])

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.choices import Source
-from fairlane.errors import SubmissionError, TemplateError
-from fairlane.evaluators import llm_judge
-from fairlane.evaluators.spec import FunctionScorer, Judge
-from fairlane.rendering import OPERATORS_OWN, Rendering
-from fairlane.run import Cell, Message, Plan, RunSpec
-from fairlane.store.keys import RunRef
-from fairlane_scheduler.lane_registry import UnknownModel
-from fairlane_scheduler.sources import check_source
-from fairlane_workers.functions.catalog import ImportedFunctions, Unavailable
+from fairlane.core.errors import FunctionNotFound, SubmissionError, TemplateError, UnknownModel
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.evaluators import FunctionScorer, Judge
+from fairlane.model.origins import Source
+from fairlane.model.run import Cell, Message, Plan, RunRef, RunSpec
+from fairlane.pipeline.rendering import OPERATORS_OWN, Rendering
+from fairlane_scheduler.intake.admission import check_source
+from fairlane_workers.functions.catalog import ImportedFunctions
 from tests.support.provider_calls import (
     KEY,
     ask,
@@ -171,10 +169,10 @@ def test_what_is_no_function_s_name_is_no_scorer(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "subprocess:run", "builtins:eval", "fairlane.store.connect:open_redis"]
+    "name", ["os:system", "subprocess:run", "builtins:eval", "fairlane.store.connection.connect:open_redis"]
 )
 def test_a_function_outside_the_allowed_modules_is_not_found(name: str) -> None:
-    with pytest.raises(Unavailable, match=r"is not in worker\.modules"):
+    with pytest.raises(FunctionNotFound, match=r"is not in worker\.modules"):
         ImportedFunctions(["tests.support.user_functions"]).find(name)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.choices import Source
-from fairlane.evaluators import llm_judge
-from fairlane.job import JobState, Usage
-from fairlane.records import Records
-from fairlane.results import JudgeResult, TaskResult, assemble
-from fairlane.sessions import session_job
-from fairlane.store.keys import RunRef
+from fairlane.client.handle import Records
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.job import JobState, Usage
+from fairlane.model.origins import Source
+from fairlane.model.results import JudgeResult, TaskResult, assemble
+from fairlane.model.run import RunRef
+from fairlane.model.sessions import session_job
 from tests.support.records import spec_of
 from tests.support.stage import Stage
 
@@ -29,18 +29,18 @@ def test_a_run_whose_spec_does_not_tell_its_rows_is_read_whole(
     stage.admit()
     stage.answer(run.id, 20, last_first=True)
     spec = stage.spec(run.id).model_copy(update={"rows": 0, **untold})
-    records = Records(stage.client._link, spec)
+    records = Records(stage.client._deployment, spec)
     assert [record.item for record in records.in_item_order()] == list(range(20))
     assert [record.item for record in records.as_they_finish()] == list(range(19, -1, -1))
 
 
-@pytest.mark.parametrize(("cached", "told"), [(False, {"judge": Usage(7, 1)}), (True, {})])
-def test_an_evaluation_from_the_cache_used_nothing(cached: bool, told: dict[str, Usage]) -> None:
+@pytest.mark.parametrize(("cached", "shown"), [(False, {"judge": Usage(7, 1)}), (True, {})])
+def test_an_evaluation_from_the_cache_used_nothing(cached: bool, shown: dict[str, Usage]) -> None:
     judge = llm_judge("sim:judge", "{{ output }}", {"yes": 1}, name="judge")
     task = TaskResult(JobState.SUCCEEDED, "out", usage=Usage(10, 5), cached=cached)
     result = JudgeResult(JobState.SUCCEEDED, 1.0, "yes", usage=Usage(7, 1), cached=cached)
     record = assemble(spec_of([judge], rows=1), 0, {}, [task.to_json(), result.to_json()])
-    assert (record.cached, record.scores, record.eval_usage) == (cached, {"judge": 1.0}, told)
+    assert (record.cached, record.scores, record.eval_usage) == (cached, {"judge": 1.0}, shown)
 
 
 def test_a_summary_counts_sessions_with_the_tokens_of_their_evaluations(fake_redis: Redis) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.redaction import MASK, fingerprint, mask_text, mask_value, spellings
+from fairlane.core.redaction import MASK, fingerprint, mask_text, mask_value, spellings
 
 PASSWORDS = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="'\""), min_size=1)
 

@@ -17,21 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.clock import ManualClock
-from fairlane.evaluators import contains, exact_match, llm_judge
-from fairlane.job import JobState, Usage
-from fairlane.report import ReportSource, activity_of, write_report
-from fairlane.report import words as in_words
-from fairlane.report.activity import LaneActivity, Point
-from fairlane.report.binning import Bin, bins_of, nice_steps, quantile
-from fairlane.report.charts import histogram, throughput
-from fairlane.report.gathering import MOST_CELLS, Gathering
-from fairlane.report.told import without_quotes
-from fairlane.run import LaneProgress, Message, Record, RunSpec, RunState, RunStatus
-from fairlane.settings import Price
-from fairlane.store.history import FINE, MINUTES, History, Reading
+from fairlane.apps.report import words as in_words
+from fairlane.apps.report.activity import LaneActivity, Point, activity_of
+from fairlane.apps.report.binning import Bin, bins_of, nice_steps, quantile
+from fairlane.apps.report.charts import histogram, throughput
+from fairlane.apps.report.description import without_quotes
+from fairlane.apps.report.gathering import MOST_CELLS, Gathering
+from fairlane.apps.report.page import ReportSource, write_report
+from fairlane.client.summary import TASK, Failure
+from fairlane.core.clock import ManualClock
+from fairlane.evaluators.builders import contains, exact_match, llm_judge
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
+from fairlane.model.run import LaneProgress, Message, RunSpec, RunState, RunStatus
+from fairlane.model.tokens import Price
 from fairlane.store.keys import Keys
-from fairlane.summary import TASK, Failure
+from fairlane.store.write.lane_history import FINE, MINUTES, History, Reading
 from tests.support.command_line import CommandLine
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}]]>"
@@ -156,7 +157,7 @@ class Seen(HTMLParser):
 
 def test_it_tells_what_the_run_came_to(tmp_path: Path) -> None:
     text = " ".join(Seen(page_of(tmp_path, source())).words)
-    for told in (
+    for shown in (
         "Sums, two prompts",
         "run r1 of team search",
         "items 800",
@@ -172,7 +173,7 @@ def test_it_tells_what_the_run_came_to(tmp_path: Path) -> None:
         "max_tokens 64, temperature 0",
         "$",
     ):
-        assert told in text, told
+        assert shown in text, shown
 
 
 def test_it_stands_alone(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_a_page_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_errors_are_told_without_what_they_quote() -> None:
+def test_errors_are_reported_without_what_they_quote() -> None:
     assert without_quotes("judge", "got 'my secret', not \"yes\"") == "got “…”, not “…”"
     assert without_quotes(TASK, "The model `slow` does not exist.") == "The model `slow` does not exist."
     assert without_quotes(TASK, f"flagged: '{'x' * 50}'") == "flagged: “…”"
@@ -380,9 +381,9 @@ def test_the_command_and_the_handle_write_the_page(real_redis: Redis, tmp_path: 
     cli = CommandLine(real_redis)
     run = cli.completed(4, name=EVIL)
     path = tmp_path / "out.html"
-    told = cli("report", run, "--html", str(path), "--examples", "2")
-    assert (told.exit_code, told.stdout) == (0, "")
-    assert f"4 records of run {run} are told of in {path}" in told.stderr
+    shown = cli("report", run, "--html", str(path), "--examples", "2")
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert f"4 records of run {run} are in {path}" in shown.stderr
     page = path.read_text(encoding="utf-8")
     assert "script" not in Seen(page).tags
     assert page.count("<details>") == 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.job import JobState, Usage
-from fairlane.results import JudgeResult, TaskResult
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import JudgeResult, TaskResult
 
 
 @pytest.mark.parametrize("usage", [Usage(), Usage(10, 5), Usage(None, 5), Usage(10, 5, 7), Usage(10, 5, 0)])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fairlane.retry import ADDED_JITTER_S, RetryPolicy
+from fairlane.model.decision import ADDED_JITTER_S, RetryPolicy
 
 ATTEMPTS = st.integers(1, 100)
 SEEDS = st.integers(0, 2**32)

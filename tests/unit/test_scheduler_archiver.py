@@ -11,13 +11,14 @@ import structlog
 from pydantic import SecretStr
 from redis import Redis
 
-from fairlane.archive.opening import Archive
-from fairlane.clock import SystemClock
-from fairlane.errors import ConfigurationError
-from fairlane.events import Event
-from fairlane.settings import ArchiveSettings, RedisSettings, Settings
-from fairlane_scheduler import archiver as module
-from fairlane_scheduler.archiver import AGAIN_S, LOOK_EVERY_S, Archiver, Stopping, start_archiver
+from fairlane.apps.archive.opening import Archive
+from fairlane.config.sections import ArchiveSettings, RedisSettings
+from fairlane.config.settings import Settings
+from fairlane.core.clock import SystemClock
+from fairlane.core.errors import ConfigurationError
+from fairlane.core.events import Event
+from fairlane_scheduler.upkeep import archiver as module
+from fairlane_scheduler.upkeep.archiver import AGAIN_S, LOOK_EVERY_S, Archiver, Stopping, start_archiver
 from tests.support.archives import ArchivedStage, sqlite_url
 from tests.support.wait import wait_until
 
@@ -43,7 +44,7 @@ def archiver_of(
     after: float = 60.0,
 ) -> Archiver:
     """Under the stage's clock, which is the server's, too."""
-    monkeypatch.setattr("fairlane.store.reading.RunReader.now_ms", lambda _: stage.clock.now_ms())
+    monkeypatch.setattr("fairlane.store.read.reading.RunReader.now_ms", lambda _: stage.clock.now_ms())
     return Archiver(stage.redis, settings_of(stage.url, after), archive or stage.archive, stage.clock, leads)
 
 
@@ -121,7 +122,7 @@ def test_a_run_that_cannot_be_moved_lets_the_others_pass(
 
 def test_copying_ends_when_the_process_does(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
     archiver, run = archiver_of(stage, monkeypatch, after=0), completed(stage)
-    archiver.rounds.stop()
+    archiver.thread.stop()
     with pytest.raises(Stopping):
         archiver.tick()
     assert not is_stub(stage, run)
@@ -131,7 +132,7 @@ def test_without_an_archive_nothing_is_started() -> None:
     assert start_archiver(settings_of(None), SystemClock(), lambda: True) is None
 
 
-def test_a_url_that_is_wrong_is_told_when_the_scheduler_starts() -> None:
+def test_a_url_that_is_wrong_is_reported_when_the_scheduler_starts() -> None:
     with pytest.raises(ConfigurationError, match=r"archive\.url"):
         start_archiver(settings_of(SecretStr("nothing")), SystemClock(), lambda: True)
 
@@ -146,10 +147,10 @@ def test_a_thread_moves_runs_until_it_is_stopped(
 ) -> None:
     run, archive = completed(stage), Archive(stage.url, "test")
     archiver = archiver_of(stage, monkeypatch, archive=archive, after=0)
-    archiver.rounds.start()
+    archiver.thread.start()
     wait_until(lambda: is_stub(stage, run))
-    archiver.rounds.stop()
-    assert not archiver.rounds.alive
+    archiver.thread.stop()
+    assert not archiver.thread.alive
 
 
 def test_a_defect_does_not_end_the_thread(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +162,6 @@ def test_a_defect_does_not_end_the_thread(stage: ArchivedStage, monkeypatch: pyt
         raise ZeroDivisionError
 
     archiver = archiver_of(stage, monkeypatch, archive=Archive(stage.url, "test"), leads=leads)
-    archiver.rounds.start()
+    archiver.thread.start()
     wait_until(lambda: len(asked) >= 3)
-    archiver.rounds.stop()
+    archiver.thread.stop()

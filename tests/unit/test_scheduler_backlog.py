@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import accumulate, pairwise
 
-from fairlane.run import Message, Plan, RunSpec
-from fairlane.store.keys import RunRef
-from fairlane_scheduler.backlog import ActiveRun, Backlog
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 
 REF, OTHER = RunRef("search", "r1"), RunRef("ads", "r2")
 
@@ -47,17 +50,17 @@ def test_what_is_queued_is_counted_by_lane_and_run(backlog: Backlog) -> None:
 
 def test_jobs_of_a_run_that_is_not_active_are_not_counted(backlog: Backlog) -> None:
     backlog.add("fast", RunRef("search", "unknown"))
-    backlog.settle("fast", RunRef("search", "unknown"), 5)
+    backlog.set_queued("fast", RunRef("search", "unknown"), 5)
 
     assert backlog.waiting_lanes() == []
 
 
-def test_a_grant_settles_the_count(backlog: Backlog) -> None:
+def test_a_grant_sets_the_count(backlog: Backlog) -> None:
     backlog.add("fast", REF, 10)
-    backlog.settle("fast", REF, 4)
+    backlog.set_queued("fast", REF, 4)
     assert backlog.count("fast", REF) == 4
 
-    backlog.settle("fast", REF, 0)
+    backlog.set_queued("fast", REF, 0)
     assert backlog.waiting_lanes() == []
 
 
@@ -74,13 +77,27 @@ def test_a_run_that_ends_leaves_nothing(backlog: Backlog) -> None:
 
 def test_a_run_knows_its_priority_and_when_it_has_been_handed_out() -> None:
     run = active(REF)
-    assert (run.priority, run.fed) == (3, False)
+    assert (run.priority, run.fully_fed) == (3, False)
 
     run.cursor = 10
 
-    assert run.fed
+    assert run.fully_fed
 
 
 def test_a_run_whose_rows_name_the_model_is_open_ended() -> None:
     assert active(REF, "sim:{{ lane }}").open_ended
     assert not active(REF).open_ended
+
+
+@given(
+    gaps=st.lists(st.integers(0, 20), max_size=9),
+    since=st.integers(0, 100),
+    length=st.integers(0, 200),
+)
+def test_time_counts_unless_the_run_is_paused(gaps: list[int], since: int, length: int) -> None:
+    run, moments = active(REF), list(accumulate(gaps))
+    run.pauses = tuple(pairwise(moments))[::2]
+    counted = [
+        at for at in range(since, since + length) if not any(begin <= at < end for begin, end in run.pauses)
+    ]
+    assert run.unpaused_ms(since, since + length) == len(counted)

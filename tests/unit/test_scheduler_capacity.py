@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.store.workers import Beat, WorkerInfo
-from fairlane_scheduler.capacity import Capacity
+from fairlane.store.write.workers import Beat, WorkerInfo
+from fairlane_scheduler.dispatch.slots import Capacity
 
 
 def beat(slots: int, *lanes: str, busy: int = 0, stopping: bool = False) -> Beat:

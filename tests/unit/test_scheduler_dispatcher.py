@@ -8,10 +8,10 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.store.registry import TeamRecord
-from fairlane.store.workers import Beat, WorkerInfo
-from fairlane_scheduler.dispatcher import AGAIN_MS, BROKER_AWAY_MS
-from fairlane_scheduler.leader import NotLeader
+from fairlane.store.write.leader import NotLeader
+from fairlane.store.write.registry import TeamRecord
+from fairlane.store.write.workers import Beat, WorkerInfo
+from fairlane_scheduler.dispatch.dispatcher import AGAIN_MS, BROKER_AWAY_MS
 from tests.support.scheduler_parts import Parts
 
 
@@ -216,7 +216,7 @@ def test_the_global_cap_holds_over_lanes(fake_redis: Redis) -> None:
     assert len(parts.mailbox.collect()) == 6
 
 
-def test_each_permit_is_told_to_the_log(fake_redis: Redis) -> None:
+def test_each_permit_is_reported_to_the_log(fake_redis: Redis) -> None:
     parts = staffed(fake_redis, 2)
     run = parts.admit(5)
     parts.feed_all()
@@ -233,7 +233,7 @@ def test_each_permit_is_told_to_the_log(fake_redis: Redis) -> None:
 
 def test_a_team_that_was_made_while_running_has_its_weight(fake_redis: Redis) -> None:
     parts = staffed(fake_redis, 80)
-    parts.dispatcher.claims.update({"large": TeamRecord(weight=3.0)})
+    parts.team_shares.update({"large": TeamRecord(weight=3.0)})
     for team in ("large", "small"):
         parts.admit(1000, run=f"of-{team}", team=team)
     parts.feed_all()
@@ -242,3 +242,47 @@ def test_a_team_that_was_made_while_running_has_its_weight(fake_redis: Redis) ->
 
     granted = Counter(attempt.team for attempt in parts.mailbox.collect())
     assert granted == {"large": 60, "small": 20}
+
+
+def begun(parts: Parts, **run: object) -> int:
+    """Tasks of a run with a judge that start before anything ends."""
+    parts.admit(200, judges=["sim:judge"], **run)
+    parts.feed_all()
+    tick(parts)
+    return len(parts.mailbox.collect())
+
+
+def test_tasks_run_ahead_by_twice_the_slots_of_the_judges_lane(fake_redis: Redis) -> None:
+    parts = Parts(fake_redis)
+    tasks, judges = (
+        WorkerInfo("w", 100, ("sim:fast",), "0", 1, "h", 0),
+        WorkerInfo("j", 2, ("sim:judge",), "0", 1, "h", 0),
+    )
+    parts.capacity.update([Beat("w", 0, tasks), Beat("j", 0, judges)])
+
+    assert begun(parts) == 4
+
+
+def test_tasks_run_ahead_by_twice_the_calls_at_once_of_the_judges_lane(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 100, "sim:fast", "sim:judge")
+    parts.lanes.limit("sim:judge", {"max_concurrency": 3})
+    parts.admit(1, run="r0", model="sim:judge")
+    parts.feed_all()
+    tick(parts)
+    parts.mailbox.collect()
+
+    assert begun(parts) == 6
+
+
+def test_a_judges_lane_that_nobody_serves_yet_counts_the_slots_of_all_workers(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 30, "sim:fast")
+    parts.capacity.update(
+        [Beat(name, 0, WorkerInfo(name, 30, ("sim:fast",), "0", 1, "h", 0)) for name in ("v", "w")]
+    )
+
+    assert begun(parts) == 60
+    assert parts.capacity.serving("sim:judge") == 60
+
+
+def test_a_run_says_itself_how_far_its_tasks_run_ahead(fake_redis: Redis) -> None:
+    assert begun(staffed(fake_redis, 2, "sim:fast", "sim:judge"), bounds={"ahead": 1}) == 1

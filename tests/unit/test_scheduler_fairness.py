@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.admission.lanes import Offer
-from fairlane.store.keys import RunRef
-from fairlane_scheduler import fairness
-from fairlane_scheduler.fairness import LaneShares
+from fairlane.model.run import RunRef
+from fairlane.store.write.lanes import Offer
+from fairlane_scheduler.dispatch import fairness
+from fairlane_scheduler.dispatch.fairness import LaneShares
 
 
 class Lane:
@@ -281,7 +281,7 @@ def test_a_team_pays_later_for_what_its_calls_took_beyond_their_charge() -> None
 
 
 @given(prices=st.lists(st.integers(1, 4), min_size=1, max_size=12), late=st.integers(1, 8))
-def test_a_team_that_waits_gets_back_what_it_was_charged_too_much_however_late_that_is_told(
+def test_a_team_that_waits_gets_back_what_it_was_charged_too_much_however_late_that_is_reported(
     prices: list[int], late: int
 ) -> None:
     lane = Lane()

@@ -12,14 +12,24 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from fairlane.datasets.pages import BrokenPage, encode_page
-from fairlane.job import JobState
-from fairlane.results import JudgeResult, TaskResult
-from fairlane.run import RunState
-from fairlane_scheduler import feeder as feeding
-from fairlane_scheduler import placement, row_pages
-from fairlane_scheduler.feeder import AHEAD, DEEP, LEISURE_MS, STRETCH, TICK_ITEMS
-from fairlane_scheduler.row_pages import PAGES_KEPT, RowPages, UnreadableRow
+from fairlane.core.errors import BrokenPage, UnreadableRow
+from fairlane.datasets.rows import encode_page
+from fairlane.model.job import JobState
+from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.run import RunState
+from fairlane_scheduler.feed import feeder as feeding
+from fairlane_scheduler.feed import placement
+from fairlane_scheduler.feed.feeder import (
+    BATCH_ITEMS,
+    ENOUGH_QUEUED,
+    READ_AHEAD_EVERY_MS,
+    READ_AHEAD_JOBS,
+    TICK_ITEMS,
+)
+from fairlane_scheduler.feed.placement import (
+    PAGES_KEPT,
+    RowPages,
+)
 from tests.support.scheduler_parts import Parts
 
 
@@ -33,10 +43,10 @@ def test_one_stretch_is_handed_out_and_queued_in_order(parts: Parts) -> None:
 
     parts.feeder.tick(parts.moment())
 
-    assert run.cursor == STRETCH
-    assert parts.backlog.count("sim:fast", run.ref) == STRETCH
+    assert run.cursor == BATCH_ITEMS
+    assert parts.backlog.count("sim:fast", run.ref) == BATCH_ITEMS
     jobs = [int(entry.partition(":")[0]) for entry in parts.queued(run.ref, "sim:fast")]
-    assert jobs == list(range(STRETCH))
+    assert jobs == list(range(BATCH_ITEMS))
     assert parts.lanes.names() == ["sim:fast"]
 
 
@@ -46,9 +56,9 @@ def test_a_lane_that_is_supplied_is_not_read_ahead_of(parts: Parts) -> None:
 
     assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) is None
     parts.feeder.tick(parts.moment())
-    assert run.cursor == STRETCH
+    assert run.cursor == BATCH_ITEMS
 
-    parts.backlog.settle("sim:fast", run.ref, STRETCH - 1)
+    parts.backlog.set_queued("sim:fast", run.ref, BATCH_ITEMS - 1)
     assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == 0
 
 
@@ -119,14 +129,14 @@ def test_a_model_that_no_text_encodes_makes_its_item_invalid(parts: Parts) -> No
 
 
 def test_rows_cannot_open_lanes_without_end(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlane_scheduler.lane_registry.MOST_LANES", 5)
+    monkeypatch.setattr("fairlane_scheduler.lanes.registry.MOST_LANES", 5)
     run = parts.admit([{"q": 1, "m": n} for n in range(300)], model="sim:model{{ m }}")
 
     parts.feed_all()
 
     # Lanes are counted as they are opened, and a stretch opens its lanes together.
-    assert len(parts.lanes.names()) <= STRETCH
-    assert parts.state(run.ref)["n:invalid"] == str(300 - STRETCH)
+    assert len(parts.lanes.names()) <= BATCH_ITEMS
+    assert parts.state(run.ref)["n:invalid"] == str(300 - BATCH_ITEMS)
 
 
 def test_a_run_without_a_single_valid_item_is_finished_by_feeding(parts: Parts) -> None:
@@ -146,21 +156,21 @@ def test_the_feeder_reads_past_a_slow_lane_so_that_a_fast_one_is_supplied(parts:
     parts.feeder.tick(parts.moment())
 
     for _ in range(40):
-        parts.clock.advance(LEISURE_MS / 1000)
-        parts.backlog.settle("sim:fast", run.ref, max(0, parts.backlog.count("sim:fast", run.ref) - 20))
+        parts.clock.advance(READ_AHEAD_EVERY_MS / 1000)
+        parts.backlog.set_queued("sim:fast", run.ref, max(0, parts.backlog.count("sim:fast", run.ref) - 20))
         parts.feeder.tick(parts.moment())
-        assert parts.backlog.count("sim:fast", run.ref) >= STRETCH // 2
-    assert parts.backlog.count("sim:slow", run.ref) > STRETCH
+        assert parts.backlog.count("sim:fast", run.ref) >= BATCH_ITEMS // 2
+    assert parts.backlog.count("sim:slow", run.ref) > BATCH_ITEMS
 
 
 def test_a_lane_that_no_row_has_named_yet_is_looked_for_at_leisure(parts: Parts) -> None:
-    rows = [{"q": n, "lane": "slow"} for n in range(3 * STRETCH)] + [{"q": 1, "lane": "fast"}]
+    rows = [{"q": n, "lane": "slow"} for n in range(3 * BATCH_ITEMS)] + [{"q": 1, "lane": "fast"}]
     run = parts.admit(rows, model="sim:{{ lane }}")
     parts.feeder.tick(parts.moment())
-    assert 0 < (parts.feeder.wait_ms(parts.clock.monotonic_ms()) or 0) <= LEISURE_MS
+    assert 0 < (parts.feeder.wait_ms(parts.clock.monotonic_ms()) or 0) <= READ_AHEAD_EVERY_MS
 
     for _ in range(3):
-        parts.clock.advance(LEISURE_MS / 1000)
+        parts.clock.advance(READ_AHEAD_EVERY_MS / 1000)
         parts.feeder.tick(parts.moment())
 
     assert parts.backlog.count("sim:fast", run.ref) == 1
@@ -170,7 +180,7 @@ def test_the_look_for_unseen_lanes_has_an_end(parts: Parts) -> None:
     run = parts.admit(10, model="sim:{{ 'slow' }}")
     run.cursor = 1
     run.task_lanes.add("sim:slow")
-    parts.backlog.settle("sim:slow", run.ref, AHEAD)
+    parts.backlog.set_queued("sim:slow", run.ref, READ_AHEAD_JOBS)
 
     assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) is None
 
@@ -178,21 +188,21 @@ def test_the_look_for_unseen_lanes_has_an_end(parts: Parts) -> None:
 def test_a_deep_run_is_read_ahead_of_at_leisure(parts: Parts) -> None:
     run = parts.admit(1000)
     run.task_lanes |= {"sim:fast", "sim:slow"}
-    parts.backlog.settle("sim:slow", run.ref, DEEP)
+    parts.backlog.set_queued("sim:slow", run.ref, ENOUGH_QUEUED)
 
     parts.feeder.tick(parts.moment())
-    parts.backlog.settle("sim:fast", run.ref, 0)
+    parts.backlog.set_queued("sim:fast", run.ref, 0)
 
-    assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == LEISURE_MS
+    assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == READ_AHEAD_EVERY_MS
     parts.feeder.tick(parts.moment())
-    assert run.cursor == STRETCH
-    parts.clock.advance(LEISURE_MS / 1000)
+    assert run.cursor == BATCH_ITEMS
+    parts.clock.advance(READ_AHEAD_EVERY_MS / 1000)
     parts.feeder.tick(parts.moment())
-    assert run.cursor == 2 * STRETCH
+    assert run.cursor == 2 * BATCH_ITEMS
 
 
 def test_a_tick_feeds_a_bounded_number_of_items_and_then_goes_on(parts: Parts) -> None:
-    runs = [parts.admit(STRETCH, run=f"r{n}") for n in range(20)]
+    runs = [parts.admit(BATCH_ITEMS, run=f"r{n}") for n in range(20)]
 
     parts.feeder.tick(parts.moment())
     assert sum(run.cursor for run in runs) == TICK_ITEMS
@@ -200,19 +210,19 @@ def test_a_tick_feeds_a_bounded_number_of_items_and_then_goes_on(parts: Parts) -
 
     parts.feeder.tick(parts.moment())
     parts.feeder.tick(parts.moment())
-    assert all(run.fed for run in runs)
+    assert all(run.fully_fed for run in runs)
 
 
-def test_a_stretch_of_costly_items_ends_early(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_costly_items_ends_early(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     run = parts.admit(100)
-    draft = placement.Placement._draft
+    draft = placement.Placement._place_one
 
-    def slowly(self: placement.Placement, *args: Any) -> placement.Draft | None:
+    def slowly(self: placement.Placement, *args: Any) -> placement.PlacedItem | None:
         drafted = draft(self, *args)
         parts.clock.advance(0.004)
         return drafted
 
-    monkeypatch.setattr(placement.Placement, "_draft", slowly)
+    monkeypatch.setattr(placement.Placement, "_place_one", slowly)
 
     parts.feeder.tick(parts.moment())
 
@@ -225,7 +235,7 @@ def test_a_run_that_breaks_the_feeder_is_set_aside_and_the_others_go_on(
     broken, whole = parts.admit(10, run="broken"), parts.admit(10, run="whole")
     place = placement.Placement.place
 
-    def poisoned(self: placement.Placement, run: Any, *args: Any) -> tuple[placement.Stretch, int]:
+    def poisoned(self: placement.Placement, run: Any, *args: Any) -> tuple[placement.FeedBatch, int]:
         if run is broken:
             raise MemoryError
         return place(self, run, *args)
@@ -238,7 +248,7 @@ def test_a_run_that_breaks_the_feeder_is_set_aside_and_the_others_go_on(
     assert [(line["event"], line["log_level"]) for line in logs if "failed" in line["event"]] == [
         ("feeding_failed", "error")
     ]
-    assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == feeding.ASIDE_MS
+    assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == feeding.BROKEN_RUN_PAUSE_MS
 
 
 def test_a_redis_that_is_away_is_nobodys_fault(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,12 +267,12 @@ def test_a_feeder_whose_cursor_is_old_reads_it_again_and_feeds_nothing_twice(par
     run = parts.admit(300)
     parts.feeder.tick(parts.moment())
     run.cursor = 0
-    parts.backlog.settle("sim:fast", run.ref, 0)
+    parts.backlog.set_queued("sim:fast", run.ref, 0)
 
     parts.feeder.tick(parts.moment())
 
-    assert run.cursor == STRETCH
-    assert len(parts.queued(run.ref, "sim:fast")) == STRETCH
+    assert run.cursor == BATCH_ITEMS
+    assert len(parts.queued(run.ref, "sim:fast")) == BATCH_ITEMS
 
 
 def test_a_deposed_leader_feeds_nothing(parts: Parts) -> None:
@@ -276,7 +286,7 @@ def test_a_deposed_leader_feeds_nothing(parts: Parts) -> None:
     assert parts.queued(run.ref, "sim:fast") == []
 
 
-def test_each_queued_job_is_told_to_the_log_with_the_depth_of_its_lane(parts: Parts) -> None:
+def test_each_queued_job_is_reported_to_the_log_with_the_depth_of_its_lane(parts: Parts) -> None:
     run = parts.admit(3)
 
     with capture_logs() as logs:
@@ -358,7 +368,7 @@ class TestRowPages:
             decoded.append(blob)
             raise BrokenPage("a bomb")
 
-        monkeypatch.setattr(row_pages, "bounded_rows", broken)
+        monkeypatch.setattr(placement, "bounded_rows", broken)
         pages = RowPages(parts.runs)
 
         for n in range(3):

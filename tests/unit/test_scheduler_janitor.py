@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.store.inbox import Inbox
-from fairlane.store.keys import Keys, RunRef
-from fairlane_scheduler import janitor as sweeping
-from fairlane_scheduler.janitor import EVERY_MS, Janitor
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
+from fairlane.store.write.inbox import Inbox
+from fairlane_scheduler.upkeep import janitor as sweeping
+from fairlane_scheduler.upkeep.janitor import EVERY_MS, Janitor
 
 KEYS = Keys("test")
 
 
 @pytest.fixture
 def janitor(fake_redis: Redis) -> Janitor:
-    return Janitor(fake_redis, KEYS, Inbox(fake_redis, KEYS))
+    return Janitor(Inbox(fake_redis, KEYS))
 
 
 def index(redis: Redis, team: str, runs: dict[str, bool]) -> None:

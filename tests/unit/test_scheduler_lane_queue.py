@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.store.keys import RunRef
-from fairlane_scheduler.lane_queue import LaneQueue
+from fairlane.model.run import RunRef
+from fairlane_scheduler.state.backlog import LaneQueue
 
 refs = st.builds(RunRef, st.sampled_from("abc"), st.sampled_from(["r1", "r2"]))
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), refs, st.integers(1, 5)),
-        st.tuples(st.just("settle"), refs, st.integers(0, 5)),
-        st.tuples(st.just("keep"), refs, st.integers(0, 5)),
-        st.tuples(st.just("keep_team"), refs, st.integers(0, 5)),
-        st.tuples(st.just("release"), refs, st.integers(0, 5)),
-        st.tuples(st.just("release_due"), refs, st.integers(0, 5)),
+        st.tuples(st.just("set_queued"), refs, st.integers(0, 5)),
+        st.tuples(st.just("throttle"), refs, st.integers(0, 5)),
+        st.tuples(st.just("throttle_team"), refs, st.integers(0, 5)),
+        st.tuples(st.just("unthrottle"), refs, st.integers(0, 5)),
+        st.tuples(st.just("unthrottle_due"), refs, st.integers(0, 5)),
     ),
     max_size=30,
 )
@@ -31,16 +31,16 @@ def test_the_jobs_of_a_team_are_those_of_its_runs_that_may_start(
         match step:
             case "add":
                 queue.add(ref, number)
-            case "settle":
-                queue.settle(ref, number)
-            case "keep":
-                queue.keep(ref, number or None)
-            case "keep_team":
-                queue.keep_team(ref.team, number or None)
-            case "release":
-                queue.release()
+            case "set_queued":
+                queue.set_queued(ref, number)
+            case "throttle":
+                queue.throttle(ref, number or None)
+            case "throttle_team":
+                queue.throttle_team(ref.team, number or None)
+            case "unthrottle":
+                queue.unthrottle()
             case _:
-                queue.release_due(number)
+                queue.unthrottle_due(number)
 
         assert queue.by_team == {team: sum(runs.values()) for team, runs in queue.waiting.items()}
         assert all(queue.by_team.values())
@@ -50,7 +50,7 @@ def test_runs_that_are_held_back_are_queued_but_may_not_start() -> None:
     queue = LaneQueue()
     queue.add(RunRef("a", "r1"), 3)
     queue.add(RunRef("a", "r2"), 4)
-    queue.keep(RunRef("a", "r1"), None)
+    queue.throttle(RunRef("a", "r1"), None)
 
     assert queue.by_team == {"a": 4}
     assert queue.depth == 7

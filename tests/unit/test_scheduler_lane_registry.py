@@ -7,13 +7,13 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.admission.lanes import Lanes
-from fairlane.settings import Settings
+from fairlane.config.settings import Settings
+from fairlane.core.errors import UnknownModel
 from fairlane.store.keys import Keys
-from fairlane.store.scopes import Scopes
-from fairlane_scheduler import lane_registry
-from fairlane_scheduler.lane_registry import LaneRegistry, UnknownModel
-from fairlane_scheduler.lane_sharing import LaneSharing
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.scopes import Scopes
+from fairlane_scheduler.lanes import registry as lane_registry
+from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
 from tests.support.scheduler_parts import CONNECTIONS
 
 
@@ -28,7 +28,13 @@ def registry(lanes: Lanes, **limits: dict[str, float]) -> LaneRegistry:
         {"connections": CONNECTIONS, "lanes": {f"sim:{name}": each for name, each in limits.items()}}
     )
     scopes = Scopes(fakeredis.FakeRedis(), Keys("test"))
-    return LaneRegistry(lanes, settings, LaneSharing(scopes, settings))
+    return LaneRegistry(
+        lanes,
+        LaneSharing(scopes, settings.connections),
+        settings.connections,
+        settings.lanes,
+        settings.limits_of,
+    )
 
 
 def test_a_lane_is_the_models_or_its_connections(lanes: Lanes) -> None:
@@ -75,7 +81,7 @@ def test_a_limit_that_the_configuration_takes_back_is_gone(lanes: Lanes) -> None
     assert lanes.view("sim:fast").limits.max_concurrency is None
 
 
-def test_a_new_lane_is_told_once(lanes: Lanes) -> None:
+def test_a_new_lane_is_reported_once(lanes: Lanes) -> None:
     known = registry(lanes)
 
     with capture_logs() as logs:
@@ -98,3 +104,17 @@ def test_lanes_have_an_end_but_those_that_are_known_stay_in_use(
     assert known.lane_of("sim:a") == "sim:a"
     with pytest.raises(UnknownModel, match="there are 2 lanes already"):
         known.lane_of("sim:c")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["A" * 100_000, "\x1b]0;pwned\x07", "a\nb", "a\x00b", "a\u202eb", "x|b/run-of-another-team"],
+)
+def test_a_function_s_name_and_lane_are_short_and_printable(lanes: Lanes, name: str) -> None:
+    known = registry(lanes)
+    with pytest.raises(UnknownModel) as refused:
+        known.lane_of(f"python:{name}")
+    assert len(str(refused.value)) < 1000
+    with pytest.raises(UnknownModel):
+        known.lane_of("python:tasks.fetch", name)
+    assert known.lane_of("python:tasks.fetch", "api.example") == "python:api.example"

@@ -13,21 +13,21 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.admission.lanes import Lanes
-from fairlane.clock import ManualClock
-from fairlane.events import Event
-from fairlane.settings import Settings
-from fairlane.store.budgets import Budgets
+from fairlane.config.settings import Settings
+from fairlane.core.clock import ManualClock
+from fairlane.core.events import Event
 from fairlane.store.keys import Keys
-from fairlane.store.lane_directory import LaneDirectory
-from fairlane.store.scopes import Scopes
-from fairlane.store.workers import WorkerInfo, Workers
-from fairlane_scheduler.lane_sharing import LaneSharing
-from fairlane_scheduler.leader import NotLeader
-from fairlane_scheduler.server_time import Moment
+from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.write.budgets import Budgets
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.leader import NotLeader
+from fairlane.store.write.scopes import Scopes
+from fairlane.store.write.workers import WorkerInfo, Workers
+from fairlane_scheduler.lanes.registry import LaneSharing
 from fairlane_scheduler.service import Scheduler
+from fairlane_scheduler.state.server_time import Moment
 from tests.support.deployment import Deployment
-from tests.support.stand_ins import Mailbox
+from tests.support.stand_ins import CollectingPublisher
 
 X, Y, Z = "0" * 12, "1" * 12, "2" * 12
 KEYS = Keys("test")
@@ -57,7 +57,9 @@ class Rollout:
                 {"redis": {"deployment": "test"}, "connections": connections}
             )
         self.redis.hset(KEYS.leader, "until_ms", "0")
-        self.scheduler = Scheduler(self.redis, self.settings, self.clock, os.urandom(4).hex(), Mailbox())
+        self.scheduler = Scheduler(
+            self.redis, self.settings, self.clock, os.urandom(4).hex(), CollectingPublisher()
+        )
         self.scheduler.tick()
 
     def holding(self, **workers: Mapping[str, str]) -> None:
@@ -94,7 +96,7 @@ def test_other_keys_are_other_lanes(real_redis: Redis) -> None:
     assert there.lane("b:m") == "b:m"
 
 
-def test_one_variable_is_one_key_before_any_worker_has_told_it(real_redis: Redis) -> None:
+def test_one_variable_is_one_key_before_any_worker_has_reported_it(real_redis: Redis) -> None:
     there = Rollout(real_redis, named("ONE", "ONE", "TWO"))
     assert [there.lane(f"{name}:m") for name in "abc"] == ["a:m", "a:m", "c:m"]
 
@@ -133,12 +135,12 @@ def test_a_new_key_changes_no_lane_of_its_connection_and_opens_what_the_old_one_
     assert there.lanes.view("a:m").circuit == "open"
     assert there.redis.hget(KEYS.lane("a:m"), "requests_est") == b"120"
     assert there.lanes.view("b:m").parked is not None
-    told = {line["event"]: line for line in logs}
+    shown = {line["event"]: line for line in logs}
     assert (
-        told[Event.CREDENTIAL_CHANGED] | {"connection": "a", "fingerprint": Z, "before": X}
-        == told[Event.CREDENTIAL_CHANGED]
+        shown[Event.CREDENTIAL_CHANGED] | {"connection": "a", "fingerprint": Z, "before": X}
+        == shown[Event.CREDENTIAL_CHANGED]
     )
-    assert told[Event.LANE_REOPENED]["lane"] == "a:m"
+    assert shown[Event.LANE_REOPENED]["lane"] == "a:m"
 
 
 def test_a_key_that_was_missing_opens_the_lane_once_it_is_there(real_redis: Redis) -> None:
@@ -257,8 +259,8 @@ def test_of_two_tables_for_one_lane_that_of_its_own_name_counts(real_redis: Redi
         there = Rollout(real_redis, named("ONE", "ONE"), lanes=tables)
     assert there.lanes.names() == ["a:m"]
     assert there.lanes.view("a:m").limits.requests_per_minute == 10
-    told = [(line["lane"], line["by"]) for line in logs if line["event"] == Event.LIMITS_OVERRULED]
-    assert told == [("b:m", "a:m")]
+    shown = [(line["lane"], line["by"]) for line in logs if line["event"] == Event.LIMITS_OVERRULED]
+    assert shown == [("b:m", "a:m")]
 
 
 def test_a_table_of_one_that_shares_a_lane_counts_where_there_is_no_other(real_redis: Redis) -> None:
@@ -291,7 +293,9 @@ def test_a_budget_on_a_lane_holds_where_its_calls_go(real_redis: Redis) -> None:
 
 def test_one_that_does_not_lead_any_more_settles_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    sharing = LaneSharing(Scopes(real_redis, d.keys), Settings.model_validate({"connections": named("ONE")}))
+    sharing = LaneSharing(
+        Scopes(real_redis, d.keys), Settings.model_validate({"connections": named("ONE")}).connections
+    )
     with pytest.raises(NotLeader):
         sharing.look([], list, Moment(d.epoch + 1, 0, d.now_ms, d.now_ms))
     assert Scopes(real_redis, d.keys).read() == {}
@@ -300,12 +304,12 @@ def test_one_that_does_not_lead_any_more_settles_nothing(real_redis: Redis) -> N
 WORKER = """
 import asyncio, json, sys
 from redis.asyncio import Redis
-from fairlane.configuration import load_secrets
-from fairlane.settings import Settings
+from fairlane.config.loader import load_secrets
+from fairlane.config.settings import Settings
 from fairlane.store.keys import Keys
-from fairlane.store.workers import WorkerInfo, Workers
-from fairlane_workers.batcher import Batcher
-from fairlane_workers.credentials import fingerprints
+from fairlane.store.write.workers import WorkerInfo, Workers
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.upkeep.credentials import fingerprints
 async def main():
     keys, settings = Keys("test"), Settings.model_validate(json.loads(sys.argv[3]))
     async with Redis.from_url(sys.argv[1]) as redis:
@@ -319,8 +323,8 @@ SCHEDULER = """
 import json, sys
 from unittest.mock import Mock
 from redis import Redis
-from fairlane.clock import SystemClock
-from fairlane.settings import Settings
+from fairlane.core.clock import SystemClock
+from fairlane.config.settings import Settings
 from fairlane_scheduler.service import Scheduler
 settings = Settings.model_validate(json.loads(sys.argv[3]))
 with Redis.from_url(sys.argv[1]) as redis:
@@ -328,6 +332,7 @@ with Redis.from_url(sys.argv[1]) as redis:
 """
 
 
+@pytest.mark.slow
 def test_workers_and_schedulers_in_other_processes_agree(real_redis: Redis) -> None:
     settings = {"redis": {"deployment": "test"}, "connections": named("ONE", "TWO", "THREE")}
     where = real_redis.connection_pool.connection_kwargs
@@ -347,7 +352,7 @@ def test_workers_and_schedulers_in_other_processes_agree(real_redis: Redis) -> N
     beats = [beat.info.credentials for beat in Workers(KEYS).beats(real_redis)]
     assert beats[0] == beats[1]
     assert len(set(beats[0].values())) == 2
-    assert all(len(told) == 12 for told in beats[0].values())
+    assert all(len(shown) == 12 for shown in beats[0].values())
     seen = set()
     for name, seed in (("s1", "1"), ("s2", "random")):
         real_redis.hset(KEYS.leader, "until_ms", "0")

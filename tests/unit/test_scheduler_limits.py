@@ -9,8 +9,7 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.run import RunState
-from fairlane.store.keys import RunRef
+from fairlane.model.run import RunRef, RunState
 from tests.support.scheduler_parts import Parts
 
 REF = RunRef("flood", "r1")
@@ -110,7 +109,7 @@ def test_a_run_that_is_too_large_is_refused_by_the_name_of_its_setting(fake_redi
     assert f"at most 10 are allowed (scheduler.limits.{name})" in reason(parts, ref)
 
 
-def test_a_team_with_too_many_runs_is_told_so_and_another_is_not(fake_redis: Redis) -> None:
+def test_a_team_with_too_many_runs_is_reported_so_and_another_is_not(fake_redis: Redis) -> None:
     parts = limited(fake_redis, active_runs=2)
     refs = [good(parts, f"r{n}") for n in range(3)]
     other = parts.upload(parts.spec(1, team="ads"), [{"q": 1}])
@@ -153,6 +152,7 @@ def test_a_client_writes_nothing_outside_its_own_keys(fake_redis: Redis) -> None
     assert {key.split(":")[0] for key in written} == {"team"}
 
 
+@pytest.mark.slow
 def test_announcements_beyond_a_bound_are_not_kept(fake_redis: Redis) -> None:
     parts = Parts(fake_redis)
     names = (f"no-{n}" for n in range(30_000))

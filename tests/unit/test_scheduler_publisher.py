@@ -11,11 +11,11 @@ from kombu.exceptions import OperationalError
 from kombu.transport import memory
 from structlog.testing import capture_logs
 
-from fairlane.broker import TASK_NAME, queue_of
-from fairlane.job import Attempt
-from fairlane.lane import queue_name
-from fairlane.settings import Settings
-from fairlane_scheduler.publisher import Publisher
+from fairlane.broker.app import TASK_NAME, queue_of
+from fairlane.config.settings import Settings
+from fairlane.model.job import Attempt
+from fairlane.model.lane import queue_name
+from fairlane_scheduler.dispatch.publisher import Publisher
 
 BROKER = "memory://"
 
@@ -101,7 +101,7 @@ def test_with_nothing_to_send_no_connection_is_opened(publisher: Publisher) -> N
     assert publisher._producer is None
 
 
-def test_a_broker_that_is_away_is_told_once_and_what_waits_is_sent_later(
+def test_a_broker_that_is_away_is_reported_once_and_what_waits_is_sent_later(
     publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with capture_logs() as logs:

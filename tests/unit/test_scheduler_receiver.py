@@ -12,10 +12,9 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from fairlane.run import RunState
-from fairlane.store.keys import RunRef
-from fairlane_scheduler import receiver as receiving
-from fairlane_scheduler.leader import NotLeader
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.write.leader import NotLeader
+from fairlane_scheduler.intake import admission as admitting
 from tests.support.scheduler_parts import Parts
 
 REF = RunRef("search", "r1")
@@ -81,7 +80,7 @@ def test_an_empty_run_completes_at_once(parts: Parts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "shown"),
     [
         ({"version": 2}, "version: the spec has 2, this scheduler reads 1"),
         ({"version": "x"}, "version"),
@@ -127,14 +126,14 @@ def test_an_empty_run_completes_at_once(parts: Parts) -> None:
     ],
 )
 def test_a_spec_that_is_wrong_is_refused_with_its_reason(
-    parts: Parts, fields: dict[str, Any], told: str
+    parts: Parts, fields: dict[str, Any], shown: str
 ) -> None:
     write(parts, changed(parts, **fields))
 
     with capture_logs() as logs:
         parts.receiver.tick(None, parts.moment())
 
-    assert told in reason(parts)
+    assert shown in reason(parts)
     assert [line["reason"] for line in logs if line["event"] == "run_refused"] == [reason(parts)]
     assert parts.redis.llen(parts.keys.inbox("search")) == 0
     assert parts.redis.pttl(parts.keys.state(REF)) > 0
@@ -156,7 +155,7 @@ def test_a_reason_is_short_even_where_the_spec_is_huge(parts: Parts) -> None:
 
     parts.receiver.tick(None, parts.moment())
 
-    assert len(reason(parts)) <= receiving.REASON_CHARS
+    assert len(reason(parts)) <= admitting.REASON_CHARS
 
 
 def test_a_defect_while_reading_a_spec_refuses_that_run_alone(
@@ -164,14 +163,14 @@ def test_a_defect_while_reading_a_spec_refuses_that_run_alone(
 ) -> None:
     parts.upload(parts.spec(1, run="poison"), [{"q": 1}])
     good = parts.upload(parts.spec(1, run="good"), [{"q": 1}])
-    plan = parts.receiver._plan
+    plan = parts.admission._plan
 
     def broken(ref: RunRef, text: bytes) -> Any:
         if ref.run == "poison":
             raise MemoryError
         return plan(ref, text)
 
-    monkeypatch.setattr(parts.receiver, "_plan", broken)
+    monkeypatch.setattr(parts.admission, "_plan", broken)
     with capture_logs() as logs:
         parts.receiver.tick(None, parts.moment())
 
@@ -253,7 +252,7 @@ def test_a_cancelled_run_is_forgotten_at_once(parts: Parts) -> None:
     assert [(line["event"], line["jobs"]) for line in logs] == [("run_cancelled", 3)]
 
 
-def test_a_paused_run_hands_nothing_out_until_it_goes_on(parts: Parts) -> None:
+def test_a_paused_run_feeds_nothing_until_it_is_resumed(parts: Parts) -> None:
     ref = parts.upload(parts.spec(500), [{"q": n} for n in range(500)])
     parts.outbox.pause(ref, "ann@host")
     with capture_logs() as logs:
@@ -262,13 +261,17 @@ def test_a_paused_run_hands_nothing_out_until_it_goes_on(parts: Parts) -> None:
     assert parts.queued(ref, "sim:fast") == []
     assert parts.feeder.wait_ms(parts.moment().monotonic_ms) is None
 
-    parts.outbox.unpause(ref, "bob@host")
+    parts.outbox.resume(ref, "bob@host")
     with capture_logs() as more:
         parts.receiver.tick({"search"}, parts.moment())
         parts.feed_all()
     assert parts.queued(ref, "sim:fast")
-    told = [(line["event"], line["by"]) for line in (*logs, *more) if "paused" in line["event"]]
-    assert told == [("run_paused", "ann@host"), ("run_unpaused", "bob@host")]
+    shown = [
+        (line["event"], line["by"])
+        for line in (*logs, *more)
+        if line["event"] in ("run_paused", "run_resumed")
+    ]
+    assert shown == [("run_paused", "ann@host"), ("run_resumed", "bob@host")]
 
 
 def test_a_new_leader_knows_that_a_run_is_paused(parts: Parts) -> None:

@@ -6,17 +6,14 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.admission.lanes import Offer
-from fairlane.job import Attempt, JobState
-from fairlane.results import JudgeResult, TaskResult
-from fairlane.retry import RetryPolicy
-from fairlane.store.keys import RunRef
-from fairlane.store.workers import WorkerInfo
-from fairlane_scheduler import recoverer as recovering
-from fairlane_scheduler.recoverer import EVERY_MS, IDLE_MS, KILLED
-from tests.support.scheduler_parts import WORKER_TIMEOUT_MS, Parts
-
-LEASE_MS = 15_000
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.run import RunRef
+from fairlane.store.write.workers import WorkerInfo
+from fairlane_scheduler.upkeep import recoverer as recovering
+from fairlane_scheduler.upkeep.recoverer import EVERY_MS, IDLE_MS, KILLED
+from tests.support.scheduler_parts import LEASE_MS, WORKER_TIMEOUT_MS, Parts
 
 
 @pytest.fixture
@@ -28,18 +25,7 @@ def lease(
     parts: Parts, ref: RunRef, count: int, worker: str | None = "w1", lane: str = "sim:fast"
 ) -> list[Attempt]:
     """Permits of a run's next jobs, claimed by ``worker`` unless that is ``None``."""
-    grant = parts.lanes.grant(
-        lane,
-        parts.leader.epoch,
-        [Offer(ref, count)],
-        room=count,
-        max_in_flight=10**6,
-        lease_ms=LEASE_MS,
-        now_ms=parts.now_ms,
-    )
-    assert grant is not None
-    attempts = [Attempt(ref.run, ref.team, permit.job, permit.number, lane) for permit in grant.permits]
-    assert len(attempts) == count
+    attempts = parts.permits(ref, count, lane)
     for attempt in attempts:
         if worker is not None:
             parts.attempts.claim(attempt, worker, LEASE_MS, parts.now_ms).run(parts.redis)
@@ -56,10 +42,12 @@ def beat(parts: Parts, worker: str, held: list[Attempt] | None = None) -> list[b
 
 
 def pass_time(parts: Parts, seconds: float) -> int:
-    """Let time pass in this leader's term, and look."""
+    """Let time pass in this leader's term, and look if it is due; milliseconds until the next look."""
     parts.clock.advance(seconds)
     parts.redis.hset(parts.keys.leader, "until_ms", parts.now_ms + 60_000)
-    return parts.recoverer.tick(parts.moment())
+    if parts.clock.monotonic_ms() >= parts.recoverer.due_ms:
+        parts.recoverer.tick(parts.moment())
+    return parts.recoverer.due_ms - parts.clock.monotonic_ms()
 
 
 def test_a_lapsed_lease_puts_its_job_back(parts: Parts) -> None:
@@ -195,7 +183,7 @@ def test_nothing_is_recovered_before_living_workers_could_beat(parts: Parts) -> 
     parts.feed_all()
     lease(parts, run.ref, 1)
     parts.clock.advance(LEASE_MS / 1000)
-    parts.recoverer.hold_off(parts.clock.monotonic_ms())
+    parts.recoverer.wait_for_workers(parts.clock.monotonic_ms())
 
     assert pass_time(parts, WORKER_TIMEOUT_MS / 1000 - 0.001) == 1
     assert parts.leases.count() == 1

@@ -6,8 +6,8 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.store.keys import RunRef
-from fairlane_scheduler import run_loader
+from fairlane.model.run import RunRef
+from fairlane_scheduler.feed import run_loader
 from tests.support.scheduler_parts import Parts
 
 

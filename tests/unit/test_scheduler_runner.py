@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from fairlane.clock import SystemClock
+from fairlane.core.clock import SystemClock
 from fairlane.store.keys import Keys
 from fairlane_scheduler import runner as running
 from fairlane_scheduler.runner import Runner
@@ -107,16 +107,16 @@ def test_a_message_ends_the_sleep(fake_redis: Redis) -> None:
     waker.join()
 
 
-def test_readiness_is_told_once_after_the_first_tick(fake_redis: Redis) -> None:
-    told: list[int] = []
+def test_readiness_is_reported_once_after_the_first_tick(fake_redis: Redis) -> None:
+    shown: list[int] = []
     scheduler = ScriptedScheduler(raises(RedisConnectionError("not yet")), wait(), wait())
 
-    drive(scheduler, fake_redis, lambda: told.append(len(scheduler.teams)))
+    drive(scheduler, fake_redis, lambda: shown.append(len(scheduler.teams)))
 
-    assert told == [2]
+    assert shown == [2]
 
 
-def test_a_redis_that_goes_away_is_told_once_and_everything_is_read_anew(fake_redis: Redis) -> None:
+def test_a_redis_that_goes_away_is_reported_once_and_everything_is_read_anew(fake_redis: Redis) -> None:
     gone = raises(RedisConnectionError("gone"))
     scheduler = ScriptedScheduler(wait(), gone, gone, gone, wait(), wait())
 
@@ -142,7 +142,7 @@ def test_a_redis_that_cannot_be_subscribed_to_is_waited_for(monkeypatch: pytest.
     assert len(scheduler.teams) == 1
 
 
-def test_a_defect_is_told_loudly_and_does_not_end_the_process(fake_redis: Redis) -> None:
+def test_a_defect_is_reported_loudly_and_does_not_end_the_process(fake_redis: Redis) -> None:
     scheduler = ScriptedScheduler(raises(ZeroDivisionError()), wait())
 
     with capture_logs() as logs:
@@ -160,7 +160,7 @@ def test_stopping_while_redis_is_away_ends_the_runner(fake_redis: Redis) -> None
     assert scheduler.resigned == 1
 
 
-def test_a_resignation_that_cannot_be_told_is_no_failure(fake_redis: Redis) -> None:
+def test_a_resignation_that_cannot_be_reported_is_no_failure(fake_redis: Redis) -> None:
     scheduler = ScriptedScheduler(wait())
     scheduler.resign = raises(RedisConnectionError("gone"))  # type: ignore[assignment,method-assign]
 

@@ -8,15 +8,15 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.clock import ManualClock
-from fairlane.job import Success
-from fairlane.run import RunState
-from fairlane.settings import Settings
-from fairlane.store.keys import Keys, RunRef
-from fairlane_scheduler.server_time import RedisTime
+from fairlane.config.settings import Settings
+from fairlane.core.clock import ManualClock
+from fairlane.model.job import Success
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.keys import Keys
 from fairlane_scheduler.service import HOUSEKEEPING_MS, Scheduler
+from fairlane_scheduler.state.server_time import RedisTime
 from tests.support.scheduling import Cluster
-from tests.support.stand_ins import FakeWorker, Mailbox
+from tests.support.stand_ins import CollectingPublisher, FakeWorker, VirtualTime
 
 
 def contents(redis: Redis) -> dict[bytes, bytes]:
@@ -47,6 +47,17 @@ def test_a_submission_starts_within_the_tick_that_hears_of_it(fake_redis: Redis)
     assert len(cluster.started(ref=ref)) == 5
 
 
+def test_the_leader_logs_an_active_run_every_thirty_seconds(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis, lanes={"sim:fast": {"requests_per_minute": 60}})
+    cluster.submit(200)
+    with capture_logs() as logs:
+        cluster.run_for(65)
+
+    beats = [line for line in logs if line["event"] == "run_progress"]
+    assert [line["total"] for line in beats] == [200, 200]
+    assert 25 <= beats[0]["done"] <= 35 < 55 <= beats[1]["done"] <= 65
+
+
 def test_by_default_decisions_use_the_servers_clock(fake_redis: Redis) -> None:
     seconds, _ = fake_redis.time()
     time = RedisTime(fake_redis, ManualClock())
@@ -72,10 +83,27 @@ def test_the_servers_clock_is_asked_once_a_second_and_carried_on(
 
 def test_a_scheduler_runs_on_the_servers_clock(fake_redis: Redis) -> None:
     settings = Settings.model_validate({"redis": {"deployment": "test"}})
-    scheduler = Scheduler(fake_redis, settings, ManualClock(), "me", Mailbox())
+    scheduler = Scheduler(fake_redis, settings, ManualClock(), "me", CollectingPublisher())
 
     assert 0 < scheduler.tick() <= HOUSEKEEPING_MS
     assert scheduler.leader.leads
+
+
+def test_the_log_says_who_leads_and_who_leads_no_more(fake_redis: Redis) -> None:
+    settings, clock = Settings.model_validate({"redis": {"deployment": "test"}}), ManualClock()
+    first, second = (
+        Scheduler(fake_redis, settings, clock, name, CollectingPublisher(), VirtualTime(clock))
+        for name in ("first", "second")
+    )
+
+    with capture_logs() as logs:
+        first.tick()
+        clock.advance(settings.scheduler.leader_lease_seconds)
+        second.tick()
+        first.tick()
+
+    lines = [(line["event"], line["epoch"]) for line in logs if line["event"].startswith("leader")]
+    assert lines == [("leader_elected", 1), ("leader_elected", 2), ("leader_lost", 1)]
 
 
 def test_a_standby_touches_nothing_but_the_lease(fake_redis: Redis) -> None:
@@ -100,7 +128,7 @@ def test_the_names_of_connections_are_published_and_nothing_else_of_them(fake_re
             },
         }
     )
-    Scheduler(fake_redis, settings, ManualClock(), "me", Mailbox()).tick()
+    Scheduler(fake_redis, settings, ManualClock(), "me", CollectingPublisher()).tick()
 
     published = fake_redis.get(Keys("test").catalog)
     assert json.loads(published) == {
@@ -122,7 +150,7 @@ def test_what_is_marked_is_looked_at_in_the_same_tick(fake_redis: Redis) -> None
     assert len(cluster.started(ref=ref)) == 5
 
 
-def test_retries_that_are_due_are_told_to_the_log(fake_redis: Redis) -> None:
+def test_retries_that_are_due_are_reported_to_the_log(fake_redis: Redis) -> None:
     cluster = Cluster(fake_redis)
     ref = cluster.submit(1)
     cluster.run_for(0.1)
@@ -180,3 +208,20 @@ def test_a_run_of_another_version_does_not_stop_the_others(fake_redis: Redis) ->
     cluster.run_until_finished(ref)
 
     assert cluster.status(ref).progress == 1
+
+
+def test_of_two_schedulers_of_one_name_only_one_leads(fake_redis: Redis) -> None:
+    settings, clock = Settings.model_validate({"redis": {"deployment": "test"}}), ManualClock()
+    first, second = (
+        Scheduler(fake_redis, settings, clock, "me", CollectingPublisher(), VirtualTime(clock))
+        for _ in range(2)
+    )
+    for _ in range(10):
+        first.tick()
+        second.tick()
+        assert (first.leader.leads, second.leader.leads) == (True, False)
+        clock.advance(settings.scheduler.leader_lease_seconds / 4)
+    assert fake_redis.hget(Keys("test").leader, "id") == b"me"
+    first.resign()
+    second.tick()
+    assert second.leader.leads

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane_scheduler.slot_shares import Quotas
+from fairlane_scheduler.dispatch.slots import Quotas
 
 WEIGHTS = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 4.0}
 counts = st.dictionaries(st.sampled_from(sorted(WEIGHTS)), st.integers(1, 50))

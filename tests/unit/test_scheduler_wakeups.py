@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.store.keys import Keys, RunRef
-from fairlane_scheduler import wakeups as marking
-from fairlane_scheduler.leader import NotLeader
-from fairlane_scheduler.wakeups import Wakeups
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
+from fairlane.store.write import leader as marking
+from fairlane.store.write.leader import NotLeader, Wakeups
 
 KEYS, EPOCH = Keys("test"), 3
 
@@ -19,7 +19,7 @@ def wakeups(fake_redis: Redis) -> Wakeups:
     return Wakeups(fake_redis, KEYS)
 
 
-def test_lanes_work_and_workers_are_told_apart(fake_redis: Redis, wakeups: Wakeups) -> None:
+def test_lanes_work_and_workers_are_distinguished(fake_redis: Redis, wakeups: Wakeups) -> None:
     fake_redis.sadd(KEYS.dirty, "sim:fast", "sim:slow|search/r1", "*")
 
     marks = wakeups.take(EPOCH)
@@ -71,7 +71,7 @@ def test_a_redis_that_forgot_the_leader_has_none(fake_redis: Redis, wakeups: Wak
 def test_what_does_not_fit_into_one_look_is_left_for_the_next(
     fake_redis: Redis, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marking, "AT_ONCE", 4)
+    monkeypatch.setattr(marking, "MARKS_AT_ONCE", 4)
     fake_redis.sadd(KEYS.dirty, *(f"lane{n}" for n in range(6)))
 
     first, second = wakeups.take(EPOCH), wakeups.take(EPOCH)

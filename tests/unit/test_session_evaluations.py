@@ -10,19 +10,18 @@ import pytest
 from redis import Redis
 from rich.console import Console
 
-from fairlane.admission.lanes import Offer
-from fairlane.datasets import encode_page
-from fairlane.evaluators.spec import FunctionScorer, Judge
-from fairlane.job import AccessRefused, Attempt, JobState, Outcome, PermanentFailure, Success
-from fairlane.progress import open_progress
-from fairlane.results import JudgeResult
-from fairlane.retry import RetryPolicy
-from fairlane.run import RunState
-from fairlane.sessions import members_field, seats_field, session_of_job
-from fairlane.store.keys import RunRef
-from fairlane.store.reading import RunReader
-from fairlane.store.runs import CANCELLED
-from fairlane_scheduler.backlog import ActiveRun
+from fairlane.client.progress import open_progress
+from fairlane.datasets.rows import encode_page
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import FunctionScorer, Judge
+from fairlane.model.job import AccessDenied, Attempt, JobState, Outcome, PermanentFailure, Success
+from fairlane.model.results import JudgeResult
+from fairlane.model.run import RunRef, RunState
+from fairlane.model.sessions import members_field, memberships_field, session_of_job
+from fairlane.store.read.reading import RunReader
+from fairlane.store.write.lanes import Offer
+from fairlane.store.write.runs import CANCELLED
+from fairlane_scheduler.state.backlog import ActiveRun
 from fairlane_workers.providers.contract import Request
 from tests.support.scheduler_parts import Parts
 from tests.support.worker_parts import WorkerParts, on_loop
@@ -45,8 +44,8 @@ def parts(fake_redis: Redis) -> Parts:
 
 def sessions_of(rows: Sequence[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """What a run of these rows is admitted with."""
-    told = {"session_field": "s", "sessions": len({row["s"] for row in rows}), "evaluators": (JUDGE,)}
-    return {"rows": list(rows)} | told | spec
+    reported = {"session_field": "s", "sessions": len({row["s"] for row in rows}), "evaluators": (JUDGE,)}
+    return {"rows": list(rows)} | reported | spec
 
 
 def admit(parts: Parts, rows: Sequence[dict[str, Any]] = ROWS, **spec: Any) -> ActiveRun:
@@ -123,7 +122,7 @@ def test_each_repetition_is_a_session_of_its_own() -> None:
     on_loop(scene)
 
 
-def test_a_turn_whose_item_failed_is_told_without_an_output() -> None:
+def test_a_turn_whose_item_failed_is_reported_without_an_output() -> None:
     async def scene(parts: WorkerParts) -> None:
         rows = [{"q": "a1", "s": "a"}, {"q": "a2!", "s": "a"}, {"no q": "a3", "s": "a"}]
         admit(
@@ -131,7 +130,7 @@ def test_a_turn_whose_item_failed_is_told_without_an_output() -> None:
         )
         parts.provider.answer = echo
         await work_off(parts)
-        found = await parts.materials.of(Attempt("r1", "search", 3, 1, "sim:judge"))
+        found = await parts.inputs.of(Attempt("r1", "search", 3, 1, "sim:judge"))
         assert found.session is not None
         assert [turn["output"] for turn in found.session.turns] == ["A1", None, None]
         assert [turn["row"] for turn in found.session.turns] == rows
@@ -244,7 +243,7 @@ def test_an_item_that_kills_its_workers_is_over_for_its_session(parts: Parts) ->
 def test_what_a_client_takes_away_of_its_sessions_costs_that_run_its_evaluations_alone() -> None:
     async def scene(parts: WorkerParts) -> None:
         admit(parts.scheduler)
-        parts.scheduler.redis.hdel(parts.keys.rows(REF), seats_field(0))
+        parts.scheduler.redis.hdel(parts.keys.rows(REF), memberships_field(0))
         parts.provider.answer = echo
         await work_off(parts)
         state = parts.scheduler.state(REF)
@@ -261,7 +260,7 @@ def test_a_session_that_can_no_longer_be_read_fails_and_says_so(field: str) -> N
         parts.scheduler.feed_all()
         for attempt in parts.permits(REF, 3):
             await parts.executor.execute(attempt)
-        parts.materials.forget(REF)
+        parts.inputs.forget(REF)
         parts.scheduler.redis.hset(parts.keys.rows(REF), field, encode_page([]))
         await work_off(parts)
         results = [judge(parts.scheduler, job) for job in (3, 4)]
@@ -279,7 +278,7 @@ def test_a_session_evaluation_that_is_refused_goes_back_like_any_job() -> None:
         parts.scheduler.feed_all()
         await parts.executor.execute(parts.permits(REF, 1)[0])
         (first,) = parts.permits(REF, 1, "sim:judge")
-        parts.provider.answer = AccessRefused("no", 401)
+        parts.provider.answer = AccessDenied("no", 401)
         await parts.executor.execute(first)
         assert session_of_job(parts.scheduler.runs.plan(REF).spec, first.job) == (0, 0, 0)  # type: ignore[union-attr]
         assert parts.scheduler.state(REF)["state"] == "running"
@@ -291,14 +290,14 @@ def test_a_session_evaluation_that_is_refused_goes_back_like_any_job() -> None:
     "wrong",
     [{"session_field": None}, {"open": True}],
 )
-def test_a_run_whose_sessions_cannot_be_told_apart_is_refused(parts: Parts, wrong: dict[str, Any]) -> None:
+def test_a_run_whose_sessions_cannot_be_distinguished_is_refused(parts: Parts, wrong: dict[str, Any]) -> None:
     given = sessions_of(ROWS)
     spec = parts.spec(len(given.pop("rows")), **given | wrong)
     parts.upload(spec.model_copy(update={"session_field": None}), ROWS)
     parts.redis.set(parts.keys.spec(REF), spec.model_dump_json())
     parts.receiver.tick(None, parts.moment())
     assert parts.state(REF)["state"] == "refused"
-    assert "sessions" in parts.state(REF)["reason"]
+    assert "session evaluations" in parts.state(REF)["reason"]
 
 
 def test_a_run_with_more_jobs_of_sessions_than_a_bitmap_holds_is_refused(parts: Parts) -> None:

@@ -10,23 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.datasets import Numbering
+from fairlane.client.submission import build_spec
+from fairlane.core.errors import BrokenSessions, SubmissionError
 from fairlane.datasets import sessions as numbering_module
-from fairlane.errors import SubmissionError
-from fairlane.evaluators import llm_judge
-from fairlane.run import RunSpec
-from fairlane.sessions import (
+from fairlane.datasets.sessions import Numbering
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.run import RunSpec
+from fairlane.model.sessions import (
     BLOCK,
-    BrokenSessions,
-    Seat,
+    SessionMembership,
     decode_members,
-    decode_seats,
+    decode_memberships,
     members_field,
-    seats_field,
+    memberships_field,
     session_job,
     session_of_job,
 )
-from fairlane.submission import build_spec
 
 JUDGE = llm_judge("sim:judge", "{{ session }}", {"yes": 1, "no": 0}, level="session")
 
@@ -48,8 +47,15 @@ def spec_of(**arguments: Any) -> RunSpec:
 def test_sessions_are_numbered_by_first_appearance() -> None:
     numbering, fields = numbered(["b", "a", "b", "c", "a"], page_rows=3)
     assert numbering.sessions == 3
-    assert decode_seats(fields[seats_field(0)], 3) == [Seat(0, 2), Seat(1, 2), Seat(0, 2)]
-    assert decode_seats(fields[seats_field(1)], 3) == [Seat(2, 1), Seat(1, 2)]
+    assert decode_memberships(fields[memberships_field(0)], 3) == [
+        SessionMembership(0, 2),
+        SessionMembership(1, 2),
+        SessionMembership(0, 2),
+    ]
+    assert decode_memberships(fields[memberships_field(1)], 3) == [
+        SessionMembership(2, 1),
+        SessionMembership(1, 2),
+    ]
     assert decode_members(fields[members_field(0)], 5) == [[0, 2], [1, 4], [3]]
 
 
@@ -62,9 +68,13 @@ def test_what_is_written_tells_each_row_its_session_and_each_session_its_rows(
 ) -> None:
     numbering, fields = numbered(values, page_rows)
     pages = range(-(-len(values) // page_rows))
-    seats = [seat for page in pages for seat in decode_seats(fields[seats_field(page)], numbering.sessions)]
+    memberships = [
+        each
+        for page in pages
+        for each in decode_memberships(fields[memberships_field(page)], numbering.sessions)
+    ]
     distinct = list(dict.fromkeys(values))
-    assert seats == [Seat(distinct.index(value), values.count(value)) for value in values]
+    assert memberships == [SessionMembership(distinct.index(value), values.count(value)) for value in values]
     blocks = range(0, numbering.sessions, BLOCK)
     members = [rows for first in blocks for rows in decode_members(fields[members_field(first)], len(values))]
     assert members == [[row for row, value in enumerate(values) if value == each] for each in distinct]
@@ -119,7 +129,7 @@ def test_a_session_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch
 )
 def test_hostile_seats_are_not_believed(content: bytes) -> None:
     with pytest.raises(BrokenSessions):
-        decode_seats(content, 3)
+        decode_memberships(content, 3)
 
 
 @pytest.mark.parametrize("block", [[[]], [[5]], [[-1]], [["0"]], [0], {}, [[0], list(range(10_001))]])

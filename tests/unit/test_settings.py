@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
-from fairlane.configuration import load_secrets, load_settings
-from fairlane.configuration.keys import ENTRY, Key, all_keys
-from fairlane.errors import ConfigurationError
-from fairlane.settings import Settings
+from fairlane.config.keys import ENTRY, Key, all_keys
+from fairlane.config.loader import load_secrets, load_settings
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ConfigurationError
 
 WHOLE = """
 [redis]
@@ -200,10 +200,10 @@ class TestMistakes:
         assert str(file) in str(error)
         assert "did you mean 'max_concurrency'?" in error.remedy
 
-    def test_an_unknown_section_is_told_with_what_was_meant(self, write: Write) -> None:
+    def test_an_unknown_section_is_reported_with_what_was_meant(self, write: Write) -> None:
         assert "did you mean 'connections'?" in str(refused(write("[conections.a]")))
 
-    def test_a_key_in_the_wrong_section_is_told_where_it_belongs(self, write: Write) -> None:
+    def test_a_key_in_the_wrong_section_is_reported_where_it_belongs(self, write: Write) -> None:
         error = refused(write("[worker]\nmax_in_flight = 3"))
         assert "did you mean 'scheduler.max_in_flight'?" in str(error)
 
@@ -220,7 +220,7 @@ class TestMistakes:
             ("FAIRLANE_CONNECTIONS__A__HEADER__X_ORG", "FAIRLANE_CONNECTIONS__A__HEADERS__X_ORG"),
         ],
     )
-    def test_an_unknown_variable_is_told_with_what_was_meant(self, variable: str, meant: str) -> None:
+    def test_an_unknown_variable_is_reported_with_what_was_meant(self, variable: str, meant: str) -> None:
         error = refused(environ={variable: "secret-value"})
         assert error.field == variable
         assert f"did you mean {meant!r}?" in str(error)
@@ -234,14 +234,14 @@ class TestMistakes:
         assert (error.field, error.value) == ("scheduler.max_in_flight", 0)
         assert "Default: 1000" in error.remedy
 
-    def test_a_wrong_variable_is_told_to_come_from_the_environment(self) -> None:
+    def test_a_wrong_variable_is_reported_to_come_from_the_environment(self) -> None:
         assert "in the environment (got 'many')" in str(refused(environ={"FAIRLANE_WORKER__SLOTS": "many"}))
 
-    def test_what_is_missing_is_told(self, write: Write) -> None:
+    def test_what_is_missing_is_reported(self, write: Write) -> None:
         error = refused(write('[connections.a]\nprotocol = "openai"'))
         assert (error.field, "is missing" in str(error)) == ("connections.a.base_url", True)
 
-    def test_a_value_where_a_section_belongs_is_told(self, write: Write) -> None:
+    def test_a_value_where_a_section_belongs_is_reported(self, write: Write) -> None:
         assert "[teams.search]" in refused(write("[teams]\nsearch = 3")).remedy
 
     @pytest.mark.parametrize("section", ['connections."a:b"', 'teams."a b"'])
@@ -251,12 +251,12 @@ class TestMistakes:
     def test_not_a_number_is_no_limit(self, write: Write) -> None:
         assert refused(write("[worker]\nbeat_seconds = nan")).field == "worker.beat_seconds"
 
-    def test_all_mistakes_are_told_at_once(self, write: Write) -> None:
-        told = str(refused(write("[log]\nlevel = 'loud'\nformatt = 1"), {"FAIRLANE_TEAMM": "a"}))
-        assert len(told.splitlines()) == 3
-        assert all(field in told for field in ("log.level", "log.formatt", "FAIRLANE_TEAMM"))
+    def test_all_mistakes_are_reported_at_once(self, write: Write) -> None:
+        shown = str(refused(write("[log]\nlevel = 'loud'\nformatt = 1"), {"FAIRLANE_TEAMM": "a"}))
+        assert len(shown.splitlines()) == 3
+        assert all(field in shown for field in ("log.level", "log.formatt", "FAIRLANE_TEAMM"))
 
-    def test_broken_toml_is_told_with_its_line_but_not_its_value(self, write: Write) -> None:
+    def test_broken_toml_is_reported_with_its_line_but_not_its_value(self, write: Write) -> None:
         error = refused(write("[redis]\nurl = redis://:hunter2@host"))
         assert "line 2" in str(error)
         assert error.value == "url"
@@ -266,12 +266,12 @@ class TestMistakes:
     def test_any_broken_toml_is_a_configuration_error(self, write: Write, text: str) -> None:
         assert "is not TOML" in str(refused(write(text)))
 
-    def test_a_file_that_is_not_text_is_told(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_text_is_reported(self, tmp_path: Path) -> None:
         file = tmp_path / "fairlane.toml"
         file.write_bytes(b"\xff\xfe\x00")
         assert "cannot be read" in str(refused(file))
 
-    def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_there_is_reported(self, tmp_path: Path) -> None:
         assert "no such file" in str(refused(tmp_path / "none.toml"))
         assert refused(environ={"FAIRLANE_CONFIG": str(tmp_path)}).field == "FAIRLANE_CONFIG"
 
@@ -307,7 +307,7 @@ class TestProviders:
             ('provider = "groq"\nerror_map = {x = "bad"}', "error_map.x", "must be 'rate_limited'"),
         ],
     )
-    def test_what_is_wrong_is_told_with_its_key_and_the_remedy(
+    def test_what_is_wrong_is_reported_with_its_key_and_the_remedy(
         self, write: Write, given: str, field: str, said: str
     ) -> None:
         file = write(f"[connections.a]\n{given}")
@@ -324,7 +324,7 @@ class TestProviders:
 
 
 class TestContradictions:
-    def test_a_lane_of_no_connection_is_told_with_the_one_meant(self, write: Write) -> None:
+    def test_a_lane_of_no_connection_is_reported_with_the_one_meant(self, write: Write) -> None:
         error = refused(write(WHOLE.replace('lanes."OpenAI:', 'lanes."OpenAl:')))
         assert error.field == 'lanes."OpenAl:gpt-4o"'
         assert "did you mean 'OpenAI'?" in error.remedy

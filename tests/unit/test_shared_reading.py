@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from fairlane.clock import ManualClock
-from fairlane.dashboard.shared_reading import FRESH_S, KEPT, SharedReading
+from fairlane.core.clock import ManualClock
+from fairlane.flower.shared_reading import FRESH_S, KEPT, SharedReading
 
 
 @pytest.fixture

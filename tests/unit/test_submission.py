@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane import submission
-from fairlane.errors import SubmissionError
-from fairlane.evaluators.spec import ExactMatch, Judge
-from fairlane.retry import RetryPolicy
-from fairlane.run import Message, RunSpec
-from fairlane.submission import bounded_pages, build_spec, check_connections
+from fairlane.client import submission
+from fairlane.client.submission import bounded_pages, build_spec, check_connections
+from fairlane.core.errors import SubmissionError
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import ExactMatch, Judge
+from fairlane.model.run import Message, RunSpec
+from fairlane.pipeline.rendering import operators_own
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
 ASK = {"role": "user", "content": "{{ question }}"}
@@ -57,9 +58,14 @@ def test_parameters_are_copied_as_json() -> None:
     assert spec.params == {"stop": ["a", "b"], "max_tokens": 5}
 
 
+def is_no_secret(name: str) -> bool:
+    """Whether a run may set this parameter: names of secrets are rejected."""
+    return operators_own({name: None}) is None
+
+
 @given(
     st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"])),
+        st.text(st.characters(exclude_categories=["Cs"])).map("x{}".format).filter(is_no_secret),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
             lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
@@ -69,9 +75,7 @@ def test_parameters_are_copied_as_json() -> None:
     )
 )
 def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
-    assert spec_of(params={f"x{name}": value for name, value in params.items()}).params == {
-        f"x{name}": value for name, value in params.items()
-    }
+    assert spec_of(params=params).params == params
 
 
 @pytest.mark.parametrize(
@@ -84,6 +88,9 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
         ({"prompt": "Q: {{ question"}, "prompt", "line 1"),
         ({"prompt": "\ud800"}, "prompts", "surrogates"),
         ({"name": "\ud800"}, "name", "Give a text"),
+        ({"name": "\x1b]0;pwned\x07"}, "name", "control character"),
+        ({"name": "a\nb"}, "name", "control character"),
+        ({"name": "\u202egnp"}, "name", "control character"),
         ({"messages": ASK}, "messages", "Give a list of messages"),
         ({"messages": []}, "messages", "has no messages"),
         ({"messages": [ASK, {"role": "user"}]}, "messages[1].content", "Field required"),

@@ -15,16 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane import summary as summary_module
-from fairlane.errors import RunArchived
-from fairlane.evaluators import exact_match, llm_judge
-from fairlane.evaluators.spec import Agent, Criterion, EvaluatorSpec, Judge
-from fairlane.job import JobState, Usage
-from fairlane.run import Record, RunState
-from fairlane.sessions import SessionRecord
-from fairlane.settings import Price
-from fairlane.summary import OTHER_ERRORS, TASK, Failure, Scores, Spending, Summary, summarise
-from fairlane.verdict import NOT_JUDGED
+from fairlane.client import summary as summary_module
+from fairlane.client.summary import OTHER_ERRORS, TASK, Failure, Scores, Spending, Summary, summarise
+from fairlane.core.errors import RunArchived
+from fairlane.evaluators.builders import exact_match, llm_judge
+from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, Judge
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
+from fairlane.model.run import RunState
+from fairlane.model.sessions import SessionRecord
+from fairlane.model.tokens import Price
+from fairlane.pipeline.evaluations import NOT_JUDGED
 from tests.support.records import make_record, spec_of
 
 JUDGE = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, name="judge")
@@ -68,12 +69,12 @@ def test_a_large_offset_does_not_drown_the_standard_error(values: list[float], o
 
 
 @given(st.lists(st.tuples(st.sampled_from(["sim:a", "sim:b", "sim:c"]), st.floats(0, 1)), min_size=1))
-def test_scores_by_model_are_those_of_its_items_alone(told: list[tuple[str, float]]) -> None:
-    records = [make_record(n, model=model, scores={"judge": value}) for n, (model, value) in enumerate(told)]
+def test_scores_by_model_are_those_of_its_items_alone(shown: list[tuple[str, float]]) -> None:
+    records = [make_record(n, model=model, scores={"judge": value}) for n, (model, value) in enumerate(shown)]
     found = summed(*records).scores_by_model
-    assert set(found) == {model for model, _ in told}
+    assert set(found) == {model for model, _ in shown}
     for model, scores in found.items():
-        own = [value for name, value in told if name == model]
+        own = [value for name, value in shown if name == model]
         assert scores["judge"].count == len(own)
         assert scores["judge"].mean == pytest.approx(statistics.fmean(own))
 
@@ -132,7 +133,7 @@ def test_kinds_of_failure_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Failure(TASK, OTHER_ERRORS, 2, 3) in summed(*records).failures
 
 
-def test_tokens_and_cost_are_told_by_role_and_model() -> None:
+def test_tokens_and_cost_are_reported_by_role_and_model() -> None:
     records = [
         make_record(0, usage=Usage(1000, 100, 400), eval_usage={"judge": Usage(50, 1)}),
         make_record(1, usage=Usage(1000, 100), eval_usage={"judge": Usage(50, 1)}),
@@ -197,10 +198,10 @@ def test_invalid_items_do_not_count_towards_a_model() -> None:
 
 
 def test_a_summary_is_ready_for_json() -> None:
-    told = json.loads(json.dumps(summed(*scored([0.0, 1.0])).to_dict()))
-    assert told["scores"]["judge"]["standard_error"] == pytest.approx(0.5)
-    assert told["by_state"] == {"succeeded": 2}
-    assert (told["task_tokens"], told["cost_usd"], told["unpriced"]) == (30, None, ["sim:fast"])
+    shown = json.loads(json.dumps(summed(*scored([0.0, 1.0])).to_dict()))
+    assert shown["scores"]["judge"]["standard_error"] == pytest.approx(0.5)
+    assert shown["by_state"] == {"succeeded": 2}
+    assert (shown["task_tokens"], shown["cost_usd"], shown["unpriced"]) == (30, None, ["sim:fast"])
 
 
 def test_memory_does_not_grow_with_records() -> None:

@@ -15,19 +15,19 @@ from redis import Redis
 from redis.client import Pipeline
 from structlog.testing import capture_logs
 
-from fairlane.admission.targets import Asker
-from fairlane.admission.waiting import Waiting
-from fairlane.clock import ManualClock
-from fairlane.configuration import load_settings
-from fairlane.errors import ConfigurationError
-from fairlane.evaluators import llm_judge
-from fairlane.settings import Settings
-from fairlane.store.audit import AuditLog
-from fairlane.store.budgets import READ_AT_ONCE, Budgets, period_of
-from fairlane.store.workers import WorkerInfo
-from fairlane.tokens import Estimate
-from fairlane_scheduler.bounds import bounds_of
-from fairlane_scheduler.budgets import BudgetWatch
+from fairlane.config.loader import load_settings
+from fairlane.config.settings import Settings
+from fairlane.core.clock import ManualClock
+from fairlane.core.errors import ConfigurationError
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.audit import AuditLog
+from fairlane.store.write.budgets import READ_AT_ONCE, Budgets, period_of
+from fairlane.store.write.runs import bounds_of
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.why.targets import Asker
+from fairlane.why.waiting import Waiting
+from fairlane_scheduler.upkeep.budgets import BudgetWatch
 from tests.support.command_line import CommandLine
 from tests.support.deployment import Deployment
 from tests.unit.test_scheduler_bounds import plan
@@ -57,7 +57,9 @@ def asked(real_redis: Redis) -> Asked:
 
 
 def watch(asked: Asked, budgets: list[dict[str, Any]]) -> BudgetWatch:
-    return BudgetWatch(asked.budgets, Settings.model_validate({"teams": {"search": {"budgets": budgets}}}))
+    return BudgetWatch(
+        asked.budgets, Settings.model_validate({"teams": {"search": {"budgets": budgets}}}).teams
+    )
 
 
 def warned(asked: Asked, found: BudgetWatch) -> list[tuple[Any, ...]]:
@@ -95,14 +97,14 @@ def test_a_lane_names_the_teams_that_a_budget_holds_back_there(asked: Asked) -> 
     for attempt in asked.d.start(asked.ref, 4):
         asked.d.finish(attempt, used=100)
     assert asked.d.take(asked.ref) == []
-    told = "team budget of 400 tokens a day is used up until 00:00 UTC"
+    shown = "team budget of 400 tokens a day is used up until 00:00 UTC"
     found, end_ms = asked.why(LANE), period_of("day", asked.d.now_ms).end_ms
     assert (found.constraint, found.sentence, found.until_ms) == (
         "team_budget",
-        f"team search: {told}",
+        f"team search: {shown}",
         end_ms,
     )
-    assert found.held_teams == (("search", 6, told, end_ms),)
+    assert found.held_teams == (("search", 6, shown, end_ms),)
     other = asked.d.submit("ads", "r2", 5)
     asked.d.feed(other, 5, LANE, Estimate(60, 40))
     found = asked.why(LANE)
@@ -112,7 +114,7 @@ def test_a_lane_names_the_teams_that_a_budget_holds_back_there(asked: Asked) -> 
     assert asked.why(LANE).held_teams == ()
 
 
-def test_a_call_larger_than_the_whole_budget_is_told_so(asked: Asked) -> None:
+def test_a_call_larger_than_the_whole_budget_is_reported_so(asked: Asked) -> None:
     asked.budgets.set("search", "day", {"tokens": 50})
     assert asked.d.take(asked.ref) == []
     words = "the next call may use 100 tokens, more than the whole team budget of 50 tokens a day"
@@ -148,8 +150,8 @@ def commands(redis: Redis, act: Callable[[], object]) -> Counter[str]:
     """What of `COUNTED` the server was sent while something was done."""
     redis.config_resetstat()
     act()
-    told = redis.info("commandstats")
-    return Counter({name: told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in COUNTED})
+    shown = redis.info("commandstats")
+    return Counter({name: shown.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in COUNTED})
 
 
 def a_thousand_teams(requests: int = 5) -> Settings:
@@ -158,7 +160,7 @@ def a_thousand_teams(requests: int = 5) -> Settings:
 
 
 def test_a_tick_looks_at_a_bounded_number_of_a_thousand_teams_and_at_all_in_turn(asked: Asked) -> None:
-    found = BudgetWatch(asked.budgets, a_thousand_teams())
+    found = BudgetWatch(asked.budgets, a_thousand_teams().teams)
     found.reload()
     ticks = 0
     while len(found.latest) < 1000:
@@ -170,8 +172,10 @@ def test_a_tick_looks_at_a_bounded_number_of_a_thousand_teams_and_at_all_in_turn
     assert ticks <= 15
 
 
-def test_a_thousand_budgets_that_are_used_up_are_told_once_and_cost_no_more_afterwards(asked: Asked) -> None:
-    found = BudgetWatch(asked.budgets, a_thousand_teams())
+def test_a_thousand_budgets_that_are_used_up_are_reported_once_and_cost_no_more_afterwards(
+    asked: Asked,
+) -> None:
+    found = BudgetWatch(asked.budgets, a_thousand_teams().teams)
     found.reload()
     for n in range(1000):
         asked.d.redis.hset(asked.d.keys.budget(f"t{n}"), f"used day {today(asked)} requests *", "5")
@@ -190,10 +194,10 @@ def today(asked: Asked) -> str:
 def test_a_term_of_a_thousand_teams_begins_within_a_few_round_trips(asked: Asked) -> None:
     settings = a_thousand_teams()
     with round_trips(asked.d.redis) as first:
-        BudgetWatch(asked.budgets, settings).reload()
+        BudgetWatch(asked.budgets, settings.teams).reload()
     assert len(asked.budgets.teams()) == 1000
     with round_trips(asked.d.redis) as again:
-        sent = commands(asked.d.redis, BudgetWatch(asked.budgets, settings).reload)
+        sent = commands(asked.d.redis, BudgetWatch(asked.budgets, settings.teams).reload)
     assert max(len(first), len(again)) <= 1 + 2 * 1000 // READ_AT_ONCE
     assert sent["evalsha"] == 0
     assert sent["hget"] == 1000
@@ -234,7 +238,7 @@ def test_a_team_without_a_budget_any_more_is_forgotten_after_a_round(asked: Aske
 def test_budgets_that_the_configuration_no_longer_states_are_gone(asked: Asked) -> None:
     watch(asked, [{"per": "day", "requests": 5}]).reload()
     assert asked.budgets.teams() == ["search"]
-    BudgetWatch(asked.budgets, Settings()).reload()
+    BudgetWatch(asked.budgets, Settings().teams).reload()
     assert asked.budgets.teams() == []
 
 
@@ -248,28 +252,28 @@ def test_a_budget_in_the_configuration_says_how_much_of_what_in_which_time(budge
 
 
 @pytest.mark.parametrize(
-    ("budget", "told"),
+    ("budget", "shown"),
     [
         ('per = "week"\ntokens = 1', "table 2: per: must be 'day' or 'month', in .*got 'week'"),
         ("tokens = 5", r"table 2: per: is missing .* Add it. \"day\" or \"month\", each in UTC"),
-        ('per = "day"', "table 2: a budget is of requests, tokens or usd"),
+        ('per = "day"', "table 2: a budget needs requests, tokens or usd"),
         ('per = "day"\ntokens = 0', "table 2: tokens: must be greater than 0"),
         ('per = "day"\ntoken = 5', "table 2: token: unknown key .* did you mean 'tokens'"),
     ],
 )
 def test_a_wrong_budget_is_named_with_its_table_its_field_and_its_remedy(
-    tmp_path: Path, budget: str, told: str
+    tmp_path: Path, budget: str, shown: str
 ) -> None:
     file, head = tmp_path / "fairlane.toml", "[[teams.search.budgets]]\n"
     file.write_text(f'{head}per = "day"\nrequests = 5\n{head}{budget}\n')
-    with pytest.raises(ConfigurationError, match=rf"teams\.search\.budgets, {told}"):
+    with pytest.raises(ConfigurationError, match=rf"teams\.search\.budgets, {shown}"):
         load_settings(file, environ={})
 
 
 def test_every_run_carries_the_prices_of_its_calls() -> None:
     judge = llm_judge("sim:judge", "{{ output }}", {"yes": 1})
     prices = {"sim:fast": {"input": 1, "output": 2}, "sim:judge": {"input": 0.5, "output": 4}}
-    fields = bounds_of(plan(judge), Settings.model_validate({"prices": prices}))
+    fields = bounds_of(plan(judge), Settings.model_validate({"prices": prices}).prices, None)
     assert (fields["price:0"], fields["price:1"]) == ("1 2", "0.5 4")
 
 
@@ -301,7 +305,7 @@ def test_a_change_is_in_the_audit_log_and_a_restart_of_the_scheduler_is_not(real
     budgets.set("search", "day", {"tokens": 5})
     settings = Settings.model_validate({"teams": {"ads": {"budgets": [{"per": "day", "usd": 1}]}}})
     for _ in range(2):
-        BudgetWatch(budgets, settings).reload()
+        BudgetWatch(budgets, settings.teams).reload()
     acts = [(each.act, each.team) for each in AuditLog(real_redis, d.keys).since()]
     assert acts == [("team_budgeted", "search"), ("team_budgeted", "ads")]
 

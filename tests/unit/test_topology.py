@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fairlane.broker import lane_queue, make_app
-from fairlane.errors import ConfigurationError
-from fairlane.redaction import mask_text
-from fairlane.settings import Settings
-from fairlane.store.connect import open_redis, without_password
-from fairlane.topology import topology_of
-from fairlane.transport import transport_of
+from fairlane.broker.app import lane_queue, make_app
+from fairlane.broker.transport import transport_of
+from fairlane.config.settings import Settings
+from fairlane.config.topology import topology_of
+from fairlane.core.errors import ConfigurationError
+from fairlane.core.redaction import mask_text
+from fairlane.store.connection.connect import open_redis, without_password
 
 SENTINELS = "redis+sentinel://user:p%40ss@one:26380,two,[::1]:26381/mymaster/3?sentinel_password=guard"
 
 
-def told(redis_url: str = "redis://one", broker_url: str | None = None) -> Settings:
+def announced(redis_url: str = "redis://one", broker_url: str | None = None) -> Settings:
     celery = {} if broker_url is None else {"broker_url": broker_url}
     return Settings.model_validate({"redis": {"url": redis_url}, "celery": celery})
 
@@ -58,11 +58,11 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
 )
 def test_a_url_that_names_too_little_is_refused(url: str, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
-        told(url)
+        announced(url)
 
 
-def test_celery_is_told_of_each_sentinel_and_of_the_service() -> None:
-    transport = transport_of(told(SENTINELS))
+def test_celery_hears_of_each_sentinel_and_of_the_service() -> None:
+    transport = transport_of(announced(SENTINELS))
     assert transport.url == (
         "sentinel://user:p%40ss@one:26380/3;sentinel://user:p%40ss@two:26379/3;"
         "sentinel://user:p%40ss@[::1]:26381/3"
@@ -73,7 +73,7 @@ def test_celery_is_told_of_each_sentinel_and_of_the_service() -> None:
 
 
 def test_sentinels_and_their_service_are_reached_by_the_same_tls() -> None:
-    transport = transport_of(told("rediss+sentinel://one/mymaster?ssl_ca_certs=/ca.pem"))
+    transport = transport_of(announced("rediss+sentinel://one/mymaster?ssl_ca_certs=/ca.pem"))
     checked = {"ssl_ca_certs": "/ca.pem", "ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
     assert transport.url == "sentinel://one:26379/0"
     assert transport.tls == checked
@@ -82,8 +82,8 @@ def test_sentinels_and_their_service_are_reached_by_the_same_tls() -> None:
 
 def test_queues_have_to_be_elsewhere_where_the_state_is_on_a_cluster() -> None:
     with pytest.raises(ConfigurationError, match=r"celery\.broker_url.*cluster.*Name a broker"):
-        make_app(told("redis+cluster://one"), "test")
-    assert transport_of(told("redis+cluster://one", "redis://two/0")).url == "redis://two/0"
+        make_app(announced("redis+cluster://one"), "test")
+    assert transport_of(announced("redis+cluster://one", "redis://two/0")).url == "redis://two/0"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_queues_have_to_be_elsewhere_where_the_state_is_on_a_cluster() -> None:
 )
 def test_a_broker_that_celery_could_not_use_is_refused(url: str, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
-        told(broker_url=url)
+        announced(broker_url=url)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_broker_that_celery_could_not_use_is_refused(url: str, problem: str) -
     [("amqps://u:p@rabbit:5671/fairlane?ssl_ca_certs=/ca.pem", "rabbit"), ("amqps://a//;amqps://b//", None)],
 )
 def test_certificates_of_rabbitmq_are_checked(url: str, named: str | None) -> None:
-    transport = transport_of(told(broker_url=url))
+    transport = transport_of(announced(broker_url=url))
     assert "ssl_" not in transport.url
     assert transport.tls is not None
     assert transport.tls["cert_reqs"] is ssl.CERT_REQUIRED
@@ -109,7 +109,7 @@ def test_certificates_of_rabbitmq_are_checked(url: str, named: str | None) -> No
 
 def test_queues_of_lanes_are_quorum_queues_where_there_are_such() -> None:
     assert lane_queue("fairlane.lane.x").queue_arguments == {"x-queue-type": "quorum"}
-    app: Any = make_app(told(broker_url="amqp://rabbit//"), "test")
+    app: Any = make_app(announced(broker_url="amqp://rabbit//"), "test")
     assert app.conf.worker_detect_quorum_queues
     assert app.conf.broker_transport_options == {}
 

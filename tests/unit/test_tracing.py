@@ -11,14 +11,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
-from fairlane.errors import ConfigurationError
-from fairlane.job import RateLimited
-from fairlane.run import RunSpec
-from fairlane.settings import TracingSettings
-from fairlane.tracing import submitting
-from fairlane_workers.spans import Spans
-from fairlane_workers.traces import open_traces
-from fairlane_workers.watch import Watches
+from fairlane.client.handover import submitting
+from fairlane.config.sections import TracingSettings
+from fairlane.core.errors import ConfigurationError
+from fairlane.model.job import RateLimited
+from fairlane.model.run import RunSpec
+from fairlane_workers.engine import open_spans
+from fairlane_workers.telemetry.spans import Spans
 from tests.support.worker_parts import WorkerParts, on_loop
 
 PARENT = f"00-{7:032x}-{8:016x}-01"
@@ -76,7 +75,7 @@ class Traced:
         self._told = InMemorySpanExporter()
         settings = TracingSettings(enabled=True, items_per_run=items)
         self.spans_of = Spans(settings, SimpleSpanProcessor(self._told))
-        parts.executor._watch = Watches([self.spans_of])
+        parts.executor._reporter.observers = (self.spans_of,)
 
     def spans(self) -> list[ReadableSpan]:
         return sorted(
@@ -112,9 +111,9 @@ def test_an_attempt_hangs_on_its_submission_with_its_parts_in_order() -> None:
             "gen_ai.usage.input_tokens": 12,
             "gen_ai.usage.output_tokens": 3,
         }
-        told = "".join(span.to_json() for span in traced.spans())
-        assert "secret" not in told
-        assert "yes" not in told
+        shown = "".join(span.to_json() for span in traced.spans())
+        assert "secret" not in shown
+        assert "yes" not in shown
 
     on_loop(scene)
 
@@ -156,12 +155,12 @@ def test_of_a_large_run_a_few_items_are_traced_and_those_with_all_their_jobs() -
 
 @pytest.fixture
 def _without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "fairlane_workers.spans", raising=False)
+    monkeypatch.delitem(sys.modules, "fairlane_workers.telemetry.spans", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
 
 
 @pytest.mark.usefixtures("_without_the_extra")
 def test_without_the_extra_tracing_is_refused_with_the_remedy() -> None:
-    assert open_traces(TracingSettings()) == ()
+    assert open_spans(TracingSettings()) == ()
     with pytest.raises(ConfigurationError, match=r"fairlane\[otel\]"):
-        open_traces(TracingSettings(enabled=True))
+        open_spans(TracingSettings(enabled=True))

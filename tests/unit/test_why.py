@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.admission.targets import Asker
-from fairlane.admission.waiting import Eta, Waiting
-from fairlane.errors import TargetNotFound
-from fairlane.job import JobState
-from fairlane.store.attempts import Ready
-from fairlane.store.workers import WorkerInfo
-from fairlane.tokens import Estimate
+from fairlane.core.errors import TargetNotFound
+from fairlane.model.ending import ReadyJob
+from fairlane.model.job import JobState
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.why.targets import Asker
+from fairlane.why.waiting import Eta, Waiting
 from tests.support.deployment import Deployment, entry
 
 LANE = "sim:fast"
@@ -48,7 +48,7 @@ def asked(real_redis: Redis) -> Asked:
 def test_a_lane_on_which_nothing_waits_says_so(asked: Asked) -> None:
     asked.d.lane(requests_per_minute=60)
     found = asked.why(LANE)
-    assert (found.kind, found.state, found.constraint) == ("lane", "open", "nothing")
+    assert (found.kind, found.state, found.constraint) == ("lane", "active", "nothing")
     assert found.sentence == "nothing waits"
     assert found.eta == Eta(asked.d.now_ms)
 
@@ -73,21 +73,25 @@ def test_tokens_that_are_slower_than_requests_decide(asked: Asked) -> None:
     assert asked.eta_s(LANE) == pytest.approx(left, rel=0.05)
 
 
+def _set(d: Deployment, field: str, value: str) -> None:
+    d.redis.hset(d.keys.lane(LANE), field, value)
+
+
 @pytest.mark.parametrize(
-    ("act", "constraint", "words"),
+    ("act", "state", "constraint", "words"),
     [
-        (lambda d: d.lanes.pause(LANE), "paused", "`fairlane lanes resume sim:fast` opens it"),
-        (lambda d: d.redis.hset(d.keys.lane(LANE), "parked", "no quota"), "parked", "parked: no quota;"),
-        (lambda d: d.redis.hset(d.keys.lane(LANE), "circuit", "half_open"), "probing", "one call finds out"),
+        (lambda d: d.lanes.pause(LANE), "paused", "paused", "`fairlane lanes resume sim:fast` resumes it"),
+        (lambda d: _set(d, "parked", "no quota"), "parked", "parked", "parked: no quota;"),
+        (lambda d: _set(d, "circuit", "half-open"), "blocked", "probing", "one call tests whether"),
     ],
 )
 def test_a_shut_lane_that_no_time_opens_has_no_eta(
-    asked: Asked, act: Any, constraint: str, words: str
+    asked: Asked, act: Any, state: str, constraint: str, words: str
 ) -> None:
     asked.d.queued_lane(jobs=3)
     act(asked.d)
     found = asked.why(LANE)
-    assert (found.state, found.constraint, found.until_ms) == ("shut", constraint, None)
+    assert (found.state, found.constraint, found.until_ms) == (state, constraint, None)
     assert words in found.sentence
     assert found.eta == Eta(None, True)
 
@@ -102,7 +106,7 @@ def test_an_open_circuit_starts_nothing_before_its_probe(asked: Asked) -> None:
     assert found.eta == Eta(asked.d.now_ms + 30_000, at_least=True)
 
 
-def test_a_retry_after_is_told_with_its_end_and_what_comes_then(asked: Asked) -> None:
+def test_a_retry_after_is_reported_with_its_end(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=61, requests_per_minute=60)
     (attempt,) = d.start(ref)
@@ -131,7 +135,20 @@ def test_without_a_leader_nothing_starts(asked: Asked) -> None:
         assert (found.constraint, found.eta.at_ms) == ("scheduler", None), target
 
 
-def test_a_full_window_goes_on_as_calls_end(asked: Asked) -> None:
+def test_where_redis_is_full_nothing_starts_and_the_words_are_its_own(asked: Asked) -> None:
+    ref = asked.d.queued_lane(jobs=3)
+    asked.d.redis.config_set("maxmemory", "1")
+    try:
+        for target in (LANE, ref.run, f"{ref.run}/0"):
+            found = asked.why(target)
+            assert (found.constraint, found.eta.at_ms) == ("scheduler", None), target
+            assert found.sentence.startswith("Redis is full"), target
+            assert "cannot reach" not in found.sentence
+    finally:
+        asked.d.redis.config_set("maxmemory", "0")
+
+
+def test_a_full_window_grants_again_as_calls_end(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=30, max_concurrency=5)
     for attempt in d.start(ref, 5):
@@ -161,7 +178,7 @@ def test_a_days_limit_reaches_over_the_days_that_it_takes(asked: Asked) -> None:
     assert found.eta.at_ms == midnight + 2 * 1440 * MINUTE_MS
 
 
-def test_a_run_is_told_lane_by_lane(asked: Asked) -> None:
+def test_a_run_is_explained_lane_by_lane(asked: Asked) -> None:
     d = asked.d
     d.lane(requests_per_minute=60)
     d.lane("sim:judge")
@@ -177,12 +194,12 @@ def test_a_run_is_told_lane_by_lane(asked: Asked) -> None:
     assert task.ahead == 8
     d.ask(ref)
     assert asked.why(ref.run).lanes[0].constraint == "requests"
-    follow = [Ready(entry(attempt.job + 1, 10, 1), "sim:judge")]
+    follow = [ReadyJob(entry(attempt.job + 1, 10, 1), "sim:judge")]
     d.finish(attempt, follow=follow)
     assert asked.why(ref.run).lanes[1].queued == 1
 
 
-def test_retries_of_a_run_are_told_with_the_next_one(asked: Asked) -> None:
+def test_retries_of_a_run_are_reported_with_the_next_one(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=2)
     for attempt, delay_ms in zip(d.start(ref, 2), (9000, 4000), strict=True):
@@ -224,7 +241,7 @@ def test_a_run_that_is_over_says_how(asked: Asked) -> None:
     assert asked.why("r2/1").constraint == "cancelled"
 
 
-def test_a_job_is_told_its_place_among_its_runs_jobs(asked: Asked) -> None:
+def test_a_job_has_a_position_among_its_runs_jobs(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=61, requests_per_minute=60)
     d.take(ref)
@@ -279,7 +296,7 @@ def test_a_job_that_waits_out_a_failure_is_due_then(asked: Asked) -> None:
     assert found.eta == Eta(d.now_ms + 4000, at_least=True)
 
 
-def test_a_job_in_flight_is_told_with_its_worker(asked: Asked) -> None:
+def test_a_job_in_flight_is_reported_with_its_worker(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=2)
     d.start(ref)
@@ -290,7 +307,7 @@ def test_a_job_in_flight_is_told_with_its_worker(asked: Asked) -> None:
     assert {asked.why(f"r1/{item}").state for item in (0, 1)} == {"leased"}
 
 
-def test_an_item_that_is_not_handed_out_is_told_what_goes_before(asked: Asked) -> None:
+def test_an_unfed_item_is_explained_with_the_jobs_before_it(asked: Asked) -> None:
     d = asked.d
     d.lane(requests_per_minute=60)
     ref = d.submit(rows=100)
@@ -303,7 +320,7 @@ def test_an_item_that_is_not_handed_out_is_told_what_goes_before(asked: Asked) -
     assert asked.eta_s("r1/59") == pytest.approx(59, abs=1)
 
 
-def test_a_judge_waits_for_the_output_that_it_judges(asked: Asked) -> None:
+def test_an_evaluation_waits_for_its_output(asked: Asked) -> None:
     d = asked.d
     d.lane()
     d.lane("sim:judge")
@@ -312,7 +329,7 @@ def test_a_judge_waits_for_the_output_that_it_judges(asked: Asked) -> None:
     assert asked.why("r1/0/1").constraint == "task"
     assert asked.why("r1/0/judge0").constraint == "task"
     (attempt,) = d.start(ref)
-    d.finish(attempt, follow=[Ready(entry(attempt.job + 1, 10, 1), "sim:judge")])
+    d.finish(attempt, follow=[ReadyJob(entry(attempt.job + 1, 10, 1), "sim:judge")])
     found = asked.why("r1/0")
     assert (found.target, found.position, found.lanes[0].lane) == ("r1/0/1", 1, "sim:judge")
 
@@ -333,7 +350,7 @@ def test_a_judge_waits_for_the_output_that_it_judges(asked: Asked) -> None:
         ("r1/0/0/0", "RUN/ITEM/STEP"),
     ],
 )
-def test_what_there_is_not_is_told_with_what_looks_like_it(asked: Asked, target: str, words: str) -> None:
+def test_an_unknown_target_is_reported_with_similar_ones(asked: Asked, target: str, words: str) -> None:
     asked.d.queued_lane(jobs=2)
     with pytest.raises(TargetNotFound) as caught:
         asked.why(target)
@@ -365,23 +382,23 @@ def test_who_may_ask_needs_no_leader_and_no_workers(real_redis: Redis) -> None:
     assert Asker(d.redis, d.keys, "search", {}, d.now_ms).why("r1").constraint == "scheduler"
 
 
-def test_a_refused_lane_finds_out_whether_it_opens(asked: Asked) -> None:
+def test_a_rejected_lane_tests_whether_it_opens(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=9)
     d.redis.hset(d.keys.lane(LANE), "stop", "refused")
     found = asked.why(ref.run)
     assert (found.constraint, found.eta.at_least) == ("refused", True)
-    assert "one call finds out" in found.sentence
+    assert "one call tests whether" in found.sentence
 
 
 def test_a_learned_rate_is_said_to_be_about(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=100, requests_per_minute=None)
     d.take(ref)
-    assert asked.why(LANE).sentence.endswith("about 600 requests/min, still finding out")
+    assert asked.why(LANE).sentence.endswith("about 600 requests/min, still probing")
     for fields, words in (
-        ({"requests_est": "300", "requests_age_ms": "0", "requests_var": "9"}, "learned from refusals"),
-        ({"requests_told": "120"}, "about 120 requests/min, by its headers"),
+        ({"requests_est": "300", "requests_age_ms": "0", "requests_var": "9"}, "learned from 429s"),
+        ({"requests_reported": "120"}, "about 120 requests/min, by its headers"),
     ):
         d.redis.hset(d.keys.lane(LANE), mapping=fields)
         assert asked.why(LANE).sentence.endswith(words)

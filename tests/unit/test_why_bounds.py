@@ -8,26 +8,23 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.admission.targets import Asker
-from fairlane.admission.waiting import LaneWait, Waiting
-from fairlane.choices import Bounds, Order
-from fairlane.evaluators.spec import Agent, Criterion
-from fairlane.job import JobState
-from fairlane.results import TaskResult
-from fairlane.run import Plan
-from fairlane.settings import Settings
-from fairlane.store.attempts import Lesson, Over, Ready
-from fairlane.store.keys import RunRef
-from fairlane.store.runs import OUT_OF_BUDGET, TIMED_OUT
-from fairlane.store.workers import WorkerInfo
-from fairlane.tokens import Estimate
-from fairlane_scheduler.bounds import bounds_of
+from fairlane.config.settings import Settings
+from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.evaluators import Agent, Criterion
+from fairlane.model.job import JobState, Lesson
+from fairlane.model.results import TaskResult
+from fairlane.model.run import Bounds, Order, Plan, RunRef
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.lanes import Offer
+from fairlane.store.write.runs import OUT_OF_BUDGET, TIMED_OUT, bounds_of
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.why.targets import Asker
+from fairlane.why.waiting import LaneWait, Waiting
 from tests.support.deployment import PLENTY, Deployment, entry, make_spec
 from tests.support.documents import ROOT, coded, table
 
 TASKS, JUDGES = "sim:fast", "sim:judge"
-LUA = ROOT / "shared" / "fairlane" / "store" / "lua" / "lib" / "bounds.lua"
+LUA = ROOT / "shared" / "fairlane" / "store" / "lua" / "lib" / "run" / "bounds.lua"
 
 
 class Asked:
@@ -57,7 +54,12 @@ class Asked:
         )
         plan = Plan(spec=spec, eval_lanes=(JUDGES,) * len(spec.evals))
         ref = self.d.upload(spec)
-        self.d.runs.admit(plan, self.d.epoch, self.d.now_ms, bounds=bounds_of(plan, settings))
+        self.d.runs.admit(
+            plan,
+            self.d.epoch,
+            self.d.now_ms,
+            bounds=bounds_of(plan, settings.prices, settings.scheduler.max_concurrent),
+        )
         self.d.feed(ref, rows if feed is None else feed, TASKS, Estimate(60, 40))
         return ref
 
@@ -74,21 +76,23 @@ def asked(real_redis: Redis) -> Asked:
     return Asked(real_redis)
 
 
-def told(found: Waiting | LaneWait) -> tuple[str, str]:
+def announced(found: Waiting | LaneWait) -> tuple[str, str]:
     return found.constraint, found.sentence
 
 
-def test_a_runs_own_number_of_calls_at_once_is_told(asked: Asked) -> None:
+def test_a_runs_own_number_of_calls_at_once_is_reported(asked: Asked) -> None:
     ref = asked.run(max_concurrent=3)
     assert asked.why().constraint == "nothing"
     assert asked.grant(ref) == 3
     words = "the run has 3 calls in flight of 3, its own bound"
-    assert told(asked.why()) == ("max_concurrent", words)
-    assert told(asked.why("r1/5")) == ("max_concurrent", words)
+    assert announced(asked.why()) == ("max_concurrent", words)
+    assert announced(asked.why("r1/5")) == ("max_concurrent", words)
     assert asked.why().eta.at_least
 
 
-def test_places_of_its_own_and_a_known_latency_tell_when_the_last_call_starts(asked: Asked) -> None:
+def test_a_concurrency_bound_of_its_own_and_a_known_latency_tell_when_the_last_call_starts(
+    asked: Asked,
+) -> None:
     ref = asked.run(rows=13, max_concurrent=3)
     first, *_ = asked.d.start(ref, 3)
     asked.d.advance(2000)
@@ -100,26 +104,26 @@ def test_places_of_its_own_and_a_known_latency_tell_when_the_last_call_starts(as
     assert found.eta.at_ms == pytest.approx(asked.d.now_ms + 9 * latency_ms / 3, rel=0.2)
 
 
-def test_the_deployments_cap_is_told(asked: Asked) -> None:
+def test_the_deployments_cap_is_reported(asked: Asked) -> None:
     ref = asked.run(cap=2)
     assert asked.grant(ref) == 2
     words = (
         "the deployment has 2 calls in flight of 2: its scheduler.max_concurrent when the run was admitted"
     )
-    assert told(asked.why()) == ("cap", words)
+    assert announced(asked.why()) == ("cap", words)
 
 
-def test_tasks_that_wait_for_evaluations_are_told_with_a_stated_number(asked: Asked) -> None:
+def test_waiting_tasks_are_reported_with_a_configured_number(asked: Asked) -> None:
     ref = asked.run(judges=1, ahead=4)
     first, *_ = asked.d.start(ref, 4)
-    asked.d.finish(first, follow=[Ready(entry(first.job + 1, 10, 1), JUDGES)])
+    asked.d.finish(first, follow=[ReadyJob(entry(first.job + 1, 10, 1), JUDGES)])
     words = "its tasks wait for its evaluations: 4 items of 4 have begun and are not evaluated"
-    assert told(asked.why().lanes[0]) == ("ahead", words)
+    assert announced(asked.why().lanes[0]) == ("ahead", words)
     assert asked.why("r1/7").constraint == "ahead"
     assert asked.why("r1/0").constraint == "nothing"
 
 
-def test_tasks_that_wait_for_evaluations_are_told_without_a_number_that_only_the_scheduler_knows(
+def test_waiting_tasks_are_reported_without_the_schedulers_number(
     asked: Asked,
 ) -> None:
     ref = asked.run(judges=1)
@@ -130,11 +134,13 @@ def test_tasks_that_wait_for_evaluations_are_told_without_a_number_that_only_the
 
 
 @pytest.mark.parametrize(("rate", "words"), [(2, "2 tasks a second"), (0.25, "0.25 tasks a second")])
-def test_a_runs_own_rate_of_tasks_is_told_with_its_next_moment(asked: Asked, rate: float, words: str) -> None:
+def test_a_runs_own_rate_of_tasks_is_reported_with_its_next_moment(
+    asked: Asked, rate: float, words: str
+) -> None:
     ref = asked.run(task_rate=rate)
     assert asked.grant(ref) == 1
     found = asked.why()
-    assert told(found) == ("task_rate", f"the run's own rate: {words}")
+    assert announced(found) == ("task_rate", f"the run's own rate: {words}")
     assert found.until_ms is not None
     assert found.until_ms == asked.d.now_ms + 1000 / rate - 100
     assert found.eta.at_ms == found.until_ms + 8 * 1000 / rate
@@ -143,46 +149,49 @@ def test_a_runs_own_rate_of_tasks_is_told_with_its_next_moment(asked: Asked, rat
     assert asked.why().constraint == "nothing"
 
 
-def test_a_runs_own_rate_of_evaluations_is_told(asked: Asked) -> None:
-    ref = asked.run(judges=1, eval_rate=1)
+def test_a_runs_own_rate_of_evaluations_is_reported(asked: Asked) -> None:
+    ref = asked.run(judges=1, task_rate=0, eval_rate=1)
     for attempt in asked.d.start(ref, 3):
-        asked.d.finish(attempt, follow=[Ready(entry(attempt.job + 1, 10, 1), JUDGES)])
+        asked.d.finish(attempt, follow=[ReadyJob(entry(attempt.job + 1, 10, 1), JUDGES)])
     assert asked.grant(ref, JUDGES) == 1
     (_, part) = asked.why().lanes
     assert (part.constraint, part.sentence) == ("eval_rate", "the run's own rate: 1 evaluations a second")
 
 
-def test_the_least_time_between_a_runs_starts_is_told(asked: Asked) -> None:
+def test_the_least_time_between_a_runs_starts_is_reported(asked: Asked) -> None:
     ref = asked.run(delay=5)
     assert asked.grant(ref) == 1
     found = asked.why()
-    assert told(found) == ("delay", "the run's calls on sim:fast start at least 5 s apart; the next in 5 s")
+    assert announced(found) == (
+        "delay",
+        "the run's calls on sim:fast start at least 5 s apart; the next in 5 s",
+    )
     assert found.until_ms == asked.d.now_ms + 5000
     assert found.eta.at_ms == asked.d.now_ms + 9 * 5000
 
 
-def test_a_budget_of_tokens_is_told_with_what_is_gone(asked: Asked) -> None:
+def test_a_budget_of_tokens_is_reported_with_its_use(asked: Asked) -> None:
     ref = asked.run(budget_tokens=250)
     assert asked.grant(ref) == 2
-    constraint, words = told(asked.why())
+    constraint, words = announced(asked.why())
     assert constraint == "budget"
     assert words.startswith("200 of the run's budget of 250 tokens are used or held by calls in flight")
 
 
-def test_a_budget_of_money_is_told_with_what_is_gone(asked: Asked) -> None:
+def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
     price = {"input": 1000.0, "output": 1000.0}
     ref = asked.run(prices={TASKS: price}, budget_usd=0.25)
     assert asked.grant(ref) == 2
-    assert told(asked.why())[0] == "budget"
-    assert told(asked.why())[1].startswith("$0.2 of the run's budget of $0.25 are used")
+    assert announced(asked.why())[0] == "budget"
+    assert announced(asked.why())[1].startswith("$0.2 of the run's budget of $0.25 are used")
 
 
 def test_a_serial_run_waits_for_the_item_whose_turn_it_is(asked: Asked) -> None:
     ref = asked.run(rows=5, judges=1, order=Order(serial=True), feed=1)
     (attempt,) = asked.d.start(ref)
     words = "its items go one at a time: 4 more wait for item 0"
-    assert told(asked.why("r1/3")) == ("serial", f"item 3 is not handed out yet: {words}")
-    asked.d.finish(attempt, follow=[Ready(entry(attempt.job + 1, 10, 1), JUDGES)])
+    assert announced(asked.why("r1/3")) == ("serial", f"item 3 is not handed out yet: {words}")
+    asked.d.finish(attempt, follow=[ReadyJob(entry(attempt.job + 1, 10, 1), JUDGES)])
     (part, judge) = asked.why().lanes
     assert (part.constraint, part.sentence) == ("serial", words)
     assert (judge.queued, judge.constraint) == (1, "nothing")
@@ -194,7 +203,7 @@ def test_items_that_go_first_are_waited_for_until_all_have_gone(asked: Asked) ->
     d = asked.d
     d.runs.feed(ref, d.epoch, 0, 2, {TASKS: [entry(1, 10)]}, [], d.now_ms, handed=1)
     words = "its items go one at a time: 3 more wait for item 1"
-    assert told(asked.why("r1/0")) == ("serial", f"item 0 is not handed out yet: {words}")
+    assert announced(asked.why("r1/0")) == ("serial", f"item 0 is not handed out yet: {words}")
     (attempt,) = d.start(ref)
     d.finish(attempt)
     d.runs.feed(ref, d.epoch, 2, 4, {}, [], d.now_ms, handed=0)
@@ -212,7 +221,7 @@ def test_a_run_whose_rows_are_still_written_waits_for_them(asked: Asked) -> None
     assert asked.why().constraint == "running"
     asked.d.finish(attempt)
     found = asked.why()
-    assert told(found) == ("rows", "its rows are still being written")
+    assert announced(found) == ("rows", "its rows are still being written")
     assert found.eta == (None, True)
 
 
@@ -230,8 +239,8 @@ def test_a_run_that_ended_before_its_time_says_why(
     (attempt, _) = asked.d.start(ref, 2)
     asked.d.finish(attempt)
     asked.d.runs.end(ref, [TASKS, JUDGES], ending, asked.d.epoch, asked.d.now_ms)
-    assert told(asked.why()) == (constraint, words)
-    assert told(asked.why("r1/5")) == (constraint, f"its run is over: {words}")
+    assert announced(asked.why()) == (constraint, words)
+    assert announced(asked.why("r1/5")) == (constraint, f"its run is over: {words}")
     assert asked.why("r1/0").constraint == "done"
 
 
@@ -242,7 +251,7 @@ def test_a_lane_that_is_shut_comes_before_a_runs_own_bounds(asked: Asked) -> Non
     assert asked.why().constraint == "paused"
 
 
-def test_of_two_rates_the_one_that_takes_longer_is_told(asked: Asked) -> None:
+def test_of_two_rates_the_slower_is_reported(asked: Asked) -> None:
     asked.d.lane(TASKS, requests_per_minute=6)
     ref = asked.run(task_rate=2)
     other = asked.d.submit(run="r2", rows=5)
@@ -267,7 +276,7 @@ def test_a_criterion_waits_for_the_call_that_asks_for_all_at_once(asked: Asked) 
     d.feed(ref, 1)
     (attempt,) = d.start(ref)
     assert "an output that does not exist yet" in asked.why("r1/0/style.c1").sentence
-    d.finish(attempt, follow=[Ready(entry(1, 10, 1), JUDGES)])
+    d.finish(attempt, follow=[ReadyJob(entry(1, 10, 1), JUDGES)])
     found = asked.why("r1/0/style.c1")
     assert (found.constraint, found.sentence.partition(":")[0]) == (
         "task",
@@ -282,8 +291,8 @@ def test_given_outputs_are_evaluated_without_a_task_to_wait_for(asked: Asked) ->
     )
     ref = d.upload(spec)
     d.runs.admit(Plan(spec=spec, eval_lanes=(JUDGES,)), d.epoch, d.now_ms)
-    assert told(asked.why()) == ("feeding", "its next items are about to be handed out")
-    over = [Over(0, "given", '{"s":"succeeded"}', "")]  # type: ignore[arg-type]
+    assert announced(asked.why()) == ("feeding", "its next items are about to be handed out")
+    over = [RecordedJob(0, "given", '{"s":"succeeded"}', "")]  # type: ignore[arg-type]
     d.runs.feed(ref, d.epoch, 0, 1, {JUDGES: [entry(1, 10)]}, over, d.now_ms)
     assert asked.why("r1/0/1").position == 1
 
@@ -296,7 +305,7 @@ def test_a_long_result_says_how_its_job_ended(asked: Asked) -> None:
         attempt, "w1", Lesson("ok"), JobState.SUCCEEDED, result, (), asked.d.now_ms
     )
     call.run(asked.d.redis)
-    assert told(asked.why("r1/0")) == ("done", "it is over: succeeded")
+    assert announced(asked.why("r1/0")) == ("done", "it is over: succeeded")
 
 
 def test_a_paused_run_says_so_for_all_of_it_and_for_each_job(asked: Asked) -> None:
@@ -304,10 +313,10 @@ def test_a_paused_run_says_so_for_all_of_it_and_for_each_job(asked: Asked) -> No
     asked.d.start(ref, 2)
     asked.d.runs.pause(ref, "ann@host", asked.d.epoch, asked.d.now_ms)
     asked.d.advance(120_000)
-    words = "the run was paused by ann@host 2 min ago; `fairlane unpause r1` lets it go on"
+    words = "the run was paused by ann@host 2 min ago; `fairlane resume r1` resumes it"
     for target in ("r1", "r1/5", "r1/9"):
-        assert told(asked.why(target)) == ("run_paused", words)
-    assert told(asked.why().lanes[0]) == ("run_paused", words)
+        assert announced(asked.why(target)) == ("run_paused", words)
+    assert announced(asked.why().lanes[0]) == ("run_paused", words)
     assert asked.why().eta == (None, True)
     assert asked.why("r1/0").constraint == "running"
     assert asked.why(TASKS).constraint == "run_paused"
@@ -327,7 +336,7 @@ def test_every_bound_is_described() -> None:
     script = re.findall(r"return '(\w+)',", LUA.read_text(encoding="utf-8"))
     described = {
         code
-        for row in table(ROOT / "docs" / "concepts.md", "bound", "holds back")
+        for row in table(ROOT / "docs" / "constraints.md", "bound", "holds back")
         for code in coded(row["bound"])
     }
-    assert described == {*script, "task_rate", "eval_rate", "serial", "team_share"}
+    assert described == {*script, "task_rate", "eval_rate", "serial", "team_share", "request_refused"}

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.admission.queues import RunQueue, ahead_of, share_of
-from fairlane.store.keys import RunRef
-from fairlane_scheduler.fairness import LaneShares
+from fairlane.model.run import RunRef
+from fairlane.why.queues import RunQueue, ahead_of, share_of
+from fairlane_scheduler.dispatch.fairness import LaneShares
 
 OWN = RunRef("a", "r0")
 REFS = [OWN, *(RunRef(team, f"r{number}") for team in "abc" for number in (1, 2))]

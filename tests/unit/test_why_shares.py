@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.admission.lanes import Allotment, Offer
-from fairlane.admission.targets import Asker
-from fairlane.admission.waiting import Waiting
-from fairlane.job import Attempt
-from fairlane.store.workers import WorkerInfo
+from fairlane.model.job import Attempt
+from fairlane.store.write.lanes import Offer, ReservedShare
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.why.targets import Asker
+from fairlane.why.waiting import Waiting
 from tests.support.deployment import Deployment, attempts_of
 
 LANE = "sim:fast"
@@ -29,14 +29,14 @@ class Asked:
 
     def ask(self, own: float = 0.0, most: float = 1.0) -> None:
         offers = [Offer(self.ref, 10)]
-        grant = self.d.ask(offers, allotments={"search": Allotment(0, most), "ads": Allotment(own)})
+        grant = self.d.ask(offers, shares={"search": ReservedShare(0, most), "ads": ReservedShare(own)})
         self.taken = attempts_of(grant, offers, LANE)
 
     def why(self) -> Waiting:
         return Asker(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why("r1")
 
 
-def test_a_team_at_its_most_of_a_rate_is_told_until_when(real_redis: Redis) -> None:
+def test_a_team_at_its_maximum_rate_is_delayed_until_a_known_time(real_redis: Redis) -> None:
     asked = Asked(real_redis, requests_per_minute=600)
     asked.ask(most=0.1)
     found = asked.why()
@@ -63,7 +63,7 @@ def test_a_lane_of_which_the_rest_is_kept_says_so(real_redis: Redis) -> None:
     asked.ask(own=0.9)
     found = asked.why()
     assert found.constraint == "reserved"
-    assert "kept for teams that do not lend it" in found.sentence
+    assert "reserved for teams that do not lend it" in found.sentence
 
 
 @pytest.mark.parametrize("most", [0.5, 1.0])

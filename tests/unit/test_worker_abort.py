@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fairlane.job import (
-    JobState,
-    Outcome,
-    Success,
-)
-from fairlane.store.keys import RunRef
+from fairlane.model.job import JobState, Outcome, Success
+from fairlane.model.run import RunRef
+from fairlane_workers.execution.executor import Abort
 from tests.support.worker_parts import WorkerParts, lines, on_loop
 
 
@@ -22,7 +19,7 @@ def test_a_call_whose_lease_is_lost_is_broken_off_and_not_reported() -> None:
         (attempt,) = parts.grant(1)
         task = await parts.calling(attempt)
 
-        parts.executor.abort(attempt.id, "its lease is gone")
+        parts.executor.abort(attempt.id, Abort("its lease is gone"))
         await task
 
         assert parts.provider.broken_off == 1
@@ -136,7 +133,7 @@ def test_an_abort_while_the_report_is_on_its_way_does_not_lose_it(held_up: str, 
             case "stop":
                 parts.executor.abort_all("the worker stops")
             case "lost":
-                parts.executor.abort(attempt.id, "its lease is gone")
+                parts.executor.abort(attempt.id, Abort("its lease is gone"))
             case _:
                 parts.executor.abort_run(RunRef("search", "r1"), "its run was cancelled")
         with capture_logs() as logs:
@@ -169,7 +166,7 @@ def test_a_call_that_has_just_ended_is_reported_though_the_worker_stops() -> Non
 
 def test_an_abort_of_nothing_is_nothing() -> None:
     async def scene(parts: WorkerParts) -> None:
-        parts.executor.abort("r1/0/1", "why")
+        parts.executor.abort("r1/0/1", Abort("why"))
         parts.executor.abort_run(RunRef("search", "r1"), "why")
 
     on_loop(scene)
@@ -180,7 +177,7 @@ def test_a_second_reason_does_not_replace_the_first() -> None:
         (attempt,) = parts.grant(1)
         task = await parts.calling(attempt)
 
-        parts.executor.abort(attempt.id, "its lease is gone")
+        parts.executor.abort(attempt.id, Abort("its lease is gone"))
         parts.executor.abort_all("the worker stops")
         await task
 

@@ -13,7 +13,7 @@ from redis.exceptions import DataError, ReadOnlyError, RedisError, ResponseError
 from structlog.testing import capture_logs
 
 from fairlane.store.script import Call, script
-from fairlane_workers.batcher import AWAY_MOST_S, BATCH, MOST_OFFERED, Batcher, Command
+from fairlane_workers.execution.batcher import AWAY_MOST_S, BATCH, MOST_OFFERED, Batcher, Command
 
 
 class Wire(Batcher):

@@ -6,9 +6,11 @@ import asyncio
 import json
 from typing import Any
 
-from fairlane.job import Attempt, JobState
-from fairlane.store.keys import RunRef
-from fairlane_workers.chunks import LOOK_AGAIN_MS, RUNS_KNOWN
+import pytest
+
+from fairlane.model.job import Attempt, JobState, NetworkFailure, Outcome, PermanentFailure, Success
+from fairlane.model.run import RunRef
+from fairlane_workers.execution.chunks import LOOK_AGAIN_MS, RUNS_KEPT
 from tests.support.worker_parts import WorkerParts, on_loop
 
 REF = RunRef("search", "r1")
@@ -155,11 +157,31 @@ def test_a_call_streams_its_pieces_and_a_judge_does_not() -> None:
     on_loop(scene)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "void"),
+    [(Success("yes"), False), (NetworkFailure("reset"), True), (PermanentFailure("no"), True)],
+)
+def test_what_an_attempt_streamed_before_it_failed_is_void(outcome: Outcome, void: bool) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        listener = Listener(parts)
+        parts.provider.pieces, parts.provider.answer = ("ye", "s"), outcome
+        (task,) = parts.grant(1)
+        await parts.executor.execute(task)
+        await settled(parts)
+
+        *pieces, last = listener.heard()
+        assert [piece["number"] for piece in (*pieces, last)] == [1] * (len(pieces) + 1)
+        assert ("void" in last) is void
+        listener.leave()
+
+    on_loop(scene)
+
+
 def test_the_number_of_runs_that_are_remembered_is_bounded() -> None:
     async def scene(parts: WorkerParts) -> None:
-        for n in range(RUNS_KNOWN + 5):
+        for n in range(RUNS_KEPT + 5):
             await parts.chunks.listener(Attempt(f"r{n}", "search", 0, 1, "sim:fast"))
 
-        assert len(parts.chunks._audiences) <= RUNS_KNOWN
+        assert len(parts.chunks._audiences) <= RUNS_KEPT
 
     on_loop(scene)

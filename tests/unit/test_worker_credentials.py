@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from fairlane.settings import WorkerSecrets
-from fairlane_workers.credentials import SALT_BYTES, fingerprints
+from fairlane.config.settings import WorkerSecrets
+from fairlane_workers.upkeep.credentials import SALT_BYTES, fingerprints
 from tests.support.worker_parts import WorkerParts, on_loop
 
 HELD = WorkerSecrets.model_validate({"keys": {"a": "sk-1", "b": " sk-1\n", "c": "sk-2"}})
@@ -14,10 +14,10 @@ HELD = WorkerSecrets.model_validate({"keys": {"a": "sk-1", "b": " sk-1\n", "c": 
 def test_equal_keys_have_equal_fingerprints_and_others_others() -> None:
     async def scene(parts: WorkerParts) -> None:
         with capture_logs() as logs:
-            told = await fingerprints(parts.batcher, parts.keys, HELD)
-        assert told["a"] == told["b"] != told["c"]
-        assert {len(each) for each in told.values()} == {12}
-        assert [(line["connection"], line["fingerprint"]) for line in logs] == list(told.items())
+            shown = await fingerprints(parts.batcher, parts.keys, HELD)
+        assert shown["a"] == shown["b"] != shown["c"]
+        assert {len(each) for each in shown.values()} == {12}
+        assert [(line["connection"], line["fingerprint"]) for line in logs] == list(shown.items())
         assert "sk-" not in repr(logs)
 
     on_loop(scene)
@@ -42,11 +42,11 @@ def test_without_keys_no_salt_is_drawn() -> None:
 
 def test_a_beat_tells_the_fingerprints_and_nothing_else_of_the_keys() -> None:
     async def scene(parts: WorkerParts) -> None:
-        told = await fingerprints(parts.batcher, parts.keys, HELD)
-        parts.heartbeat.holding(told)
+        shown = await fingerprints(parts.batcher, parts.keys, HELD)
+        parts.heartbeat.holding(shown)
         await parts.heartbeat.beat()
         (beat,) = parts.scheduler.workers.beats(parts.scheduler.redis)
-        assert beat.info.credentials == told
+        assert beat.info.credentials == shown
         assert b"sk-" not in b"".join(parts.scheduler.redis.hvals(parts.keys.workers))
 
     on_loop(scene)

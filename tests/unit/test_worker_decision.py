@@ -9,31 +9,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.decision import ABORTED_DELAY_MS, Decision, Defer, Finish, decide, given_back
-from fairlane.job import (
+from fairlane.model.decision import (
+    ABORTED_DELAY_MS,
+    Decision,
+    Defer,
+    Finish,
+    RetryPolicy,
+    decide,
+    finish,
+    requeue,
+)
+from fairlane.model.job import (
     Aborted,
-    AccessRefused,
+    AccessDenied,
+    Claim,
+    FlawedAnswer,
     InvalidResponse,
     NetworkFailure,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     TimedOut,
     Usage,
 )
-from fairlane.retry import RetryPolicy
-from fairlane.store.attempts import Claim
 
 POLICY = RetryPolicy(max_attempts=3, initial_delay=1.0, max_delay=8.0, max_rate_limits=5)
-TEMPORARY = {
-    Overloaded("m", 503): "overloaded",
-    Overloaded("m", 529, 1500): "overloaded",
+UNPROVEN = {
+    ServerError("m", 500): "server_error",
+    ServerError("m", 502, 1500): "server_error",
     NetworkFailure("m"): "broken",
     TimedOut("m"): "broken",
     TimedOut("m", 504): "broken",
-    InvalidResponse("m", 200): "none",
+    InvalidResponse("m", 200): "broken",
 }
 
 
@@ -60,27 +70,67 @@ def test_a_success_that_does_not_tell_its_usage_says_nothing_of_tokens() -> None
     assert decision(Success("yes")).lesson.usage == Usage()
 
 
-@pytest.mark.parametrize(("outcome", "signal"), TEMPORARY.items(), ids=names)
-@pytest.mark.parametrize("spent", [0, 1])
-def test_what_may_pass_is_tried_again_while_attempts_are_left(
+@pytest.mark.parametrize(("outcome", "signal"), UNPROVEN.items(), ids=names)
+@pytest.mark.parametrize("spent", [0, 1, 9])
+def test_a_failure_that_may_be_the_lanes_is_tried_again_and_redis_counts_it(
     outcome: Outcome, signal: str, spent: int
 ) -> None:
     made = decision(outcome, spent)
 
     assert isinstance(made, Defer)
-    assert (made.costs_attempt, made.rate_limited) == (True, False)
+    assert (made.cost, made.max_attempts, made.rate_limited) == ("unproven", 3, False)
     assert 0 <= made.delay_ms <= 1000 * 2**spent
     assert (made.lesson.signal, made.lesson.reason) == (signal, "m")
     assert made.lesson.retry_after_ms == outcome.retry_after_ms
 
 
-@pytest.mark.parametrize(("outcome", "signal"), TEMPORARY.items(), ids=names)
-@pytest.mark.parametrize("spent", [2, 3, 9])
-def test_what_may_pass_fails_the_job_at_its_last_attempt(outcome: Outcome, signal: str, spent: int) -> None:
-    made = decision(outcome, spent)
+def test_failures_that_are_not_proven_lengthen_the_back_off() -> None:
+    policy = RetryPolicy(initial_delay=1.0, max_delay=60.0, jitter="added")
 
-    assert isinstance(made, Finish)
-    assert (made.error, made.attempts, made.lesson.signal) == ("m", spent + 1, signal)
+    made = decide(NetworkFailure("m"), Claim(1, 0, 0, unproven=3), policy, random.Random(1))
+
+    assert isinstance(made, Defer)
+    assert 16_000 <= made.delay_ms <= 16_500
+
+
+@pytest.mark.parametrize("status", [503, 529])
+def test_an_overload_costs_nothing_and_waits_for_its_lane_alone(status: int) -> None:
+    made = decision(Overloaded("busy", status, 1500), spent=2)
+
+    assert isinstance(made, Defer)
+    assert (made.cost, made.max_attempts, made.delay_ms) == ("nothing", 0, 0)
+    assert (made.lesson.signal, made.lesson.retry_after_ms) == ("overloaded", 1500)
+
+
+def test_a_flawed_answer_costs_an_attempt_and_what_it_used() -> None:
+    made = decision(FlawedAnswer("no score", 200, usage=Usage(10, 5)))
+
+    assert isinstance(made, Defer)
+    assert (made.cost, made.max_attempts) == ("attempt", 3)
+    assert (made.lesson.signal, made.lesson.usage) == ("answered", Usage(10, 5))
+
+
+def test_a_job_without_attempts_left_finishes_with_the_reason_of_its_last() -> None:
+    made = decision(ServerError("m", 500), spent=2)
+
+    assert isinstance(made, Defer)
+    assert finish(made, 3) == Finish(made.lesson, 3, "m")
+
+
+def test_a_deadline_of_the_run_is_named_and_that_of_the_provider_is_not() -> None:
+    assert decision(TimedOut("m", deadline_ms=5000)).lesson.deadline_ms == 5000
+    assert decision(TimedOut("m", 504)).lesson.deadline_ms is None
+
+
+def test_equal_refusals_of_the_request_have_equal_names() -> None:
+    def refusal(status: int, message: str, *, content: bool = False) -> str:
+        return decision(PermanentFailure(message, status, content=content)).lesson.refusal
+
+    assert refusal(404, "no model x (req_011CQ)") == refusal(404, "no model x (req_7fXY)") != ""
+    assert refusal(404, "no model x") != refusal(404, "no model y")
+    assert refusal(400, "no parameter x") != refusal(422, "no parameter x")
+    assert refusal(400, "filtered", content=True) == ""
+    assert refusal(413, "too large") == ""
 
 
 @pytest.mark.parametrize("spent", [0, 2, 50])
@@ -88,7 +138,7 @@ def test_a_rate_limit_costs_no_attempt(spent: int) -> None:
     made = decision(RateLimited("slow down", retry_after_ms=900), spent, limited=3)
 
     assert isinstance(made, Defer)
-    assert (made.costs_attempt, made.rate_limited, made.delay_ms) == (False, True, 0)
+    assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", True, 0)
     assert (made.lesson.signal, made.lesson.retry_after_ms) == ("limited", 900)
 
 
@@ -114,10 +164,10 @@ def test_a_failure_that_nobody_was_asked_about_teaches_nothing() -> None:
 
 @pytest.mark.parametrize("reason", ["auth", "quota"])
 def test_refused_access_parks_the_lane_and_costs_no_attempt(reason: Any) -> None:
-    made = decision(AccessRefused("no quota", 403, reason), spent=2)
+    made = decision(AccessDenied("no quota", 403, reason), spent=2)
 
     assert isinstance(made, Defer)
-    assert (made.costs_attempt, made.rate_limited, made.delay_ms) == (False, False, 0)
+    assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", False, 0)
     assert (made.lesson.signal, made.lesson.reason) == ("refused", "no quota")
 
 
@@ -125,20 +175,14 @@ def test_what_this_worker_cannot_do_goes_back_free_of_charge_and_not_at_once() -
     made = decision(Aborted("no connection"), spent=2)
 
     assert isinstance(made, Defer)
-    assert (made.costs_attempt, made.delay_ms, made.lesson.signal) == (False, ABORTED_DELAY_MS, "none")
+    assert (made.cost, made.delay_ms, made.lesson.signal) == ("nothing", ABORTED_DELAY_MS, "none")
 
 
 def test_what_is_given_back_waits_for_nothing() -> None:
-    made = given_back("the worker stops")
+    made = requeue("the worker stops")
 
-    assert (made.costs_attempt, made.rate_limited, made.delay_ms) == (False, False, 0)
+    assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", False, 0)
     assert (made.lesson.signal, made.lesson.reason) == ("none", "the worker stops")
-
-
-def test_a_policy_of_one_attempt_never_tries_again() -> None:
-    made = decision(NetworkFailure("m"), policy=RetryPolicy(max_attempts=1))
-
-    assert isinstance(made, Finish)
 
 
 @given(spent=st.integers(0, 98), seed=st.integers())

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.admission.lanes import Offer
-from fairlane.job import Attempt, JobState
-from fairlane.results import TaskResult
-from fairlane.settings import Settings, WorkerSecrets
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.results import TaskResult
 from fairlane.store.keys import Keys
-from fairlane.store.workers import Beat, Workers
+from fairlane.store.write.lanes import Offer
+from fairlane.store.write.workers import Beat, Workers
 from fairlane_workers import engine as engines
 from fairlane_workers.engine import Engine
 from tests.support.scheduler_parts import Parts
@@ -68,7 +68,7 @@ def test_a_started_engine_beats_and_a_closed_one_is_gone(place: Place) -> None:
     place.engine.close()
 
 
-def test_lanes_that_are_consumed_are_told_to_the_scheduler(place: Place) -> None:
+def test_lanes_that_are_consumed_are_reported_to_the_scheduler(place: Place) -> None:
     place.engine.start()
 
     place.engine._on_subscribed(frozenset({"sim:fast"}))

@@ -10,9 +10,10 @@ import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
-from fairlane.job import (
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.job import (
     MESSAGE_VERSION,
-    AccessRefused,
+    AccessDenied,
     Attempt,
     JobState,
     NetworkFailure,
@@ -20,11 +21,12 @@ from fairlane.job import (
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     TimedOut,
     Usage,
 )
-from fairlane.retry import RetryPolicy
-from fairlane.store.keys import RunRef
+from fairlane.model.run import CacheChoice, Order, RunRef
+from fairlane.pipeline.rendering import Prompt
 from tests.support.worker_parts import WORKER, WorkerParts, lines, on_loop
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -98,7 +100,7 @@ def test_what_a_later_version_has_added_to_a_run_is_passed_over() -> None:
     on_loop(scene)
 
 
-def test_release_and_end_are_told_to_the_log() -> None:
+def test_release_and_end_are_reported_to_the_log() -> None:
     async def scene(parts: WorkerParts) -> None:
         attempt, _ = parts.grant(2)
 
@@ -139,14 +141,15 @@ def test_a_judge_is_made_ready_by_its_task_and_called_with_the_output() -> None:
 @pytest.mark.parametrize(
     ("outcome", "status", "waits"),
     [
-        (Overloaded("busy", 503), 503, True),
+        (Overloaded("busy", 503), 503, False),
+        (ServerError("broken", 500), 500, True),
         (NetworkFailure("reset"), None, True),
         (RateLimited("slow down", retry_after_ms=2500), 429, False),
-        (AccessRefused("no quota", 403, "quota"), 403, False),
+        (AccessDenied("no quota", 403, "quota"), 403, False),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_job_that_goes_back_is_told_with_its_delay(
+def test_a_job_that_goes_back_is_reported_with_its_delay(
     outcome: Outcome, status: int | None, waits: bool
 ) -> None:
     async def scene(parts: WorkerParts) -> None:
@@ -167,10 +170,10 @@ def test_a_job_that_goes_back_is_told_with_its_delay(
     on_loop(scene)
 
 
-def test_a_call_past_its_deadline_is_told_as_a_timeout() -> None:
+def test_a_call_past_its_deadline_is_reported_as_a_timeout() -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1, timeout=7.0, retry=ONCE)
-        parts.provider.answer = TimedOut("no answer within 7 s")
+        parts.provider.answer = TimedOut("no answer within 7 s", deadline_ms=7000)
 
         with capture_logs() as logs:
             await parts.executor.execute(attempt)
@@ -182,10 +185,10 @@ def test_a_call_past_its_deadline_is_told_as_a_timeout() -> None:
     on_loop(scene)
 
 
-def test_news_of_the_lane_are_told() -> None:
+def test_news_of_the_lane_are_reported() -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
-        parts.provider.answer = AccessRefused("no quota", 403, "quota")
+        parts.provider.answer = AccessDenied("no quota", 403, "quota")
 
         with capture_logs() as logs:
             await parts.executor.execute(attempt)
@@ -312,7 +315,7 @@ def test_a_connection_that_this_worker_lacks_sends_the_job_back_after_a_while() 
     on_loop(scene)
 
 
-def test_a_defect_is_told_loudly_and_the_lease_is_left_to_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_reported_loudly_and_the_lease_is_left_to_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
 
@@ -324,7 +327,7 @@ def test_a_defect_is_told_loudly_and_the_lease_is_left_to_lapse(monkeypatch: pyt
             await parts.executor.execute(attempt)
 
         assert [(line["event"], line["log_level"], line["job"]) for line in logs] == [
-            ("attempt_broken", "error", 0)
+            ("attempt_failed", "error", 0)
         ]
         assert (parts.leased(), parts.executor.held, parts.executor.busy) == (1, [], 0)
 
@@ -390,7 +393,7 @@ def test_many_attempts_share_their_round_trips() -> None:
         await asyncio.gather(*(parts.executor.execute(attempt) for attempt in attempts))
 
         assert parts.state(attempts[0])["state"] == "completed"
-        # Claims, the plan, its page, who listens, and the reports.
+        # TeamShares, the plan, its page, who listens, and the reports.
         assert len(parts.batcher.batches) <= 6
         assert max(parts.batcher.batches) == 60
 
@@ -401,16 +404,16 @@ def test_material_of_a_run_is_forgotten_with_its_last_job() -> None:
     async def scene(parts: WorkerParts) -> None:
         first, last = parts.grant(2)
         await parts.executor.execute(first)
-        assert len(parts.materials._runs._values) == 1
+        assert len(parts.inputs._runs) == 1
 
         await parts.executor.execute(last)
 
-        assert (len(parts.materials._runs._values), len(parts.materials._pages._values)) == (0, 0)
+        assert (len(parts.inputs._runs), len(parts.inputs._pages)) == (0, 0)
 
     on_loop(scene)
 
 
-def test_whoever_lists_tasks_is_told_what_each_attempt_came_to() -> None:
+def test_whoever_lists_tasks_sees_what_each_attempt_came_to() -> None:
     async def scene(parts: WorkerParts) -> None:
         first, second, third = parts.grant(3)
         parts.provider.answer = RateLimited("slow down", retry_after_ms=2500)
@@ -421,5 +424,36 @@ def test_whoever_lists_tasks_is_told_what_each_attempt_came_to() -> None:
         assert await parts.executor.execute(second) == "PermanentFailure"
         parts.executor.abort_all("the worker stops")
         assert await parts.executor.execute(third) == "Aborted"
+
+    on_loop(scene)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"cache": CacheChoice(mode="read_write")},
+        {"order": Order(serial=True, conversation=True)},
+        {"cache": CacheChoice(mode="read_write"), "order": Order(serial=True, store_output_as="answer")},
+    ],
+    ids=["plain", "cached", "conversation", "cached and stored"],
+)
+def test_an_attempt_renders_its_prompt_once(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[Any] = []
+    render = Prompt.render
+
+    def counted(prompt: Prompt, *given: Any, **names: Any) -> Any:
+        rendered.append(given)
+        return render(prompt, *given, **names)
+
+    async def scene(parts: WorkerParts) -> None:
+        prompts = (({"role": "user", "content": "Say {{ q }}."},),)
+        (attempt,) = parts.grant([{"q": "yes"}], prompts=prompts, request_field=None, **spec)
+        monkeypatch.setattr(Prompt, "render", counted)
+
+        await parts.executor.execute(attempt)
+
+        assert parts.task(attempt).output == "yes"
+        assert len(rendered) == 1
 
     on_loop(scene)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fairlane.broker import TASK_NAME
-from fairlane.job import Attempt
-from fairlane.settings import Settings
-from fairlane_workers.lane_consumer import LaneConsumer
-from fairlane_workers.lane_queues import LaneQueues
+from fairlane.broker.app import TASK_NAME
+from fairlane.config.settings import Settings
+from fairlane.model.job import Attempt
+from fairlane_workers.intake.lane_consumer import LaneConsumer
+from fairlane_workers.intake.lane_queues import LaneQueues
 
 ATTEMPT = Attempt("r1", "search", 3, 2, "python")
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fairlane.broker import make_app
-from fairlane.lane import queue_name
-from fairlane.settings import Settings
-from fairlane_workers.lane_queues import LaneQueues, consumer_step
+from fairlane.broker.app import make_app
+from fairlane.config.settings import Settings
+from fairlane.model.lane import queue_name
+from fairlane_workers.intake.lane_queues import POLL_S, LaneQueues, consumer_step
 
 
 class Consumer:
@@ -26,6 +27,7 @@ class Consumer:
         self.consumed: list[str] = []
         self.soon: list[Callable[[], None]] = []
         self.refuses = 0
+        self.timer = SimpleNamespace(call_after=lambda _seconds, action: self.soon.append(action))
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self.soon.append(action)
@@ -53,17 +55,17 @@ def attach(queues: LaneQueues, consumer: Consumer) -> None:
 
 
 @pytest.fixture
-def told() -> list[frozenset[str]]:
+def announced() -> list[frozenset[str]]:
     return []
 
 
 @pytest.fixture
-def queues(told: list[frozenset[str]]) -> LaneQueues:
-    return LaneQueues(told.append)
+def queues(announced: list[frozenset[str]]) -> LaneQueues:
+    return LaneQueues(announced.append)
 
 
 def test_lanes_wanted_before_the_consumer_is_there_are_consumed_when_it_starts(
-    queues: LaneQueues, told: list[frozenset[str]]
+    queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
     queues.want(["sim:a", "sim:b"])
@@ -71,11 +73,11 @@ def test_lanes_wanted_before_the_consumer_is_there_are_consumed_when_it_starts(
     attach(queues, consumer)
 
     assert consumer.consumed == [queue_name("sim:a"), queue_name("sim:b")]
-    assert told == [frozenset({"sim:a", "sim:b"})]
+    assert announced == [frozenset({"sim:a", "sim:b"})]
 
 
 def test_a_lane_that_appears_is_consumed_on_the_consumers_own_thread(
-    queues: LaneQueues, told: list[frozenset[str]]
+    queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
     attach(queues, consumer)
@@ -85,10 +87,10 @@ def test_a_lane_that_appears_is_consumed_on_the_consumers_own_thread(
     consumer.run()
 
     assert consumer.consumed == [queue_name("sim:new")]
-    assert told == [frozenset({"sim:new"})]
+    assert announced == [frozenset({"sim:new"})]
 
 
-def test_what_is_consumed_already_is_left_alone(queues: LaneQueues, told: list[frozenset[str]]) -> None:
+def test_what_is_consumed_already_is_left_alone(queues: LaneQueues, announced: list[frozenset[str]]) -> None:
     consumer = Consumer()
     queues.want(["sim:a"])
     attach(queues, consumer)
@@ -99,23 +101,23 @@ def test_what_is_consumed_already_is_left_alone(queues: LaneQueues, told: list[f
     consumer.run()
 
     assert consumer.consumed == [queue_name("sim:a"), queue_name("sim:b")]
-    assert told[-1] == frozenset({"sim:a", "sim:b"})
+    assert announced[-1] == frozenset({"sim:a", "sim:b"})
 
 
 def test_after_a_reconnection_everything_is_consumed_again(
-    queues: LaneQueues, told: list[frozenset[str]]
+    queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
     queues.want(["sim:a"])
     attach(queues, Consumer())
     queues.detach()
-    assert told[-1] == frozenset()
+    assert announced[-1] == frozenset()
     queues.want(["sim:b"])
 
     again = Consumer()
     attach(queues, again)
 
     assert again.consumed == [queue_name("sim:a"), queue_name("sim:b")]
-    assert told[-1] == frozenset({"sim:a", "sim:b"})
+    assert announced[-1] == frozenset({"sim:a", "sim:b"})
 
 
 def test_a_queue_that_could_not_be_consumed_is_tried_at_the_next_beat(queues: LaneQueues) -> None:
@@ -133,7 +135,7 @@ def test_a_queue_that_could_not_be_consumed_is_tried_at_the_next_beat(queues: La
 
 
 def test_a_consumer_that_is_gone_by_its_turn_is_not_touched(
-    queues: LaneQueues, told: list[frozenset[str]]
+    queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
     attach(queues, consumer)
@@ -145,31 +147,31 @@ def test_a_consumer_that_is_gone_by_its_turn_is_not_touched(
 
 
 def test_a_held_worker_consumes_nothing_until_it_is_released(
-    queues: LaneQueues, told: list[frozenset[str]]
+    queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
     queues.want(["sim:a", "sim:b"])
     attach(queues, consumer)
 
-    queues.hold()
+    queues.hold(True)
     assert len(consumer.consumed) == 2, "only the consumer's own thread may touch it"
     consumer.run()
-    assert (consumer.consumed, told[-1]) == ([], frozenset())
+    assert (consumer.consumed, announced[-1]) == ([], frozenset())
 
     queues.want(["sim:a", "sim:new"])
     consumer.run()
     assert consumer.consumed == []
 
-    queues.release()
+    queues.hold(False)
     consumer.run()
     assert consumer.consumed == [queue_name(lane) for lane in ("sim:a", "sim:b", "sim:new")]
-    assert told[-1] == frozenset({"sim:a", "sim:b", "sim:new"})
+    assert announced[-1] == frozenset({"sim:a", "sim:b", "sim:new"})
 
 
 def test_a_held_worker_that_reconnects_consumes_nothing(queues: LaneQueues) -> None:
     queues.want(["sim:a"])
     attach(queues, Consumer())
-    queues.hold()
+    queues.hold(True)
     queues.detach()
 
     again = Consumer()
@@ -181,8 +183,8 @@ def test_a_held_worker_that_reconnects_consumes_nothing(queues: LaneQueues) -> N
 def test_what_is_held_already_is_left_alone(queues: LaneQueues) -> None:
     consumer = Consumer()
     attach(queues, consumer)
-    queues.hold()
-    queues.hold()
+    queues.hold(True)
+    queues.hold(True)
     assert len(consumer.soon) == 1
 
 
@@ -208,3 +210,38 @@ def test_the_step_binds_the_queues_to_the_consumer_after_its_tasks(queues: LaneQ
 
     assert consumer.soon == []
     assert "celery.worker.consumer.tasks:Tasks" in step_class.requires
+
+
+def test_a_lane_is_reported_only_once_a_poll_watches_its_queue(
+    queues: LaneQueues, announced: list[frozenset[str]]
+) -> None:
+    consumer = Consumer()
+    attach(queues, consumer)
+    consumer.channel._in_poll, consumer.channel._brpop_sent_at = True, time.monotonic()
+    queues.want(["sim:a"])
+    consumer.run()
+    consumer.run()
+    assert consumer.consumed == [queue_name("sim:a")]
+    assert announced == []
+
+    consumer.channel._brpop_sent_at = time.monotonic()
+    consumer.run()
+
+    assert announced == [frozenset({"sim:a"})]
+
+
+def test_a_lane_that_is_left_is_reported_at_once(queues: LaneQueues, announced: list[frozenset[str]]) -> None:
+    consumer = Consumer()
+    queues.want(["sim:a"])
+    attach(queues, consumer)
+    consumer.channel._in_poll, consumer.channel._brpop_sent_at = True, time.monotonic()
+    queues.hold(True)
+    consumer.run()
+    assert announced == [frozenset({"sim:a"}), frozenset()]
+
+
+def test_redis_is_polled_often_enough_for_a_new_lane(queues: LaneQueues) -> None:
+    consumer = Consumer()
+    consumer.channel.brpop_timeout = 1
+    attach(queues, consumer)
+    assert consumer.channel.brpop_timeout == POLL_S

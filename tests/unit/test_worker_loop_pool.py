@@ -12,9 +12,9 @@ import pytest
 from kombu.serialization import dumps
 from structlog.testing import capture_logs
 
-from fairlane.broker import TASK_NAME
-from fairlane.job import Attempt
-from fairlane_workers.loop_pool import TaskPool
+from fairlane.broker.app import TASK_NAME
+from fairlane.model.job import Attempt
+from fairlane_workers.intake.loop_pool import TaskPool
 
 ATTEMPT = Attempt("r1", "search", 3, 2, "sim:fast")
 
@@ -61,7 +61,7 @@ def test_an_attempt_begins_at_once_and_no_thread_waits_for_it(pool: Pool) -> Non
     assert pool.ends == []
 
 
-def test_the_end_of_an_attempt_and_what_it_came_to_are_told_to_celery(pool: Pool) -> None:
+def test_the_end_of_an_attempt_and_what_it_came_to_are_reported_to_celery(pool: Pool) -> None:
     pool.apply()
 
     pool.begun[0][1].set_result("RateLimited")
@@ -103,7 +103,7 @@ def test_what_celery_raises_when_a_slot_is_freed_does_not_reach_the_attempt(pool
     assert [line["event"] for line in logs] == ["slot_not_freed"]
 
 
-def test_a_defect_is_told_as_a_failure(pool: Pool) -> None:
+def test_a_defect_is_reported_as_a_failure(pool: Pool) -> None:
     pool.apply()
 
     with pytest.raises(ZeroDivisionError) as caught:

@@ -10,10 +10,11 @@ import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
-from fairlane.job import Aborted, AccessRefused, Attempt, InvalidResponse, JobState, Outcome
-from fairlane.store.keys import RunRef
-from fairlane.store.workers import Wish
-from fairlane_workers import executor as executor_module
+from fairlane.model.job import Aborted, AccessDenied, Attempt, InvalidResponse, JobState, Outcome
+from fairlane.model.run import RunRef
+from fairlane.store.write.workers import Wish
+from fairlane_workers.execution import executor as executor_module
+from fairlane_workers.execution.executor import Abort
 from fairlane_workers.providers.contract import OnChunk, Request
 from tests.support.worker_parts import ANSWER, WORKER, ScriptedProvider, WorkerParts, lines, on_loop
 
@@ -124,7 +125,7 @@ def test_whoever_gets_the_job_of_a_worker_that_died_goes_on_with_its_call() -> N
         ).run(parts.scheduler.redis)  # fmt: skip
         assert counts(parts) == ({"sim:fast": 0}, 0)
         (request,) = parts.provider.requests
-        parts.executor.abort(attempt.id, "its lease is gone")
+        parts.executor.abort(attempt.id, Abort("its lease is gone"))
         await task
         assert not request.withdrawn(), "another goes on with it"
 
@@ -153,8 +154,8 @@ def test_a_call_of_a_cancelled_run_is_withdrawn() -> None:
     ("outcome", "kept"),
     [
         (InvalidResponse("it failed"), False),
-        (AccessRefused("no credit", 200, "quota"), False),
-        (AccessRefused("this token is revoked", 401), True),
+        (AccessDenied("no credit", 200, "quota"), False),
+        (AccessDenied("this token is revoked", 401), True),
         (Aborted("no such connection here"), True),
     ],
 )
@@ -177,7 +178,7 @@ def test_a_lease_that_is_gone_by_then_frees_no_slot() -> None:
         task = await parts.calling(attempt)
         parts.scheduler.redis.hdel(parts.keys.leased, attempt.id)
         (held,) = parts.executor._held.values()
-        held.free = lambda: freed.append("slot")
+        held.free_slot = lambda: freed.append("slot")
 
         await parts.executor._pend(held, HANDLE)
 
@@ -202,7 +203,7 @@ def test_a_handle_that_redis_refuses_does_not_end_the_call(monkeypatch: pytest.M
             patch.setattr(parts.batcher, "send", refuse)
             await parts.executor._pend(held, HANDLE)
 
-        assert len(lines(logs, "handle_unnoted")) == 1
+        assert len(lines(logs, "handle_unsaved")) == 1
         parts.provider.gate.set()
         await task
         assert parts.task(attempt).output == ANSWER.output

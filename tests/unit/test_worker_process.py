@@ -12,11 +12,11 @@ from celery import signals
 from celery.concurrency.solo import TaskPool as SoloPool
 from structlog.testing import capture_logs
 
-from fairlane.broker import TASK_NAME
-from fairlane.errors import ConfigurationError
-from fairlane.job import Attempt
-from fairlane.settings import Settings, WorkerSecrets
-from fairlane_workers.loop_pool import POOL, TaskPool
+from fairlane.broker.app import TASK_NAME
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.errors import ConfigurationError
+from fairlane.model.job import Attempt
+from fairlane_workers.intake.loop_pool import POOL, TaskPool
 from fairlane_workers.process import WorkerProcess
 
 SIGNALS = (
@@ -93,7 +93,9 @@ def test_another_pool_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch
     assert calls == []
 
 
-def test_a_missing_credential_is_told_by_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_credential_is_reported_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = process(missing={"openai": "OPENAI_API_KEY"})
     EngineCalls(made, monkeypatch)
 
@@ -109,3 +111,18 @@ def test_a_worker_that_never_started_can_be_stopped() -> None:
 
     made._begin_stop()
     made._close()
+
+
+@pytest.mark.parametrize(("ended", "code"), [(None, 0), (0, 0), (1, 1), (70, 70)])
+def test_the_process_returns_the_code_with_which_its_celery_worker_ended(
+    ended: int | None, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = process()
+    EngineCalls(made, monkeypatch)
+    instance = SimpleNamespace(pool_cls=TaskPool, exitcode=ended)
+    made._start(instance)
+    assert made.exit_code == code
+
+
+def test_a_worker_that_never_started_returns_zero() -> None:
+    assert process().exit_code == 0

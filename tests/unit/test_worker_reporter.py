@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any, cast
 
 from structlog.testing import capture_logs
 
-from fairlane.decision import Defer
-from fairlane.job import Attempt
-from fairlane.store.attempts import Attempts, Lesson
+from fairlane.model.decision import Defer
+from fairlane.model.job import Attempt, Lesson
 from fairlane.store.keys import Keys
-from fairlane_workers.batcher import Batcher
-from fairlane_workers.reporter import Reporter
+from fairlane.store.write.attempts import Attempts
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.reporter import Reporter
 from tests.support.worker_parts import lines
 
 
 class _Shared:
-    """A batcher whose every report brings the news that others use the key, too."""
+    """A batcher whose every report says that others use the key, too."""
 
-    async def send(self, _: Any) -> list[Any]:
-        return [1, 0, b"shared"]
+    async def send(self, _: Any) -> bytes:
+        return json.dumps({"in_flight": 1, "news": "shared", "finished": False}).encode()
 
 
-def test_that_a_key_is_shared_is_told_once_a_lane() -> None:
+def test_a_shared_key_is_logged_once_a_lane() -> None:
     reporter = Reporter("w1", Attempts(Keys("test")), cast(Batcher, _Shared()), Keys("test"))
 
     async def scene() -> None:
@@ -34,6 +35,6 @@ def test_that_a_key_is_shared_is_told_once_a_lane() -> None:
     with capture_logs() as logs:
         asyncio.run(scene())
 
-    told = lines(logs, "lane_shared")
-    assert [line["lane"] for line in told] == ["sim:fast", "sim:slow"]
-    assert {line["log_level"] for line in told} == {"warning"}
+    logged = lines(logs, "lane_shared")
+    assert [line["lane"] for line in logged] == ["sim:fast", "sim:slow"]
+    assert {line["log_level"] for line in logged} == {"warning"}

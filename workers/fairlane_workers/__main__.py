@@ -12,8 +12,8 @@ from typing import Any
 
 from celery import signals
 
-from fairlane.configuration import load_secrets, load_settings
-from fairlane.errors import FairlaneError
+from fairlane.config.loader import load_secrets, load_settings
+from fairlane.core.errors import FairlaneError
 from fairlane_workers.engine import Engine
 from fairlane_workers.process import WorkerProcess
 
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     process.app.worker_main(
         [*CELERY, f"--hostname={nodename}", f"--concurrency={settings.worker.slots}", *events]
     )
-    return 0
+    return process.exit_code
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
@@ -56,8 +56,8 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 def _write_when_ready(path: Path, name: str, engine: Engine) -> None:
     def write(**_: Any) -> None:
         draft = path.with_suffix(".tmp")
-        told = {"pid": os.getpid(), "name": name, "metrics": engine.metrics_url}
-        draft.write_text(json.dumps(told))
+        report = {"pid": os.getpid(), "name": name, "metrics": engine.metrics_url}
+        draft.write_text(json.dumps(report))
         draft.replace(path)
 
     signals.worker_ready.connect(write, weak=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlane.configuration import load_secrets, load_settings
+from fairlane.config.loader import load_secrets, load_settings
 from fairlane_workers.process import WorkerProcess
 
 _settings = load_settings()

@@ -10,22 +10,23 @@ from typing import Any
 
 from celery import Celery, signals
 
-from fairlane.configuration import load_settings
-from fairlane.errors import ConfigurationError
-from fairlane.lane import FUNCTIONS
-from fairlane.logs import get_logger, log_through_the_application
-from fairlane.settings import Settings, WorkerSecrets
+from fairlane.config.loader import load_settings
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.errors import ConfigurationError
+from fairlane.core.events import Event
+from fairlane.model.lane import FUNCTIONS
+from fairlane.telemetry.logs import get_logger, log_through_the_application
 from fairlane_workers.engine import Engine
 from fairlane_workers.functions.catalog import AppTasks
-from fairlane_workers.lane_consumer import LaneConsumer
+from fairlane_workers.intake.lane_consumer import LaneConsumer
 
 log = get_logger("bridge")
 
-GRACE_STEP_S = 5.0  # beyond the grace period: what is given back is reported by then
+GRACE_STEP_S = 5.0  # after the grace period, for the reports of requeued attempts
 
 
 class Bridge:
-    """Beside an application's worker: an engine, and a consumer of the lanes' queues. Made by `serve`."""
+    """An engine and a consumer of lanes' queues, beside an application's worker. Made by `serve`."""
 
     def __init__(self, app: Celery, lanes: Sequence[str], settings: Settings) -> None:
         self._app, self._lanes, self._settings = app, tuple(lanes), settings
@@ -33,13 +34,13 @@ class Bridge:
         self._consumer: LaneConsumer | None = None
 
     def connect(self) -> None:
-        """Begin and end with the application's worker."""
+        """Start and stop with the application's worker."""
         signals.worker_ready.connect(self._ready, weak=False)
         signals.worker_shutting_down.connect(self._shutting_down, weak=False)
         signals.worker_shutdown.connect(self._shut_down, weak=False)
 
     def start(self) -> None:
-        """Beat, and take what the lanes have. The application's tasks are those it has by now."""
+        """Start engine and consumer, for the tasks that the application has by now."""
         if self._engine is not None:
             return
         log_through_the_application(self._settings.log)
@@ -50,16 +51,16 @@ class Bridge:
         self._engine.start()
         self._consumer = LaneConsumer(settings, self._engine.queues, self._engine.start_attempt)
         self._consumer.start()
-        log.info("lanes_served", app=self._app.main, lanes=list(settings.worker.lanes))
+        log.info(Event.LANES_SERVED, app=self._app.main, lanes=list(settings.worker.lanes))
 
     def begin_stop(self) -> None:
-        """Take nothing new; what does not end within the grace period is given back."""
+        """Take nothing new; requeue attempts that do not end within the grace period."""
         if self._engine is not None and self._consumer is not None and not self._consumer.should_stop:
             self._consumer.stop()
             self._engine.begin_stop()
 
     def close(self) -> None:
-        """Wait for what is in hand, as long as the grace period, and say goodbye."""
+        """Wait for the attempts in hand, up to the grace period, and close the engine."""
         engine, consumer = self._engine, self._consumer
         self._engine = self._consumer = None
         if engine is None or consumer is None:
@@ -68,14 +69,16 @@ class Bridge:
         engine.close()
 
     def _leave(self) -> None:
-        """Serve no more, while the application's worker goes on; the engine's own loop must not wait."""
+        """Stop serving while the application's worker continues; in a thread, since the engine's loop must
+        not wait.
+        """
         self.begin_stop()
         threading.Thread(target=self.close, name="fairlane-leave", daemon=True).start()
 
     def _own(self, tasks: AppTasks) -> Settings:
-        """The settings of a worker that calls this application's tasks and nobody else."""
-        stated = self._lanes or tasks.names()
-        lanes = tuple(f"{FUNCTIONS}:{lane}" for lane in stated)
+        """The settings of a worker that calls only this application's tasks."""
+        configured = self._lanes or tasks.names()
+        lanes = tuple(f"{FUNCTIONS}:{lane}" for lane in configured)
         worker = self._settings.worker.model_copy(update={"lanes": lanes, "modules": tasks.names()})
         return self._settings.model_copy(update={"connections": {}, "worker": worker})
 
@@ -100,10 +103,10 @@ def serve(
 ) -> Bridge:
     """Have the worker of ``app`` take calls of ``lanes``: those that ``client.call(…, lane=…)`` names.
 
-    Call it where the application is made; it does something only in a process that is a worker. Its tasks
-    run by name, on ``slots`` threads of the worker's main process beside its own pool. Without ``lanes``
-    the calls of its tasks that name none. ``settings`` are read from file and environment if not given, as
-    `Client()` does. Raises `ConfigurationError`.
+    Call it where the application is made; it has an effect only in a worker process. Tasks run by name, on
+    ``slots`` threads of the worker's main process, beside its own pool. Without ``lanes`` the worker takes
+    the calls of its tasks that name no lane. Without ``settings`` they come from file and environment, as for
+    `Client()`. Raises `ConfigurationError`.
     """
     if isinstance(lanes, str):
         raise ConfigurationError("lanes", lanes, "is a text, not a list", f"Give [{lanes!r}].")

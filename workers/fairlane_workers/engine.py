@@ -1,4 +1,4 @@
-"""A worker process' event loop in a thread of its own, with everything that runs on it."""
+"""Runs a worker's event loop in a thread of its own, with its executor, heartbeat and providers."""
 
 from __future__ import annotations
 
@@ -8,57 +8,59 @@ import random
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from fairlane.clock import SystemClock
-from fairlane.events import Event
-from fairlane.job import MESSAGE_VERSION, Attempt
-from fairlane.lane import FUNCTIONS
-from fairlane.logs import get_logger
-from fairlane.metrics_server import MetricsServer
-from fairlane.settings import Settings, WorkerSecrets
-from fairlane.store.attempts import Attempts
+from fairlane.config.sections import TracingSettings
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.config.topology import topology_of
+from fairlane.core.clock import SystemClock
+from fairlane.core.errors import ConfigurationError
+from fairlane.core.events import Event
+from fairlane.core.version import __version__
+from fairlane.model.job import MESSAGE_VERSION, Attempt
+from fairlane.model.lane import FUNCTIONS
+from fairlane.store.connection.primary_pool import async_primary_pool
+from fairlane.store.connection.tls_errors import options_of
 from fairlane.store.keys import Keys
-from fairlane.store.primary_pool import async_primary_pool
-from fairlane.store.trust import options_of
-from fairlane.store.workers import WorkerInfo
-from fairlane.topology import topology_of
-from fairlane.version import __version__
-from fairlane_workers.batcher import Batcher
-from fairlane_workers.chunks import Chunks
-from fairlane_workers.credentials import fingerprints
-from fairlane_workers.drain import Drain
-from fairlane_workers.executor import Executor
+from fairlane.store.write.attempts import Attempts
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.telemetry.logs import get_logger
+from fairlane.telemetry.metrics_server import MetricsServer
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.executor import Executor
+from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
-from fairlane_workers.functions.roster import Roster
-from fairlane_workers.health import WorkerHealth
-from fairlane_workers.heartbeat import Heartbeat
-from fairlane_workers.lane_queues import LaneQueues
-from fairlane_workers.material import Materials
-from fairlane_workers.metrics import MeasuredBatcher, WorkerMetrics
+from fairlane_workers.intake.lane_queues import LaneQueues
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.traces import open_traces
-from fairlane_workers.watch import Watches
+from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
+from fairlane_workers.upkeep.capacity import Capacity
+from fairlane_workers.upkeep.credentials import fingerprints
+from fairlane_workers.upkeep.health import WorkerHealth
+from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers
+
+if TYPE_CHECKING:
+    from fairlane_workers.telemetry.spans import Spans
 
 log = get_logger("engine")
 
 READY_S, CLOSE_S = 30.0, 10.0
-REPORT_S = 5.0  # what a last report may take once the grace period is over
-ANSWER_TIMEOUT_S = 10.0
+REPORT_S = 5.0  # the time for last reports once the grace period has passed
+ANSWER_TIMEOUT_S = 10.0  # of Redis, per round trip
 
 
 class Engine:
-    """Started once a process, before its first task; `start_attempt` is what the pool calls."""
+    """Started once per process, before its first task; the pool calls `start_attempt`."""
 
     def __init__(
         self,
@@ -70,8 +72,8 @@ class Engine:
     ) -> None:
         """``catalog`` has the functions of ``settings.worker.modules``; left out, they are imported.
 
-        ``end`` stops the process warmly; it is called on the engine's loop, once an operator who asked for
-        that has been obeyed.
+        ``end`` stops the process warmly. The engine calls it on its loop once an operator's drain with
+        ``--stop`` is complete.
         """
         self._end = end
         self._settings, self._secrets = settings, secrets
@@ -85,38 +87,52 @@ class Engine:
         self._executor: Executor
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
-        self._traces = open_traces(settings.tracing)
-        self._metrics = WorkerMetrics(settings, self._busy, lambda: len(self.queues.consumed), self._pending)
-        timeout_s, observe = settings.scheduler.worker_timeout_seconds, self._metrics.loop_delay.observe
-        self._health = WorkerHealth(SystemClock(), timeout_s, lambda: self.queues.listening, observe)
+        self._spans = open_spans(settings.tracing)
+        self._capacity = Capacity(settings.worker.slots, fixed=bool(settings.worker.modules))
+        self._metrics = WorkerMetrics(
+            slots=lambda: self._capacity.slots,
+            lanes=settings.lanes,
+            most_lanes=settings.metrics.lanes,
+            busy=self._busy,
+            consumed=lambda: len(self.queues.consumed),
+            pending=self._pending,
+        )
+        timeout_s = settings.scheduler.worker_timeout_seconds
+        self._health = WorkerHealth(
+            SystemClock(),
+            timeout_s,
+            lambda: self.queues.listening,
+            self._turned,
+            trouble=lambda: self._batcher.trouble,
+        )
         port, registry = settings.metrics.worker_port, self._metrics.registry
         self._server = MetricsServer(settings.metrics, port, registry, self._health)
 
     @property
     def metrics_url(self) -> str | None:
-        """Where the process tells of itself; ``None`` where it does not."""
+        """The URL of the metrics server; ``None`` if it does not listen."""
         return self._server.url
 
     def start(self) -> None:
-        """Build everything on the loop and begin to beat."""
+        """Build everything on the loop and send the first heartbeat."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
         self._server.start()
-        log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._settings.worker.slots)
+        log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._capacity.slots)
 
-    def start_attempt(self, attempt: Attempt, free: Callable[[], None] = lambda: None) -> Future[str]:
-        """Begin one attempt; the future is done when it has been reported, and has what it came to.
+    def start_attempt(self, attempt: Attempt, free_slot: Callable[[], None] = lambda: None) -> Future[str]:
+        """Start one attempt; the future holds its result, see `Executor.execute`, once it is reported.
 
-        ``free`` is called on the engine's thread if the attempt needs its slot no longer before that.
+        ``free_slot`` is called on the engine's thread if the attempt needs its slot no longer before that.
         """
-        return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt, free), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt, free_slot), self._loop)
 
     def begin_stop(self) -> None:
-        """Warm stop: take nothing new, give back what is not finished within the grace period.
+        """Stop warmly: take nothing new, requeue what has not finished within the grace period.
 
-        A Redis that is away then is waited for a little longer; after that the leases lapse.
+        If Redis is away then, the engine waits a little longer; after that the leases lapse.
         """
         if self._thread is None:
             return
@@ -129,7 +145,7 @@ class Engine:
         soon(self._loop.call_later, grace_s + REPORT_S, self._batcher.give_up)
 
     def close(self) -> None:
-        """Say goodbye and end the loop."""
+        """Remove the worker from the deployment's list and end the loop."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -138,7 +154,7 @@ class Engine:
         try:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)
         except TimeoutError:
-            log.warning(Event.STORE_UNREACHABLE, error="could not say goodbye in time")
+            log.warning(Event.STORE_UNREACHABLE, error="the worker could not sign off in time")
         self._loop.call_soon_threadsafe(self._loop.stop)
         thread.join(CLOSE_S)
 
@@ -153,12 +169,17 @@ class Engine:
     def _pending(self) -> int:
         return 0 if self._thread is None else self._executor.pending
 
+    def _turned(self, delay_s: float) -> None:
+        """The loop was late by ``delay_s``."""
+        self._metrics.loop_delay.observe(delay_s)
+        self._capacity.note(delay_s)
+
     def _on_subscribed(self, lanes: frozenset[str]) -> None:
         self._loop.call_soon_threadsafe(lambda: self._heartbeat.subscribed(lanes))
 
     async def _open(self) -> None:
         settings, clock = self._settings, SystemClock()
-        keys = Keys(settings.redis.deployment)
+        keys, lease_ms = Keys(settings.redis.deployment), round(settings.scheduler.lease_seconds * 1000)
         self._redis = _open_redis(settings.redis.url, settings.redis.deployment)
         batcher = self._batcher = MeasuredBatcher(self._redis, self._metrics)
         self._providers: dict[str, Provider] = {
@@ -171,26 +192,30 @@ class Engine:
             for name, connection in settings.connections.items()
         }
         if settings.worker.modules:
-            roster = Roster(batcher, keys, self.worker)
+            others = OtherWorkers(batcher, keys, self.worker)
             self._providers[FUNCTIONS] = FunctionProvider(
-                self._catalog, slots=settings.worker.slots, clock=clock, elsewhere=roster.runs
+                self._catalog, slots=self._capacity.slots, clock=clock, elsewhere=others.runs
             )
+        for provider in self._providers.values():
+            await provider.prepare()
         self._executor = Executor(
             worker=self.worker,
-            settings=settings,
             attempts=Attempts(keys),
-            keys=keys,
             batcher=batcher,
-            materials=Materials(batcher, keys),
+            keys=keys,
+            inputs=InputReader(batcher, keys),
             chunks=Chunks(self._redis, batcher, keys, clock),
+            connections=settings.connections,
             providers=self._providers,
+            lease_ms=lease_ms,
+            max_response_bytes=settings.worker.max_response_bytes,
             clock=clock,
             rng=random.Random(),
-            watch=Watches([self._metrics, *self._traces]),
+            observers=(self._metrics, *self._spans),
         )
         info = WorkerInfo(
             name=self.name,
-            slots=settings.worker.slots,
+            slots=self._capacity.slots,
             lanes=(),
             version=__version__,
             pid=os.getpid(),
@@ -204,12 +229,14 @@ class Engine:
             batcher=batcher,
             keys=keys,
             executor=self._executor,
-            settings=settings,
+            settings=settings.worker,
+            lease_ms=lease_ms,
             worker=self.worker,
             info=info,
             subscribe=self.queues.want,
             beaten=self._health.beaten,
-            drain=Drain(self.queues, self._end),
+            drain=Drain(self.queues.hold, self._end),
+            capacity=self._capacity,
         )
         self._background = [
             asyncio.create_task(self._beat(keys)),
@@ -218,11 +245,11 @@ class Engine:
         ]
 
     async def _beat(self, keys: Keys) -> None:
-        """Beat from now on. The first beat already tells which credentials are held."""
+        """Send heartbeats from now on. The first one already reports the credentials."""
         try:
             self._heartbeat.holding(await fingerprints(self._batcher, keys, self._secrets))
         except RedisError as error:
-            log.warning("credentials_untold", error=str(error))
+            log.warning(Event.CREDENTIALS_UNREPORTED, error=str(error))
         await self._heartbeat.run()
 
     async def _shut(self) -> None:
@@ -234,12 +261,26 @@ class Engine:
         for provider in self._providers.values():
             await provider.aclose()
         await self._redis.aclose()
-        for traces in self._traces:
-            await asyncio.to_thread(traces.close)
+        for spans in self._spans:
+            await asyncio.to_thread(spans.close)
+
+
+def open_spans(settings: TracingSettings) -> Sequence[Spans]:
+    """The observer that makes spans, or none. Raises `ConfigurationError` if the extra is not installed."""
+    if not settings.enabled:
+        return ()
+    try:
+        from fairlane_workers.telemetry.spans import Spans
+    except ImportError as error:
+        problem = f"OpenTelemetry is not installed ({error.name})"
+        raise ConfigurationError(
+            "tracing.enabled", True, problem, "Do: pip install 'fairlane[otel]'."
+        ) from None
+    return (Spans(settings),)
 
 
 def _open_redis(url: str, deployment: str) -> Redis:
-    """A client that repeats nothing: the batcher does, and it knows what may be repeated."""
+    """A client without retries of its own: the batcher retries, and knows which calls may be repeated."""
     how: dict[str, Any] = {
         **({} if url.startswith("unix://") else {"socket_keepalive": True}),
         "socket_timeout": ANSWER_TIMEOUT_S,

@@ -1,4 +1,4 @@
-"""Puts a worker process together: Celery application, engine, and the signals that start and stop it."""
+"""Wires a worker process: Celery application, engine, and the signals that start and stop it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,41 @@ from typing import Any
 
 from celery import Celery, signals
 
-from fairlane.broker import TASK_NAME, make_app
-from fairlane.errors import ConfigurationError
-from fairlane.job import Attempt
-from fairlane.logs import configure_logging, get_logger
-from fairlane.settings import Settings, WorkerSecrets
-from fairlane_workers.consumer import CONSUMER
+from fairlane.broker.app import TASK_NAME, make_app
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.errors import ConfigurationError
+from fairlane.core.events import Event
+from fairlane.model.job import Attempt
+from fairlane.telemetry.logs import configure_logging, get_logger
 from fairlane_workers.engine import Engine
-from fairlane_workers.lane_queues import consumer_step
-from fairlane_workers.loop_pool import POOL, TaskPool
+from fairlane_workers.intake.lane_queues import CONSUMER, consumer_step
+from fairlane_workers.intake.loop_pool import POOL, TaskPool
 
 log = get_logger("worker")
 
 
 class WorkerProcess:
-    """The application that ``celery worker`` runs, and what happens around it."""
+    """The application that ``celery worker`` runs, and the engine beside it."""
 
     def __init__(self, settings: Settings, secrets: WorkerSecrets, name: str | None = None) -> None:
         self._settings = settings
         self._secrets = secrets
+        self._controller: Any = None
         self.engine = Engine(settings, secrets, name, end=_stop_warmly)
         self.app = self._make_app()
         self._connect_signals()
+
+    @property
+    def exit_code(self) -> int:
+        """What the process returns once its Celery worker has ended: 0 after a warm stop alone."""
+        return int(getattr(self._controller, "exitcode", None) or 0)
 
     def _make_app(self) -> Celery:
         app: Any = make_app(self._settings, "fairlane_workers")
         engine = self.engine
 
         def attempt(**message: Any) -> str:
-            """Execute one attempt: its message names it, its lease in Redis says whether it may still run."""
+            """Execute the attempt that a message names; its lease in Redis says whether it may still run."""
             return engine.start_attempt(Attempt.from_message(message)).result()
 
         app.task(name=TASK_NAME, shared=False)(attempt)
@@ -57,13 +63,14 @@ class WorkerProcess:
         configure_logging(self._settings.log, self.engine.name)
 
     def _start(self, instance: Any, **_: Any) -> None:
+        self._controller = instance
         if not (isinstance(instance.pool_cls, type) and issubclass(instance.pool_cls, TaskPool)):
             pool = getattr(instance.pool_cls, "__module__", str(instance.pool_cls))
             raise ConfigurationError(
                 "--pool", pool, "calls share one event loop a process", "Leave --pool out."
             )
         for connection, variable in self._secrets.missing.items():
-            log.warning("credential_missing", connection=connection, variable=variable)
+            log.warning(Event.CREDENTIAL_MISSING, connection=connection, variable=variable)
         self.engine.start()
 
     def _begin_stop(self, **_: Any) -> None:
@@ -74,5 +81,5 @@ class WorkerProcess:
 
 
 def _stop_warmly() -> None:
-    """End this process the way its supervisor does."""
+    """End this process with the signal that its supervisor sends."""
     os.kill(os.getpid(), signal.SIGTERM)

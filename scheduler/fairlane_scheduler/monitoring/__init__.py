@@ -1,1 +1,4 @@
-"""What watches a scheduler: counts, a look at the whole now and then, and the server that tells of both."""
+"""Metrics and health of a scheduler: counters, samples of the deployment, and the server that shows them.
+
+The service and the process use it; it imports `state`.
+"""

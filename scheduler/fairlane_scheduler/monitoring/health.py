@@ -1,34 +1,40 @@
-"""Whether this scheduler's loop turns, and whether it could lead or does: what probes ask."""
+"""Health for probes: whether the loop runs, and whether this scheduler leads or could lead."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairlane.clock import Clock
-from fairlane.metrics_server import Pulse
+from fairlane.core.clock import Clock
+from fairlane.telemetry.metrics_server import Pulse
 
 STUCK_S = 75.0
-"""Twice as long as a call to Redis may take (35 s), so that a Redis which is away makes nobody restart."""
+"""Twice the longest call to Redis (35 s), so that a Redis that is away restarts no scheduler."""
 
 SPARE_S = 5.0
 
 
 class SchedulerHealth:
-    """Hears of each pass of the loop, and of each that succeeded."""
+    """Notes each pass of the loop, and each that succeeded."""
 
     def __init__(self, clock: Clock, leader_lease_s: float, observe: Callable[[float], None]) -> None:
         self._turned, self._ticked = Pulse(clock), Pulse(clock)
         self._patience_s = leader_lease_s + SPARE_S
         self._observe = observe
+        self._trouble: str | None = None
 
     def turned(self) -> None:
-        """The loop begins another pass, or waits for Redis to come back."""
+        """The loop begins another pass, or waits for Redis."""
         self._turned.beat()
 
     def ticked(self, seconds: float) -> None:
         """A pass has succeeded: Redis answered, and this scheduler leads or stands by."""
         self._ticked.beat()
+        self._trouble = None
         self._observe(seconds)
+
+    def failed(self, why: str) -> None:
+        """A pass has failed at Redis; ``why`` says so in words."""
+        self._trouble = why
 
     def sick(self) -> str | None:
         """See `Health`."""
@@ -41,7 +47,11 @@ class SchedulerHealth:
         """See `Health`."""
         silent_s = self._ticked.silent_s()
         if silent_s is None:
-            return "no pass has succeeded yet"
+            return (
+                f"no pass has succeeded yet: {self._trouble}"
+                if self._trouble
+                else "no pass has succeeded yet"
+            )
         if silent_s > self._patience_s:
-            return f"no pass has succeeded for {silent_s:.0f} s: is Redis there?"
+            return f"no pass has succeeded for {silent_s:.0f} s: {self._trouble or 'is Redis there?'}"
         return None

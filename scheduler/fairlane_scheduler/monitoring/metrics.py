@@ -1,38 +1,48 @@
-"""What a scheduler counts and times, and what it remembers for whoever asks how everything stands."""
+"""Counters and timings of a scheduler, and the leader's view of queues that a scrape shows."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from fairlane.admission.lanes import Grant, Offer
-from fairlane.label_values import LabelValues
-from fairlane.run import RunState
-from fairlane.settings import Settings
-from fairlane.store.budgets import Allowance
-from fairlane.store.keys import RunRef
-from fairlane_scheduler.backlog import Backlog
+from fairlane.config.sections import MetricsSettings
+from fairlane.config.settings import Settings
+from fairlane.model.run import Plan, RunRef, RunState
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import Call
+from fairlane.store.write.audit import Auditor
+from fairlane.store.write.budgets import Allowance
+from fairlane.store.write.lanes import Grant, Lanes, Offer
+from fairlane.store.write.runs import Runs
+from fairlane.store.write.workers import Workers
+from fairlane.telemetry.metrics_server import LabelValues
+from fairlane_scheduler.state.backlog import REFUSED, Backlog
 
 MOST_PAIRS = 2000
-"""Combinations of lane and team, or of a budget's labels, that are told by name."""
+"""Most combinations of lane and team, or of a budget's labels, with labels of their own."""
 
 MOST_REASONS = 30
 MOST_ADMITTED = 100_000
-"""Runs admitted between two looks; of more, some ends go uncounted."""
+"""Most runs admitted between two samples; beyond that some ends go uncounted."""
 
 QUICK_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Bounds for what is done in one round trip or a few."""
+"""Buckets for work of one or a few round trips, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
-    """What the leader knew when it last kept house. By lane: jobs queued, and those of them that could start
-    (``ready``); by team, as it is told: those, and its weight.
+class LeaderSample:
+    """The leader's state at its last housekeeping.
+
+    By lane: jobs ``queued``, and those that could start (``ready``). By team label: jobs that could start
+    (``waiting``), and ``weights``. ``held_runs``: runs that have jobs which refusals hold.
     """
 
     queued: Mapping[str, int] = field(default_factory=dict)
@@ -40,6 +50,7 @@ class Ledger:
     waiting: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     budgets: Sequence[Allowance] = ()
+    held_runs: int = 0
     known: bool = False
 
 
@@ -50,19 +61,26 @@ class SchedulerMetrics:
     are. Nothing is labelled by run, job or worker.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: MetricsSettings,
+        lanes: Iterable[str] = (),
+        teams: Iterable[str] = (),
+        max_in_flight: int = 0,
+    ) -> None:
+        """``lanes`` and ``teams`` of the configuration get their labels first; others as they appear."""
         self.registry = registry = CollectorRegistry()
-        self.lanes = LabelValues(settings.metrics.lanes)
-        self.teams = LabelValues(settings.metrics.teams)
+        self.lanes = LabelValues(settings.lanes)
+        self.teams = LabelValues(settings.teams)
         self.pairs, self.budgets = LabelValues(MOST_PAIRS), LabelValues(MOST_PAIRS)
         self._reasons = LabelValues(MOST_REASONS)
-        for lane in settings.lanes:
+        for lane in lanes:
             self.lanes.of(lane)
-        for team in settings.teams:
+        for team in teams:
             self.teams.of(team)
         self.admitted: deque[RunRef] = deque(maxlen=MOST_ADMITTED)
-        self.ledger = Ledger()
-        self.max_in_flight = settings.scheduler.max_in_flight
+        self.leader_sample = LeaderSample()
+        self.max_in_flight = max_in_flight
 
         ProcessCollector(registry=registry)
         info = Gauge("fairlane_build_info", "1", ["version", "role"], registry=registry)
@@ -91,7 +109,7 @@ class SchedulerMetrics:
         self.workers_lost = Counter("fairlane_workers_lost", "Workers that fell silent", registry=registry)
 
     def asked(self, lane: str, offers: Sequence[Offer], grant: Grant, seconds: float) -> None:
-        """A lane has answered."""
+        """A lane has answered a request for permits."""
         self.grant_seconds.observe(seconds)
         (name,) = self.lanes.of(lane)
         self._asked.labels(name, *self._reasons.of(grant.reason or "nothing")).inc()
@@ -112,7 +130,7 @@ class SchedulerMetrics:
         weight: Callable[[str], float],
         budgets: Sequence[Allowance],
     ) -> None:
-        """The leader has kept house: remember what it knows. On the loop's thread."""
+        """Keep the leader's state for the next scrapes. Called on the loop's thread."""
         waiting, ready = Tally[str](), Tally[str]()
         queued = {lane: backlog.depth(lane) for lane in lanes}
         for lane, depth in queued.items():
@@ -121,4 +139,65 @@ class SchedulerMetrics:
                 ready[lane] += count
                 waiting[self.teams.of(ref.team)[0]] += count
         weights = {team: weight(team) for (team,) in self.teams.known()}
-        self.ledger = Ledger(queued, ready, waiting, weights, tuple(budgets), known=True)
+        held = len({ref for _, ref in backlog.throttled_by(REFUSED)})
+        self.leader_sample = LeaderSample(queued, ready, waiting, weights, tuple(budgets), held, known=True)
+
+
+def scheduler_metrics(settings: Settings) -> SchedulerMetrics:
+    """The registry of a scheduler with these settings."""
+    return SchedulerMetrics(
+        settings.metrics, settings.lanes, settings.teams, settings.scheduler.max_in_flight
+    )
+
+
+class MeasuredLanes(Lanes):
+    """Measures how long a lane's grant takes, who gets permits, and what limits the lane."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor, metrics: SchedulerMetrics) -> None:
+        super().__init__(redis, keys, auditor)
+        self._metrics = metrics
+
+    def grant(self, lane: str, epoch: int, offers: Sequence[Offer], **options: Any) -> Grant | None:
+        """See `Lanes.grant`."""
+        started = time.perf_counter()
+        grant = super().grant(lane, epoch, offers, **options)
+        if grant is not None:
+            self._metrics.asked(lane, offers, grant, time.perf_counter() - started)
+        return grant
+
+
+class MeasuredRuns(Runs):
+    """Notes admitted runs, so that their ends are counted, and counts rejected ones."""
+
+    def __init__(
+        self, redis: RedisClient, keys: Keys, ttl_ms: int, auditor: Auditor, metrics: SchedulerMetrics
+    ) -> None:
+        super().__init__(redis, keys, ttl_ms, auditor)
+        self._metrics = metrics
+
+    def admit(self, plan: Plan, epoch: int, now_ms: str | int = "", **options: Any) -> int:
+        """See `Runs.admit`."""
+        admitted = super().admit(plan, epoch, now_ms, **options)
+        if admitted:
+            self._metrics.admitted.append(RunRef(plan.spec.team, plan.spec.run))
+        return admitted
+
+    def refuse(self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = "") -> bool:
+        """See `Runs.refuse`."""
+        refused = super().refuse(ref, reason, submitted_ms, epoch, now_ms)
+        if refused:
+            self._metrics.runs_ended.labels(RunState.REFUSED).inc()
+        return refused
+
+
+class MeasuredWorkers(Workers):
+    """Counts lost workers: a scheduler removes no others."""
+
+    def __init__(self, keys: Keys, metrics: SchedulerMetrics) -> None:
+        super().__init__(keys)
+        self._metrics = metrics
+
+    def leave(self, worker: str) -> Call:
+        """See `Workers.leave`."""
+        self._metrics.workers_lost.inc()
+        return super().leave(worker)

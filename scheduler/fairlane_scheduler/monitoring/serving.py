@@ -1,48 +1,56 @@
-"""Puts together what watches a scheduler process: its metrics, its health, and the server that tells both."""
+"""Wires metrics, health checks and their HTTP server in a scheduler process."""
 
 from __future__ import annotations
 
-from fairlane.clock import Clock
-from fairlane.metrics_server import MetricsServer
-from fairlane.settings import Settings
-from fairlane.store.connect import open_store
-from fairlane_scheduler.leader import Leader
+from fairlane.config.settings import Settings
+from fairlane.core.clock import Clock
+from fairlane.store.connection.connect import open_store
+from fairlane.store.keys import Keys
+from fairlane.store.write.leader import Leader
+from fairlane.telemetry.metrics_server import MetricsServer
+from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
+from fairlane_scheduler.monitoring.deployment_sampler import DeploymentSampler
 from fairlane_scheduler.monitoring.health import SchedulerHealth
-from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
-from fairlane_scheduler.monitoring.standing import Standing
-from fairlane_scheduler.monitoring.survey import Survey
+from fairlane_scheduler.monitoring.metrics import scheduler_metrics
 
 
 class Monitoring:
-    """Counting goes on where nothing is served; nobody looks at the whole then."""
+    """Serves nothing and samples nothing if metrics are disabled."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
-        self.metrics = metrics = SchedulerMetrics(settings)
+        self.metrics = metrics = scheduler_metrics(settings)
         self.health = SchedulerHealth(
             clock, settings.scheduler.leader_lease_seconds, metrics.tick_seconds.observe
         )
         port = settings.metrics.scheduler_port
         self._server = MetricsServer(settings.metrics, port, metrics.registry, self.health)
-        self._survey: Survey | None = None
+        self._sampler: DeploymentSampler | None = None
 
     @property
     def url(self) -> str | None:
-        """Where the process tells of itself; ``None`` where it does not."""
+        """The server's URL; ``None`` if metrics are disabled."""
         return self._server.url
 
     def start(self, leader: Leader) -> None:
-        """Serve, and look at the deployment as long as ``leader`` leads."""
+        """Serve metrics, and sample the deployment as long as ``leader`` leads."""
         if not self._settings.metrics.enabled:
             return
         redis = open_store(self._settings.redis, retries=0)
-        self._survey = Survey(redis, self._settings, self.metrics, self._clock, lambda: leader.leads)
-        self.metrics.registry.register(Standing(leader, self.metrics, self._survey))
-        self._survey.rounds.start()
+        self._sampler = DeploymentSampler(
+            redis,
+            Keys(self._settings.redis.deployment),
+            round(self._settings.scheduler.worker_timeout_seconds * 1000),
+            self.metrics,
+            self._clock,
+            lambda: leader.leads,
+        )
+        self.metrics.registry.register(DeploymentMetrics(leader, self.metrics, self._sampler))
+        self._sampler.thread.start()
         self._server.start()
 
     def stop(self) -> None:
-        """End both."""
+        """Stop the server and the sampler."""
         self._server.stop()
-        if self._survey is not None:
-            self._survey.rounds.stop()
+        if self._sampler is not None:
+            self._sampler.thread.stop()

@@ -1,4 +1,4 @@
-"""How a command ends when something is wrong: a line or two and an exit code, never a traceback."""
+"""Ends a failed command with a message and an exit code, never with a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from fairlane.cli.output import complain, say
-from fairlane.errors import ConfigurationError, FairlaneError, SubmissionError, TemplateError
+from fairlane.core.errors import ConfigurationError, FairlaneError, SubmissionError, TemplateError
 
 FAILED, MISUSED = 1, 2
 UNHEARD = (
@@ -78,9 +78,10 @@ def terminable() -> Iterator[None]:
 
 
 class CarefulGroup(TyperGroup):
-    """The commands of an application whose failures are told in words."""
+    """A group of commands that reports failures in words."""
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; report a failure in words and end with its exit code."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interruption:
@@ -107,12 +108,12 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def describe(error: BaseException) -> str:
-    """What to tell the person in front of the terminal."""
+    """The message for the person at the terminal."""
     if isinstance(error, OSError) and not isinstance(error, FairlaneError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
 def leave_quietly() -> None:
-    """Nobody reads our output any more: what is still buffered must not complain on the way out."""
+    """Discard buffered output, which nobody reads any more, so that the exit raises no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

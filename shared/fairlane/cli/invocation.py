@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from fairlane.configuration import load_settings
-from fairlane.settings import Settings
+if TYPE_CHECKING:
+    from fairlane.client.deployment import Deployment
+    from fairlane.config.settings import Settings
 
 R = TypeVar("R")
 
@@ -42,9 +44,29 @@ class Invocation:
         return Invocation(self.config or other.config, self.redis or other.redis, self.team or other.team)
 
     def settings(self, **overrides: Any) -> Settings:
-        """The settings in force. Raises `ConfigurationError`."""
+        """Load the settings in force. Raises `ConfigurationError`."""
+        from fairlane.config.loader import load_settings
+
         redis = {"url": self.redis} if self.redis else None
         return load_settings(self.config, redis=redis, team=self.team, **overrides)
+
+    @contextmanager
+    def deployment(self) -> Iterator[Deployment]:
+        """Connect to the deployment of the settings in force and sign changes as this user.
+
+        Raises `ConfigurationError`, and `StoreUnavailable` also for failures inside the block.
+        """
+        from fairlane.client.deployment import Deployment
+        from fairlane.store.write.audit import Auditor, operator
+
+        settings = self.settings()
+        deployment = Deployment.open(settings, Auditor("operator", operator(), settings.audit.keep))
+        try:
+            with deployment.answering():
+                deployment.require()
+                yield deployment
+        finally:
+            deployment.close()
 
     def environment(self) -> dict[str, str]:
         """Variables that lead another process to the same settings."""
@@ -61,18 +83,21 @@ def remember(ctx: typer.Context, invocation: Invocation) -> None:
     ctx.obj = invocation
 
 
-def with_settings(command: Callable[..., R]) -> Callable[..., R]:
+def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     """Give a command ``--config``, ``--redis`` and ``--team``; it gets them first, as an `Invocation`.
 
-    Options after the command's name win over those before it.
+    Options after the command's name win over those before it. The callback of a group of commands runs only
+    where no command of the group follows.
     """
 
     @functools.wraps(command)
     def run(
         ctx: typer.Context, config: Path | None, redis: str | None, team: str | None, **options: Any
-    ) -> R:
+    ) -> R | None:
         before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
-        return command(Invocation(config, redis, team).or_else(before), **options)
+        invocation = Invocation(config, redis, team).or_else(before)
+        remember(ctx, invocation)
+        return None if ctx.invoked_subcommand else command(invocation, **options)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]

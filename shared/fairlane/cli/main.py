@@ -1,4 +1,4 @@
-"""Entry point of ``fairlane``: puts the commands together, and ends with an exit code whatever happens."""
+"""Entry point of ``fairlane``: runs one command and ends with an exit code whatever happens."""
 
 from __future__ import annotations
 
@@ -9,38 +9,14 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli import (
-    archive,
-    audit,
-    batch,
-    budgets,
-    capacity,
-    connections,
-    demonstration,
-    doctor,
-    drain,
-    lanes,
-    rehearse,
-    report,
-    results,
-    roles,
-    runs,
-    stack,
-    submit,
-    summary,
-    teams,
-    top,
-    why,
-    workers,
-)
-from fairlane.cli import eval as evaluation
-from fairlane.cli.failures import CarefulGroup, exit_code_of, leave_quietly, terminable
+from fairlane.cli.commands import LazyGroup
+from fairlane.cli.failures import exit_code_of, leave_quietly, terminable
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
 from fairlane.cli.output import say
 
 app = typer.Typer(
     name="fairlane",
-    cls=CarefulGroup,
+    cls=LazyGroup,
     help="Runs batches of LLM calls on many machines, within the rates their providers allow.",
     no_args_is_help=True,
     add_completion=False,
@@ -65,35 +41,8 @@ def fairlane(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    """Keep the options that stand before the name of a command."""
     remember(ctx, Invocation(config, redis, team))
-
-
-for commands in (
-    stack,
-    demonstration,
-    submit,
-    batch,
-    evaluation,
-    rehearse,
-    runs,
-    why,
-    results,
-    summary,
-    report,
-    top,
-    lanes,
-    teams,
-    budgets,
-    workers,
-    drain,
-    capacity,
-    connections,
-    archive,
-    audit,
-    doctor,
-    roles,
-):
-    commands.add_to(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

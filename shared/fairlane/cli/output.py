@@ -1,52 +1,76 @@
-"""What commands print: news for people on standard error, results on standard output."""
+"""Prints messages on standard error and results on standard output, and formats times.
+
+Here text becomes terminal text: whatever is printed passes `visible`, so that what a team or a provider wrote
+steers no terminal.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from fairlane.core.clock import span
+from fairlane.core.terminal_text import visible, visible_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 UNBOUNDED_WIDTH = 1000
 """Columns where nobody watches: what reads a pipe gets every row on one line."""
 
 
 def say(message: str) -> None:
-    """One line of news. Standard output stays free for what a command is asked for."""
-    _errors().print(Text(message), soft_wrap=True)
+    """Print a message on standard error; standard output is for a command's result."""
+    from rich.text import Text
+
+    _errors().print(Text(visible(message)), soft_wrap=True)
 
 
 def complain(message: str) -> None:
-    """Say what is wrong, marked as an error."""
-    _errors().print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+    """Print an error message on standard error."""
+    from rich.text import Text
+
+    _errors().print(Text.assemble(("error: ", "bold red"), visible(message)), soft_wrap=True)
 
 
 def print_line(text: str) -> None:
-    """One line on standard output, as it is and at once."""
-    sys.stdout.write(f"{text}\n")
+    """One line on standard output, at once."""
+    sys.stdout.write(f"{visible(text)}\n")
     sys.stdout.flush()
 
 
 def print_json(data: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(visible_json(json.dumps(data, ensure_ascii=False, indent=2)) + "\n")
+
+
+def emit(document: Any, show: Callable[[], None], *, as_json: bool) -> None:
+    """Print a command's result on standard output: ``document`` as JSON, or what ``show`` prints."""
+    if as_json:
+        print_json(document)
+    else:
+        show()
 
 
 def print_json_line(data: Any) -> None:
     """A JSON document on a line of its own, at once: one of several that follow each other in time."""
-    sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
+    sys.stdout.write(visible_json(json.dumps(data, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table on standard output.
 
-    Columns that begin with ``>`` are aligned right and never broken; others are, where a terminal is narrow.
+    Columns whose title begins with ``>`` are aligned right; the others wrap in a narrow terminal.
     """
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         right = column.startswith(">")
@@ -57,25 +81,62 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(cell_of(value) for value in row))
     _show(table)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Names and values on standard output, one under the other."""
+    """Print names and values on standard output, one pair a line."""
+    from rich.text import Text
+
     print_rows((Text(name, "bold"), value) for name, value in fields)
 
 
 def print_rows(rows: Iterable[Sequence[object]]) -> None:
-    """Rows without a header on standard output; the last column is broken where a terminal is narrow."""
+    """Print rows without a header on standard output; the last column wraps in a narrow terminal."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, show_header=False)
     for number, row in enumerate(rows):
         if number == 0:
             for place in range(len(row)):
                 last = place == len(row) - 1
                 table.add_column(no_wrap=not last, overflow="fold")
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(cell_of(value) for value in row))
     _show(table)
+
+
+class _LinesOut:
+    """Standard output for JSON lines where somebody reads them."""
+
+    def write(self, text: str) -> int:
+        """Write some of them."""
+        return sys.stdout.write(visible_json(text))
+
+
+def lines_out() -> TextIO:
+    """Standard output for JSON lines: byte for byte in a pipe, the same documents on a terminal."""
+    return cast(TextIO, _LinesOut()) if sys.stdout.isatty() else sys.stdout
+
+
+def bytes_out() -> BinaryIO:
+    """Standard output for a file's content: exact in a pipe, made visible on a terminal."""
+    sys.stdout.flush()
+    return cast(BinaryIO, _VisibleOut()) if sys.stdout.isatty() else sys.stdout.buffer
+
+
+class _VisibleOut(io.RawIOBase):
+    """Standard output where somebody reads it."""
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write whole lines or parts of them, in UTF-8."""
+        text = bytes(data).decode("utf-8", "backslashreplace")
+        sys.stdout.write(visible(text))
+        return len(data)
 
 
 def clip(text: str, most: int) -> str:
@@ -83,11 +144,49 @@ def clip(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _cell(value: object) -> Text:
-    return value if isinstance(value, Text) else Text(str(value))
+def iso(at_ms: int | None) -> str | None:
+    """``"2026-01-31T08:05:00.123Z"``; ``None`` stays what it is."""
+    if at_ms is None:
+        return None
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def took(milliseconds: float) -> str:
+    """A duration to the second, and to a tenth of one below a minute: ``"42.3 s"``, ``"1:02:03"``."""
+    if milliseconds < 60_000:
+        return f"{max(0.0, milliseconds) / 1000:.1f} s"
+    minutes, seconds = divmod(int(milliseconds) // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02} min"
+
+
+def ago(at_ms: int | None, now_ms: int) -> str:
+    """``"3 min ago"``; a dash for what has not happened."""
+    if at_ms is None:
+        return "–"
+    return "just now" if now_ms - at_ms < 1000 else f"{span(now_ms - at_ms)} ago"
+
+
+def at_local_time(at_ms: int, now_ms: int, zone: tzinfo | None = None) -> str:
+    """``"14:05:09"`` by this machine's clock (or in ``zone``), with its date where that is not today's."""
+    at, now = (datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone) for ms in (at_ms, now_ms))
+    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def cell_of(value: object, style: str = "") -> Text:
+    """A value as a part of a table or a screen; a `Text` keeps its style."""
+    from rich.text import Text
+
+    if not isinstance(value, Text):
+        return Text(visible(str(value)), style)
+    shown = visible(value.plain)
+    return value if shown == value.plain else Text(shown, value.style)
 
 
 def _show(table: Table) -> None:
+    from rich.console import Console
+
     console = Console(highlight=False, width=None if sys.stdout.isatty() else UNBOUNDED_WIDTH)
     with console.capture() as captured:
         console.print(table)
@@ -97,5 +196,7 @@ def _show(table: Table) -> None:
 
 
 def _errors() -> Console:
-    # Made anew each time, so that it follows sys.stderr wherever a test or a pager has led that.
+    from rich.console import Console
+
+    # A new one each time: tests and pagers replace sys.stderr.
     return Console(stderr=True, highlight=False)

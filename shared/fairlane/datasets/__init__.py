@@ -1,7 +1,4 @@
-"""Datasets: rows read as a stream from files or iterables, and the pages they travel in."""
+"""Datasets: rows read as a stream from files or iterables, and the compressed pages that they are stored in.
 
-from fairlane.datasets.pages import decode_page, encode_page, pages
-from fairlane.datasets.reading import read_rows
-from fairlane.datasets.sessions import Numbering
-
-__all__ = ["Numbering", "decode_page", "encode_page", "pages", "read_rows"]
+Client, scheduler, workers and store use it; it imports `core` and `model`.
+"""

@@ -1,4 +1,4 @@
-"""Reads a JSON array of objects element by element, so that a large file never lies in memory whole."""
+"""Reads a JSON array of objects element by element, so that memory never holds a whole large file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_array(file: BinaryIO) -> Iterator[object]:
 
 
 class _Text:
-    """A file's text from where reading stands; holds one chunk, or as much as one element needs."""
+    """The unread text of a file; holds one chunk, or as much as one element needs."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -48,11 +48,11 @@ class _Text:
 
     @property
     def line(self) -> int:
-        """The line of the file that reading stands in, from 1."""
+        """The current line of the file, from 1."""
         return self._lines_before + self._text.count("\n", 0, self._at)
 
     def peek(self) -> str:
-        """The next character that is no white space; empty at the end of the file."""
+        """The next character after white space; empty at the end of the file."""
         while True:
             space = _SPACE.match(self._text, self._at)
             self._at = space.end() if space else self._at
@@ -66,7 +66,7 @@ class _Text:
         self._at += 1
 
     def element(self) -> object:
-        """Decode the object that comes next; reads twice as far whenever the text at hand ends within it."""
+        """Decode the next object; doubles the text in memory while the object does not end in it."""
         start = self.peek()
         if start != "{":
             problem = f"line {self.line}: an element is no object" if start else "the array is not closed"
@@ -75,7 +75,7 @@ class _Text:
             try:
                 value, self._at = self._scan(self._text, self._at)
             except (ValueError, RecursionError) as error:
-                problem = self._told(error)
+                problem = self._problem_of(error)
                 held = len(self._text) - self._at
                 if held > MAX_ROW_CHARS:
                     raise Broken(f"{problem} (looked {held:,} characters ahead)", _REMEDY) from None
@@ -84,7 +84,7 @@ class _Text:
             else:
                 return value
 
-    def _told(self, error: Exception) -> str:
+    def _problem_of(self, error: Exception) -> str:
         if isinstance(error, json.JSONDecodeError):
             return f"line {self._lines_before + error.lineno - 1} is no JSON: {error.msg}"
         return f"line {self.line} is no JSON: {error}"

@@ -1,17 +1,19 @@
-"""The lines of a UTF-8 file, numbered and of bounded length."""
+"""Files whose lines are rows: JSON lines, and CSV with a header. UTF-8, of bounded length."""
 
 from __future__ import annotations
 
 import codecs
+import csv
+import json
 from collections.abc import Iterator
 from typing import BinaryIO
 
 MAX_ROW_CHARS = 16 * 1024 * 1024
-"""Most of a file that is held for one row. A run's own limit is lower; this one bounds memory before it."""
+"""Most characters of one row in memory. A run's own limit is lower, but applies after a row was read."""
 
 
 class Broken(Exception):
-    """A file does not hold the rows its name promises, from the row after the last one read."""
+    """A file's content does not fit its format, from the row after the last one read."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -36,5 +38,50 @@ def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
 
 
 def not_utf8(where: str) -> Broken:
-    """The complaint about a file in another encoding."""
+    """The error for a file in another encoding."""
     return Broken(f"{where} is not UTF-8", "Save the file as UTF-8.")
+
+
+def read_lines(file: BinaryIO) -> Iterator[object]:
+    """The JSON value of each line, blank lines aside. Raises `Broken`."""
+    for number, line in numbered_lines(file):
+        if line.isspace():
+            continue
+        try:
+            row = json.loads(line.rstrip("\r\n"))
+        except json.JSONDecodeError as error:
+            problem = f"line {number}, column {error.colno} is no JSON: {error.msg}"
+            raise Broken(problem, "Write one JSON object a line.") from None
+        except (ValueError, RecursionError) as error:
+            raise Broken(f"line {number} is no JSON: {error}", "Write one JSON object a line.") from None
+        yield row
+
+
+def read_table(file: BinaryIO) -> Iterator[object]:
+    """Records under the header's names; cells are text, never numbers. Raises `Broken`."""
+    reader = csv.reader((line for _, line in numbered_lines(file)), strict=True)
+    try:
+        header: list[str] | None = None
+        for cells in reader:
+            if not cells:
+                continue
+            if header is None:
+                header = _header(cells)
+                continue
+            if len(cells) != len(header):
+                problem = f"line {reader.line_num} has {len(cells)} cells, the header has {len(header)}"
+                raise Broken(problem, 'Quote cells that hold commas or line ends: "a, b".')
+            yield dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        limit = f"A cell has at most {csv.field_size_limit():,} characters; use .jsonl for longer texts."
+        remedy = limit if "limit" in str(error) else 'Quote cells with ", and double a quote inside them.'
+        raise Broken(f"line {reader.line_num} is no CSV: {error}", remedy) from None
+
+
+def _header(cells: list[str]) -> list[str]:
+    for column, name in enumerate(cells, start=1):
+        if not name.strip():
+            raise Broken(f"column {column} has no name", "Name every column in the first line.")
+        if name in cells[: column - 1]:
+            raise Broken(f"two columns are named {name!r}", "Give every column a name of its own.")
+    return cells

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from fairlane.choices import Source
-from fairlane.datasets.pages import pages
-from fairlane.datasets.reading import read_file
-from fairlane.datasets.rows import FIELD
-from fairlane.errors import SubmissionError
+from fairlane.core.errors import SubmissionError
+from fairlane.datasets.rows import FIELD, pages, read_file
+from fairlane.model.origins import Source
 
 Format: TypeAlias = Literal["jsonl", "json", "csv"]
 
@@ -22,8 +20,8 @@ _FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "
 class Reference:
     """A dataset that the scheduler reads itself: ``Reference("s3://bucket/rows.jsonl")``.
 
-    It must lie in a place that ``scheduler.datasets`` names. A path is one on the scheduler's machine.
-    ``file_format`` is "jsonl", "json" or "csv"; left out, the suffix shows it.
+    ``scheduler.datasets`` must allow its place. A path is one on the scheduler's machine. ``file_format`` is
+    "jsonl", "json" or "csv"; by default the suffix says it.
     """
 
     def __init__(self, url: str | Path, file_format: Format | None = None) -> None:
@@ -38,7 +36,7 @@ class Reference:
 
 
 def open_reference(source: Source) -> Iterator[dict[str, Any]]:
-    """Its rows in order, one in memory at a time. Raises `SubmissionError` for what cannot be read."""
+    """Its rows in order, one in memory at a time. Raises `SubmissionError` if it cannot be read."""
     return read_file(source.url, _open(source.url), f".{source.format}")
 
 
@@ -59,38 +57,23 @@ def _open(url: str) -> BinaryIO:
 
 
 class SourcePages:
-    """Pages of a dataset by reference, for whoever reads records: forwards, and from the start again if
-    need be.
-    """
+    """Pages of a referenced dataset: read forwards, and from the start again if a reader goes back."""
 
-    def __init__(self, spec: _Paged) -> None:
-        self._spec = spec
+    def __init__(self, source: Source, page_rows: int) -> None:
+        self._source, self._page_rows = source, page_rows
         self._next = 0
         self._pages: Iterator[list[dict[str, Any]]] | None = None
 
     def page(self, number: int) -> list[dict[str, Any]]:
-        """One page. Empty rows where the dataset cannot be read from here."""
-        source, size = self._spec.source, self._spec.page_rows
-        if source is None:
-            return []
+        """One page; its rows are empty if this process cannot read the dataset."""
         try:
             if self._pages is None or number < self._next:
-                self._pages, self._next = pages(open_reference(source), size), 0
+                self._pages, self._next = pages(open_reference(self._source), self._page_rows), 0
             page: list[dict[str, Any]] = []
             while self._next <= number:
                 page = next(self._pages, [])
                 self._next += 1
         except SubmissionError:
             self._pages = None
-            return [{}] * size
+            return [{}] * self._page_rows
         return page
-
-
-class _Paged(Protocol):
-    """As much of a run's spec as its pages need."""
-
-    @property
-    def source(self) -> Source | None: ...
-
-    @property
-    def page_rows(self) -> int: ...

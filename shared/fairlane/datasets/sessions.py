@@ -1,4 +1,4 @@
-"""Tells the sessions of a dataset apart while its rows go by."""
+"""Numbers the sessions of a dataset while its rows stream by."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
+from fairlane.core.errors import SubmissionError
 from fairlane.datasets.rows import FIELD
-from fairlane.errors import SubmissionError
-from fairlane.sessions import (
+from fairlane.model.sessions import (
     BLOCK,
     MOST_ROWS,
-    Seat,
+    SessionMembership,
     encode_members,
-    encode_seats,
+    encode_memberships,
     members_field,
-    seats_field,
+    memberships_field,
 )
 
 _DIGEST_BYTES = 16
 
 
 class Numbering:
-    """Numbers sessions by first appearance of their value in ``field``; without one there are none.
+    """Numbers sessions by first appearance of their value in ``field``; without ``field`` there are none.
 
-    Holds eight bytes a row and the digest of each session's value (about 150 bytes), never the values: they
-    may be long.
+    Memory: eight bytes per row and about 150 per session, for a digest in place of its value, which may be
+    long.
     """
 
     def __init__(self, field: str | None) -> None:
@@ -39,11 +39,11 @@ class Numbering:
 
     @property
     def sessions(self) -> int:
-        """How many there were so far."""
+        """The number of sessions so far."""
         return len(self._numbers)
 
     def watch(self, pages: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
-        """``pages`` as they are. Raises `SubmissionError` for a row without a session, or one too many."""
+        """Pass ``pages`` through. Raises `SubmissionError` for a row without a session, or one too many."""
         for page in pages:
             if self._field is not None:
                 for row in page:
@@ -51,10 +51,13 @@ class Numbering:
             yield page
 
     def fields(self, page_rows: int) -> Iterator[tuple[str, bytes]]:
-        """What is to be written beside the rows, once all have gone by."""
+        """The fields to store beside the rows, after the last row."""
         for page, first in enumerate(range(0, len(self._of_row), page_rows)):
             numbers = self._of_row[first : first + page_rows]
-            yield seats_field(page), encode_seats([Seat(number, self._sizes[number]) for number in numbers])
+            yield (
+                memberships_field(page),
+                encode_memberships([SessionMembership(number, self._sizes[number]) for number in numbers]),
+            )
         rows, ends = self._by_session()
         for first in range(0, self.sessions, BLOCK):
             block = range(first, min(first + BLOCK, self.sessions))
@@ -88,6 +91,6 @@ class Numbering:
 
 
 def _digest(value: object) -> bytes:
-    """Equal for equal JSON alone: ``1`` and ``"1"`` are two sessions."""
+    """A digest of JSON: ``1`` and ``"1"`` are two sessions."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()

@@ -1,4 +1,4 @@
-"""What an agent is asked beside its template, and how its structured answer is read."""
+"""Asks agents for structured answers, and reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fairlane.evaluators.spec import Criterion
+from fairlane.model.evaluators import Criterion
 
 _FENCE = "```"
 
@@ -42,9 +42,9 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
-    """What a batched answer holds: opinions by criterion, and entries that are none, as they were written.
+    """A parsed batch answer: opinions by criterion, and malformed entries as the model wrote them.
 
-    Whatever criterion has no opinion is to be asked for alone.
+    A criterion without an opinion gets a call of its own.
     """
 
     opinions: dict[str, Opinion] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class BatchAnswer:
 
 
 def instruction(criteria: Sequence[Criterion], *, batch: bool) -> str:
-    """What follows the agent's template: the criteria, and the JSON to answer with."""
+    """The text after the agent's template: the criteria, and the JSON to answer with."""
     listed = "\n".join(
         f"- {each.id} ({each.minimum:g} to {each.maximum:g}): {each.description}" for each in criteria
     )
@@ -64,7 +64,7 @@ def instruction(criteria: Sequence[Criterion], *, batch: bool) -> str:
 
 
 def answer_format(criteria: Sequence[Criterion], *, batch: bool) -> dict[str, Any]:
-    """The same as a JSON schema, as OpenAI's ``response_format`` takes it."""
+    """The form of the answer as a JSON schema, for OpenAI's ``response_format``."""
     opinion: dict[str, Any] = {"score": {"type": "number"}, "argument": {"type": "string"}}
     if batch:
         opinion = {"criterion_id": {"type": "string", "enum": [each.id for each in criteria]}, **opinion}
@@ -78,16 +78,16 @@ def answer_format(criteria: Sequence[Criterion], *, batch: bool) -> dict[str, An
 
 
 def read_opinion(answer: str, criterion: Criterion) -> Opinion:
-    """A single answer. Raises ``ValueError`` that says what is wrong with it."""
+    """Read the answer for one criterion. Raises ``ValueError`` with the flaw."""
     try:
-        told = _Opinion.model_validate(_document(answer))
+        answered = _Opinion.model_validate(_document(answer))
     except ValidationError as error:
         raise ValueError(_first(error)) from None
-    return _within(told.score, told.argument, criterion)
+    return _within(answered.score, answered.argument, criterion)
 
 
 def flaw(answer: str, criterion: Criterion) -> str | None:
-    """What is wrong with a single answer; ``None`` where it can be read."""
+    """The flaw of an answer for one criterion; ``None`` if it is valid."""
     try:
         read_opinion(answer, criterion)
     except ValueError as error:
@@ -96,7 +96,7 @@ def flaw(answer: str, criterion: Criterion) -> str | None:
 
 
 def read_batch(answer: str, criteria: Sequence[Criterion]) -> BatchAnswer:
-    """A batched answer: what of it is valid counts, whatever else is in it. Nothing is raised."""
+    """Read a batch answer: its valid entries count, whatever else it has. Nothing raises."""
     try:
         document = _document(answer)
         entries = document.get("evaluations") if isinstance(document, dict) else document
@@ -109,9 +109,10 @@ def read_batch(answer: str, criteria: Sequence[Criterion]) -> BatchAnswer:
     malformed: list[str] = []
     for entry in entries:
         try:
-            told = _Entry.model_validate(entry)
+            answered = _Entry.model_validate(entry)
             opinions.setdefault(
-                told.criterion_id, _within(told.score, told.argument, known[told.criterion_id])
+                answered.criterion_id,
+                _within(answered.score, answered.argument, known[answered.criterion_id]),
             )
         except (ValueError, KeyError):
             malformed.append(json.dumps(entry, ensure_ascii=False))
@@ -125,7 +126,7 @@ def _within(score: float, argument: str, criterion: Criterion) -> Opinion:
 
 
 def _document(answer: str) -> Any:
-    """The JSON of an answer, which may stand in a fenced block. Raises ``ValueError``."""
+    """The JSON of an answer, perhaps in a fenced block. Raises ``ValueError``."""
     text = answer.rpartition("</think>")[2].strip()
     if text.startswith(_FENCE):
         text = text.strip("`").removeprefix("json").strip()

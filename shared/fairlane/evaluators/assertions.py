@@ -1,9 +1,10 @@
-"""Assertions that a row makes about its own output: which of them are met, and their weighted share."""
+"""Checks a row's assertions about its own output, and computes the weighted share that it meets."""
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -13,16 +14,29 @@ from fairlane.evaluators.schema import conforms, equal, schema_problem
 
 NOT = "not-"
 MAX_JSON_STARTS = 1000
-"""How many places of an output are tried as the beginning of a JSON value."""
+"""Positions of an output that are tried as the start of a JSON value: a bound for hostile outputs."""
+
+
+MOST_ASSERTIONS = 1000
+"""Assertions of a row."""
+
+CHECK_S = 0.5
+"""CPU seconds that all assertions of a row may take together; the one that begins within them is finished."""
+
+_SCANNED = 16
+"""How often the text may be read in search of JSON values, in all: starts that fail late read it again."""
+
+_NESTED_CHARS = 10_000
+_QUICK = 8  # a string's end is searched for faster than values are read
 
 
 class AssertionsError(Exception):
-    """What a row holds are no assertions that can be checked; the message says why."""
+    """A row's assertions cannot be checked; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One assertion and whether the output meets it. ``metric`` names the figure that it counts for."""
+    """One assertion and whether the output meets it. ``metric`` names the figure it counts for."""
 
     type: str
     value: Any
@@ -44,14 +58,25 @@ def share_met(assertions: object, output: str) -> float:
 
 
 def check(assertions: object, output: str) -> tuple[Checked, ...]:
-    """Every assertion of a list, in order. Raises `AssertionsError` where one cannot be checked."""
+    """Every assertion of a list, in order. Raises `AssertionsError` if one cannot be checked."""
     if not isinstance(assertions, Sequence) or isinstance(assertions, str):
         raise AssertionsError("the row's assertions are no list")
-    return tuple(_check(number, each, output) for number, each in enumerate(assertions, start=1))
+    if len(assertions) > MOST_ASSERTIONS:
+        raise AssertionsError(
+            f"the row has {len(assertions):,} assertions, at most {MOST_ASSERTIONS:,} are allowed"
+        )
+    checked, until_s = list[Checked](), time.thread_time() + CHECK_S
+    for number, each in enumerate(assertions, start=1):
+        if time.thread_time() > until_s:
+            raise AssertionsError(
+                f"assertion {number}: those before it took {CHECK_S:g} s: give fewer or simpler ones"
+            )
+        checked.append(_check(number, each, output))
+    return tuple(checked)
 
 
 def value_problem(kind: str, value: object) -> str | None:
-    """Why an assertion ``kind`` cannot have this value, or is not known at all; ``None`` where it can."""
+    """Why an assertion ``kind`` is unknown or cannot have this value; ``None`` if it can."""
     name = kind.removeprefix(NOT)
     if name not in TYPES:
         return "there is no such assertion"
@@ -155,7 +180,7 @@ TYPES: Mapping[str, Callable[[str, Any], bool]] = {
     "is-json": _is_json,
     "contains-json": _contains_json,
 }
-"""What each assertion asks of an output; ``not-`` in front asks for the opposite."""
+"""The check of each assertion; the prefix ``not-`` asks for the opposite."""
 
 _JSON_TYPES = frozenset(("is-json", "contains-json"))
 _LIST_TYPES = frozenset(("contains-all", "contains-any", "icontains-all", "icontains-any"))
@@ -169,7 +194,7 @@ def _text(value: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """A list of texts, which may be written as one with commas."""
+    """A list of texts; one text with commas is split."""
     if isinstance(value, str):
         return [text for part in value.split(",") if (text := part.strip())]
     if isinstance(value, Sequence) and not any(isinstance(each, Mapping | list) for each in value):
@@ -178,7 +203,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _whole(output: str) -> Iterator[Any]:
-    """The JSON value that the output is, if it is one."""
+    """The output as a JSON value, if it is one."""
     try:
         yield json.loads(output, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -186,9 +211,9 @@ def _whole(output: str) -> Iterator[Any]:
 
 
 def _within(output: str) -> Iterator[Any]:
-    """The JSON objects and arrays in a text, from left to right, none within another."""
+    """The outermost JSON objects and arrays in a text, from left to right."""
     decoder = json.JSONDecoder(parse_constant=_no_constant)
-    start = -1
+    start, left = -1, _SCANNED * len(output) + _NESTED_CHARS
     for _ in range(MAX_JSON_STARTS):
         found = [at for mark in "{[" if (at := output.find(mark, start + 1)) >= 0]
         if not found:
@@ -196,10 +221,16 @@ def _within(output: str) -> Iterator[Any]:
         start = min(found)
         try:
             value, end = decoder.raw_decode(output, start)
+        except json.JSONDecodeError as error:
+            unended = error.msg.startswith("Unterminated string")
+            left -= (len(output) - start) // _QUICK if unended else error.pos - start + 1
         except (ValueError, RecursionError):
-            continue
-        yield value
-        start = end - 1
+            left -= _NESTED_CHARS
+        else:
+            yield value
+            start = end - 1
+        if left < 0:
+            return
 
 
 def _no_constant(name: str) -> NoReturn:

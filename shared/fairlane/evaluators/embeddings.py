@@ -1,4 +1,4 @@
-"""Embeddings as an answer's text, and how alike two of them are."""
+"""Stores embeddings as an answer's text, and compares two of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FLOAT32 = "f"
 
 
 class BrokenEmbeddings(ValueError):
-    """A text holds no embeddings; it says why."""
+    """A text holds no embeddings; the message says why."""
 
 
 def pack(vectors: Iterable[Sequence[float]]) -> str:
@@ -28,7 +28,7 @@ def pack(vectors: Iterable[Sequence[float]]) -> str:
 
 
 def unpack(text: str) -> list[array[float]]:
-    """What `pack` wrote. Raises `BrokenEmbeddings`."""
+    """The inverse of `pack`. Raises `BrokenEmbeddings`."""
     try:
         document = json.loads(text)
         return [vector_of(each) for each in document]
@@ -51,7 +51,7 @@ def vector_of(text: str) -> array[float]:
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """``a·b / (|a| |b|)``, from −1 to 1. Raises `BrokenEmbeddings` where there is none."""
+    """``a·b / (|a| |b|)``, from −1 to 1. Raises `BrokenEmbeddings` for vectors without one."""
     if len(a) != len(b) or not a:
         raise BrokenEmbeddings(f"the embeddings have {len(a)} and {len(b)} dimensions")
     lengths = math.hypot(*a) * math.hypot(*b)

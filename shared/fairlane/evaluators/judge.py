@@ -1,4 +1,4 @@
-"""Reads a judge's answer: which of the choices did it make?"""
+"""Reads which of the choices a judge's answer makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REASONING_END = "</think>"
 
 
 def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
-    """The score of the choice that ``answer`` makes; case and punctuation around it do not matter.
+    """The score of the choice that ``answer`` makes, in any case and with any punctuation.
 
     Judges answer with a choice alone, with a verdict and then reasons, or with reasons and then a verdict. So
     these count, in this order: the whole answer being a choice; the last line that is one, perhaps after a
@@ -68,7 +68,7 @@ class _Vocabulary:
         return [_Mention(self._by_key[_key(word.group())], word.start(), word.end()) for word in found]
 
     def verdict(self, line: str) -> str | None:
-        """The choice that is all there is in ``line``, or all after its last colon."""
+        """The choice that is the whole line, or all of it after its last colon."""
         for part in (line, line.rpartition(":")[2]):
             named = self.mentions(part)
             if len(named) == 1 and _is_empty(part[: named[0].start]) and _is_empty(part[named[0].end :]):

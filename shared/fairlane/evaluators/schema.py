@@ -1,4 +1,7 @@
-"""The part of JSON Schema that an assertion may hold an output to."""
+"""Checks outputs against the part of JSON Schema that assertions may use.
+
+A check costs at most the size of the schema times the size of the output: decision 0050 says why.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ _HANDLED = frozenset(
 
 
 def schema_problem(schema: object, where: str = "schema") -> str | None:
-    """Why ``schema`` is not one that `conforms` can hold a value to; ``None`` where it is."""
+    """Why `conforms` cannot use ``schema``; ``None`` if it can."""
     if isinstance(schema, bool):
         return None
     if not isinstance(schema, Mapping):
@@ -57,7 +60,7 @@ def schema_problem(schema: object, where: str = "schema") -> str | None:
 
 
 def conforms(value: object, schema: object) -> bool:
-    """Whether a JSON value is what ``schema`` allows, which has no `schema_problem`. Raises `SearchError`."""
+    """Whether ``schema``, which has no `schema_problem`, allows a JSON value. Raises `SearchError`."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, Mapping):
@@ -66,7 +69,7 @@ def conforms(value: object, schema: object) -> bool:
 
 
 def equal(one: object, other: object) -> bool:
-    """Whether two JSON values are the same: 1 is 1.0, but not ``true``."""
+    """Whether two JSON values are equal: 1 equals 1.0, but not ``true``."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""Computes the pure evaluators: an output and its row give a score, or the reason why there is none."""
+"""Computes the scores of pure evaluators from an output and its row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NoReturn, assert_never
 
 from fairlane.evaluators.assertions import AssertionsError, share_met
 from fairlane.evaluators.patterns import SearchError, compile_pattern, search
-from fairlane.evaluators.spec import (
+from fairlane.model.evaluators import (
     Assertions,
     Contains,
     ExactMatch,
@@ -22,7 +22,7 @@ from fairlane.evaluators.spec import (
 )
 
 MAX_NUMBER_CHARS = 100_000
-"""How much of a text's end is searched for its last number."""
+"""Characters at the end of a text that are searched for its last number: a bound for hostile outputs."""
 
 # A sign counts where no word ends before it: "10-5" ends in 5, "x = -5", "-$5" and "$-5" in -5. Letters may
 # follow a number ("18kg") but not precede it ("GPT4").
@@ -36,14 +36,14 @@ _NUMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score, or ``None`` and why."""
+    """A score, or ``None`` and the reason."""
 
     value: float | None
     error: str | None = None
 
 
 def score(spec: PureSpec, output: str, row: Mapping[str, Any]) -> Score:
-    """The score of ``output``. A row that lacks what is expected has none, and says so; nothing is raised."""
+    """The score of ``output``. A row without the expected field gives a reason in place of one."""
     match spec:
         case ExactMatch():
             return _against_row(spec.expected, row, lambda expected: _exact(spec, output, expected))

@@ -1,4 +1,4 @@
-"""Records as flat rows: what their columns are called, and of which kind each is."""
+"""Records as flat rows: names and kinds of their columns."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from fairlane.job import Usage
-from fairlane.run import Record
+from fairlane.model.job import Usage
+from fairlane.model.results import Record
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Record))
 _LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1
 
 
 class Kind(StrEnum):
-    """What a column holds, beside gaps. ``MIXED`` values become text: a text as it is, all else as JSON."""
+    """The kind of a column's values. ``MIXED`` values become text: texts as they are, others as JSON."""
 
     EMPTY = "empty"
     BOOLEAN = "boolean"
@@ -43,7 +43,7 @@ _KNOWN: Mapping[str, Kind] = {
     "eval_usage": Kind.INTEGER,
     "arguments": Kind.TEXT,
 }
-"""Fields whose kind does not depend on what is in them, so that the tables of all runs fit together."""
+"""Kinds of the fixed fields, equal for all runs, so that their tables fit together."""
 
 _NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments"})
 
@@ -56,7 +56,7 @@ class Column(NamedTuple):
 
 
 class Columns:
-    """Learns which columns there are from the rows that pass."""
+    """Collects the columns of the rows that pass."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, Kind]] = {field: {} for field in _FIELDS}
@@ -64,7 +64,7 @@ class Columns:
             self._kinds[field][field] = _KNOWN[field]
 
     def learn(self, record: Record) -> dict[str, Any]:
-        """The record as a flat row; a name that it lacks is a gap."""
+        """The record as a flat row; a missing name is a gap."""
         row: dict[str, Any] = {}
         for field in _FIELDS:
             kinds, known = self._kinds[field], _KNOWN.get(field)
@@ -75,7 +75,7 @@ class Columns:
         return row
 
     def all(self) -> list[Column]:
-        """The columns so far: a record's fields in their order, and within each as they came."""
+        """The columns so far: in the order of a record's fields, then of appearance."""
         return [
             Column(name, Kind.TEXT if kind is Kind.EMPTY else kind)
             for kinds in self._kinds.values()
@@ -126,7 +126,7 @@ def _joined(one: Kind, other: Kind) -> Kind:
 
 
 def _spread(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A record's field as columns; what a row's own field holds is not taken apart."""
+    """A record's field as columns; a field of the row stays one column."""
     if isinstance(value, Usage):
         for field in dataclasses.fields(value):
             yield f"{path}.{field.name}", getattr(value, field.name)

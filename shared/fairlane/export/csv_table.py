@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
+from collections.abc import Iterable
 from typing import Any, TextIO
 
+from fairlane.export.formulas import quoted
 from fairlane.export.spool import Spool
 
+_SPECIAL = re.compile(r'[,"\r\n]')
 
-def write_csv(spool: Spool, out: TextIO) -> None:
-    """A gap is an empty cell; truth values and numbers are written as in JSON."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.name for column in spool.columns])
+
+def write_csv(spool: Spool, out: TextIO, *, raw: bool = False) -> None:
+    """Write rows. A gap is an empty cell; truth values and numbers are written as in JSON.
+
+    Unless ``raw``, a text that a spreadsheet would run is `quoted`.
+    """
+    out.write(_line(column.name for column in spool.columns))
     for batch in spool.batches():
-        writer.writerows([_cell(value) for value in row] for row in batch)
+        out.writelines(_line(_cell(value, raw=raw) for value in row) for row in batch)
 
 
-def _cell(value: Any) -> str:
+def _line(cells: Iterable[str]) -> str:
+    """A line of the file. Python's own writer leaves a lone CR bare, and its reader ends a line there."""
+    return ",".join(_enclosed(cell) for cell in cells) + "\n"
+
+
+def _enclosed(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell
+
+
+def _cell(value: Any, *, raw: bool) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value)
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return value if raw else quoted(value)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writes files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import BinaryIO, TextIO
 
 @contextmanager
 def whole_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A file to write; it takes its name when the block ends well, and leaves nothing when it does not.
+    """A file to write; it gets its name when the block succeeds, and is removed when the block raises.
 
-    Raises ``OSError`` that names ``path``, at once where nothing can be written there.
+    Raises ``OSError`` that names ``path``, at once if the place is not writable.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -1,4 +1,4 @@
-"""The formats that records are written in, and which a file's name asks for."""
+"""The formats of exported records, and which one a file's name asks for."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, get_args
 
-from fairlane.errors import FairlaneError
+from fairlane.core.errors import UnknownFormat
 from fairlane.export.csv_table import write_csv
 from fairlane.export.files import as_text, whole_bytes
 from fairlane.export.lines import written
 from fairlane.export.parquet import require_parquet, write_parquet
 from fairlane.export.spool import Spool
-from fairlane.run import Record
+from fairlane.model.results import Record
 
 Format: TypeAlias = Literal["jsonl", "csv", "parquet"]
 
@@ -22,17 +22,13 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 _SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 
-class UnknownFormat(FairlaneError, ValueError):
-    """Neither the name of a file nor what was said says how it is to be written."""
-
-
-def format_of(path: Path, stated: str | None = None) -> Format:
-    """The format that is stated, else that of the path's suffix. Raises `UnknownFormat`."""
+def format_of(path: Path, wanted: str | None = None) -> Format:
+    """The wanted format, or that of the path's suffix. Raises `UnknownFormat`."""
     for name in FORMATS:
-        if stated == name:
+        if wanted == name:
             return name
-    if stated is not None:
-        raise UnknownFormat(f"there is no format {stated!r}: there are {', '.join(FORMATS)}")
+    if wanted is not None:
+        raise UnknownFormat(f"there is no format {wanted!r}: there are {', '.join(FORMATS)}")
     found = _SUFFIXES.get(path.suffix.lower())
     if found is None:
         raise UnknownFormat(
@@ -42,21 +38,33 @@ def format_of(path: Path, stated: str | None = None) -> Format:
     return found
 
 
-def export_records(records: Iterable[Record], path: str | os.PathLike[str], stated: str | None = None) -> int:
-    """Write records to a file, which is there whole or not at all; returns how many there were.
+def export_records(
+    records: Iterable[Record],
+    path: str | os.PathLike[str],
+    wanted: str | None = None,
+    *,
+    raw: bool = False,
+) -> int:
+    """Write records to a file that appears whole or not at all; returns their number.
 
-    Raises `UnknownFormat`, `MissingExtra` and ``OSError`` before a record is asked for.
+    In a table, a text that a spreadsheet would run as a formula is quoted, unless ``raw``. Raises
+    `UnknownFormat`, `MissingExtra` and ``OSError`` before it reads a record.
     """
     target = Path(path).expanduser()
-    chosen = format_of(target, stated)
+    chosen = format_of(target, wanted)
     if chosen == "parquet":
         require_parquet()
     with whole_bytes(target) as out:
-        return write_records(records, out, chosen, target.absolute().parent)
+        return write_records(records, out, chosen, target.absolute().parent, raw=raw)
 
 
 def write_records(
-    records: Iterable[Record], out: BinaryIO, chosen: Format, folder: Path | None = None
+    records: Iterable[Record],
+    out: BinaryIO,
+    chosen: Format,
+    folder: Path | None = None,
+    *,
+    raw: bool = False,
 ) -> int:
     """Write records to an open file. All but JSON lines pass through a temporary file in ``folder``."""
     if chosen == "jsonl":
@@ -65,8 +73,8 @@ def write_records(
     with Spool(folder) as spool:
         spool.take(records)
         if chosen == "parquet":
-            write_parquet(spool, out)
+            write_parquet(spool, out, raw=raw)
         else:
             with as_text(out) as text:
-                write_csv(spool, text)
+                write_csv(spool, text, raw=raw)
         return spool.count

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlane.export.columns import Columns, Kind, fitted
 from fairlane.export.extras import library
-from fairlane.run import Record
+from fairlane.model.results import Record
 
 _TYPES = {Kind.BOOLEAN: "boolean", Kind.INTEGER: "Int64", Kind.NUMBER: "Float64"}
 
@@ -15,7 +15,7 @@ _TYPES = {Kind.BOOLEAN: "boolean", Kind.INTEGER: "Int64", Kind.NUMBER: "Float64"
 def to_frame(records: Iterable[Record]) -> Any:
     """A ``pandas.DataFrame`` with a row a record and the columns of a CSV or Parquet export; all in memory.
 
-    Raises `MissingExtra` where pandas is not installed, before a record is asked for.
+    Raises `MissingExtra` before it reads a record, if pandas is not installed.
     """
     pandas = library("pandas", "to_pandas", "pandas")
     columns = Columns()

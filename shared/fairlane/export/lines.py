@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
-from fairlane.run import Record
+from fairlane.model.results import Record
 
 
 def record_line(record: Record) -> str:
@@ -20,7 +20,7 @@ def record_line(record: Record) -> str:
 
 
 def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
-    """The records as they are, each written to ``out`` as it passes."""
+    """Pass the records through, and write each to ``out``."""
     for record in records:
         out.write(record_line(record))
         yield record

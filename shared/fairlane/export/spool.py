@@ -1,4 +1,4 @@
-"""Flat rows on disk, until all have passed and so their columns are known."""
+"""Keeps flat rows on disk until the last has passed and all columns are known."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from fairlane.export.columns import Column, Columns, fitted
-from fairlane.run import Record
+from fairlane.model.results import Record
 
 BATCH_ROWS = 5_000
 BATCH_BYTES = 16 * 1024 * 1024
-"""A batch ends with the row that reaches either: what a table holds in memory at a time."""
+"""A batch ends with the row that reaches either limit; a table holds one batch in memory."""
 
 
 class Spool:
-    """Takes records in, and gives rows out as often as they are wanted. A context manager."""
+    """Takes records once, and returns rows as often as needed. A context manager."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """``folder`` has room for the rows; left out, the system's folder for temporary files."""
@@ -27,6 +27,7 @@ class Spool:
         self.count = 0
 
     def take(self, records: Iterable[Record]) -> None:
+        """Write the rows of records to disk."""
         for record in records:
             row = self._columns.learn(record)
             self._file.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
@@ -34,6 +35,7 @@ class Spool:
 
     @property
     def columns(self) -> list[Column]:
+        """The columns of the rows so far."""
         return self._columns.all()
 
     def batches(self) -> Iterator[list[list[Any]]]:

@@ -1,26 +1,35 @@
-"""Keeps a stack up: whatever dies is started again, after a pause that grows while it keeps dying."""
+"""Keeps a local stack up: restarts children that died, after a pause that grows while they keep dying."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fairlane.clock import Clock
-from fairlane.errors import LocalStackError
+from fairlane.core.clock import Clock
+from fairlane.core.errors import LocalStackError
 from fairlane.local.stack import Death
 
 FIRST_PAUSE_MS = 500
 LONGEST_PAUSE_MS = 30_000
 STEADY_AFTER_MS = 60_000
 
+CHECK_EVERY_S = 0.1
+"""Longest time from a signal to the end of a wait."""
+
 
 class Restartable(Protocol):
     """What is kept up; `fairlane.local.stack.Stack` is one."""
 
-    def poll(self) -> list[Death]: ...
+    def poll(self) -> list[Death]:
+        """Children that died since the last call."""
+        ...
 
-    def restart(self, name: str) -> None: ...
+    def restart(self, name: str) -> None:
+        """Start a child that died."""
+        ...
 
 
 @dataclass(slots=True)
@@ -71,3 +80,22 @@ class Keeper:
 
 def _is_due(trouble: _Trouble, now: int) -> bool:
     return trouble.due_ms is not None and trouble.due_ms <= now
+
+
+class WatchfulWaiter:
+    """A client's waiter that calls ``check``, which raises to end the wait, and ticks the keeper."""
+
+    def __init__(self, check: Callable[[], None], keeper: Keeper) -> None:
+        self._check, self._keeper = check, keeper
+        self._pause = threading.Event()
+
+    def wait(self, seconds: float) -> None:
+        """Return after ``seconds``; whatever ``check`` raises comes within `CHECK_EVERY_S`."""
+        until = time.monotonic() + seconds
+        while True:
+            self._check()
+            self._keeper.tick()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self._pause.wait(min(left, CHECK_EVERY_S))

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlane.testing.provider.addresses import address_of
+from fairlane.embedded.addresses import address_of
+from fairlane.embedded.ports import FLOWER_PORT
 
 # -P: what lies in the working directory must not be mistaken for a module of ours.
 FAIRLANE = (sys.executable, "-P", "-m", "fairlane.cli")
-FLOWER_PORT = 5555
 SIMULATED = {"sim": "openai"}
 _SIGNED = frozenset({"bedrock", "vertex"})
 
@@ -51,28 +51,32 @@ class StackPlan:
         return self.data_dir.resolve() / "logs" / f"{name}.log"
 
     def environment(self, redis_url: str, simulator_url: str | None) -> dict[str, str]:
-        """What every role is told on top of the environment it inherits."""
-        told = {"PYTHONUNBUFFERED": "1", **self.env, "FAIRLANE_REDIS__URL": redis_url}
+        """Variables for every role, on top of the environment it inherits."""
+        environment = {"PYTHONUNBUFFERED": "1", **self.env, "FAIRLANE_REDIS__URL": redis_url}
         if self.config is not None:
-            told["FAIRLANE_CONFIG"] = str(self.config.resolve())
+            environment["FAIRLANE_CONFIG"] = str(self.config.resolve())
         if simulator_url is not None:
             for name, protocol in self.simulated.items():
-                told |= connection_variables(name, protocol, address_of(simulator_url, protocol))
-        return told
+                environment |= connection_variables(name, protocol, address_of(simulator_url, protocol))
+        return environment
 
     def scheduler_command(self, name: str) -> list[str]:
+        """The command line of a scheduler."""
         return [*FAIRLANE, "scheduler", "--name", name, "--ready-file", str(self.ready_file(name))]
 
     def worker_command(self, name: str) -> list[str]:
+        """The command line of a worker."""
         slots = [] if self.slots is None else ["--slots", str(self.slots)]
         return [*FAIRLANE, "worker", "--name", name, "--ready-file", str(self.ready_file(name)), *slots]
 
     def simulator_command(self, name: str, port: int) -> list[str]:
+        """The command line of the simulated provider."""
         config = [] if self.simulate_config is None else ["--config", str(self.simulate_config.resolve())]
         ready_file = str(self.ready_file(name))
         return [*FAIRLANE, "simulate", "--port", str(port), "--ready-file", ready_file, *config]
 
     def flower_command(self, port: int) -> list[str]:
+        """The command line of Flower."""
         return [*FAIRLANE, "flower", "--port", str(port)]
 
 

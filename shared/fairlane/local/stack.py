@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
-from fairlane.errors import ConfigurationError, LocalStackError
-from fairlane.local.embedded import EmbeddedRedis, ping, start_embedded
-from fairlane.local.guard import Guard
-from fairlane.local.locks import DirectoryLock
-from fairlane.local.plan import StackPlan
-from fairlane.local.ports import LOOPBACK, answers, wished_or_free
-from fairlane.local.processes import (
+from fairlane.core.errors import ConfigurationError, LocalStackError
+from fairlane.core.redaction import mask_text
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.locks import DirectoryLock
+from fairlane.embedded.ports import LOOPBACK, answers, is_free, wished_or_free
+from fairlane.embedded.private import make_private
+from fairlane.embedded.processes import (
     STOP_TIMEOUT_S,
     Checkpoint,
     Process,
@@ -24,9 +25,11 @@ from fairlane.local.processes import (
     no_checkpoint,
     stop_all,
 )
-from fairlane.redaction import mask_text
+from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
+from fairlane.local.plan import StackPlan
 
 START_TIMEOUT_S = 60.0
+PORT_TRIES = 20
 REDIS, SIMULATOR, FLOWER = "redis", "simulator", "flower"
 
 
@@ -139,7 +142,7 @@ class Stack:
             self._guard.close()
 
     def poll(self) -> list[Death]:
-        """The children that have died since the last look, each told once."""
+        """Children that died since the last call."""
         dead = []
         for name, process in self.processes.items():
             code = process.returncode
@@ -193,11 +196,20 @@ class Stack:
         self._tell(f"redis: {shown}")
 
     def _start_simulator(self, deadline: float) -> None:
-        port = next(wished_or_free(self.plan.simulator_port))
         ready_file = self.plan.ready_file(SIMULATOR)
-        process = self._add(SIMULATOR, SIMULATOR, self.plan.simulator_command(SIMULATOR, port), ready_file)
-        process.start()
-        process.wait_ready(_left(deadline))
+        for port in islice(wished_or_free(self.plan.simulator_port), PORT_TRIES):
+            command = self.plan.simulator_command(SIMULATOR, port)
+            process = self._add(SIMULATOR, SIMULATOR, command, ready_file)
+            process.start()
+            try:
+                process.wait_ready(_left(deadline))
+                break
+            except LocalStackError:
+                if process.is_running or is_free(port):
+                    raise
+                self._roles.remove(process)  # another process took the port first, so it ended
+        else:
+            raise LocalStackError(SIMULATOR, f"found {PORT_TRIES} ports taken, one after the other")
         self._simulator_url = str(json.loads(ready_file.read_text(encoding="utf-8"))["base_url"])
         self._tell(f"simulated provider: {self._simulator_url}")
 
@@ -221,7 +233,7 @@ class Stack:
 
     def _add(self, name: str, role: str, command: list[str], ready_file: Path | None) -> Process:
         if ready_file is not None:
-            ready_file.parent.mkdir(parents=True, exist_ok=True)
+            make_private(ready_file.parent)
         process = Process(
             name,
             command,
@@ -237,12 +249,12 @@ class Stack:
 
 
 def _metrics(process: Process) -> str:
-    """Where the process tells of itself, by its ready file; nothing where that does not say."""
+    """The URL that a process reports in its ready file; ``None`` where there is none."""
     try:
-        told = json.loads(process.ready_file.read_text(encoding="utf-8")) if process.ready_file else {}
+        report = json.loads(process.ready_file.read_text(encoding="utf-8")) if process.ready_file else {}
     except (OSError, ValueError):
         return ""
-    url = told.get("metrics") if isinstance(told, dict) else None
+    url = report.get("metrics") if isinstance(report, dict) else None
     return f", {url}/metrics" if url else ""
 
 

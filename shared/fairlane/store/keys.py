@@ -1,6 +1,6 @@
 """Every Redis key and channel of a deployment, built in one place and carrying one hash tag.
 
-Who owns what, by prefix below ``fairlane:{<deployment>}:v1:`` —
+Who owns what, by prefix below ``fairlane:{<deployment>}:v2:`` —
 
 ``team:<team>:…``  written by that team's clients: its inbox, its runs' specs and rows. Hostile input.
 ``run:<team>:…``   written by scheduler and workers: a run's state, results and queues. The team may read it.
@@ -9,51 +9,35 @@ the rest           leader, lanes, leases, workers: the system's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fairlane.model.run import RunRef
 
-KEY_VERSION = "v1"
+KEY_VERSION = "v2"
 TOKEN_AXES = ("tokens", "input", "output")
-
-
-@dataclass(frozen=True, slots=True)
-class RunRef:
-    """Names a run: its team and its id."""
-
-    team: str
-    run: str
-
-    def __str__(self) -> str:
-        return f"{self.team}/{self.run}"
-
-    @classmethod
-    def parse(cls, text: str) -> RunRef:
-        team, _, run = text.partition("/")
-        return cls(team, run)
 
 
 class Keys:
     """Key names of one deployment."""
 
-    def __init__(self, deployment: str) -> None:
-        self.prefix = f"fairlane:{{{deployment}}}:{KEY_VERSION}:"
+    def __init__(self, deployment: str, version: str = KEY_VERSION) -> None:
+        self.prefix = f"fairlane:{{{deployment}}}:{version}:"
         self.leader = f"{self.prefix}leader"  # hash: id, epoch, until_ms, server
-        self.teams = f"{self.prefix}teams"  # set: teams that have ever asked for something
-        self.registry = f"{self.prefix}registry"  # hash: team → what the operator said of it
+        self.teams = f"{self.prefix}teams"  # set: teams that have ever sent a request
+        self.registry = f"{self.prefix}registry"  # hash: team → its entry in the registry
         self.active = f"{self.prefix}active"  # set: "<team>/<run>" of runs that are not finished
-        self.catalog = f"{self.prefix}catalog"  # string: what clients may know of the connections
+        self.catalog = f"{self.prefix}catalog"  # string: the connections, as clients may see them
         self.lanes = f"{self.prefix}lanes"  # set: lane keys
-        self.configured = f"{self.prefix}configured"  # hash: lane → what the configuration said of it
+        self.configured = f"{self.prefix}configured"  # hash: lane → its limits in the configuration
         self.scopes = f"{self.prefix}scopes"  # hash: connection → whose lanes it uses, by which credential
         self.leases = f"{self.prefix}leases"  # zset: attempt id → deadline_ms
         self.leased = f"{self.prefix}leased"  # hash: attempt id → the lease's record
         self.delayed = f"{self.prefix}delayed"  # zset: "<run ref>|<entry>|<lane>" → due_ms
-        self.dirty = f"{self.prefix}dirty"  # set: "<lane>" or "<lane>|<run ref>" to be looked at
+        self.dirty = f"{self.prefix}dirty"  # set: "<lane>" or "<lane>|<run ref>", for the next tick
         self.starved = f"{self.prefix}starved"  # set: lanes that wait for a worker's slot
         self.workers = f"{self.prefix}workers"  # hash: worker id → its last beat
         self.drains = f"{self.prefix}drains"  # hash: worker id → "idle", "stop" or "work"
-        self.audit = f"{self.prefix}audit"  # stream: who has changed what, and when
+        self.audit = f"{self.prefix}audit"  # stream: who changed what, and when
         self.budgets = f"{self.prefix}budgets"  # set: teams that have budgets
-        self.salt = f"{self.prefix}salt"  # string: what fingerprints of credentials are made with
+        self.salt = f"{self.prefix}salt"  # string: the salt of credentials' fingerprints
         self.wake = f"{self.prefix}wake"  # channel: something is dirty, or "inbox:<team>"
         self.control = f"{self.prefix}control"  # channel: "cancel:<team>/<run>", "lanes", "drain"
 
@@ -62,11 +46,11 @@ class Keys:
         return f"{self.prefix}team:{team}:inbox"
 
     def spec(self, ref: RunRef) -> str:
-        """String: the run as its client wrote it."""
+        """String: the run's spec as its client wrote it."""
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:spec"
 
     def rows(self, ref: RunRef) -> str:
-        """Hash: page number → compressed rows; and which sessions they form (`fairlane.sessions`)."""
+        """Hash: page number → compressed rows; and their sessions (`fairlane.model.sessions`)."""
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:rows"
 
     def runs(self, team: str) -> str:
@@ -74,7 +58,7 @@ class Keys:
         return f"{self.prefix}run:{team}:index"
 
     def budget(self, team: str) -> str:
-        """Hash: what a team may use in a day or a month, and what it has used."""
+        """Hash: a team's budgets a day or a month, and their use."""
         return f"{self.prefix}run:{team}:budget"
 
     def _run(self, ref: RunRef, part: str) -> str:
@@ -101,8 +85,8 @@ class Keys:
         return self._run(ref, "done")
 
     def jobs(self, ref: RunRef) -> str:
-        """Hash: job number → "dispatches:attempts:rate limits" of jobs in flight or tried before, and behind
-        that the handle of a call that the provider goes on with (`Attempts.wait_for`).
+        """Hash: job number → "dispatches:attempts:rate limits" of jobs that were ever in flight, then the
+        handle of an asynchronous call that its provider still makes (`Attempts.wait_for`).
         """
         return self._run(ref, "jobs")
 
@@ -111,23 +95,23 @@ class Keys:
         return self._run(ref, "lanes")
 
     def hot(self, ref: RunRef, lane: str) -> str:
-        """List of entries: ready judges and due retries of a run on a lane; they go first."""
+        """List of entries: ready evaluations and due retries of a run on a lane; they start first."""
         return self._run(ref, f"hot:{lane}")
 
     def fresh(self, ref: RunRef, lane: str) -> str:
-        """List of entries: items never tried of a run on a lane."""
+        """List of entries: items of a run on a lane that were never called."""
         return self._run(ref, f"fresh:{lane}")
 
     def memory(self, ref: RunRef) -> str:
-        """Hash: what later items read of earlier ones."""
+        """Hash: values that later items read of earlier ones."""
         return self._run(ref, "memory")
 
     def sessions(self, ref: RunRef) -> str:
-        """Hash: "session:cell" → items of it that are over."""
+        """Hash: "session:cell" → how many of its items have ended."""
         return self._run(ref, "sessions")
 
     def chunks(self, ref: RunRef) -> str:
-        """Channel: pieces of streamed output, while somebody listens."""
+        """Channel: pieces of streamed output, while a client listens."""
         return self._run(ref, "chunks")
 
     def answer(self, team: str, digest: str) -> str:
@@ -143,23 +127,21 @@ class Keys:
         return f"{self.prefix}lane:{lane}:headroom:{axis}"
 
     def owed(self, lane: str) -> str:
-        """Hash: team → by how many billionths of a lane's minutes its calls were charged too little."""
+        """Hash: team → fair-share correction in 1e-9 lane minutes; positive: it was charged too little."""
         return f"{self.prefix}lane:{lane}:owed"
 
     def history(self, lane: str, step: str) -> str:
-        """List: what a lane did lately, a reading for each step (`fairlane.store.history`)."""
+        """List: a lane's recent samples, one for each step (`fairlane.store.write.lane_history`)."""
         return f"{self.prefix}lane:{lane}:history:{step}"
 
-    def flying(self, lane: str) -> str:
+    def in_flight(self, lane: str) -> str:
         """Hash: team → its calls in flight on a lane."""
-        return f"{self.prefix}lane:{lane}:flying"
+        return f"{self.prefix}lane:{lane}:in_flight"
 
-    def allotted(self, lane: str) -> str:
-        """Hash: parts of a lane that teams have to themselves or may take at most → when the next call may
-        start.
-        """
-        return f"{self.prefix}lane:{lane}:allotted"
+    def reserved_shares(self, lane: str) -> str:
+        """Hash: a team's reserved or maximum share of a lane → when the next call of that share may start."""
+        return f"{self.prefix}lane:{lane}:reserved_shares"
 
     def limits(self, lane: str) -> str:
-        """Hash: what the operator says of a lane."""
+        """Hash: a lane's configured limits."""
         return f"{self.prefix}lane:{lane}:limits"

@@ -1,19 +1,273 @@
-"""What the scheduler reads of runs, and the pages of rows that it keeps for them."""
+"""Reads runs: states, specs, rows, results and queues; the one place that knows the fields of their state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from fairlane.run import Plan
-from fairlane.sessions import seats_field
-from fairlane.store.connect import RedisClient
-from fairlane.store.keys import Keys, RunRef
-from fairlane.store.untrusted import answers, read_untrusted
+from redis.exceptions import ResponseError
+
+from fairlane.model.job import TERMINAL, JobState
+from fairlane.model.run import (
+    LaneProgress,
+    Pause,
+    Plan,
+    Rejection,
+    RoleTime,
+    RunRef,
+    RunState,
+    RunStatus,
+)
+from fairlane.model.sessions import memberships_field
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
 
 ORIGINS = "from:"
-"""Fields of a run's rows that tell where a page's rows were in the run before."""
+"""Prefix of the fields that hold the places of a page's rows in the continued run."""
+
+ENOUGH_REFUSALS = 5
+"""As in ``lib/run/model_refusals.lua``: equal rejections that hold the jobs for a model."""
+
+_ENDED = sorted(TERMINAL)
+_PROGRESS = ("jobs", "jobs_done", "in_flight", "paused_ms", *(f"n:{state}" for state in _ENDED))
+
+T = TypeVar("T")
+
+
+def answers(pipeline: Any) -> list[Any]:
+    """The replies to a pipeline. Raises the first error as the server sent it, for `read_hostile`."""
+    found: list[Any] = pipeline.execute(raise_on_error=False)
+    for each in found:
+        if isinstance(each, Exception):
+            raise each
+    return found
+
+
+def read_hostile(read: Callable[[], T]) -> T | None:
+    """The result of a read of a key that a team may write; ``None`` where the team gave it a wrong type."""
+    try:
+        return read()
+    except ResponseError as error:
+        if str(error).startswith("WRONGTYPE"):
+            return None
+        raise
+
+
+ROLE_TIME_FIELDS = (
+    "finished_ms",
+    *(f"{part}:{role}" for role in ("task", "eval") for part in ("calls", "calling_ms", "open", "open_ms")),
+)
+"""Fields of a run's state that `role_times` reads."""
+
+
+def role_times(values: Sequence[bytes | None]) -> dict[str, float]:
+    """Values of `ROLE_TIME_FIELDS` in seconds, named as in a log line: predict_waiting_s, …."""
+    stored = {
+        name.encode(): value
+        for name, value in zip(ROLE_TIME_FIELDS, values, strict=True)
+        if value is not None
+    }
+    fields, found = RunFields(stored), dict[str, float]()
+    for name, role in (("predict", "task"), ("score", "eval")):
+        if (time := fields.role_time(role)) is not None:
+            found |= {f"{name}_waiting_s": time.waiting_s, f"{name}_calling_s": time.calling_s}
+    return found
+
+
+def rejections_in(state: Mapping[str, str]) -> tuple[Rejection, ...]:
+    """Models that rejected a run's first calls alike, from its state (``lib/run/model_refusals.lua``)."""
+    found: list[Rejection] = []
+    for name, text in sorted(state.items()):
+        if name.startswith("rejected:"):
+            _, kind, lane = name.split(":", 2)
+            rejected = json.loads(text)
+            if rejected["count"] >= ENOUGH_REFUSALS:
+                found.append(Rejection(lane, int(kind), rejected["words"]))
+    return tuple(found)
+
+
+class RunFields:
+    """Fields of one run's state hash, all or some; without any, the run is not admitted or has expired."""
+
+    def __init__(self, fields: Mapping[bytes, bytes]) -> None:
+        self.texts = {name.decode(): value.decode(errors="replace") for name, value in fields.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self.texts)
+
+    @property
+    def state(self) -> RunState | None:
+        """The run's state; ``None`` where the field was not read or is not there."""
+        return RunState(self.texts["state"]) if "state" in self.texts else None
+
+    @property
+    def archived(self) -> bool:
+        """Whether only a stub of the run is left here."""
+        return "archived" in self.texts
+
+    @property
+    def open(self) -> bool:
+        """Whether the run may get more rows."""
+        return self.texts.get("open") == "1"
+
+    @property
+    def paused(self) -> bool:
+        """Whether the run was paused, even if it has ended since."""
+        return "paused_ms" in self.texts
+
+    @property
+    def pause(self) -> Pause | None:
+        """Since when a run that has not ended is paused, and by whom."""
+        if not self.paused or self.state is None or self.state.finished:
+            return None
+        return Pause(self.count("paused_ms"), self.texts.get("paused_by", ""))
+
+    @property
+    def pauses(self) -> tuple[tuple[int, int], ...]:
+        """Its latest pauses that have ended: from and until when, in server milliseconds."""
+        pairs = (each.split("-") for each in self.texts.get("pauses", "").split(",") if each)
+        return tuple((int(since), int(until)) for since, until in pairs)
+
+    def count(self, name: str) -> int:
+        """A counter; 0 where it is not there."""
+        return int(self.texts.get(name, 0))
+
+    def counts(self, prefix: str) -> dict[str, int]:
+        """Counters by what follows ``prefix`` in their names."""
+        return {
+            name.removeprefix(prefix): int(value)
+            for name, value in self.texts.items()
+            if name.startswith(prefix)
+        }
+
+    def status(self, ref: RunRef, name: str) -> RunStatus:
+        """The status of an admitted run; needs all fields."""
+        known, ended = self.counts("known:"), self.counts("over:")
+        return RunStatus(
+            run=ref.run,
+            team=ref.team,
+            name=name,
+            state=RunState(self.texts["state"]),
+            items=self.count("items"),
+            items_done=self.count("items_done"),
+            jobs=self.count("jobs"),
+            jobs_done=self.count("jobs_done"),
+            by_state={JobState(state): count for state, count in self.counts("n:").items()},
+            in_flight=self.count("in_flight"),
+            retries=self.count("retries"),
+            rate_limits=self.count("rate_limits"),
+            late_reports=self.count("late"),
+            lanes=tuple(LaneProgress(lane, known[lane], ended.get(lane, 0)) for lane in sorted(known)),
+            submitted_ms=self.count("submitted_ms"),
+            started_ms=self.count("started_ms") or None,
+            finished_ms=self.count("finished_ms") or None,
+            reason=self.texts.get("reason"),
+            paused=self.pause,
+            predict=self.role_time("task"),
+            score=self.role_time("eval"),
+            rejections=rejections_in(self.texts),
+        )
+
+    def role_time(self, role: str) -> RoleTime | None:
+        """How long jobs of a role (``task``, ``eval``) of a finished run waited and were called.
+
+        ``lib/run/role_times.lua`` counts it. Jobs that the end of the run cut off waited until then.
+        """
+        calls, finished_ms = self.count(f"calls:{role}"), self.count("finished_ms")
+        if not calls or not finished_ms:
+            return None
+        calling_ms = self.count(f"calling_ms:{role}")
+        waiting_ms = self.count(f"open_ms:{role}") + self.count(f"open:{role}") * finished_ms - calling_ms
+        return RoleTime(calls, max(0, waiting_ms) / 1000, calling_ms / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """The progress of an active run. ``ended``: finished jobs, by state."""
+
+    jobs: int
+    jobs_done: int
+    in_flight: int
+    paused: bool
+    ended: Mapping[JobState, int]
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that are neither finished nor leased, fed or not."""
+        return max(0, self.jobs - self.jobs_done - self.in_flight)
+
+
+class RunStates:
+    """Reads the states of many runs, in one or two round trips."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def active(self) -> list[RunRef]:
+        """Runs that have not ended."""
+        return [RunRef.parse(ref.decode()) for ref in self._redis.smembers(self._keys.active)]
+
+    def read(self, refs: Sequence[RunRef], *fields: str) -> list[RunFields]:
+        """These fields of each run's state, in the order of ``refs``; all fields where none is named."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for ref in refs:
+            if fields:
+                pipeline.hmget(self._keys.state(ref), *fields)
+            else:
+                pipeline.hgetall(self._keys.state(ref))
+        replies = pipeline.execute()
+        return [RunFields(_named(fields, reply) if fields else reply) for reply in replies]
+
+    def of(self, refs: Sequence[RunRef]) -> dict[RunRef, RunProgress]:
+        """The progress of these runs; expired runs are left out."""
+        found: dict[RunRef, RunProgress] = {}
+        for ref, run in zip(refs, self.read(refs, *_PROGRESS), strict=True):
+            if "jobs" in run.texts:
+                ended = {state: run.count(f"n:{state}") for state in _ENDED}
+                found[ref] = RunProgress(
+                    run.count("jobs"), run.count("jobs_done"), run.count("in_flight"), run.paused, ended
+                )
+        return found
+
+    def queued(self, refs: Sequence[RunRef]) -> dict[tuple[RunRef, str], int]:
+        """Jobs that these runs have queued, by run and lane, on every lane where they have had jobs."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for ref in refs:
+            pipeline.smembers(self._keys.run_lanes(ref))
+        found = zip(refs, pipeline.execute(), strict=True)
+        queues = [(ref, lane.decode()) for ref, lanes in found for lane in lanes]
+        return queue_lengths(self._redis, self._keys, queues)
+
+    def names(self, refs: Sequence[RunRef]) -> list[str]:
+        """The names of these runs; the id of a run without a plan."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for ref in refs:
+            pipeline.get(self._keys.plan(ref))
+        plans = [json.loads(text) if text else {} for text in pipeline.execute()]
+        return [str(plan.get("spec", {}).get("name", ref.run)) for ref, plan in zip(refs, plans, strict=True)]
+
+    def states(self, refs: Sequence[RunRef]) -> list[RunState | None]:
+        """The states of these runs; ``None`` for expired ones."""
+        return [run.state for run in self.read(refs, "state")]
+
+
+def queue_lengths(
+    redis: RedisClient, keys: Keys, queues: Sequence[tuple[RunRef, str]]
+) -> dict[tuple[RunRef, str], int]:
+    """Jobs that each of these runs has queued on a lane: ready evaluations, due retries and fresh items."""
+    pipeline = redis.pipeline(transaction=False)
+    for ref, lane in queues:
+        pipeline.llen(keys.hot(ref, lane))
+        pipeline.llen(keys.fresh(ref, lane))
+    lengths = pipeline.execute()
+    return {queue: lengths[2 * i] + lengths[2 * i + 1] for i, queue in enumerate(queues)}
+
+
+def _named(fields: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    pairs = zip(fields, values, strict=True)
+    return {name.encode(): value for name, value in pairs if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +281,8 @@ class Delayed:
 
 
 class Extent(NamedTuple):
-    """Items looked at so far, rows there are so far, whether there will be more, when the run was admitted,
-    and whether it is paused.
+    """Items fed and rows so far, whether more rows will come, when the run was admitted, whether it is
+    paused, and its earlier pauses (`RunFields.pauses`).
     """
 
     cursor: int
@@ -36,17 +290,19 @@ class Extent(NamedTuple):
     open: bool
     started_ms: int
     paused: bool = False
+    pauses: tuple[tuple[int, int], ...] = ()
 
 
 class RunQueries:
-    """Reads; what a client wrote is hostile until it has been read."""
+    """Reads runs; values written by clients are hostile until they are parsed."""
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self.redis, self.keys = redis, keys
+        self._states = RunStates(redis, keys)
 
     def active(self) -> list[RunRef]:
         """Runs that are not finished."""
-        return [RunRef.parse(ref.decode()) for ref in self.redis.smembers(self.keys.active)]
+        return self._states.active()
 
     def spec_text(self, ref: RunRef, most: int = -1) -> bytes | None:
         """A submitted spec as its client wrote it; of one that is longer than ``most`` bytes, a byte more."""
@@ -58,7 +314,7 @@ class RunQueries:
             there, text = answers(pipeline)
             return text if there else None
 
-        return read_untrusted(read)
+        return read_hostile(read)
 
     def page_bytes(self, ref: RunRef, numbers: Sequence[int]) -> list[int]:
         """How long these pages of rows are, compressed; 0 where there is none."""
@@ -69,7 +325,7 @@ class RunQueries:
                 pipeline.hstrlen(self.keys.rows(ref), str(number))
             return [int(size) for size in answers(pipeline)]
 
-        return read_untrusted(read) or [0] * len(numbers)
+        return read_hostile(read) or [0] * len(numbers)
 
     def plan(self, ref: RunRef) -> Plan | None:
         """An admitted run's plan."""
@@ -77,32 +333,32 @@ class RunQueries:
         return Plan.read(text) if text else None
 
     def cursor(self, ref: RunRef) -> int:
-        """Items handed out so far."""
-        return int(self.redis.hget(self.keys.state(ref), "cursor") or 0)
+        """Items fed so far."""
+        (run,) = self._states.read([ref], "cursor")
+        return run.count("cursor")
 
     def extent(self, ref: RunRef) -> Extent:
         """How far a run has come."""
-        fields = ("cursor", "rows", "open", "started_ms", "paused_ms")
-        cursor, rows, still_open, started, paused = self.redis.hmget(self.keys.state(ref), *fields)
-        return Extent(
-            int(cursor or 0), int(rows or 0), still_open == b"1", int(started or 0), paused is not None
-        )
+        fields = ("cursor", "rows", "open", "started_ms", "paused_ms", "pauses")
+        (run,) = self._states.read([ref], *fields)
+        started_ms = run.count("started_ms")
+        return Extent(run.count("cursor"), run.count("rows"), run.open, started_ms, run.paused, run.pauses)
 
     def page(self, ref: RunRef, number: int) -> bytes | None:
         """One compressed page of rows."""
-        blob: bytes | None = read_untrusted(lambda: self.redis.hget(self.keys.rows(ref), str(number)))
+        blob: bytes | None = read_hostile(lambda: self.redis.hget(self.keys.rows(ref), str(number)))
         return blob
 
     def origins(self, ref: RunRef, number: int) -> bytes | None:
-        """Where one page's rows were in the run that this one goes on from: a JSON list of row numbers."""
-        text: bytes | None = read_untrusted(
-            lambda: self.redis.hget(self.keys.rows(ref), f"{ORIGINS}{number}")
-        )
+        """The places of one page's rows in the run that this one continues: a JSON list of row numbers."""
+        text: bytes | None = read_hostile(lambda: self.redis.hget(self.keys.rows(ref), f"{ORIGINS}{number}"))
         return text
 
-    def seats(self, ref: RunRef, number: int) -> bytes | None:
-        """Where the rows of one page belong: `fairlane.sessions.decode_seats`."""
-        blob: bytes | None = read_untrusted(lambda: self.redis.hget(self.keys.rows(ref), seats_field(number)))
+    def memberships(self, ref: RunRef, number: int) -> bytes | None:
+        """The stored memberships of one page's rows, for `fairlane.model.sessions.decode_memberships`."""
+        blob: bytes | None = read_hostile(
+            lambda: self.redis.hget(self.keys.rows(ref), memberships_field(number))
+        )
         return blob
 
     def results(self, ref: RunRef, jobs: Iterable[int]) -> list[bytes | None]:
@@ -111,14 +367,14 @@ class RunQueries:
         return found
 
     def memory(self, ref: RunRef) -> dict[bytes, bytes]:
-        """What the run's later items read of earlier ones."""
+        """Values that the run's later items read of earlier ones."""
         found: dict[bytes, bytes] = self.redis.hgetall(self.keys.memory(ref))
         return found
 
     def turn(self, ref: RunRef) -> tuple[int, int]:
-        """Items handed out, and items that are over."""
-        handed, done = self.redis.hmget(self.keys.state(ref), "handed", "items_done")
-        return int(handed or 0), int(done or 0)
+        """Items fed, and items that have ended."""
+        (run,) = self._states.read([ref], "handed", "items_done")
+        return run.count("handed"), run.count("items_done")
 
     def lanes(self, ref: RunRef) -> set[str]:
         """Lanes on which the run has had jobs."""
@@ -126,20 +382,8 @@ class RunQueries:
 
     def queued(self, ref: RunRef, lanes: Sequence[str]) -> dict[str, int]:
         """Jobs queued on each of ``lanes``."""
-        pipeline = self.redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.llen(self.keys.hot(ref, lane))
-            pipeline.llen(self.keys.fresh(ref, lane))
-        lengths = pipeline.execute()
-        return {lane: lengths[2 * i] + lengths[2 * i + 1] for i, lane in enumerate(lanes)}
-
-    def append(self, ref: RunRef, number: int, page: bytes) -> None:
-        """Write a page of rows that the scheduler has read itself."""
-        self.redis.hset(self.keys.rows(ref), str(number), page)
-
-    def drop_page(self, ref: RunRef, number: int) -> None:
-        """Forget a page of rows that can be read again where it came from."""
-        self.redis.hdel(self.keys.rows(ref), str(number))
+        lengths = queue_lengths(self.redis, self.keys, [(ref, lane) for lane in lanes])
+        return {lane: length for (_, lane), length in lengths.items()}
 
     def over_within(self, ref: RunRef, first_byte: int, last_byte: int) -> int:
         """How many jobs have their record, of eight a byte."""
@@ -153,8 +397,3 @@ class RunQueries:
             ref, entry, lane = member.split("|", 2)
             found.append(Delayed(member, RunRef.parse(ref), entry, lane))
         return found
-
-    def next_due_ms(self) -> int | None:
-        """When the next back-off ends."""
-        first = self.redis.zrange(self.keys.delayed, 0, 0, withscores=True)
-        return int(first[0][1]) if first else None

@@ -1,45 +1,43 @@
 """Loads Lua verbs by their headers and runs them by named keys and arguments.
 
-A file ``lua/<noun>_<verb>.lua`` opens with its purpose and four lines that are its signature::
+A file ``lua/verbs/<noun>_<verb>.lua`` opens with its purpose and four lines that are its signature::
 
     -- KEYS: leader lane queues*        names of the keys; a trailing * takes a list
     -- ARGV: now_ms epoch offers        names of the arguments
-    -- USES: time lane                  preludes ``lua/lib/<name>.lua`` put in front, in this order
+    -- USES: core/time lane/lease       preludes ``lua/lib/<name>.lua`` whose names the verb uses itself
     -- RETURNS: ...                     for the reader
 
 Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string).
 
-A prelude says ``-- GIVES: names`` and assigns them; whatever else it declares as local stays its own. So a
-verb may use any number of preludes, though Lua allows a script no more than 200 local variables.
+`fairlane.store.preludes` adds the preludes that those use in turn. Each stands in a block of its own, which
+only the names that it gives leave, and constants are written where they are used: Lua allows a script no more
+than 200 local variables, and a function 60 of other functions.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, Protocol
+from typing import Any
 
 from redis.exceptions import NoPermissionError, NoScriptError
 
-from fairlane.errors import ScriptError
+from fairlane.core.errors import ScriptError
+from fairlane.store.preludes import LuaFile, Preludes, with_values
+from fairlane.store.redis_client import RedisClient, RedisCommands
 
 Value = str | int | float | bytes
 
-
-class Pipeline(Protocol):
-    """What `Call.queue` needs of a redis-py pipeline, blocking or not."""
-
-    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any: ...
+_FOLDER = files("fairlane.store") / "lua"
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One atomic verb. ``sha`` is what EVALSHA takes; ``source`` what EVAL takes."""
+    """One atomic verb: ``sha`` is the argument of EVALSHA, ``source`` that of EVAL."""
 
     name: str
     source: str
@@ -67,49 +65,50 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A script with everything it is to be run with."""
+    """A script with its keys and arguments, packed for EVALSHA."""
 
     script: Script
     packed: tuple[Any, ...]
 
-    def run(self, redis: Any) -> Any:
-        """Execute on a blocking client: EVALSHA, then EVAL where the server does not know the script yet."""
+    def run(self, redis: RedisClient) -> Any:
+        """Execute on a blocking client: EVALSHA, then EVAL where the server has not loaded the script."""
         try:
             return redis.evalsha(self.script.sha, *self.packed)
         except NoScriptError:
             return redis.eval(self.script.source, *self.packed)
 
-    def look(self, redis: Any) -> Any:
+    def look(self, redis: RedisClient) -> Any:
         """`run` for a verb that changes nothing, also for a user who may only read."""
         try:
             return self.run(redis)
         except NoPermissionError:
             return redis.evalsha_ro(self.script.sha, *self.packed)
 
-    def queue(self, pipeline: Pipeline) -> None:
-        """Append to a pipeline. The server must know the script, see `load_all`."""
+    def queue(self, pipeline: RedisCommands) -> None:
+        """Append to a pipeline. The server must have loaded the script: `load_all`."""
         pipeline.evalsha(self.script.sha, *self.packed)
-
-
-_HEADER = re.compile(r"^-- (KEYS|ARGV|USES|GIVES):(.*)$", re.MULTILINE)
 
 
 @cache
 def script(name: str) -> Script:
-    """The verb ``lua/<name>.lua``, read once per process."""
-    return load(files("fairlane.store") / "lua", name)
+    """The verb ``lua/verbs/<name>.lua``, read once per process."""
+    return compose(_FOLDER / "verbs", name, _preludes())
 
 
 def load(folder: Traversable, name: str) -> Script:
-    """The verb ``<name>.lua`` of a folder that has the preludes in ``lib``."""
-    body = (folder / f"{name}.lua").read_text(encoding="utf-8")
-    header = _header(body)
-    keys, args = header.get("KEYS", ()), header.get("ARGV", ())
-    used = header.get("USES", ())
-    preludes = [
-        _enclosed((folder / "lib" / f"{prelude}.lua").read_text(encoding="utf-8")) for prelude in used
-    ]
-    source = "\n".join([_bindings(name, keys, args), *preludes, body])
+    """The verb ``verbs/<name>.lua`` of a folder that has its preludes in ``lib``."""
+    return compose(folder / "verbs", name, Preludes(folder / "lib"))
+
+
+def compose(verbs: Traversable, name: str, preludes: Preludes) -> Script:
+    """A verb of a folder behind the preludes that it needs. Raises `ScriptError` for a wrong header."""
+    verb = LuaFile.parse(name, (verbs / f"{name}.lua").read_text(encoding="utf-8"))
+    keys, args = verb.words("KEYS"), verb.words("ARGV")
+    needed = preludes.compose(verb)
+    constants = {key: value for prelude in needed for key, value in prelude.constants.items()}
+    blocks = [_enclosed(prelude) for prelude in needed if not prelude.constants]
+    code = with_values("\n".join([*blocks, verb.text]), constants)
+    source = _bindings(name, keys, args) + "\n" + code
     return Script(
         name=name,
         source=source,
@@ -119,13 +118,14 @@ def load(folder: Traversable, name: str) -> Script:
     )
 
 
-def _header(text: str) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(words.split()) for key, words in _HEADER.findall(text)}
+@cache
+def _preludes() -> Preludes:
+    return Preludes(_FOLDER / "lib")
 
 
-def _enclosed(prelude: str) -> str:
+def _enclosed(prelude: LuaFile) -> str:
     """The prelude in a block of its own, which only the names that it gives are seen outside of."""
-    return f"local {', '.join(_header(prelude)['GIVES'])}\ndo\n{prelude}\nend"
+    return f"local {', '.join(prelude.words('GIVES'))}\ndo\n{prelude.text}\nend"
 
 
 def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:
@@ -144,13 +144,12 @@ def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:
 @cache
 def all_scripts() -> tuple[Script, ...]:
     """Every verb that ships with the package."""
-    folder = files("fairlane.store") / "lua"
-    names = (entry.name for entry in folder.iterdir() if entry.name.endswith(".lua"))
+    names = (entry.name for entry in (_FOLDER / "verbs").iterdir() if entry.name.endswith(".lua"))
     return tuple(script(name.removesuffix(".lua")) for name in sorted(names))
 
 
 def load_all(redis: Any) -> None:
-    """Make the server know every script, so that pipelines may use EVALSHA alone."""
+    """Load every script into the server, so that pipelines may use EVALSHA alone."""
     pipeline = redis.pipeline(transaction=False)
     for each in all_scripts():
         pipeline.script_load(each.source)

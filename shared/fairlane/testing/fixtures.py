@@ -1,4 +1,4 @@
-"""Pytest fixtures: name them in a top-level conftest, ``pytest_plugins = ["fairlane.testing.fixtures"]``."""
+"""Pytest fixtures; a top-level conftest loads them: ``pytest_plugins = ["fairlane.testing.fixtures"]``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlane.testing.provider import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
+from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
+from fairlane.lab.simulator.http.serving import ServedProvider, serve_in_thread
 
 
 @pytest.fixture
 def simulator_config() -> SimulatorConfig:
-    """What `simulated_provider` serves: one model, ``fast``, without latency. Override it for others."""
+    """The configuration of `simulated_provider`: one model, ``fast``, without latency. Override it."""
     return SimulatorConfig(models={"fast": SimulatedModel(latency_ms=0)})
 
 
 @pytest.fixture
 def simulated_provider(simulator_config: SimulatorConfig) -> Iterator[ServedProvider]:
-    """A simulated provider on a free loopback port, stopped when the test ends."""
+    """A simulated provider on a free loopback port, which stops after the test."""
     with serve_in_thread(simulator_config) as served:
         yield served

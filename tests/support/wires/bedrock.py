@@ -12,8 +12,8 @@ from tests.support.scripted_server import Received
 from tests.support.wires.wire import Asked, Wire
 
 
-def told(kind: str, payload: dict[str, Any]) -> bytes:
-    """An event."""
+def event_frame(kind: str, payload: dict[str, Any]) -> bytes:
+    """An event of the stream, with its type and its JSON."""
     headers = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
     return frame(headers, json.dumps(payload).encode())
 
@@ -41,7 +41,7 @@ class BedrockWire(Wire):
     stream_type = "application/vnd.amazon.eventstream"
     event_end = b""
     broken = frame({":message-type": "event", ":event-type": "contentBlockDelta"}, b"{oops")
-    comment = told("initial-response", {})
+    comment = event_frame("initial-response", {})
     half_event = _LENGTHS + struct.pack("!I", zlib.crc32(_LENGTHS))
     overloaded = "ServiceUnavailableException"
     overloaded_status = 503
@@ -72,18 +72,18 @@ class BedrockWire(Wire):
         }
 
     def begin(self) -> bytes:
-        return told("messageStart", {"p": "abcdefghij", "role": "assistant"})
+        return event_frame("messageStart", {"p": "abcdefghij", "role": "assistant"})
 
     def piece(self, text: str) -> bytes:
-        return told("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}, "p": "abc"})
+        return event_frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}, "p": "abc"})
 
     def finish(self, reason: str | None = None) -> bytes:
         stopped = {"p": "ab", "stopReason": reason or self.stop_reason}
-        return told("contentBlockStop", {"contentBlockIndex": 0}) + told("messageStop", stopped)
+        return event_frame("contentBlockStop", {"contentBlockIndex": 0}) + event_frame("messageStop", stopped)
 
     def end(self) -> bytes:
         usage = {"inputTokens": 7, "outputTokens": 3, "totalTokens": 10}
-        return told("metadata", {"metrics": {"latencyMs": 551}, "usage": usage})
+        return event_frame("metadata", {"metrics": {"latencyMs": 551}, "usage": usage})
 
     def error(self, kind: str, message: str = "the provider's words") -> dict[str, Any]:
         return {"__type": f"com.amazon.coral.service#{kind}", "message": message}

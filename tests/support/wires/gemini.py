@@ -18,7 +18,7 @@ class GeminiWire(Wire):
     stop_reason = "STOP"
     key_header = "x-goog-api-key"
     has_end = False
-    tells_its_end = False
+    has_end_event = False
     overloaded = "UNAVAILABLE"
     overloaded_status = 503
     resource = "/v1beta/models/m-1"

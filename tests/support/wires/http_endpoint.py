@@ -1,7 +1,7 @@
-"""An endpoint of one's own on the wire, described in the configuration.
+"""A custom HTTP endpoint on the wire, which the configuration describes.
 
-It says things in its own way, but for the requests: those are OpenAI's, so that the simulated provider takes
-them, whose answers are found where the description says, too.
+Its requests have OpenAI's form, so that the simulated provider accepts them. Its answers have a form of their
+own; the description also finds the simulated provider's.
 """
 
 from __future__ import annotations

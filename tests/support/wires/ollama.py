@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from fairlane.model.job import ServerError
 from tests.support.scripted_server import Received
 from tests.support.wires.wire import Asked, Wire
 
 
 class OllamaWire(Wire):
     protocol = "ollama"
+    late_overload = ServerError
     base = ""
     filter_reason = None
     stop_reason = "stop"
@@ -19,8 +21,8 @@ class OllamaWire(Wire):
     event_end = b"\n"
     comment = b"\n"
     broken = b"{oops\n"
-    tells_quota = False
-    overloaded_status = 500  # of what comes late it says no kind
+    distinguishes_quota = False
+    overloaded_status = 500  # an error in a 200 answer has no type
 
     def path(self, stream: bool = False) -> str:
         return "/api/chat"

@@ -1,4 +1,4 @@
-"""Replicate's predictions on the wire. They do not stream: they are asked for until they are over."""
+"""Replicate's predictions on the wire. They do not stream; the client polls them until they end."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ReplicateWire(Wire):
         return self.prediction("succeeded", output=output, metrics=metrics)
 
     def prediction(self, status: str, **fields: Any) -> dict[str, Any]:
-        """A prediction as it is told."""
-        told = {"id": "gm3qorzdhgbfurvjtvhg6dckhu", "version": "m-1", "input": {"prompt": "hi"}, "logs": ""}
-        return {**told, "status": status, "output": None, "error": None, "metrics": {}, **fields}
+        """A prediction as Replicate's API returns it."""
+        shown = {"id": "gm3qorzdhgbfurvjtvhg6dckhu", "version": "m-1", "input": {"prompt": "hi"}, "logs": ""}
+        return {**shown, "status": status, "output": None, "error": None, "metrics": {}, **fields}
 
     def begin(self) -> bytes:
         return b""

@@ -1,4 +1,4 @@
-"""What a protocol's answers look like on the wire, so that one suite covers all protocols."""
+"""A protocol's answers as bytes on the wire, so that one suite covers all protocols."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fairlane.model.job import Overloaded, ServerError
 from tests.support.scripted_server import Received, event
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request said, whatever the protocol. ``messages`` are (role, text)."""
+    """A request, decoded independently of its protocol. ``messages`` are pairs (role, text)."""
 
     model: str
     messages: list[tuple[str, str]]
@@ -20,41 +21,45 @@ class Asked:
 
 
 class Wire(ABC):
-    """One protocol's answers, built by hand. What most have in common is here."""
+    """One protocol's answers, built by hand. The defaults here hold for most protocols."""
 
     protocol: ClassVar[str]
     base: ClassVar[str] = "/v1"
-    """What follows a server's address in the connection's ``base_url``."""
+    """The path of the connection's ``base_url``."""
+
+    late_overload: ClassVar[type[Overloaded] | type[ServerError]] = Overloaded
+    """The outcome of an overload that arrives inside a 200 answer. Protocols whose error carries only a
+    sentence, and no type, cannot distinguish it: there it is a `ServerError`."""
 
     filter_reason: ClassVar[str | None]
-    """Why an answer ends that a filter stopped; ``None`` where there are no filters."""
+    """The finish reason of an answer that a content filter stopped; ``None`` if there are no filters."""
 
     stop_reason: ClassVar[str]
     key_header: ClassVar[str] = "authorization"
     streams: ClassVar[bool] = True
-    """Whether it streams at all; what asks for that is answered whole otherwise."""
+    """Whether the protocol streams. If not, a request for a stream gets a whole answer."""
 
     stream_type: ClassVar[str] = "text/event-stream"
     has_end: ClassVar[bool] = True
-    """Whether a stream's end is marked apart from its reason."""
+    """Whether a stream has an end mark besides the event with the finish reason."""
 
-    tells_its_end: ClassVar[bool] = True
-    """Whether anything in a stream says that nothing follows; else it ends where its body does."""
+    has_end_event: ClassVar[bool] = True
+    """Whether any event marks the end of a stream. If not, it ends with the response body."""
 
     broken: ClassVar[bytes] = b"data: {oops\n\n"
     """An event that cannot be read."""
 
     event_end: ClassVar[bytes] = b"\n\n"
-    """What ends an event, and may be missing from the last."""
+    """The bytes that end an event; they may be missing after the last event."""
 
     comment: ClassVar[bytes] = b": keep-alive\n\n"
-    """What says nothing."""
+    """An event without content, to be ignored."""
 
     half_event: ClassVar[bytes] = b" "
-    """What any number of spaces may follow."""
+    """The beginning of an event after which any number of spaces may follow."""
 
-    tells_quota: ClassVar[bool] = True
-    """Whether a quota that is used up is told from a rate."""
+    distinguishes_quota: ClassVar[bool] = True
+    """Whether errors distinguish a used-up quota from a rate limit."""
 
     def settings(self, url: str) -> dict[str, Any]:
         """A connection to a server at ``url``."""
@@ -62,15 +67,15 @@ class Wire(ABC):
 
     @abstractmethod
     def path(self, stream: bool = False) -> str:
-        """Where a call to the model ``m-1`` goes, from the server's root on, with its query."""
+        """The path and query of a call to the model ``m-1``."""
 
     @abstractmethod
     def asked(self, received: Received) -> Asked:
-        """What a request said."""
+        """Decode a request."""
 
     @abstractmethod
     def whole(self, text: str | None, reason: str | None = None) -> dict[str, Any]:
-        """A whole answer that used 7 input and 3 output tokens."""
+        """A whole answer, with a usage of 7 input and 3 output tokens."""
 
     @abstractmethod
     def begin(self) -> bytes:
@@ -82,14 +87,14 @@ class Wire(ABC):
 
     @abstractmethod
     def finish(self, reason: str | None = None) -> bytes:
-        """The event that says why the text ends, with usage of 7 and 3 tokens."""
+        """The event with the finish reason, and with a usage of 7 and 3 tokens."""
 
     @abstractmethod
     def end(self) -> bytes:
-        """The protocol's end mark; nothing where it has none."""
+        """The protocol's end mark; empty if it has none."""
 
     def without_text(self) -> bytes:
-        """A stream that ends well and has no text, not even an empty one."""
+        """A complete stream without a text event."""
         return self.finish() + self.end()
 
     @abstractmethod
@@ -104,4 +109,4 @@ class Wire(ABC):
     """The type of an overload."""
 
     overloaded_status: ClassVar[int] = 529
-    """What such an error counts as where it comes after a 200."""
+    """How an error of this type is classified if it arrives in a 200 answer."""

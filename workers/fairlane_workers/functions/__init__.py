@@ -1,1 +1,4 @@
-"""Functions of users that workers run: which may be run, what they are given, on which thread."""
+"""Users' functions: which ones a worker may run, their arguments, and their threads.
+
+`providers` uses it; it imports nothing of the workers.
+"""

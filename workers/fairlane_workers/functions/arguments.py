@@ -1,4 +1,4 @@
-"""What a function is called with: it takes by name what its signature asks for."""
+"""Binds arguments to a user's function: it gets by name what its signature asks for."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from typing import Any
 
 from celery import Task
 
-from fairlane.errors import FairlaneError
+from fairlane.core.errors import FunctionMismatch
 
-# What a function without such names gets, where it takes one thing.
+# The argument of a function that takes one thing under another name: the first of these that exists.
 _FIRST = ("output", "session", "row")
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class Unfit(FairlaneError, TypeError):
-    """A function asks for what there is not."""
-
-
 def is_call(arguments: Mapping[str, Any]) -> bool:
-    """Whether these are the arguments of a call: its row holds ``args`` and ``kwargs`` and nothing else."""
+    """Whether these are a call's arguments: its row holds ``args`` and ``kwargs`` and nothing else."""
     row = arguments.get("row")
     if not isinstance(row, Mapping) or row.keys() != {"args", "kwargs"} or "output" in arguments:
         return False
@@ -36,11 +32,11 @@ def is_scoring(arguments: Mapping[str, Any]) -> bool:
 
 
 def bind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> functools.partial[Any]:
-    """The function with its arguments. Raises `Unfit`.
+    """The function with its arguments. Raises `FunctionMismatch`.
 
-    Names are those of ``arguments``: row, params and messages for a task, row and output for a scorer,
-    session for a session's. A function that asks for none of them and takes one thing gets the row; a
-    scorer the output, or the session. A call's ``args`` and ``kwargs`` are handed on as they are.
+    ``arguments`` holds row, params and messages for a task, row and output for a scorer, session for a scorer
+    of sessions. A function that names none of them and takes one thing gets the row; a scorer gets the
+    output, or the session. A call's ``args`` and ``kwargs`` are passed unchanged.
     """
     if is_call(arguments):
         row = arguments["row"]
@@ -61,13 +57,13 @@ def bind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> functool
     if len(missing) == 1 and not asked and _takes_one(parameters):
         return functools.partial(function, _first(arguments))
     known = ", ".join(sorted(arguments))
-    raise Unfit(f"the function asks for {', '.join(missing)}; it may ask for {known}")
+    raise FunctionMismatch(f"the function asks for {', '.join(missing)}; it may ask for {known}")
 
 
 def _given_first(
     function: Callable[..., Any], parameters: list[inspect.Parameter], arguments: Mapping[str, Any]
 ) -> functools.partial[Any]:
-    """A function that needs nothing gets the one thing if it takes anything by position."""
+    """A function without required parameters gets the first argument if it takes any by position."""
     takes = any(each.kind in (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL) for each in parameters)
     return functools.partial(function, _first(arguments)) if takes else functools.partial(function)
 
@@ -89,7 +85,7 @@ def _first(arguments: Mapping[str, Any]) -> Any:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """The parameters that a caller sees; ``None`` where nobody knows them, as for some built-in functions."""
+    """The parameters that a caller sees; ``None`` if they cannot be read, as of some built-in functions."""
     target = function.run if isinstance(function, Task) else function
     try:
         return list(inspect.signature(target).parameters.values())

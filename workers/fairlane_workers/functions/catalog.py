@@ -10,33 +10,24 @@ from typing import Any, Protocol
 
 from celery import Celery, Task
 
-from fairlane.celery import LimitedTask
-from fairlane.errors import FairlaneError
-from fairlane.evaluators.spec import FUNCTION
+from fairlane.core.errors import FunctionNotFound
+from fairlane.model.evaluators import FUNCTION
 
 _FUNCTION = re.compile(FUNCTION)
 
 
-class Unavailable(FairlaneError, LookupError):
-    """There is no such function here. Unless ``claimed``, another worker may have it."""
-
-    def __init__(self, message: str, *, claimed: bool = True) -> None:
-        super().__init__(message)
-        self.claimed = claimed
-
-
 class Catalog(Protocol):
-    """Where a worker finds functions."""
+    """Finds the functions that a worker runs."""
 
     def find(self, name: str) -> Callable[..., Any]:
-        """The function of that name. May import, so it takes time. Raises `Unavailable`."""
+        """The function of that name. May import, so it takes time. Raises `FunctionNotFound`."""
         ...
 
 
 class ImportedFunctions:
     """Functions of the modules that an operator allows, and of the modules below these.
 
-    A function must be defined there: what an allowed module has merely imported stays out of reach.
+    A function must be defined there: one that an allowed module only imports is not found.
     """
 
     def __init__(self, modules: Iterable[str]) -> None:
@@ -52,44 +43,46 @@ class ImportedFunctions:
 
     def _look_up(self, name: str) -> Callable[..., Any]:
         if not _FUNCTION.fullmatch(name):
-            raise Unavailable(f"{name!r} names no function: write package.module:function")
+            raise FunctionNotFound(f"{name!r} names no function: write package.module:function")
         module, attribute = _parts(name)
         if not allows(self._modules, module):
-            raise Unavailable(_refusal(module), claimed=False)
+            raise FunctionNotFound(_refusal(module), claimed=False)
         try:
             found = getattr(importlib.import_module(module), attribute, None)
         except Exception as error:
-            raise Unavailable(f"module {module!r} cannot be imported: {_told(error)}") from error
+            raise FunctionNotFound(f"module {module!r} cannot be imported: {_described(error)}") from error
         except SystemExit as error:
-            raise Unavailable(f"module {module!r} ends the process: {_told(error)}") from error
+            raise FunctionNotFound(f"module {module!r} ends the process: {_described(error)}") from error
         if found is None:
-            raise Unavailable(f"module {module!r} has no {attribute!r}")
+            raise FunctionNotFound(f"module {module!r} has no {attribute!r}")
         if not callable(found):
-            raise Unavailable(f"{name!r} is a {type(found).__name__}, not a function")
+            raise FunctionNotFound(f"{name!r} is a {type(found).__name__}, not a function")
         home = _home(found)
         if not allows(self._modules, home):
-            raise Unavailable(f"{name!r} is defined elsewhere: {_refusal(home)}")
+            raise FunctionNotFound(f"{name!r} is defined elsewhere: {_refusal(home)}")
         return unwrapped(found)
 
 
 class AppTasks:
-    """The tasks of a Celery application, by the names they are registered under."""
+    """The tasks of a Celery application, by their registered names."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
 
     def find(self, name: str) -> Callable[..., Any]:
-        """See `Catalog.find`; ``package.module:function`` is found, too."""
+        """See `Catalog.find`; the form ``package.module:function`` works, too."""
         tasks: Any = self._app.tasks
         for known in (name, name.replace(":", ".")):
             if known in tasks and not known.startswith("celery."):
                 found: Callable[..., Any] = tasks[known]
                 return found
-        told = f"{self._app.main!r} has no task {name!r}" if self._app.main else f"there is no task {name!r}"
-        raise Unavailable(told, claimed=False)
+        problem = (
+            f"{self._app.main!r} has no task {name!r}" if self._app.main else f"there is no task {name!r}"
+        )
+        raise FunctionNotFound(problem, claimed=False)
 
     def names(self) -> tuple[str, ...]:
-        """Its own tasks, without Celery's."""
+        """The application's own tasks, without Celery's."""
         tasks: Any = self._app.tasks
         return tuple(sorted(name for name in tasks if not name.startswith("celery.")))
 
@@ -100,14 +93,15 @@ def allows(modules: Iterable[str], module: str) -> bool:
 
 
 def claims(modules: Iterable[str], name: str) -> bool:
-    """Whether a worker with these ``modules``, or tasks of these names, has to know the function."""
+    """Whether a worker with these ``modules``, or tasks of these names, must have the function."""
     listed = tuple(modules)
     return allows(listed, _parts(name)[0]) or name.replace(":", ".") in listed
 
 
 def unwrapped(function: Any) -> Callable[..., Any]:
-    """A task that callers send through Fairlane is called itself here."""
-    found: Callable[..., Any] = function.task if isinstance(function, LimitedTask) else function
+    """The Celery task inside a `fairlane.celery.LimitedTask`; any other function itself."""
+    task = getattr(function, "task", None)
+    found: Callable[..., Any] = task if isinstance(task, Task) else function
     return found
 
 
@@ -130,5 +124,5 @@ def _refusal(module: str) -> str:
     return f"module {module!r} is not in worker.modules of this worker"
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Threads for functions that block. One that outlives its deadline is replaced, and holds up no exit."""
+"""Threads for functions that block. A thread past its deadline is replaced, and delays no exit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Job:
     abandoned: bool = False
 
     def run(self) -> None:
-        """Call it; what it raises is a result, too, whatever kind of exception it is."""
+        """Call the function; any exception that it raises is its result."""
         if not self.ended.set_running_or_notify_cancel():
             return
         result: tuple[Any, BaseException | None]
@@ -32,7 +32,7 @@ class _Job:
 
 
 class Threads:
-    """At most ``most`` functions at once, beside those that nobody waits for any more."""
+    """Runs at most ``most`` functions at once, beside those that were abandoned."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
@@ -42,10 +42,10 @@ class Threads:
         self._closed = False
 
     async def run(self, function: Callable[[], Any]) -> Any:
-        """What ``function`` returns, or raises; called in a copy of the caller's context.
+        """Call ``function`` in a copy of the caller's context; returns or raises its result.
 
-        A caller that is cancelled waits no longer. A function that has begun goes on, with a thread more
-        in its place.
+        A cancelled caller waits no longer. A function that has begun runs to its end, and another thread
+        takes its place.
         """
         job = _Job(function)
         self._submit(job)
@@ -59,7 +59,7 @@ class Threads:
         return result
 
     def close(self) -> None:
-        """Threads end as they become idle."""
+        """End each thread as it becomes idle."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

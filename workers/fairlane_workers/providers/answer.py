@@ -1,4 +1,4 @@
-"""What a provider has said so far in reply to one request, gathered piece by piece."""
+"""The answer to one request, gathered piece by piece."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlane.job import Usage
+from fairlane.model.job import Usage
 from fairlane_workers.providers.wording import bounded, well_formed
 
 _LARGEST_COUNT = 2**53
 
 
 class UnreadableError(ValueError):
-    """An answer breaks its protocol's schema; the text says where. Never leaves this package."""
+    """An answer violates its protocol's schema; the text says where. Never leaves this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function that the model wants called. ``arguments`` are JSON as the model wrote it."""
+    """A function call that the model requests. ``arguments`` are JSON as the model wrote it."""
 
     name: str
     arguments: str
@@ -26,7 +26,7 @@ class ToolCall:
 
 @dataclass(slots=True)
 class ToolDraft:
-    """A call that arrives in pieces; ``index`` and ``key`` are what the provider tells it from others by."""
+    """A function call that arrives in pieces; the provider identifies it by ``index`` or ``key``."""
 
     index: int | None = None
     key: str = ""
@@ -36,7 +36,9 @@ class ToolDraft:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The answer is still being made: ``handle`` names it to the provider. Look again after ``after_s``."""
+    """An answer that is still being made. ``handle``: its id at the provider, to poll after ``after_s``
+    seconds.
+    """
 
     handle: str
     after_s: float
@@ -44,14 +46,14 @@ class Pending:
 
 @dataclass(slots=True)
 class Answer:
-    """The state of an answer while it is read. A dialect fills it in; `HttpProvider` draws the conclusion."""
+    """An answer while it is read. A dialect fills it in; `conclude` turns it into an outcome."""
 
     parts: list[str] = field(default_factory=list)
     finish_reason: str | None = None
-    ended: bool = False  # the protocol's own end mark was seen
-    refusal: str | None = None  # the model or a content filter declined; says so in words
-    error: object = None  # an error object where an answer should have been
-    problem: str | None = None  # why no more of it could be read
+    ended: bool = False  # the protocol's own end mark has arrived
+    refusal: str | None = None  # the words in which the model or a content filter declined
+    error: object = None  # an error object in place of an answer
+    problem: str | None = None  # why the rest could not be read
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None  # of the input: see `Usage`
@@ -62,7 +64,7 @@ class Answer:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of the text is missing, even if the connection broke now."""
+        """Whether the text is complete, even if the connection breaks now."""
         return self.ended or self.finish_reason is not None
 
     @property
@@ -85,12 +87,13 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
+        """The tokens that the provider counted."""
         return Usage(self.input_tokens, self.output_tokens, self.cached_tokens)
 
     def add(self, text: str) -> str:
-        """Append text; returns the part of it that may be shown now.
+        """Append text; returns the part that can be shown now.
 
-        A provider may cut a surrogate pair over two pieces; the first half waits for the second.
+        A provider may split a surrogate pair over two pieces; its first half waits for the second.
         """
         if self._half or not text.isascii():
             text = self._half + text
@@ -100,12 +103,12 @@ class Answer:
         return text
 
     def take_drafts(self) -> None:
-        """The calls that came in pieces are complete."""
+        """Note that the function calls that arrived in pieces are complete."""
         self.tools.extend(ToolCall(draft.name, "".join(draft.pieces)) for draft in self.drafts)
         self.drafts.clear()
 
     def finish(self, reason: object) -> None:
-        """Note why generation stopped, once the provider says so."""
+        """Note the reason why generation stopped."""
         if isinstance(reason, str) and reason:
             self.finish_reason = bounded(reason, 100)
 
@@ -143,6 +146,17 @@ def as_list(value: object, name: str) -> list[Any]:
     return value
 
 
+def output_text(value: Any) -> str | None:
+    """Any JSON value as an answer's text: a list of texts is joined, other values become JSON; ``None``
+    stays.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
+        return "".join(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def token_count(value: object) -> int | None:
-    """``value`` if it is a count of tokens, else ``None``: usage is worth nothing when it is not a number."""
+    """``value`` if it is a count of tokens, else ``None``."""
     return value if type(value) is int and 0 <= value < _LARGEST_COUNT else None

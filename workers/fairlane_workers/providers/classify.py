@@ -1,31 +1,35 @@
-"""What a refusal means: a provider's error, by status and type, to the outcome that the lane learns from."""
+"""Classifies an answer, or an error by status and type, as the outcome that the lane learns from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fairlane.job import (
-    AccessRefused,
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
+    Success,
     TimedOut,
 )
+from fairlane_workers.providers.answer import Answer
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.limits import read_limits, read_refusal
 from fairlane_workers.providers.retry_after import retry_after_ms
-from fairlane_workers.providers.wording import bounded, scrubbed
+from fairlane_workers.providers.wording import bounded, scrubbed, without_runs
 
 
-class _Verdict(StrEnum):
-    """The values are what `settings.Connection.error_map` may say."""
+class _ErrorClass(StrEnum):
+    """The values are those of `Connection.error_map`."""
 
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
+    SERVER_ERROR = "server_error"
     TIMED_OUT = "timed_out"
     PERMANENT = "permanent"
     QUOTA = "quota"
@@ -35,11 +39,11 @@ class _Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a connection's refusals are read.
+    """How the errors of a connection are read.
 
-    ``limits`` names the dialect that hints are told in (`fairlane_workers.providers.limits`); the headers may
-    prove another one. ``error_map`` says what an error is whose kind (lower case) or status is its key, ahead
-    of all rules. ``late_statuses``: see `Dialect`.
+    ``limits`` names the dialect of its rate-limit headers (`fairlane_workers.providers.limits`); the headers
+    may prove another one. ``error_map`` gives the class of an error by its type, code (lower case) or status,
+    ahead of all rules. ``late_statuses``: see `Dialect`.
     """
 
     limits: str | None = None
@@ -48,16 +52,18 @@ class Reading:
 
 
 _OF_STATUS = {
-    401: _Verdict.AUTH,
-    402: _Verdict.QUOTA,
-    403: _Verdict.AUTH,
-    408: _Verdict.TIMED_OUT,
-    429: _Verdict.RATE_LIMITED,
-    504: _Verdict.TIMED_OUT,
+    401: _ErrorClass.AUTH,
+    402: _ErrorClass.QUOTA,
+    403: _ErrorClass.AUTH,
+    408: _ErrorClass.TIMED_OUT,
+    429: _ErrorClass.RATE_LIMITED,
+    503: _ErrorClass.OVERLOADED,
+    504: _ErrorClass.TIMED_OUT,
+    529: _ErrorClass.OVERLOADED,
 }
-_OF_CLASS = {3: _Verdict.PERMANENT, 4: _Verdict.PERMANENT, 5: _Verdict.OVERLOADED}
+_OF_CLASS = {3: _ErrorClass.PERMANENT, 4: _ErrorClass.PERMANENT, 5: _ErrorClass.SERVER_ERROR}
 
-# Money is spent or forbidden: coming back sooner changes nothing.
+# The budget is spent or locked: retries change nothing.
 _QUOTA_KINDS = frozenset(
     {
         "insufficient_quota",
@@ -71,7 +77,7 @@ _QUOTA_KINDS = frozenset(
 )
 _QUOTA_ENDINGS = ("_spend_limit_exceeded", "_spend_limit_reached", "_usage_limit_exceeded")
 
-# Amazon says some of this with a 400: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
+# Amazon sends some of these with a 400: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
 _AUTH_KINDS = frozenset(
     {
         *("expiredtoken", "expiredtokenexception", "incompletesignature", "incompletesignatureexception"),
@@ -84,13 +90,55 @@ _AUTH_KINDS = frozenset(
 )
 # Bedrock's 424: the model broke, not the request.
 _SERVER_KINDS = frozenset({"modelerrorexception", "modelstreamerrorexception"})
+# "No capacity" in the words of OpenAI, Anthropic, Moonshot, Google and Amazon, whatever the 5xx status.
+_OVERLOAD_KINDS = frozenset(
+    {
+        *("overloaded_error", "server_is_overloaded", "engine_overloaded", "engine_overloaded_error"),
+        *("model_overloaded", "server_overloaded", "service_unavailable", "serviceunavailableexception"),
+        *("unavailable", "modelnotreadyexception"),
+    }
+)
 _CONTENT_KINDS = frozenset({"content_filter", "content_policy_violation"})
 
-# Azure answers `insufficient_quota` where it means a rate that the next window (60 s) restores.
+# Azure sends `insufficient_quota` also for a rate that the next window (60 s) restores.
 _AZURE_HEADERS = ("apim-request-id", "x-ms-region", "x-ratelimit-renewalperiod-requests")
 _AZURE_SHORT_MS = 120_000
 
 _UNKNOWN_STATUS = 500
+
+
+def conclude(
+    answer: Answer,
+    status: int,
+    headers: Mapping[str, str],
+    reading: Reading,
+    *,
+    now_ms: int,
+    secrets: Iterable[str] = (),
+) -> Outcome:
+    """The outcome of an answer that came with a 2xx, as far as it could be read.
+
+    ``headers`` have names in lower case; ``now_ms`` is in epoch milliseconds.
+    """
+    if answer.error:
+        error = ErrorBody.of(answer.error)
+        return classify_late_error(error, headers, reading, now_ms=now_ms, secrets=secrets)
+    wait_ms, hints = retry_after_ms(headers, now_ms), read_limits(reading.limits, headers, now_ms)
+
+    def fit(text: str) -> str:
+        return bounded(scrubbed(text, secrets))
+
+    if not answer.complete:
+        problem = answer.problem or "the stream ended before the answer did"
+        return InvalidResponse(fit(problem), status, wait_ms, hints)
+    if answer.refusal:
+        return PermanentFailure(fit(answer.refusal), status, wait_ms, hints)
+    output = answer.output
+    if output is None:
+        problem = f"the answer holds no text (finish reason {answer.finish_reason})"
+        return InvalidResponse(fit(problem), status, wait_ms, hints)
+    reason = answer.finish_reason and without_runs(answer.finish_reason, secrets)
+    return Success(without_runs(output, secrets), answer.usage, reason, status, wait_ms, hints)
 
 
 def classify(
@@ -100,13 +148,13 @@ def classify(
     reading: Reading,
     *,
     now_ms: int,
-    secrets: tuple[str, ...] = (),
+    secrets: Iterable[str] = (),
 ) -> Outcome:
     """The outcome of an answer whose HTTP status is not 2xx.
 
     Only the status and the error's own type and code decide, never its prose ("request 4291 tokens" is not a
-    429). ``headers`` are looked up in lower case. The message is the provider's own, bounded, without
-    ``secrets``; ``now_ms`` (epoch milliseconds) is for Retry-After.
+    429). ``headers`` have names in lower case. The message is the provider's own, bounded, without
+    ``secrets``; ``now_ms`` (epoch milliseconds) resolves Retry-After.
     """
     message = bounded(scrubbed(error.message or _wordless(status, headers), secrets))
     return _outcome(error, status, headers, message, reading, now_ms)
@@ -118,11 +166,11 @@ def classify_late_error(
     reading: Reading,
     *,
     now_ms: int,
-    secrets: tuple[str, ...] = (),
+    secrets: Iterable[str] = (),
 ) -> Outcome:
-    """The outcome of an error that came after a 2xx: its type stands for the status it would have had.
+    """The outcome of an error that arrived after a 2xx: its type stands for the status it would have had.
 
-    A type that nobody knows counts as the server's own fault (500): it is tried again.
+    An unknown type counts as the server's own fault (500): it is tried again.
     """
     known = reading.late_statuses
     named = next((known[kind] for kind in error.kinds if kind in known), None)
@@ -138,49 +186,54 @@ def _outcome(
     wait_ms, limits = retry_after_ms(headers, now_ms), reading.limits
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
-    verdict = _told(error, status, reading.error_map) or _verdict(
+    error_class = _configured(error, status, reading.error_map) or _class_of(
         status, frozenset(error.kinds), brief_azure_wait=brief
     )
-    if verdict is _Verdict.RATE_LIMITED:
+    if error_class is _ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
         return RateLimited(message, status, wait_ms, hints)
     hints = read_limits(limits, headers, now_ms)
-    match verdict:
-        case _Verdict.OVERLOADED:
+    match error_class:
+        case _ErrorClass.OVERLOADED:
             return Overloaded(message, status, wait_ms, hints)
-        case _Verdict.TIMED_OUT:
+        case _ErrorClass.SERVER_ERROR:
+            return ServerError(message, status, wait_ms, hints)
+        case _ErrorClass.TIMED_OUT:
             return TimedOut(message, status, wait_ms, hints)
-        case _Verdict.PERMANENT:
-            return PermanentFailure(message, status, wait_ms, hints)
-        case _Verdict.QUOTA:
-            return AccessRefused(message, status, "quota", wait_ms, hints)
-        case _Verdict.AUTH:
-            return AccessRefused(message, status, "auth", wait_ms, hints)
-        case _Verdict.INVALID:
+        case _ErrorClass.PERMANENT:
+            content = not _CONTENT_KINDS.isdisjoint(error.kinds)
+            return PermanentFailure(message, status, wait_ms, hints, content)
+        case _ErrorClass.QUOTA:
+            return AccessDenied(message, status, "quota", wait_ms, hints)
+        case _ErrorClass.AUTH:
+            return AccessDenied(message, status, "auth", wait_ms, hints)
+        case _ErrorClass.INVALID:
             return InvalidResponse(message, status, wait_ms, hints)
 
 
-def _told(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> _Verdict | None:
-    """What the connection says of such an error; its kind goes before its status."""
+def _configured(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> _ErrorClass | None:
+    """The class that the connection configures for an error, by type or code first, then by status."""
     names = (*error.kinds, str(status)) if error_map else ()
-    return next((_Verdict(error_map[name]) for name in names if name in error_map), None)
+    return next((_ErrorClass(error_map[name]) for name in names if name in error_map), None)
 
 
-def _verdict(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> _Verdict:
+def _class_of(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> _ErrorClass:
     if status // 100 == 4:
         if any(map(_is_quota, kinds)) and not (status == 429 and brief_azure_wait):
-            return _Verdict.QUOTA
+            return _ErrorClass.QUOTA
         if kinds & _AUTH_KINDS:
-            return _Verdict.AUTH
+            return _ErrorClass.AUTH
         if kinds & _SERVER_KINDS:
-            return _Verdict.OVERLOADED
+            return _ErrorClass.SERVER_ERROR
         if kinds & _CONTENT_KINDS:
-            return _Verdict.PERMANENT
+            return _ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
-        return _Verdict.RATE_LIMITED
-    if status == 499 and "cancelled" in kinds:  # Google's: the server gave the call up
-        return _Verdict.TIMED_OUT
-    return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, _Verdict.INVALID)
+        return _ErrorClass.RATE_LIMITED
+    if status // 100 == 5 and kinds & _OVERLOAD_KINDS:
+        return _ErrorClass.OVERLOADED
+    if status == 499 and "cancelled" in kinds:  # Google's: the server cancelled the call
+        return _ErrorClass.TIMED_OUT
+    return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, _ErrorClass.INVALID)
 
 
 def _is_quota(kind: str) -> bool:
@@ -188,7 +241,7 @@ def _is_quota(kind: str) -> bool:
 
 
 def _wordless(status: int, headers: Mapping[str, str]) -> str:
-    """A message for an answer that brought none of its own."""
+    """A message for an error that has none of its own."""
     if status // 100 == 3:
         target = headers.get("location") or "nowhere"
         return f"HTTP {status}: redirects to {target} and is not followed; set base_url to the final address"

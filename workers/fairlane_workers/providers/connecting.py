@@ -1,4 +1,4 @@
-"""A connection's settings of how its provider is reached, as a transport."""
+"""Opens the transport that a connection's settings describe."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from pydantic import SecretStr
 
-from fairlane.connection import Connection
-from fairlane.errors import ConfigurationError
+from fairlane.config.connection import Connection
+from fairlane.core.errors import ConfigurationError
 from fairlane_workers.transport import Transport, UnusableSettingError, with_credentials
 
 T = TypeVar("T", bound=Transport)
@@ -20,10 +20,10 @@ def open_transport(
     *,
     kind: type[T] = Transport,  # type: ignore[assignment]
 ) -> T:
-    """The transport that a connection asks for; nothing is opened before the first call.
+    """The transport of a connection; nothing is opened before the first call.
 
-    ``proxy_credentials`` are ``user:password``. Raises `ConfigurationError` for a file that cannot be read, a
-    proxy that is none, and an extra that is missing.
+    ``proxy_credentials`` are ``user:password``. Raises `ConfigurationError` for a file that cannot be read
+    and for a proxy URL that cannot be used.
     """
     proxy = connection.proxy
     if proxy is not None and proxy_credentials is not None:
@@ -34,7 +34,6 @@ def open_transport(
             proxy=proxy,
             ca_file=connection.ca_file,
             client_certificate=connection.client_certificate,
-            http2=connection.http2,
         )
     except UnusableSettingError as error:
         field = f"connections.{name}.{error.field}"

@@ -1,4 +1,4 @@
-"""What the worker asks of a provider, and what every provider answers: an outcome, never an exception."""
+"""The interface of a provider: it takes a request and returns an outcome, never an exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fairlane.job import Outcome
+from fairlane.model.job import Outcome
 
 OnChunk: TypeAlias = Callable[[str], Awaitable[None]]
 OnPending: TypeAlias = Callable[[str], Awaitable[None]]
@@ -14,19 +14,20 @@ OnPending: TypeAlias = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One LLM call, rendered and ready to be sent.
+    """One rendered call, ready to send.
 
-    ``messages`` are ``{"role", "content"}``; a function takes ``arguments`` instead. ``params`` go to the
-    provider as they are where it knows them by that name, else translated from OpenAI's vocabulary
-    (`providers.parameters`). ``inputs`` are texts to embed, instead of messages. ``lane`` is the one that the
-    call was admitted on.
-    ``timeout_s`` bounds the whole call from the first byte sent to the last byte read;
-    ``max_response_bytes`` bounds what is read of the answer.
+    ``messages`` are ``{"role", "content"}``; a function takes ``arguments`` instead. ``params`` are sent
+    unchanged if the provider has them by that name, else translated from OpenAI's vocabulary
+    (`providers.parameters`). ``inputs`` are texts to embed, instead of messages. ``lane`` is the call's lane.
+    ``timeout_s`` bounds the whole call from the first byte sent to the last byte read, and before that the
+    time until it can be sent; ``max_response_bytes`` bounds how much of the answer is read.
 
-    Some providers only begin a call and are asked for its answer later. Such a call tells ``on_pending`` the
-    ``handle`` that names it, once it is known that the answer takes time. A request with a ``handle`` goes on
-    with that call, and begins one only where the provider does not know it. Where a call is cancelled and
-    ``withdrawn()`` says that nobody will ask for it again, the provider is told so.
+    Some providers begin a call and are polled for its answer. Such a call passes its ``handle`` to
+    ``on_pending`` before the first pause. A request with a ``handle`` resumes that call, and begins a new one
+    only if the provider does not know it. If a call is cancelled and ``withdrawn()`` is true, no later
+    attempt needs the answer, and the call is cancelled at the provider, too.
+
+    A provider calls ``leave`` right before it sends the first byte; it may raise `PermitExpiredError`.
     """
 
     model: str
@@ -41,20 +42,25 @@ class Request:
     handle: str | None = None
     on_pending: OnPending | None = None
     withdrawn: Callable[[], bool] = bool
+    leave: Callable[[], object] = bool
 
 
 class Provider(Protocol):
-    """A way to one provider. One instance serves all calls of a connection, on one event loop."""
+    """Calls one provider. One instance serves all calls of a connection, on one event loop."""
 
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
-        """Make one call, send it at most once, and say how it ended.
+        """Make one call, send it at most once, and return its outcome.
 
-        Whatever the provider or the network does becomes an `Outcome`. Only cancellation passes through,
-        and what ``on_chunk`` itself raises. ``on_chunk`` receives the text as it arrives when the call
-        streams; a whole answer arrives as one chunk. The time it takes counts towards the deadline.
+        Every fault of the provider or the network becomes an `Outcome`. Only cancellation and exceptions of
+        ``on_chunk`` and of ``request.leave`` pass through. ``on_chunk`` receives the text as it arrives if
+        the call streams; a whole answer arrives as one chunk. Its time counts towards the deadline.
         """
         ...
 
+    async def prepare(self) -> None:
+        """Load what the first call needs, before the worker reports itself ready. It calls nobody."""
+        ...
+
     async def aclose(self) -> None:
-        """Close the connections that calls were made over. Calls afterwards end as `NetworkFailure`."""
+        """Close all connections. Later calls end as `NetworkFailure`."""
         ...

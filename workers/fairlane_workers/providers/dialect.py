@@ -1,4 +1,4 @@
-"""What tells one protocol from another: where to post, what to post, and how to read the reply."""
+"""The base of every protocol: where to send a request, what to send, and how to read the reply."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.error_body import ErrorBody
@@ -14,43 +15,53 @@ from fairlane_workers.providers.framing.sse import SseParser
 
 
 class UnmappableError(ValueError):
-    """The protocol cannot say what a run asks for; the text names it. Never leaves this package."""
+    """The protocol cannot express a run's request; the text names the part. Never leaves this package."""
 
 
 class Dialect(ABC):
-    """One protocol. Stateless: all state of a call is in its `Answer`. What most have in common is here."""
+    """One protocol, with defaults that most share. Stateless: all state of a call is in its `Answer`."""
 
     protocol: ClassVar[str]
     """Its name in the settings."""
 
     method: str = "POST"
     streams: bool = True
-    """Whether a reply may come in events."""
+    """Whether a reply may be a stream of events."""
 
     late_statuses: ClassVar[Mapping[str, int]] = {}
-    """The HTTP status that an error's kind (lower case) stands for, for errors that come after a 200."""
+    """The HTTP status of each error type or code (lower case), for errors that arrive after a 200."""
+
+    @classmethod
+    def of(cls, connection: Connection) -> Dialect:
+        """The dialect of one connection. Raises `ConfigurationError` if it lacks what the protocol needs."""
+        return cls()
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """The dialect that embeds texts over the same connection; ``None`` if the protocol has none."""
+        return None
 
     def headers(self) -> dict[str, str]:
-        """The headers that this protocol asks for, credentials apart; made once per connection."""
+        """The headers that this protocol needs, without credentials; made once per connection."""
         return {}
 
     @abstractmethod
     def target(self, request: Request) -> str:
-        """What follows the connection's base URL: a path, and a query where it needs one. Percent-encoded."""
+        """The path, and a query if needed, below the connection's base URL. Percent-encoded."""
 
     @abstractmethod
     def body(self, request: Request) -> Any:
         """The JSON body of a request; ``None`` for none. Raises `UnmappableError`."""
 
     def document(self, body: bytes) -> Any:
-        """A whole reply's JSON, as `read` takes it. Raises `UnreadableError` where it is not even that."""
+        """A whole reply as JSON, for `read`. Raises `UnreadableError` for anything else."""
         return parse_object(body)
 
     @abstractmethod
     def read(self, document: Any, answer: Answer) -> None:
-        """Fill in ``answer`` from a whole reply, or say in ``answer.pending`` where to look for it later.
+        """Fill in ``answer`` from a whole reply, or set ``answer.pending`` if the answer is still being made.
 
-        Raises `UnreadableError` where the schema is violated.
+        Raises `UnreadableError` if the reply violates the schema.
         """
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
@@ -58,20 +69,20 @@ class Dialect(ABC):
         raise UnreadableError(f"{self.protocol} does not stream")
 
     def events(self) -> EventParser:
-        """What cuts one streamed reply into events."""
+        """A parser for one streamed reply."""
         return SseParser()
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
-        """What a refusal says of itself. ``headers`` are looked up in lower case."""
+        """The error in a reply that is not 2xx. ``headers`` have names in lower case."""
         return ErrorBody.parse(body)
 
     def look(self, handle: str) -> str:
-        """Where to ask (GET) for what `Answer.pending` named; the same form as `target`.
+        """Where to poll (GET) for the answer that `Answer.pending` named; the same form as `target`.
 
-        Raises `UnreadableError` for a handle that is none of this protocol's.
+        Raises `UnreadableError` for a handle of another protocol.
         """
         raise UnreadableError(f"{self.protocol} answers at once")
 
     def cancel(self, handle: str) -> str | None:
-        """Where to POST that nobody waits for it any more; ``None`` where there is no such place."""
+        """Where to POST to cancel a pending call; ``None`` if the protocol cannot."""
         return None

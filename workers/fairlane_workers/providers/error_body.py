@@ -1,4 +1,4 @@
-"""What a provider's error says of itself, in any of the shapes that errors come in."""
+"""Reads a provider's error: its types, codes and message, in any of the known shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MOST_DETAILS = 50
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
     """``kinds``: the error's names for itself, most specific first, in lower case; ``message``: its prose;
-    ``error``: the error as it came, empty where it is no JSON object."""
+    ``error``: the error as received, empty if it is no JSON object.
+    """
 
     kinds: tuple[str, ...]
     message: str | None
@@ -43,7 +44,7 @@ class ErrorBody:
 
     @property
     def status(self) -> int | None:
-        """The HTTP status that compatible servers and proxies put where a code belongs."""
+        """The HTTP status that some compatible servers and proxies send as the error's code."""
         for kind in self.kinds:
             if kind.isascii() and kind.isdigit() and 400 <= int(kind) < 600:
                 return int(kind)
@@ -60,7 +61,7 @@ def _kinds(error: dict[str, object]) -> Iterator[str]:
 
 
 def _finer(details: object) -> Iterator[object]:
-    """What is told beside the type: Anthropic's ``error_code``, the ``reason`` of Google's ``ErrorInfo``."""
+    """Codes finer than the type: Anthropic's ``error_code``, the ``reason`` of Google's ``ErrorInfo``."""
     if isinstance(details, dict):
         yield details.get("error_code")
     elif isinstance(details, list):

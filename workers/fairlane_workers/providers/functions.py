@@ -1,4 +1,4 @@
-"""The provider behind the connection ``python``: calls of functions, with outcomes like any other's."""
+"""The provider of the connection ``python``: calls users' functions, with outcomes like any other."""
 
 from __future__ import annotations
 
@@ -15,41 +15,48 @@ from celery import Task
 from celery.exceptions import Retry
 from pydantic_core import to_jsonable_python
 
-from fairlane.clock import Clock
-from fairlane.errors import RateLimited as ToldToSlowDown
-from fairlane.job import (
+from fairlane.core.clock import Clock
+from fairlane.core.errors import FunctionMismatch, FunctionNotFound
+from fairlane.core.errors import RateLimited as ToldToSlowDown
+from fairlane.core.events import Event
+from fairlane.model.job import (
     Aborted,
-    InvalidResponse,
+    FlawedAnswer,
     NetworkFailure,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     TimedOut,
 )
-from fairlane.logs import get_logger
-from fairlane.results import read_score
-from fairlane_workers.functions.arguments import Unfit, bind, is_call, is_scoring
-from fairlane_workers.functions.catalog import Catalog, Unavailable
+from fairlane.model.results import read_score
+from fairlane.telemetry.logs import get_logger
+from fairlane_workers.functions.arguments import (
+    bind,
+    is_call,
+    is_scoring,
+)
+from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.threads import Threads
 from fairlane_workers.providers.contract import OnChunk, Request
-from fairlane_workers.providers.retry_after import retry_after_ms
+from fairlane_workers.providers.throttling import TOO_MANY_REQUESTS, named_wait_ms, throttled
 from fairlane_workers.providers.wording import bounded
 
 log = get_logger("functions")
 
 Elsewhere = Callable[[str, str], Awaitable[bool]]
-"""Whether another worker takes the function of that name, on that lane."""
+"""Whether another worker runs the function of that name, on that lane."""
 
-# Of the errors that come from the operating system, those that a repetition does not change.
+# Errors of the operating system that a retry does not change.
 _LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-_TOO_MANY, _SERVER_ERRORS = 429, range(500, 600)
+_OVERLOADED, _SERVER_ERRORS = (503, 529), range(500, 600)
 
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """What a function raised."""
+    """An exception that a function raised."""
 
     error: BaseException
 
@@ -64,9 +71,10 @@ class FunctionProvider:
         self._closed = False
 
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
-        """See `Provider.call`. What a function returns is one chunk."""
+        """See `Provider.call`. The result of a function is one chunk."""
         if self._closed:
             return NetworkFailure("the worker stops")
+        request.leave()
         deadline = asyncio.timeout(request.timeout_s)
         try:
             async with deadline:
@@ -77,10 +85,14 @@ class FunctionProvider:
         except TimeoutError:
             if not deadline.expired():
                 raise  # on_chunk's own
-            return TimedOut(f"{request.model} did not return within {request.timeout_s:g} s")
+            message = f"{request.model} did not return within {request.timeout_s:g} s"
+            return TimedOut(message, deadline_ms=round(request.timeout_s * 1000))
+
+    async def prepare(self) -> None:
+        """See `Provider.prepare`. The modules are imported when the process starts."""
 
     async def aclose(self) -> None:
-        """See `Provider.aclose`. A function that blocks is left to its thread, which the process ends."""
+        """See `Provider.aclose`. A function that blocks keeps its thread until the process ends."""
         self._closed = True
         self._threads.close()
 
@@ -89,16 +101,16 @@ class FunctionProvider:
         try:
             function = await self._find(request.model)
             bound = bind(function, arguments)
-        except Unavailable as missing:
+        except FunctionNotFound as missing:
             if not missing.claimed and await self._elsewhere(request.model, request.lane):
                 return Aborted(str(missing))
             return PermanentFailure(bounded(str(missing)))
-        except Unfit as unfit:
+        except FunctionMismatch as unfit:
             return PermanentFailure(bounded(f"{request.model}: {unfit}"))
         returned = await self._run(bound)
         if isinstance(returned, _Raised):
-            told: dict[str, Any] = {"function": request.model, "lane": request.lane}
-            log.warning("function_raised", **told, exc_info=returned.error)
+            fields: dict[str, Any] = {"function": request.model, "lane": request.lane}
+            log.warning(Event.FUNCTION_RAISED, **fields, exc_info=returned.error)
             return self._of_error(function, returned.error)
         return _written(returned, arguments, request.max_response_bytes)
 
@@ -109,7 +121,7 @@ class FunctionProvider:
         return found
 
     async def _run(self, bound: partial[Any]) -> Any:
-        """What the function returned, or `_Raised`. Only our own cancellation passes through."""
+        """The function's result, or `_Raised`. Only our own cancellation passes through."""
         try:
             if _is_async(bound.func):
                 return await bound()
@@ -124,32 +136,32 @@ class FunctionProvider:
             return _Raised(error)
 
     def _of_error(self, function: Callable[..., Any], error: BaseException) -> Outcome:
-        told = bounded(f"{type(error).__name__}: {_text(error)}")
+        message = bounded(f"{type(error).__name__}: {_text(error)}")
         if isinstance(error, ToldToSlowDown):
-            return RateLimited(told, retry_after_ms=error.retry_after_ms)
-        if (refused := self._of_response(error, told)) is not None:
-            return refused
+            return RateLimited(message, retry_after_ms=error.retry_after_ms)
+        if (limit := throttled(error, self._clock.now_ms())) is not None:
+            return RateLimited(message, TOO_MANY_REQUESTS, limit.retry_after_ms)
+        if (rejected := self._of_response(error, message)) is not None:
+            return rejected
         if isinstance(error, TimeoutError | httpx.TimeoutException):
-            return TimedOut(told)
+            return TimedOut(message)
         if isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING):
-            return NetworkFailure(told)
+            return NetworkFailure(message)
         if isinstance(error, Retry) or _retries_itself(function, error):
-            return InvalidResponse(told)
-        return PermanentFailure(told)
+            return FlawedAnswer(message)
+        return PermanentFailure(message)
 
-    def _of_response(self, error: BaseException, told: str) -> Outcome | None:
-        """What an HTTP client's error with a response says, as ``raise_for_status`` raises it."""
+    def _of_response(self, error: BaseException, message: str) -> Outcome | None:
+        """The outcome of an HTTP client's error with a response, as ``raise_for_status`` raises it."""
         response: Any = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
         if not isinstance(status, int):
             return None
-        headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
-        wait_ms = retry_after_ms(headers, self._clock.now_ms())
-        if status == _TOO_MANY:
-            return RateLimited(told, status, wait_ms)
+        if status in _OVERLOADED:
+            return Overloaded(message, status, named_wait_ms(error, self._clock.now_ms()))
         if status in _SERVER_ERRORS:
-            return Overloaded(told, status, wait_ms)
-        return PermanentFailure(told)
+            return ServerError(message, status, named_wait_ms(error, self._clock.now_ms()))
+        return PermanentFailure(message)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -164,7 +176,7 @@ def _retries_itself(function: Callable[..., Any], error: BaseException) -> bool:
 
 
 def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Outcome:
-    """The result as text: a task's text as it is, everything else as JSON."""
+    """The result as text: a task's text unchanged, everything else as JSON."""
     scoring = is_scoring(arguments)
     try:
         if isinstance(returned, str) and not scoring and not is_call(arguments):
@@ -201,7 +213,7 @@ def _kind(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON takes for a value it does not know: a number of an array library, a model, a date."""
+    """A JSON value for one that JSON lacks: a number of an array library, a model, a date."""
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "shape", None) == ():
         return item()

@@ -1,49 +1,49 @@
-"""One call over HTTP, from rendered messages to an outcome, for every protocol alike."""
+"""Makes one call over HTTP, from rendered messages to an outcome, for every protocol."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import httpx
 
-from fairlane.clock import Clock
-from fairlane.hints import Hints
-from fairlane.job import (
-    AccessRefused,
+from fairlane.core.clock import Clock
+from fairlane.core.pause import Pause, sleep
+from fairlane.core.redaction import Secrets, is_key_name
+from fairlane.model.hints import Hints
+from fairlane.model.job import (
+    AccessDenied,
     InvalidResponse,
     NetworkFailure,
     Outcome,
     PermanentFailure,
     TimedOut,
 )
-from fairlane.redaction import spellings
-from fairlane_workers.pause import Pause, sleep
 from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
-from fairlane_workers.providers.classify import Reading, classify
-from fairlane_workers.providers.conclusion import conclude
+from fairlane_workers.providers.classify import Reading, classify, conclude
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.limits import dialect_of, read_limits
-from fairlane_workers.providers.lookout import Calling, Lookout
+from fairlane_workers.providers.polling import AnswerPoller, CallInProgress
 from fairlane_workers.providers.reply_reader import ReplyReader, is_event_stream, plain, read_body
 from fairlane_workers.providers.wording import bounded, scrubbed
 from fairlane_workers.transport import Reply, Transport, TransportError
 
 ERROR_BODY_BYTES = 64 * 1024
-CANCEL_S = 5.0
+CANCEL_S = 5.0  # the time to cancel a call at its provider
 GONE = frozenset({404, 410})
-"""What a provider answers that does not know a call (any more)."""
+"""Statuses of a provider that does not know a call (any more)."""
 
 MOST_URLS = 256  # one a model; a row's template may name any
 
 
 class HttpProvider:
-    """A `Provider` over HTTP: a dialect says what to send and how to read, everything else happens here."""
+    """A `Provider` over HTTP: its dialect writes requests and reads replies; the rest is the same for all."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class HttpProvider:
         embeddings: Dialect | None = None,
         pause: Pause = sleep,
     ) -> None:
-        """``reading``: how refusals are read, its ``late_statuses`` apart, which are the dialect's.
+        """``reading``: how errors are read; its ``late_statuses`` are replaced by the dialect's.
 
-        ``headers`` are sent with every request besides those of dialect and authorizer, which go before them.
-        ``embeddings`` is what texts are embedded with. ``pause`` waits between two looks for an answer.
+        ``headers`` are sent with every request; those of dialect and authorizer take precedence.
+        ``embeddings`` is the dialect that embeds texts. ``pause`` waits between two polls for an answer.
         """
         self._name, self._dialect, self._embeddings = name, dialect, embeddings
         self._authorizer = authorizer or Authorizer()
-        told = reading or Reading()
+        given = reading or Reading()
         self._reading = replace(
-            told, limits=told.limits or dialect_of(base_url.host), late_statuses=dialect.late_statuses
+            given, limits=given.limits or dialect_of(base_url.host), late_statuses=dialect.late_statuses
         )
         self._base_url = base_url
         self._urls: dict[str, httpx.URL] = {}
@@ -77,7 +77,7 @@ class HttpProvider:
                 "user-agent": "fairlane",
                 "content-type": "application/json",
                 "accept": "application/json, text/event-stream",
-                "accept-encoding": "identity",  # answers are small: unpacking costs more than it saves
+                "accept-encoding": "identity",  # answers are small: decompression costs more than it saves
                 **(headers or {}),
                 **dialect.headers(),
                 **self._authorizer.fixed(),
@@ -85,12 +85,13 @@ class HttpProvider:
             }
         )
         # The query of a base URL may hold a key too, and exceptions quote URLs.
-        self._held: tuple[str, ...] = ()
-        self._spelled: tuple[str, ...] = ()
+        self._held: tuple[str, ...] | None = None
+        self._known = Secrets()
         self._query = (base_url.query.decode("ascii"),) if base_url.query else ()
+        self._query_keys = tuple(text for name, text in base_url.params.multi_items() if is_key_name(name))
         self._transport = transport
         self._clock = clock
-        self._lookout = Lookout(lambda target: self._send("GET", target), clock, pause)
+        self._poller = AnswerPoller(lambda target: self._send("GET", target), clock, pause)
         self._dropping: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -101,7 +102,7 @@ class HttpProvider:
         dialect = self._dialect if request.inputs is None else self._embeddings
         if dialect is None:
             return PermanentFailure(f"{self._dialect.protocol}: this protocol has no embeddings here")
-        call, deadline = Calling(dialect, request, on_chunk), asyncio.timeout(request.timeout_s)
+        call, deadline = CallInProgress(dialect, request, on_chunk), asyncio.timeout(request.timeout_s)
         try:
             async with deadline:
                 return await self._make(call, deadline)
@@ -112,7 +113,7 @@ class HttpProvider:
         except UnmappableError as problem:
             return PermanentFailure(self._fit(str(problem)))
         except CredentialError as problem:
-            return AccessRefused(self._fit(str(problem)), 401, "auth")
+            return AccessDenied(self._fit(str(problem)), 401, "auth")
         except TransportError as fault:
             return NetworkFailure(self._fit(str(fault)))
         except TimeoutError:
@@ -121,8 +122,16 @@ class HttpProvider:
             if call.reply is None or not (call.answer.complete or call.answer.error):
                 self._drop(call)
                 seen = "no answer" if call.reply is None else "the answer was not complete"
-                return TimedOut(f"{seen} within {request.timeout_s:g} s", hints=self._hints(call.reply))
+                return TimedOut(
+                    f"{seen} within {request.timeout_s:g} s",
+                    hints=self._hints(call.reply),
+                    deadline_ms=round(request.timeout_s * 1000),
+                )
             return self._conclude(call.reply, call.answer)
+
+    async def prepare(self) -> None:
+        """See `Provider.prepare`."""
+        self._transport.prepare()
 
     async def aclose(self) -> None:
         """See `Provider.aclose`."""
@@ -130,35 +139,38 @@ class HttpProvider:
         await self._authorizer.aclose()
         await self._transport.aclose()
 
-    async def _make(self, call: Calling, deadline: asyncio.Timeout) -> Outcome:
-        """Go on with a call that was begun before, or begin it, and wait for its answer."""
+    async def _make(self, call: CallInProgress, deadline: asyncio.Timeout) -> Outcome:
+        """Resume a call that an earlier attempt began, or begin one, and wait for its answer."""
         if call.request.handle is not None and _names_a_call(call.dialect, call.request.handle):
             call.handle = call.request.handle
-            reply = await self._lookout.follow(call)
+            reply = await self._poller.follow(call)
             if reply.status not in GONE:
                 return await self._outcome(call, reply)
             await reply.aclose()
-            call.handle, call.answer, call.heard = None, Answer(), ""
+            call.handle, call.answer, call.delivered = None, Answer(), ""
         reply = await self._begin(call, deadline)
         if call.answer.pending is not None:
             call.handle = call.answer.pending.handle
-            reply = await self._lookout.follow(call)
+            reply = await self._poller.follow(call)
             if reply.status in GONE:
                 await reply.aclose()
                 return InvalidResponse("the provider no longer knows the call", reply.status)
         return await self._outcome(call, reply)
 
-    async def _outcome(self, call: Calling, reply: Reply) -> Outcome:
+    async def _outcome(self, call: CallInProgress, reply: Reply) -> Outcome:
         if 200 <= reply.status < 300:
             return self._conclude(reply, call.answer)
         return await self._refused(call.dialect, reply)
 
-    async def _begin(self, call: Calling, deadline: asyncio.Timeout) -> Reply:
-        """Send the request, and read what comes back unless it is a refusal."""
+    async def _begin(self, call: CallInProgress, deadline: asyncio.Timeout) -> Reply:
+        """Send the request, and read the reply unless it is an error."""
         dialect, request = call.dialect, call.request
         body = dialect.body(request)
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
-        reply = call.reply = await self._send(dialect.method, dialect.target(request), content)
+        target = dialect.target(request)
+        reply = call.reply = await self._send(
+            dialect.method, target, content, partial(_leave, request, deadline)
+        )
         if not 200 <= reply.status < 300:
             return reply
         reader = ReplyReader(dialect, call.answer, call.on_chunk)
@@ -171,8 +183,8 @@ class HttpProvider:
             await reply.aclose()
         return reply
 
-    def _drop(self, call: Calling) -> None:
-        """Tell the provider, beside all else, that nobody waits for the call any more."""
+    def _drop(self, call: CallInProgress) -> None:
+        """Cancel the call at the provider, in a task of its own."""
         target = None if call.handle is None else call.dialect.cancel(call.handle)
         if target is not None:
             dropping = asyncio.create_task(self._cancel(target))
@@ -185,13 +197,15 @@ class HttpProvider:
                 reply = await self._send("POST", target)
                 await reply.aclose()
 
-    async def _send(self, method: str, target: str, content: bytes = b"") -> Reply:
+    async def _send(
+        self, method: str, target: str, content: bytes = b"", leave: Callable[[], object] | None = None
+    ) -> Reply:
         url = self._urls.get(target) or self._remember(target, keep=method != "GET")
         headers = await self._authorizer.sign(method, url, self._headers, content)
-        return await self._transport.send(method, url, headers, content)
+        return await self._transport.send(method, url, headers, content, leave)
 
     def _remember(self, target: str, *, keep: bool) -> httpx.URL:
-        """The URL of a target: parsing one costs more than the rest of a request."""
+        """The URL of a target, cached: parsing one costs more than the rest of a request."""
         path, _, query = target.partition("?")
         whole = "&".join(part for part in (self._base_url.query.decode("ascii"), query) if part)
         raw = self._base_url.raw_path.partition(b"?")[0].decode("ascii").rstrip("/") + path
@@ -210,12 +224,12 @@ class HttpProvider:
         return classify(error, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
 
     def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
-        """The outcome of a 2xx answer, read as far as it went."""
+        """The outcome of a 2xx answer, as far as it could be read."""
         headers, now_ms = plain(reply.headers), self._clock.now_ms()
         return conclude(answer, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
 
     def _hints(self, reply: Reply | None) -> Hints | None:
-        """What the headers told of the limits, where there were any."""
+        """The limits that the headers report, if there is a reply."""
         if reply is None:
             return None
         return read_limits(self._reading.limits, plain(reply.headers), self._clock.now_ms())
@@ -223,19 +237,25 @@ class HttpProvider:
     def _fit(self, text: str) -> str:
         return bounded(scrubbed(text, self._secrets()))
 
-    def _secrets(self) -> tuple[str, ...]:
-        """All spellings of what must not be told; a fetched token changes while the provider lives."""
-        held = (*self._authorizer.secrets, *self._query)
+    def _secrets(self) -> Secrets:
+        """The secrets as they are now; a fetched token changes while the provider lives."""
+        held = self._authorizer.secrets
         if held != self._held:
-            self._held = held
-            self._spelled = tuple(spelling for secret in held for spelling in spellings(secret))
-        return self._spelled
+            self._held, self._known = held, Secrets((*held, *self._query_keys), self._query)
+        return self._known
 
 
 def _names_a_call(dialect: Dialect, handle: str) -> bool:
-    """Not that of another protocol, which the connection had when the call was begun."""
+    """Whether the handle is one of this protocol: the connection may have had another when the call began."""
     try:
         dialect.look(handle)
     except UnreadableError:
         return False
     return True
+
+
+def _leave(request: Request, deadline: asyncio.Timeout) -> None:
+    """The request leaves now, and its time begins. What came before, such as connecting, had as long."""
+    request.leave()
+    if not deadline.expired():
+        deadline.reschedule(asyncio.get_running_loop().time() + request.timeout_s)

@@ -1,12 +1,13 @@
-"""Calls through LiteLLM's SDK, for providers whose protocol is not spoken here."""
+"""Calls providers through LiteLLM's SDK, for protocols that Fairlane lacks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,14 +15,13 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from fairlane.clock import Clock
-from fairlane.connection import ANYWHERE, Connection
-from fairlane.errors import ConfigurationError
-from fairlane.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, TimedOut
-from fairlane.redaction import spellings
+from fairlane.config.connection import ANYWHERE, Connection
+from fairlane.core.clock import Clock
+from fairlane.core.errors import ConfigurationError, causes_of
+from fairlane.core.redaction import Secrets
+from fairlane.model.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, TimedOut
 from fairlane_workers.providers.answer import Answer, UnreadableError
-from fairlane_workers.providers.classify import Reading, classify
-from fairlane_workers.providers.conclusion import conclude
+from fairlane_workers.providers.classify import Reading, classify, conclude
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
@@ -29,18 +29,24 @@ from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
 from fairlane_workers.providers.wording import bounded, scrubbed
 
 _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-"""Else importing it asks a server for prices."""
+"""Without this, importing LiteLLM requests prices from a server."""
+
+
+_NOWHERE = "http://127.0.0.1:0"
+
+_users: set[LiteLLMProvider] = set()
+"""Providers of this process that have prepared and are not closed."""
 
 
 class LiteLLMProvider:
-    """A `Provider` that asks ``litellm.acompletion``, whose own retries are off. Models are LiteLLM's.
+    """A `Provider` that calls ``litellm.acompletion`` without LiteLLM's retries. Models have LiteLLM's names.
 
-    It reads credentials of some providers from the worker's environment by itself, as its documents say.
-    Connections are LiteLLM's own: their number and what they do with a proxy are not ours.
+    LiteLLM itself reads credentials of some providers from the worker's environment. Connections are
+    LiteLLM's own: Fairlane bounds neither their number nor their use of a proxy.
     """
 
     def __init__(self, name: str, connection: Connection, api_key: SecretStr | None, clock: Clock) -> None:
-        """Raises `ConfigurationError` where LiteLLM is not installed."""
+        """Raises `ConfigurationError` if LiteLLM is not installed."""
         if find_spec("litellm") is None:
             remedy = "pip install 'fairlane[litellm]' on the workers."
             raise ConfigurationError(
@@ -49,7 +55,7 @@ class LiteLLMProvider:
         self._name, self._clock = name, clock
         self._reading = Reading(connection.limit_headers, connection.error_map, OpenAIChat.late_statuses)
         self._key = api_key.get_secret_value() if api_key else None
-        self._secrets = spellings(self._key) if self._key else ()
+        self._secrets = Secrets((self._key,) if self._key else ())
         self._fixed: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": False}
         if self._key:
             self._fixed["api_key"] = self._key
@@ -67,12 +73,14 @@ class LiteLLMProvider:
         """See `Provider.call`."""
         if request.inputs is not None:
             return PermanentFailure("litellm: this protocol has no embeddings here")
-        sdk = self._sdk = self._sdk or await asyncio.to_thread(_imported)
+        await self.prepare()
+        sdk = self._sdk
         answer, deadline = Answer(), asyncio.timeout(request.timeout_s)
         headers: Mapping[str, str] = {}
         try:
             async with deadline:
                 body = {**self._chat.body(request), **self._fixed, "timeout": request.timeout_s}
+                request.leave()
                 reply = await sdk.acompletion(**body)
                 headers = _headers_of(reply)
                 if request.stream:
@@ -83,21 +91,32 @@ class LiteLLMProvider:
             if not deadline.expired():
                 raise  # on_chunk's own
             if not (answer.complete or answer.error):
-                return TimedOut(f"no complete answer within {request.timeout_s:g} s")
+                message = f"no complete answer within {request.timeout_s:g} s"
+                return TimedOut(message, deadline_ms=round(request.timeout_s * 1000))
         except UnreadableError as problem:
             answer.problem = str(problem)
         except Exception as error:
             if not _is_of_the_sdk(error):
                 raise
-            return self._failure(error)
+            return self._failure(error, request)
         now_ms = self._clock.now_ms()
         return conclude(answer, 200, headers, self._reading, now_ms=now_ms, secrets=self._secrets)
 
+    async def prepare(self) -> None:
+        """See `Provider.prepare`: importing LiteLLM takes seconds."""
+        self._sdk = self._sdk or await asyncio.to_thread(_imported)
+        _users.add(self)
+
     async def aclose(self) -> None:
-        """See `Provider.aclose`."""
-        if self._sdk is not None:
-            with suppress(Exception):  # LiteLLM's clients are its own, and shared
-                await self._sdk.close_litellm_async_clients()
+        """See `Provider.aclose`. LiteLLM shares its clients: the last provider that uses them closes them."""
+        sdk, self._sdk = self._sdk, None
+        if sdk is None:
+            return
+        _users.discard(self)
+        if not _users:
+            with suppress(Exception):
+                await sdk.close_litellm_async_clients()
+            sdk.in_memory_llm_clients_cache.flush_cache()  # closed clients would be used again
 
     async def _read_whole(self, reply: Any, answer: Answer, on_chunk: OnChunk | None) -> None:
         self._chat.read(reply.model_dump(), answer)
@@ -118,12 +137,12 @@ class LiteLLMProvider:
                 await on_chunk(text)
         answer.ended = answer.finish_reason is not None
 
-    def _failure(self, error: Exception) -> Outcome:
-        """One of LiteLLM's exceptions: what caused it tells more than it does."""
-        causes = list(_causes(error))
+    def _failure(self, error: Exception, request: Request) -> Outcome:
+        """The outcome of one of LiteLLM's exceptions, read from its causes."""
+        causes = list(causes_of(error))
         message = bounded(scrubbed(str(error), self._secrets))
         if any(isinstance(cause, httpx.TimeoutException) for cause in causes):
-            return TimedOut(message)
+            return TimedOut(message, deadline_ms=round(request.timeout_s * 1000))
         if any(isinstance(cause, json.JSONDecodeError) for cause in causes):
             return InvalidResponse(message)
         status = next(
@@ -131,22 +150,12 @@ class LiteLLMProvider:
         )
         if status is None or any(isinstance(cause, httpx.TransportError) for cause in causes):
             return NetworkFailure(message)
-        body = next((told for cause in causes if (told := getattr(cause, "body", None))), None)
-        headers = next((told for cause in causes if (told := _headers_in(cause))), {})
+        body = next((found for cause in causes if (found := getattr(cause, "body", None))), None)
+        headers = next((found for cause in causes if (found := _headers_in(cause))), {})
         known = ErrorBody.of(body)
         now_ms = self._clock.now_ms()
-        told = ErrorBody(known.kinds, known.message or message, known.error)
-        return classify(told, status, headers, self._reading, now_ms=now_ms, secrets=self._secrets)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception, and what it was raised from, to the first."""
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or cause.__context__
+        found = ErrorBody(known.kinds, known.message or message, known.error)
+        return classify(found, status, headers, self._reading, now_ms=now_ms, secrets=self._secrets)
 
 
 def _headers_in(error: BaseException) -> dict[str, str]:
@@ -154,13 +163,21 @@ def _headers_in(error: BaseException) -> dict[str, str]:
     return {str(name).lower(): str(value) for name, value in dict(headers).items()}
 
 
+@cache
 def _imported() -> Any:
-    """LiteLLM, told to keep to itself; importing it takes seconds, so this runs in a thread."""
+    """LiteLLM without telemetry and debug output; importing it takes seconds, so this runs in a thread.
+
+    Its first call imports as much again, on the event loop and within its deadline: a call to an address
+    where nothing can listen does that here.
+    """
     for name, value in _OFFLINE.items():
         os.environ.setdefault(name, value)  # noqa: TID251 - it reads its settings nowhere else
     sdk: Any = import_module("litellm")
     sdk.suppress_debug_info = True
     sdk.telemetry = False
+    with suppress(Exception):
+        ask = [{"role": "user", "content": ""}]
+        sdk.completion("openai/none", ask, api_base=_NOWHERE, api_key="none", num_retries=0, max_retries=0)
     return sdk
 
 
@@ -169,5 +186,5 @@ def _is_of_the_sdk(error: Exception) -> bool:
 
 
 def _headers_of(reply: Any) -> Mapping[str, str]:
-    told = getattr(reply, "_response_headers", None)
-    return {str(name).lower(): str(value) for name, value in dict(told or {}).items()}
+    found = getattr(reply, "_response_headers", None)
+    return {str(name).lower(): str(value) for name, value in dict(found or {}).items()}

@@ -1,4 +1,4 @@
-"""A run's parameters in OpenAI's vocabulary, read once so that each protocol can say them its own way."""
+"""Reads a run's parameters in OpenAI's vocabulary, for protocols that have other names for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _READ = frozenset(
 class Tool:
     """A function that the model may call; ``schema`` is the JSON schema of its arguments.
 
-    ``strict``: the arguments are to be held to it.
+    ``strict``: the provider enforces it.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSchema:
-    """The JSON schema that an answer is held to."""
+    """The JSON schema that the provider enforces on an answer."""
 
     name: str
     schema: Mapping[str, Any]
@@ -47,9 +47,9 @@ class AnswerSchema:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What is common to providers. ``None`` and empty: not given. ``rest``: what else the run gave.
+    """Parameters that providers have in common. ``None`` and empty: not given. ``rest``: all others.
 
-    ``json``: the answer is to be some JSON object. ``tool_choice`` may name one tool instead.
+    ``json``: the answer must be a JSON object. ``tool_choice`` may name one tool instead.
     """
 
     max_tokens: int | None
@@ -135,7 +135,7 @@ def _response_format(value: object) -> tuple[AnswerSchema | None, bool]:
             return None, False
         case {"type": "json_object"}:
             return None, True
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema), **told}}:
-            name = told.get("name")
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema), **spec}}:
+            name = spec.get("name")
             return AnswerSchema(name if isinstance(name, str) and name else "answer", schema), False
     raise UnmappableError('params.response_format: "text", "json_object" or "json_schema" is expected')

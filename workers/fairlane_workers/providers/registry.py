@@ -1,55 +1,29 @@
-"""Which protocols there are, and how a configured connection becomes a provider."""
+"""Builds the provider of a configured connection: finds its protocol, opens transport and credentials."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeAlias, cast
 
 import httpx
 from pydantic import SecretStr
 
-from fairlane.clock import Clock, SystemClock
-from fairlane.connection import Connection
-from fairlane.errors import ConfigurationError
-from fairlane_workers.providers.auth.authorizer import Authorizer
+from fairlane.config.connection import Connection
+from fairlane.config.connection_checks import PROTOCOL_GROUP
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.errors import ConfigurationError
+from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey
 from fairlane_workers.providers.auth.google import google_token
-from fairlane_workers.providers.auth.header_key import HeaderKey
 from fairlane_workers.providers.auth.sigv4 import SigV4, region_of
 from fairlane_workers.providers.classify import Reading
 from fairlane_workers.providers.connecting import open_transport
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.http_provider import HttpProvider
-from fairlane_workers.providers.litellm_provider import LiteLLMProvider
-from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
-from fairlane_workers.providers.protocols.azure_openai import AzureEmbeddings, AzureOpenAI
-from fairlane_workers.providers.protocols.bedrock import Bedrock
-from fairlane_workers.providers.protocols.gemini import Gemini, Vertex
-from fairlane_workers.providers.protocols.http_endpoint import HttpEndpointDialect
-from fairlane_workers.providers.protocols.mistral_chat import MistralChat
-from fairlane_workers.providers.protocols.ollama import Ollama
-from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
-from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
-from fairlane_workers.providers.protocols.openai_responses import OpenAIResponses
-from fairlane_workers.providers.protocols.replicate import Replicate
 from fairlane_workers.transport import Transport
 
-DIALECTS: Mapping[str, Callable[[Connection], Dialect]] = {
-    "openai": lambda each: MistralChat() if MistralChat.is_spoken_at(each) else OpenAIChat(),
-    "openai_responses": lambda _: OpenAIResponses(),
-    "azure_openai": AzureOpenAI,
-    "anthropic": lambda connection: AnthropicMessages(connection.api_version),
-    "gemini": lambda _: Gemini(),
-    "vertex": lambda _: Vertex(),
-    "bedrock": lambda _: Bedrock(),
-    "replicate": lambda _: Replicate(),
-    "ollama": lambda _: Ollama(),
-    "http": HttpEndpointDialect.of,
-}
-EMBEDDINGS: Mapping[str, Callable[[Connection], Dialect]] = {
-    "openai": lambda _: OpenAIEmbeddings(),
-    "azure_openai": AzureEmbeddings,
-}
-"""What texts are embedded with, for the protocols that can."""
+BuildProvider: TypeAlias = Callable[[str, Connection, SecretStr | None, Clock], Provider]
 
 
 def build_provider(
@@ -67,29 +41,46 @@ def build_provider(
     an unknown protocol, a base URL that is none or holds a password, a key that no header can carry, and what
     `open_transport` refuses.
     """
-    field = f"connections.{connection_name}"
-    if connection.protocol == "litellm":
+    field, clock = f"connections.{connection_name}", clock or SystemClock()
+    protocol = load_protocol(f"{field}.protocol", connection.protocol)
+    if not (isinstance(protocol, type) and issubclass(protocol, Dialect)):
         key = _usable_key(f"{field}.api_key_env", api_key)
-        return LiteLLMProvider(connection_name, connection, key, clock or SystemClock())
-    dialect, embeddings = DIALECTS.get(connection.protocol), EMBEDDINGS.get(connection.protocol)
-    if dialect is None:
-        known = ", ".join(sorted(DIALECTS))
-        raise ConfigurationError(
-            f"{field}.protocol", connection.protocol, "no such protocol", f"Known: {known}."
-        )
+        return cast(BuildProvider, protocol)(connection_name, connection, key, clock)
     return HttpProvider(
         connection_name,
-        dialect(connection),
+        protocol.of(connection),
         _base_url(f"{field}.base_url", connection.base_url),
         transport or open_transport(connection_name, connection, proxy_credentials),
-        clock or SystemClock(),
+        clock,
         authorizer=google_token(connection_name, connection, api_key, proxy_credentials)
         if connection.scheme == "google"
         else _authorizer(connection, _usable_key(f"{field}.api_key_env", api_key)),
         reading=Reading(limits=connection.limit_headers, error_map=connection.error_map),
         headers=connection.headers,
-        embeddings=embeddings(connection) if embeddings else None,
+        embeddings=protocol.embeddings_of(connection),
     )
+
+
+def load_protocol(field: str, name: str) -> type[Dialect] | BuildProvider:
+    """The object that the entry point ``name`` in group ``fairlane.protocols`` names, imported now.
+
+    That is a subclass of `Dialect` for a protocol of HTTP requests, or a callable that builds a `Provider`
+    from the connection's name, the connection, its key and a clock. Fairlane's own protocols take precedence.
+    Raises `ConfigurationError` about ``field`` if no such protocol is installed, or it cannot be imported.
+    """
+    found = sorted(entry_points(group=PROTOCOL_GROUP, name=name), key=lambda point: not _is_own(point))
+    if not found:
+        known = ", ".join(sorted({point.name for point in entry_points(group=PROTOCOL_GROUP)}))
+        raise ConfigurationError(field, name, "no such protocol is installed", f"Known: {known}.")
+    try:
+        return cast("type[Dialect] | BuildProvider", found[0].load())
+    except (ImportError, AttributeError) as error:
+        problem = f"its entry point {found[0].value!r} cannot be loaded: {error}"
+        raise ConfigurationError(field, name, problem, "Install the package that adds it again.") from error
+
+
+def _is_own(point: EntryPoint) -> bool:
+    return point.module.startswith("fairlane_workers.")
 
 
 def _authorizer(connection: Connection, key: SecretStr | None) -> Authorizer:

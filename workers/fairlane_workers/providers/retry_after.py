@@ -1,4 +1,4 @@
-"""When a provider lets us come back: every form in which Retry-After is seen."""
+"""Reads Retry-After, in every form that providers send."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from functools import lru_cache
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{0,20})?", re.ASCII)
 _LONGEST = 100
 
-# A bare number tells by its size what it counts: nobody asks for a pause of 31 years, and no date in use
-# lies before 2001 (epoch seconds) or 1973 (epoch milliseconds).
+# The size of a bare number shows its unit: no pause lasts 31 years, and no date in use lies before 2001
+# (epoch seconds) or 1973 (epoch milliseconds).
 _EPOCH_SECONDS = Decimal(10) ** 9
 _EPOCH_MILLISECONDS = Decimal(10) ** 11
 _YEAR_5138 = Decimal(10) ** 14
 
 
 def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
-    """Milliseconds until the provider lets us come back, rounded up; ``None`` where it does not say.
+    """Milliseconds until the provider accepts calls again, rounded up; ``None`` if it does not say.
 
-    ``headers`` are looked up in lower case. ``retry-after-ms`` is the finer statement and comes first, unless
-    it is 0 beside a ``retry-after`` that is not. ``now_ms`` (epoch milliseconds) turns a date into a
-    duration, unless the answer carries its own ``date``: then both ends are read off the provider's clock and
-    ours does not matter. What lies in the past, is negative or cannot be read is ``None``.
+    ``headers`` have names in lower case. ``retry-after-ms`` is finer and takes precedence, unless it is 0 and
+    ``retry-after`` is not. ``now_ms`` (epoch milliseconds) turns a date into a duration, unless the answer
+    has its own ``date``: then both times are the provider's, and clock differences cancel out. Past, negative
+    and unreadable values are ``None``.
     """
     fine, coarse = headers.get("retry-after-ms"), headers.get("retry-after")
     if fine is None and coarse is None:
@@ -40,14 +40,14 @@ def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
 
 
 def provider_now_ms(headers: Mapping[str, str], now_ms: int) -> int:
-    """The answer's own ``date`` in epoch milliseconds, or ``now_ms`` where it has none."""
-    said = headers.get("date")
-    said_ms = _date_ms(said) if said else None
-    return said_ms if said_ms is not None and 0 < said_ms < _YEAR_5138 else now_ms
+    """The answer's own ``date`` in epoch milliseconds, or ``now_ms`` if it has none."""
+    sent = headers.get("date")
+    sent_ms = _date_ms(sent) if sent else None
+    return sent_ms if sent_ms is not None and 0 < sent_ms < _YEAR_5138 else now_ms
 
 
 def wait_ms(text: str, now_ms: int) -> int | None:
-    """Seconds, a date, or an epoch, as milliseconds from ``now_ms`` on; ``None`` if past or unreadable."""
+    """Milliseconds from ``now_ms`` to a time: seconds, a date or an epoch; ``None`` if past or unreadable."""
     if _NUMBER.fullmatch(text):
         return _number_ms(text, now_ms, unit_ms=1000)
     date_ms = _date_ms(text)

@@ -1,4 +1,4 @@
-"""Where OpenAI's vocabulary ends: parameters that another protocol has no word for, and words of its own."""
+"""Sorts out parameters that only OpenAI has, for protocols that lack them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _CHANGES_THE_ANSWER = frozenset(
 
 
 def without_openais(params: Mapping[str, Any], protocol: str, own: Collection[str] = ()) -> dict[str, Any]:
-    """``params`` without those that only OpenAI has and that change no answer, and without ``None``.
+    """``params`` without ``None``, and without OpenAI's own parameters that change no answer.
 
-    Those in ``own`` the protocol has too. What nobody knows stays: it may be a parameter of its own. Raises
-    `UnmappableError` for one that would have changed the answer: left out in silence, nobody would know.
+    The protocol has those in ``own``, too. An unknown parameter stays: it may be the protocol's own. Raises
+    `UnmappableError` for one that would have changed the answer: dropping it would hide that.
     """
     kept: dict[str, Any] = {}
     for name, value in params.items():
@@ -50,7 +50,7 @@ def without_openais(params: Mapping[str, Any], protocol: str, own: Collection[st
 
 
 def split_tools(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """``params`` with OpenAI's tools alone, and the tools of another form: the protocol's own."""
+    """``params`` with only OpenAI's form of tools, and the tools in the protocol's own form."""
     common, tools = dict(params), params.get("tools")
     if not isinstance(tools, list):
         return common, []

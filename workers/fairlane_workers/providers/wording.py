@@ -1,9 +1,11 @@
-"""Foreign text made fit to keep: encodable, short, and free of credentials."""
+"""Cleans a provider's text for storage: encodable, short, and without credentials."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+
+from fairlane.core.redaction import MASK, Secrets
 
 MESSAGE_LIMIT = 500
 
@@ -11,9 +13,9 @@ _WORD = re.compile(r"\S+")
 
 
 def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced, so that it encodes as UTF-8.
+    r"""The text with surrogate pairs joined and lone surrogates replaced, so that it encodes as UTF-8.
 
-    JSON may carry half a pair (``"\\ud83d"``), which Python keeps and then cannot write anywhere.
+    JSON may hold half a pair (``"\ud83d"``), which Python reads but cannot encode.
     """
     if text.isascii():
         return text
@@ -31,10 +33,15 @@ def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """The text without any of the secrets, and without what a provider left of a key it masked itself."""
+    """The text without the secrets, and without what is left of a key that the provider masked itself."""
     if "***" in text:
         text = _WORD.sub(lambda word: "***" if "***" in word[0] else word[0], text)
     for secret in secrets:
         if secret:
-            text = text.replace(secret, "***")
-    return text
+            text = text.replace(secret, MASK)
+    return without_runs(text, secrets)
+
+
+def without_runs(text: str, secrets: Iterable[str]) -> str:
+    """An answer's text without parts of the connection's credentials; short ones may be ordinary words."""
+    return secrets.masked(text) if isinstance(secrets, Secrets) else text

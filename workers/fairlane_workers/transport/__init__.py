@@ -1,16 +1,23 @@
-"""How bytes get to a provider and back: connections shared, nothing sent twice, every fault named."""
+"""HTTP to providers: pooled connections, no request sent twice, every fault named.
 
+`providers` uses it; it imports nothing of the workers.
+"""
+
+from fairlane_workers.transport.departure import Departure, PermitExpiredError, UsualDelay
 from fairlane_workers.transport.faults import TransportError, UnusableSettingError
-from fairlane_workers.transport.http1 import PIECE_BYTES
+from fairlane_workers.transport.pool import PIECE_BYTES
 from fairlane_workers.transport.proxy import with_credentials
 from fairlane_workers.transport.reply import Reply
 from fairlane_workers.transport.transport import Transport
 
 __all__ = [
     "PIECE_BYTES",
+    "Departure",
+    "PermitExpiredError",
     "Reply",
     "Transport",
     "TransportError",
     "UnusableSettingError",
+    "UsualDelay",
     "with_credentials",
 ]

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a provider, and how it is told."""
+"""Names the faults of a network exchange, so that equal faults have equal texts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import aiohttp
 
 class TransportError(Exception):
     """The network or the peer broke the exchange; the text names the cause. Never leaves this package."""
-
-
-class Http1OnlyError(Exception):
-    """The server chose HTTP/1.1 where HTTP/2 was offered. Nothing was sent."""
 
 
 class UnusableSettingError(ValueError):
@@ -22,7 +18,7 @@ class UnusableSettingError(ValueError):
 
 
 def named(error: Exception) -> TransportError:
-    """The fault by its kind and cause; equal faults have equal texts, so that they can be counted."""
+    """An exception as a `TransportError`; equal faults have equal texts, so that they can be counted."""
     match error:
         case TransportError():
             return error
@@ -39,12 +35,12 @@ def named(error: Exception) -> TransportError:
 
 
 def unreachable(host: str, port: int | None, error: Exception, kind: str | None = None) -> TransportError:
-    """No connection came about: the name does not resolve, nobody answers, TLS fails."""
+    """No connection: the name does not resolve, no server answers, or TLS fails."""
     return TransportError(f"{kind or type(error).__name__}: cannot connect to {host}:{port}: {error}")
 
 
 def through_proxy(fault: TransportError) -> TransportError:
-    """The same fault, of the proxy and not of the provider behind it."""
+    """The same fault, at the proxy and not at the provider behind it."""
     return TransportError(f"the proxy: {fault}")
 
 

@@ -1,4 +1,4 @@
-"""A proxy between the workers and a provider."""
+"""Parses the URL of a proxy between the workers and a provider."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where a proxy is, and what it is shown. ``authorization`` is a secret, for the proxy alone."""
+    """A proxy's address. ``authorization`` is a secret that is sent to the proxy alone."""
 
     scheme: str
     host: str
@@ -24,20 +24,21 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Without user and password."""
+        """The URL without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What it alone may see."""
+        """Headers for the proxy alone."""
         return {"Proxy-Authorization": self.authorization} if self.authorization else {}
 
 
 def parse_proxy(text: str) -> Proxy:
-    """``http://`` or ``https://``, a host, perhaps a port, user and password.
+    """Parse ``http://`` or ``https://``, a host, and optionally a port, user and password.
 
-    Raises `UnusableSettingError` for anything else; the error does not repeat what may hold a password.
+    Raises `UnusableSettingError` for anything else; the error does not quote the URL, which may hold a
+    password.
     """
     remedy = "Write http://<host>:<port> or https://<host>:<port>."
     try:
@@ -45,7 +46,7 @@ def parse_proxy(text: str) -> Proxy:
     except (httpx.InvalidURL, ValueError) as error:
         raise UnusableSettingError("proxy", "(hidden)", "is not a URL", remedy) from error
     if url.scheme not in PORTS:
-        problem = f"{url.scheme!r} is no kind of proxy that is spoken here" if url.scheme else "has no scheme"
+        problem = f"{url.scheme!r} is no supported kind of proxy" if url.scheme else "has no scheme"
         raise UnusableSettingError("proxy", "(hidden)", problem, remedy)
     if not url.host or url.path not in ("", "/") or url.query:
         raise UnusableSettingError("proxy", "(hidden)", "names no host, or more than one", remedy)
@@ -57,7 +58,7 @@ def parse_proxy(text: str) -> Proxy:
 
 
 def with_credentials(proxy: str, credentials: str) -> str:
-    """A proxy's URL with ``user:password`` in it, whatever characters they have."""
+    """A proxy's URL with ``user:password`` in it, percent-encoded."""
     scheme, mark, rest = proxy.partition("://")
     user, _, password = credentials.strip().partition(":")
     return f"{scheme}{mark}{quote(user, safe='')}:{quote(password, safe='')}@{rest}"

@@ -1,4 +1,4 @@
-"""What certificates a connection trusts, and which one it shows."""
+"""Builds the TLS context of a connection: the authorities it trusts, the certificate it presents."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ import httpx
 from fairlane_workers.transport.faults import UnusableSettingError
 
 
-def tls_context(
-    ca_file: Path | None = None, client_certificate: Path | None = None, *, http2: bool = False
-) -> ssl.SSLContext:
-    """Certificates and host names are verified, against certifi or ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``.
+def tls_context(ca_file: Path | None = None, client_certificate: Path | None = None) -> ssl.SSLContext:
+    """A context that verifies certificates and host names against certifi or ``SSL_CERT_FILE`` or
+    ``SSL_CERT_DIR``.
 
-    Authorities in ``ca_file`` are trusted in addition. ``client_certificate`` is one PEM file with the
-    certificate, the chain below it and the private key, not encrypted. ``http2`` offers it to the server
-    (ALPN), before HTTP/1.1. Raises `UnusableSettingError` for a file that cannot be used.
+    It also trusts the authorities in ``ca_file``. ``client_certificate`` is one PEM file with the
+    certificate, the chain below it and the private key, not encrypted. Raises `UnusableSettingError` for a
+    file that cannot be used.
     """
     context = httpx.create_ssl_context()
     if ca_file is not None:
         _trust(context, ca_file)
     if client_certificate is not None:
         _show(context, client_certificate)
-    if http2:
-        context.set_alpn_protocols(["h2", "http/1.1"])
     return context
 
 
@@ -41,7 +38,7 @@ def _trust(context: ssl.SSLContext, file: Path) -> None:
 
 def _show(context: ssl.SSLContext, file: Path) -> None:
     try:
-        context.load_cert_chain(file, password=lambda: "")  # else OpenSSL asks at the terminal
+        context.load_cert_chain(file, password=lambda: "")  # without this, OpenSSL prompts at the terminal
     except ssl.SSLError as error:
         problem = "holds no certificate with its private key in PEM, or the key is encrypted"
         remedy = "Put the certificate, its chain and its private key, not encrypted, into that file."

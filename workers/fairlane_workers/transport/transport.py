@@ -1,32 +1,27 @@
-"""The connections to one provider: which version of HTTP, through which proxy, trusting whom."""
+"""Sends requests to one provider over pooled connections: through its proxy, with its certificates."""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 
-from fairlane_workers.transport.faults import Http1OnlyError, TransportError, named
-from fairlane_workers.transport.http1 import Http1Pool
-from fairlane_workers.transport.http2.extra import require_h2
+from fairlane_workers.transport.departure import PermitExpiredError
+from fairlane_workers.transport.faults import TransportError, named
+from fairlane_workers.transport.pool import ConnectionPool
 from fairlane_workers.transport.proxy import parse_proxy
 from fairlane_workers.transport.reply import Reply
 from fairlane_workers.transport.tls import tls_context
-
-if TYPE_CHECKING:
-    from fairlane_workers.transport.http2.pool import Http2Pool
 
 
 class Transport:
     """The connections to one provider, for one event loop; opened when first used.
 
-    A POST goes out at most once, whatever becomes of its connection. Certificates are verified, see
-    `tls_context`. Proxies and ``.netrc`` of the environment are ignored, redirects are not followed, cookies
-    are not kept. Time is the caller's: only connecting is bounded here; a cancelled call hangs up.
+    A POST is sent at most once, also if its connection breaks. Certificates are verified, see `tls_context`.
+    Proxies and ``.netrc`` of the environment are ignored, redirects are not followed, cookies are not kept.
+    The transport bounds only the time to connect; callers bound the call. A cancelled call hangs up.
     """
 
     def __init__(
@@ -36,79 +31,62 @@ class Transport:
         proxy: str | None = None,
         ca_file: Path | None = None,
         client_certificate: Path | None = None,
-        http2: bool = False,
     ) -> None:
-        """``proxy`` is a URL, see `parse_proxy`; the files are `tls_context`'s.
+        """``proxy`` is a URL, see `parse_proxy`; for the files see `tls_context`.
 
-        ``http2`` offers HTTP/2 to ``https`` servers; one that does not take it is spoken to in HTTP/1.1.
-        Raises `UnusableSettingError`, also where ``http2`` is wished for and the package h2 is missing.
+        Raises `UnusableSettingError`.
         """
-        if http2:
-            require_h2()
         self._connect_timeout_s = connect_timeout_s
         self._proxy = None if proxy is None else parse_proxy(proxy)
-        self._files, self._http2 = (ca_file, client_certificate), http2
-        # Files are tried now, not at the first call; without any there is nothing to try, and it takes 20 ms.
-        self._tls = tls_context(*self._files) if any(self._files) else None
-        self._pool: Http1Pool | None = None
-        self._http2_pools: dict[tuple[str, int], Http2Pool] = {}
-        self._http2_tls: ssl.SSLContext | None = None
+        # Files are tried now, not at the first call. Without any there is nothing to try, and it takes 20 ms.
+        self._tls = tls_context(ca_file, client_certificate) if ca_file or client_certificate else None
+        self._pool: ConnectionPool | None = None
         self._closed = False
 
-    async def send(self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes = b"") -> Reply:
-        """Send one request and return when the response's headers are there. Raises `TransportError`."""
-        await _heard()
+    async def send(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: httpx.Headers,
+        content: bytes = b"",
+        leave: Callable[[], object] | None = None,
+    ) -> Reply:
+        """Send one request; returns once the response's headers arrive. Raises `TransportError`.
+
+        ``leave`` is called when the request has its connection, right before the first byte is sent. If it
+        raises `PermitExpiredError`, nothing is sent, and that passes through.
+        """
+        await _take_in_what_arrived()
         try:
-            if self._http2 and url.scheme == "https":
-                with suppress(Http1OnlyError):
-                    return await self._http2_pool(url).send(method, url, headers, content)
-            return await self._http1_pool().send(method, url, headers, content)
+            return await self._opened().send(method, url, headers, content, leave)
+        except PermitExpiredError:
+            raise
         except Exception as error:
             raise named(error) from error
+
+    def prepare(self) -> None:
+        """Make the pool and its TLS settings now, on the running loop; no connection is opened."""
+        self._opened()
 
     async def aclose(self) -> None:
         """Close all connections, those in use too. Idempotent."""
         self._closed = True
         pool, self._pool = self._pool, None
-        for streams in self._http2_pools.values():
-            await streams.aclose()
         if pool is not None:
             await pool.aclose()
 
-    def _http1_pool(self) -> Http1Pool:
-        self._require_open()
-        if self._pool is None:
-            self._pool = Http1Pool(self._connect_timeout_s, self._trust(), self._proxy)
-        return self._pool
-
-    def _http2_pool(self, url: httpx.URL) -> Http2Pool:
-        """The connections to that server: a pool each, since a provider's files may lie on another."""
-        self._require_open()
-        server = url.raw_host.decode("ascii"), url.port or 443
-        if server not in self._http2_pools:
-            from fairlane_workers.transport.http2.dial import Dialler
-            from fairlane_workers.transport.http2.pool import Http2Pool
-
-            if self._http2_tls is None:
-                self._http2_tls = tls_context(*self._files, http2=True)
-            dial = Dialler(*server, self._http2_tls, self._connect_timeout_s, self._proxy, self._trust)
-            self._http2_pools[server] = Http2Pool(dial)
-        return self._http2_pools[server]
-
-    def _require_open(self) -> None:
+    def _opened(self) -> ConnectionPool:
         if self._closed:
             raise TransportError("the transport is closed")
-
-    def _trust(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = tls_context(*self._files)
-        return self._tls
+        if self._pool is None:
+            self._pool = ConnectionPool(self._connect_timeout_s, self._tls or tls_context(), self._proxy)
+        return self._pool
 
 
-async def _heard() -> None:
-    """Let the loop take in what has arrived, so that no connection is reused that its server has closed.
+async def _take_in_what_arrived() -> None:
+    """Let the loop read its sockets, so that the pool reuses no connection that its server has closed.
 
-    A task that was ready runs before what the loop then finds on its sockets, so two turns are needed.
+    A task that was ready runs before the loop handles its sockets' events, so two turns are needed.
     """
     loop = asyncio.get_running_loop()
     for _ in range(2):

@@ -1,1 +1,4 @@
-"""How a request shows who sends it, one file a scheme."""
+"""Authenticates requests to providers, one file a scheme.
+
+`providers` uses it; it imports `transport`.
+"""

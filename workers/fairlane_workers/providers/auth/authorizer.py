@@ -1,34 +1,51 @@
-"""What every scheme of authentication does: headers for all requests, and what one request adds."""
+"""Authenticates the requests of a connection: with nothing, or with a key in a header."""
 
 from __future__ import annotations
 
 import httpx
+from pydantic import SecretStr
 
 
 class CredentialError(Exception):
-    """There is no usable credential; the text says why and holds none of it. Never leaves this package."""
+    """No credential can be used; the text says why and quotes none. Never leaves this package."""
 
 
 class Authorizer:
-    """Sends no credential; what schemes override is here. One instance serves one connection."""
+    """Sends no credential; other schemes override its methods. One instance serves one connection."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be passed on in a message, as it stands now."""
+        """The texts that no message may contain, as they are now."""
         return ()
 
     def fixed(self) -> dict[str, str]:
-        """Headers that every request carries; asked for once."""
+        """Headers that every request carries; read once."""
         return {}
 
     async def sign(
         self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes
     ) -> httpx.Headers:
-        """The headers that this one request is sent with. Must not change ``headers``.
+        """The headers to send with this request; leaves ``headers`` unchanged.
 
-        Raises `CredentialError`, which parks the lane, and `TransportError` where no token could be fetched.
+        Raises `CredentialError`, which parks the lane, and `TransportError` if no token could be fetched.
         """
         return headers
 
     async def aclose(self) -> None:
-        """Give back what fetching tokens needed."""
+        """Stop fetching tokens."""
+
+
+class HeaderKey(Authorizer):
+    """``header: <prefix><key>``, such as ``authorization: Bearer sk-…``."""
+
+    def __init__(self, header: str, key: SecretStr, prefix: str = "") -> None:
+        self._header, self._key, self._prefix = header, key, prefix
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """See `Authorizer.secrets`."""
+        return (self._key.get_secret_value(),)
+
+    def fixed(self) -> dict[str, str]:
+        """See `Authorizer.fixed`."""
+        return {self._header: self._prefix + self._key.get_secret_value()}

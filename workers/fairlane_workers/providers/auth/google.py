@@ -1,4 +1,4 @@
-"""Google's access tokens, fetched by google-auth and renewed before they end."""
+"""Fetches Google's access tokens through google-auth and renews them before they expire."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from fairlane.clock import Clock, SystemClock
-from fairlane.connection import Connection
-from fairlane.errors import ConfigurationError
+from fairlane.config.connection import Connection
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
 from fairlane_workers.providers.auth.google_requests import GoogleRequests
 from fairlane_workers.transport import TransportError, with_credentials
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 RENEW_MS = 225_000
-"""How long before its end a token is renewed: google-auth's own figure. The old one is used meanwhile."""
+"""How long before its expiry a token is renewed: google-auth's own figure. Calls use the old one meanwhile.
+"""
 
 FAILED_MS = 5_000
-"""How long calls are told that there is none, before it is tried again."""
+"""How long calls fail without a token before the next try to fetch one."""
 
 _FOREVER_MS = 10 * 365 * 86_400_000
 
@@ -44,7 +45,9 @@ class GoogleToken(Authorizer):
         requests: Callable[[], GoogleRequests] = GoogleRequests,
         clock: Clock | None = None,
     ) -> None:
-        """``credentials`` are google-auth's, `None` for the default ones; ``requests`` opens what fetches."""
+        """``credentials`` are google-auth's, ``None`` for the default ones; ``requests`` opens the HTTP
+        client.
+        """
         self._credentials, self._requests = credentials, requests
         self._clock = clock or SystemClock()
         self._token, self._before = "", ""
@@ -54,7 +57,7 @@ class GoogleToken(Authorizer):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The token, and the one before it: an answer to a call may come after its token was renewed."""
+        """The token, and the one before it: a call may end after its token was renewed."""
         return tuple(text for text in (self._token, self._before) if text)
 
     async def sign(
@@ -77,7 +80,7 @@ class GoogleToken(Authorizer):
         if now_ms >= self._renew_ms and (self._fetching is None or self._fetching.done()):
             self._fetching = asyncio.create_task(self._renew())
         if now_ms >= self._ends_ms:
-            if self._fetching is not None:  # not stopped by those who give up in the meantime
+            if self._fetching is not None:  # a cancelled call does not stop the fetch for others
                 await asyncio.shield(self._fetching)
             if self._clock.monotonic_ms() >= self._ends_ms:
                 failed = self._failed or TransportError("Google gave a token that has ended already")
@@ -97,7 +100,7 @@ class GoogleToken(Authorizer):
         self._renew_ms = now_ms + max(lasts_ms - RENEW_MS, FAILED_MS)
 
     def _fetch(self) -> tuple[str, int]:
-        """A new token and how many milliseconds it lasts; may read files and ask other servers."""
+        """A new token and its lifetime in milliseconds; may read files and call other servers."""
         errors: Any = import_module("google.auth.exceptions")
         with self._requests() as request:
             try:
@@ -111,7 +114,7 @@ class GoogleToken(Authorizer):
                 if unreachable or getattr(problem, "retryable", False):
                     raise TransportError(f"no Google token could be fetched: {text}") from None
                 raise CredentialError(f"no Google token: {text}") from None
-        expiry: datetime | None = self._credentials.expiry  # in UTC, and does not say so
+        expiry: datetime | None = self._credentials.expiry  # in UTC, though without a time zone
         if expiry is None:
             return self._credentials.token, _FOREVER_MS
         left = expiry.replace(tzinfo=UTC) - datetime.now(UTC)
@@ -121,9 +124,9 @@ class GoogleToken(Authorizer):
 def google_token(
     name: str, connection: Connection, key: SecretStr | None, proxy_credentials: SecretStr | None = None
 ) -> GoogleToken:
-    """What the connection ``name`` is authenticated with; ``key`` is the JSON of a service account's key.
+    """The authorizer of the connection ``name``; ``key`` is the JSON of a service account's key.
 
-    Raises `ConfigurationError` for another key, and where the package google-auth is not installed.
+    Raises `ConfigurationError` for another key, and if the package google-auth is not installed.
     """
     field = f"connections.{name}"
     if find_spec("google") is None or find_spec("google.auth") is None:
@@ -142,15 +145,15 @@ def _service_account(field: str, key: SecretStr) -> Any:
         'api_key_env out and set GOOGLE_APPLICATION_CREDENTIALS; an access token goes with auth = "bearer".'
     )
     try:
-        told = json.loads(key.get_secret_value())
+        document = json.loads(key.get_secret_value())
     except ValueError:
         raise ConfigurationError(field, "(hidden)", "is not JSON", remedy) from None
-    kind = told.get("type") if isinstance(told, dict) else None
+    kind = document.get("type") if isinstance(document, dict) else None
     if kind != "service_account":
         raise ConfigurationError(field, "(hidden)", "is not the key of a service account", remedy)
     accounts: Any = import_module("google.oauth2.service_account")
     try:
-        return accounts.Credentials.from_service_account_info(told, scopes=[SCOPE])
+        return accounts.Credentials.from_service_account_info(document, scopes=[SCOPE])
     except (ValueError, TypeError) as problem:
-        told_of = "a field is missing, or its private_key cannot be read"
-        raise ConfigurationError(field, "(hidden)", told_of, remedy) from problem
+        reason = "a field is missing, or its private_key cannot be read"
+        raise ConfigurationError(field, "(hidden)", reason, remedy) from problem

@@ -1,4 +1,4 @@
-"""What google-auth makes its requests with: the connection's proxy and certificates, and no retries."""
+"""The HTTP client of google-auth: with the connection's proxy and certificates, without retries."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class GoogleResponse(NamedTuple):
 
 
 class GoogleRequests:
-    """A callable as `google.auth.transport.Request` describes it, for one thread.
+    """A callable with the interface of `google.auth.transport.Request`, for one thread.
 
-    Google's metadata servers are reached without the proxy. A server that is overloaded or broken counts as
-    unreachable: whoever wanted the token tries again, and nobody else does.
+    It reaches Google's metadata servers without the proxy. An overloaded or broken server counts as
+    unreachable, so that only the caller retries, not google-auth.
     """
 
     def __init__(self, proxy: str | None = None, ca_file: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Requests signed with the workers' AWS credentials (Signature Version 4), by botocore's signer."""
+"""Signs requests with the workers' AWS credentials (Signature Version 4), through botocore."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import httpx
 
-from fairlane.clock import Clock, SystemClock
-from fairlane.connection import Connection
-from fairlane.errors import ConfigurationError
+from fairlane.config.connection import Connection
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
-from fairlane_workers.providers.botocore_extra import require_botocore
 from fairlane_workers.transport import TransportError
 
 if TYPE_CHECKING:
@@ -23,27 +24,27 @@ if TYPE_CHECKING:
 
 SERVICE = "bedrock"
 FRESH_MS = 60_000
-"""How long credentials are used before they are looked at again. Botocore renews them 10 to 15 minutes before
-they end."""
+"""How long credentials are used before they are read again. Botocore renews them 10 to 15 minutes before they
+expire."""
 
 FAILED_MS = 5_000
-"""How long calls are told that there are none, before it is tried again."""
+"""How long calls fail without credentials before the next try to read them."""
 
 _SIGNED = ("host", "content-type")
 _REGION_IN_HOST = re.compile(r"(?:^|\.)bedrock-(?:runtime|mantle)(?:-fips)?\.([a-z]{2,}(?:-[a-z0-9]+)+)\.")
 
 
 class SigV4(Authorizer):
-    """Signs each request with what botocore's chain finds: environment, profile, container or instance role.
+    """Signs each request with the credentials of botocore's chain: environment, profile, container or role.
 
-    Looked up first at the first call, in a thread. Temporary credentials are renewed before they end, others
-    looked up anew every minute, so that a file which was replaced is noticed.
+    It reads them at the first call, in a thread. It renews temporary credentials before they expire, and
+    reads others again every minute, so it notices a replaced file.
     """
 
     def __init__(
         self, region: str, *, clock: Clock | None = None, session: Callable[[], Session] | None = None
     ) -> None:
-        """``session`` makes botocore's sessions. Raises `ConfigurationError` where botocore is missing."""
+        """``session`` makes botocore's sessions. Raises `ConfigurationError` if botocore is missing."""
         require_botocore("auth", "sigv4", "botocore.auth", "botocore.session")
         # On DEBUG it logs what it signs, tokens included, and the answers that bring new keys.
         logging.getLogger("botocore").setLevel(logging.INFO)
@@ -56,13 +57,14 @@ class SigV4(Authorizer):
 
     @property
     def secrets(self) -> tuple[str, ...]:
+        """See `Authorizer.secrets`."""
         held = self._held
         return () if held is None else tuple(text for text in (held.secret_key, held.token) if text)
 
     async def sign(
         self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes
     ) -> httpx.Headers:
-        """See `Authorizer.sign`. Signed are the host, the type and the content: proxies change the rest."""
+        """See `Authorizer.sign`. It signs only host, type and content: proxies change the rest."""
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
 
@@ -81,7 +83,7 @@ class SigV4(Authorizer):
 
     async def _credentials(self) -> ReadOnlyCredentials:
         if self._clock.monotonic_ms() >= self._until_ms:
-            # One thread for all calls: those that give up in the meantime do not stop it.
+            # One thread reads for all calls: a cancelled call does not stop it.
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look())
             await asyncio.shield(self._looking)
@@ -97,7 +99,7 @@ class SigV4(Authorizer):
         self._until_ms = self._clock.monotonic_ms() + (FRESH_MS if self._held else FAILED_MS)
 
     def _found(self) -> ReadOnlyCredentials:
-        """What botocore's chain has; it may read files, run programs, ask other servers."""
+        """The credentials of botocore's chain, which may read files, run programs and call other servers."""
         from botocore.credentials import RefreshableCredentials
         from botocore.exceptions import ConnectionError, HTTPClientError
 
@@ -119,7 +121,7 @@ class SigV4(Authorizer):
 def region_of(connection: Connection) -> str:
     """The region to sign for: the connection's, else the one in Amazon's host names.
 
-    Raises `ConfigurationError` where neither says it.
+    Raises `ConfigurationError` if neither has one.
     """
     if connection.region is not None:
         return connection.region
@@ -128,6 +130,18 @@ def region_of(connection: Connection) -> str:
         problem = f"needed to sign requests, and {connection.base_url} does not show it"
         raise ConfigurationError("region", None, problem, 'Set it, such as "us-east-1".')
     return found[1]
+
+
+def require_botocore(field: str, value: str, *modules: str) -> None:
+    """Load ``modules`` of botocore now: it takes a third of a second, which would delay the first call.
+
+    Raises `ConfigurationError` about ``field`` if it is not installed.
+    """
+    if find_spec("botocore") is None:
+        remedy = "Install the extra: pip install 'fairlane[bedrock]', on every worker."
+        raise ConfigurationError(field, value, "the package botocore is not installed", remedy)
+    for module in modules:
+        import_module(module)
 
 
 def _new_session() -> Session:

@@ -1,1 +1,4 @@
-"""How a streamed reply is cut into events, one file a format."""
+"""Splits streamed replies into events, one file per format.
+
+`dialect` and `protocols` use it; it imports `answer`.
+"""

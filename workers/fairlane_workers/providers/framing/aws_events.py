@@ -16,7 +16,7 @@ PRELUDE_BYTES = 12
 """Two lengths and their checksum: a frame cannot be shorter."""
 
 ERROR = "error:"
-"""What an event's name begins with that is an exception or an error; its type or code follows."""
+"""The prefix of the name of an exception or error event; its type or code follows."""
 
 
 class AwsEventParser:
@@ -27,7 +27,7 @@ class AwsEventParser:
     """
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []  # of a frame whose end has not come: joined once, not per chunk
+        self._pieces: list[bytes] = []  # of an incomplete frame, joined once, not per chunk
         self._held, self._wanted = 0, PRELUDE_BYTES
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
@@ -46,17 +46,17 @@ class AwsEventParser:
         return events
 
     def finish(self) -> list[StreamEvent]:
-        """The stream is over. A frame that is cut has told nothing."""
+        """End the stream. A truncated frame holds no event."""
         return []
 
 
 def _length(data: bytes) -> int:
-    """The length of the frame that ``data`` begins with; 0 where it is not known yet."""
+    """The length of the frame that ``data`` begins with; 0 if it is not known yet."""
     return int.from_bytes(data[:4]) if len(data) >= PRELUDE_BYTES else 0
 
 
 def _frame(data: bytes, at: int) -> bytes:
-    """The frame that begins at ``at``, as far as it has come."""
+    """The frame that begins at ``at``, as far as it has arrived."""
     return data[at : at + max(PRELUDE_BYTES, _length(data[at : at + PRELUDE_BYTES]))]
 
 
@@ -80,6 +80,6 @@ def _event(message: EventStreamMessage) -> StreamEvent:
         case "exception":
             return StreamEvent(f"{ERROR}{headers.get(':exception-type', '')}", data)
         case "error":
-            told = json.dumps({"message": str(headers.get(":error-message", ""))})
-            return StreamEvent(f"{ERROR}{headers.get(':error-code', '')}", told)
+            document = json.dumps({"message": str(headers.get(":error-message", ""))})
+            return StreamEvent(f"{ERROR}{headers.get(':error-code', '')}", document)
     raise UnreadableError(f"not an event stream: a message of type {headers.get(':message-type')!r}")

@@ -1,4 +1,4 @@
-"""One event of a streamed reply, whatever format cut it out, and what every cutter does."""
+"""One event of a streamed reply, and the interface of every parser."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple, Protocol
 
 
 class StreamEvent(NamedTuple):
-    """One event: its name (``message`` where the format gave none) and its data, which is text."""
+    """One event: its name (``message`` if the format has none) and its data, a text."""
 
     name: str
     data: str
 
 
 class EventParser(Protocol):
-    """Cuts a stream into events. One instance reads one reply; the cuts of the network do not matter.
+    """Splits a stream into events, however the network splits it. One instance reads one reply.
 
-    Raises `UnreadableError` where the bytes break the format.
+    Raises `UnreadableError` if the bytes violate the format.
     """
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
@@ -23,5 +23,5 @@ class EventParser(Protocol):
         ...
 
     def finish(self) -> list[StreamEvent]:
-        """The stream is over; returns what its last bytes complete."""
+        """End the stream; returns the events that its last bytes complete."""
         ...

@@ -1,4 +1,4 @@
-"""Google's server-sent events, after which an error may stand as bare JSON."""
+"""Google's server-sent events, which an error may follow as bare JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fairlane_workers.providers.framing.sse import SseParser
 
 
 class GoogleSseParser:
-    """Reads events and, from the first line on that begins with a brace or a bracket, JSON to the end.
+    """Reads events until a line begins with a brace or a bracket; from there on, JSON to the end.
 
     That JSON is the last event, named ``error``.
     """
@@ -29,7 +29,7 @@ class GoogleSseParser:
         return self._events.feed(chunk)
 
     def finish(self) -> list[StreamEvent]:
-        """The stream has ended; returns the event that lacked its closing blank line, and the error."""
+        """End the stream; returns the event that lacked its closing blank line, and the error."""
         events = self._events.finish()
         if self._bare:
             events.append(StreamEvent("error", b"".join(self._bare).decode("utf-8", "replace")))

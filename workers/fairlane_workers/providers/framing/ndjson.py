@@ -6,14 +6,13 @@ from fairlane_workers.providers.framing.event import StreamEvent
 
 
 class NdjsonParser:
-    """Cuts a stream at its line ends; blank lines are skipped. Every event is called ``message``.
+    """Splits a stream at its line ends and skips blank lines. Every event has the name ``message``.
 
-    A last line without its end counts: what was cut is found out by its JSON. Bytes that are not UTF-8 become
-    U+FFFD.
+    A last line without its end counts: a truncated one fails as JSON. Bytes that are not UTF-8 become U+FFFD.
     """
 
     def __init__(self) -> None:
-        self._partial: list[bytes] = []  # pieces of a line whose end has not come: joined once, not per chunk
+        self._partial: list[bytes] = []  # pieces of an incomplete line, joined once, not per chunk
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Take the next bytes; returns the events they complete, in order."""
@@ -26,7 +25,7 @@ class NdjsonParser:
         return _events(whole)
 
     def finish(self) -> list[StreamEvent]:
-        """The stream has ended; returns its last line, where that lacked only its end."""
+        """End the stream; returns its last line if it lacked only its end."""
         last, self._partial = b"".join(self._partial), []
         return _events(last)
 

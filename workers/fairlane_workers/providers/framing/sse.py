@@ -1,4 +1,4 @@
-"""Server-sent events out of raw bytes, wherever the network cut them."""
+"""Parses server-sent events from raw bytes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _BOM = b"\xef\xbb\xbf"
 class SseParser:
     """Reads ``text/event-stream`` (WHATWG HTML, "Server-sent events") incrementally.
 
-    The events are the same however the bytes are split over calls of ``feed``. Lines may end in LF, CRLF or
+    The events do not depend on how the bytes are split over calls of ``feed``. Lines may end in LF, CRLF or
     CR. Comments, ``id`` and ``retry`` are skipped. Bytes that are not UTF-8 become U+FFFD.
     """
 
     def __init__(self) -> None:
-        self._partial: list[bytes] = []  # pieces of a line whose end has not come: joined once, not per chunk
+        self._partial: list[bytes] = []  # pieces of an incomplete line, joined once, not per chunk
         self._after_cr = False
         self._first_line = True
         self._name = ""
@@ -40,10 +40,10 @@ class SseParser:
         return self._take(lines)
 
     def finish(self) -> list[StreamEvent]:
-        """The stream has ended; returns the event that lacked only its closing blank line, if there is one.
+        """End the stream; returns the event that lacked only its closing blank line, if there is one.
 
         The standard drops such an event. Servers that close right after ``data: [DONE]`` are common, and a
-        truncated event is found out by its JSON, so it is handed out here.
+        truncated event fails as JSON, so this parser returns it.
         """
         last = b"".join(self._partial)
         self._partial = []

@@ -1,4 +1,7 @@
-"""What providers say of their limits, read into `fairlane.hints.Hints`."""
+"""Reads the rate limits that providers report, as `fairlane.model.hints.Hints`.
+
+`providers` uses it; it imports only its siblings.
+"""
 
 from fairlane_workers.providers.limits.reading import Refusal, read_limits, read_refusal
 from fairlane_workers.providers.limits.table import DIALECTS, dialect_of

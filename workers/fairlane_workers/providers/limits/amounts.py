@@ -1,4 +1,4 @@
-"""Header texts to numbers and durations: bounded, and ``None`` for whatever cannot be meant."""
+"""Parses header texts as numbers and durations: bounded, and ``None`` for implausible values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS_MS = (86_400_000.0, 3_600_000.0, 60_000.0, 1000.0, 1.0, 0.001)
 
 
 def number(text: str | None) -> float | None:
-    """A count of at least 0 and at most `MOST`; ``-1`` and the like mean that nobody knows."""
+    """A count of at least 0 and at most `MOST`; ``-1`` and the like mean unknown."""
     if text is None:
         return None
     if len(text) <= 12 and text.isdigit() and text.isascii():
@@ -34,10 +34,10 @@ def number(text: str | None) -> float | None:
 
 
 def reset_ms(text: str | None, now_ms: int) -> int | None:
-    """Milliseconds, rounded up, until what ``text`` says: at least 0 and at most `LONGEST_MS`.
+    """Milliseconds, rounded up, until the time in ``text``: at least 0 and at most `LONGEST_MS`.
 
     ``6m0s``, ``2m59.56s``, ``12ms`` and ``1s`` are durations. A bare number is seconds, epoch seconds or
-    epoch milliseconds, told by its size; dates are RFC 3339 or HTTP's.
+    epoch milliseconds, depending on its size; dates are RFC 3339 or HTTP's.
     """
     if not text or len(text) > _LONGEST:
         return None
@@ -47,11 +47,11 @@ def reset_ms(text: str | None, now_ms: int) -> int | None:
 
 
 def _has_unit(text: str) -> bool:
-    """Whether it is a duration: those end with a unit and, unlike dates, begin with a digit."""
+    """Whether the text is a duration: it ends with a unit and, unlike a date, begins with a digit."""
     return text[-1:] in ("s", "m", "h", "d") and text[:1].isdigit()
 
 
-@lru_cache(maxsize=1024)  # the resets of quick calls are few
+@lru_cache(maxsize=1024)  # few distinct resets occur within seconds
 def _duration_ms(text: str) -> int | None:
     match = _DURATION.fullmatch(text)
     if match is None:

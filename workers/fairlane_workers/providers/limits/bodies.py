@@ -1,4 +1,4 @@
-"""What a refusal's body says of a limit: Google's details, OpenAI's types, prose where all else is silent."""
+"""Reads the limit that an error's body names: Google's details, OpenAI's types, prose as a last resort."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from fairlane.hints import Axis, AxisHint
+from fairlane.model.hints import Axis, AxisHint
 from fairlane_workers.providers.limits.amounts import number, reset_ms
 from fairlane_workers.providers.limits.clocks import Axes
 
@@ -39,7 +39,7 @@ _BEDROCK_PROSE = re.compile(r"^Too many (requests|tokens)( per day)?,")
 
 
 class Said(NamedTuple):
-    """A limit that a refusal names: its axis and, where told, its size."""
+    """A limit that an error names: its axis and, if given, its size."""
 
     axis: Axis
     limit: float | None = None
@@ -65,7 +65,7 @@ def violations(error: Mapping[str, Any], now_ms: int) -> Violations:
     """Google's ``QuotaFailure``: each quota's axis and value.
 
     A day's quota is renewed at midnight Pacific (https://ai.google.dev/gemini-api/docs/rate-limits), whatever
-    ``retryDelay`` stands beside it.
+    ``retryDelay`` says.
     """
     axes: Axes = {}
     for detail in _details(error, "QuotaFailure"):
@@ -86,7 +86,7 @@ def violations(error: Mapping[str, Any], now_ms: int) -> Violations:
 def until_midnight_pacific_ms(now_ms: int) -> int:
     """Milliseconds from ``now_ms`` until the next day begins on the American west coast.
 
-    On a machine without time zones it is winter there all year, so that summer's days begin an hour late.
+    On a machine without time zones it uses winter time all year: in summer the day begins an hour late.
     """
     zone = _pacific()
     now = datetime.fromtimestamp(now_ms / 1000, zone)
@@ -123,7 +123,7 @@ def axis_of_type(text: str | None) -> Axis | None:
 
 
 def said_in_prose(message: str | None) -> Said | None:
-    """The limit that a sentence names; only for an answer that its status or type calls rate limited."""
+    """The limit that a sentence names; only for an answer whose status or type says rate limited."""
     if not message:
         return None
     message = message[:_PROSE_LENGTH]
@@ -144,7 +144,7 @@ def said_in_prose(message: str | None) -> Said | None:
 def _axis_of_quota(quota: str, metric: object) -> Axis | None:
     if "PerDay" in quota:
         return "day"
-    told = f"{quota} {metric if isinstance(metric, str) else ''}".lower()
+    quoted = f"{quota} {metric if isinstance(metric, str) else ''}".lower()
     words: tuple[tuple[str, Axis], ...] = (
         ("concurren", "concurrency"),
         ("inputtoken", "input"),
@@ -154,7 +154,7 @@ def _axis_of_quota(quota: str, metric: object) -> Axis | None:
         ("token", "tokens"),
         ("request", "requests"),
     )
-    return next((axis for word, axis in words if word in told), None)
+    return next((axis for word, axis in words if word in quoted), None)
 
 
 def _details(error: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:

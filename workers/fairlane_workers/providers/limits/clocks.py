@@ -1,20 +1,20 @@
-"""One limited axis as headers tell it: the names of its three headers, and how they are read."""
+"""Reads one limited axis from its three headers: limit, remaining and reset."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from fairlane.hints import Axis, AxisHint
+from fairlane.model.hints import Axis, AxisHint
 from fairlane_workers.providers.limits.amounts import MOST, number, reset_ms
 
 Axes: TypeAlias = dict[Axis, AxisHint]
 
 
 class Clock(NamedTuple):
-    """Where an axis stands in the headers. ``per_minute`` turns the limit as told into one a minute.
+    """The headers of an axis. ``per_minute`` converts the reported limit to one per minute.
 
-    On the axis ``day`` limits are told a day and kept so. An empty ``reset`` is never told.
+    On the axis ``day`` limits are per day and stay so. An empty ``reset`` means that no such header exists.
     """
 
     axis: Axis
@@ -31,7 +31,7 @@ def clock(axis: Axis, pattern: str, *, reset: bool = True, per_minute: float = 1
 
 
 def read_clocks(clocks: Iterable[Clock], headers: Mapping[str, str], now_ms: int) -> Axes:
-    """The axes that the headers tell of; each stands for itself, whatever another one says."""
+    """The axes that the headers report, each independent of the others."""
     axes: Axes = {}
     for axis, limit, remaining, reset, per_minute in clocks:
         allowed, left, renewed = headers.get(limit), headers.get(remaining), headers.get(reset)
@@ -47,10 +47,10 @@ def read_clocks(clocks: Iterable[Clock], headers: Mapping[str, str], now_ms: int
 
 
 def hint_of(limit: float | None, remaining: float | None, reset: int | None) -> AxisHint | None:
-    """A hint without what contradicts itself; ``None`` where nothing is left to tell.
+    """A hint without contradictions; ``None`` if nothing is left.
 
-    Nothing allowed and nothing left is the mark of an axis that is not metered. A reset of 0 is believed
-    only beside something left: nobody is out of a budget that is renewed already.
+    A limit of 0 with 0 remaining marks an axis that is not metered. A reset of 0 counts only if something
+    remains: a budget that is renewed already cannot be exhausted.
     """
     if limit == 0 and not remaining:
         return None
@@ -64,7 +64,7 @@ def hint_of(limit: float | None, remaining: float | None, reset: int | None) -> 
 
 
 def add(axes: Axes, axis: Axis, hint: AxisHint) -> None:
-    """Note what is told of an axis. Of two statements the one that leaves less stands."""
+    """Note a hint of an axis. Of two hints the one with less remaining counts."""
     known = axes.get(axis)
     if known is None or _left(hint) < _left(known):
         axes[axis] = hint

@@ -1,10 +1,10 @@
-"""What a few providers mean by their headers, where it is not what the headers say."""
+"""Corrects headers of a few providers that do not mean what they say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fairlane.hints import Axis, AxisHint
+from fairlane.model.hints import Axis, AxisHint
 from fairlane_workers.providers.limits.amounts import MOST, number
 from fairlane_workers.providers.limits.clocks import Axes, add
 from fairlane_workers.providers.limits.ratelimit_fields import NAMES as NAMES_OF_FIELDS
@@ -26,10 +26,11 @@ _PERIODS: tuple[Axis, ...] = ("requests", "tokens")
 
 
 def day_of_a_slow_refill(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
-    """Call OpenAI's requests a day's where they are.
+    """Move OpenAI's requests to the axis ``day`` if their period is a day.
 
     The reset is the time to a full refill, so ``reset × limit ÷ used`` is the limit's whole period: 8.64 s
-    for one of 10,000 is a day, 6 ms for one of 10,000 a minute. Resets below a second are too coarse to tell.
+    for one of 10,000 is a day, 6 ms for one of 10,000 a minute. Resets below a second are too coarse to show
+    it.
     """
     hint = axes.get("requests")
     if hint is None or not hint.limit or hint.remaining is None or (hint.reset_ms or 0) < _SECOND_MS:
@@ -40,7 +41,7 @@ def day_of_a_slow_refill(axes: Axes, headers: Mapping[str, str], now_ms: int) ->
 
 
 def azure_limits(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
-    """Bring limits of another period than a minute to a minute."""
+    """Convert limits of another period to limits per minute."""
     for axis in _PERIODS:
         hint, period_s = axes.get(axis), number(headers.get(_PERIOD + axis))
         if hint is not None and hint.limit is not None and period_s and period_s != 60:
@@ -50,29 +51,28 @@ def azure_limits(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
 def azure_window_ms(exhausted: Axis | None, headers: Mapping[str, str]) -> int | None:
     """The window of the tokens, ``renewalperiod`` long.
 
-    Azure refuses tokens with ``retry-after: 1``, ``retry-after-ms: 0`` and ``reset-tokens: 0`` under a window
-    of 60 s, or with resets of 0 alone: then the window is the one figure that holds. Requests are judged
-    over 1 to 10 s, so theirs is not.
+    Azure rejects tokens with ``retry-after: 1``, ``retry-after-ms: 0`` and ``reset-tokens: 0`` under a window
+    of 60 s, or with resets of 0 alone: then only the window is right. Azure counts requests over 1 to 10 s,
+    so their window is wrong.
     """
     period_s = number(headers.get(_PERIOD + "tokens")) if exhausted == "tokens" else None
     return round(period_s * 1000) if period_s and period_s <= _HOUR_MS / 1000 else None
 
 
 def mistral_month(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
-    """Note a month's tokens only where they are spent: they say nothing of the pace before.
+    """Note a month's tokens only if they are exhausted: until then they do not bound the rate.
 
-    A spent month is told as the axis ``day`` with nothing left, of unknown limit and reset: an allowance
-    longer than the minute's, whose end the pace of a minute is not to blame for.
+    An exhausted month becomes the axis ``day`` with nothing remaining, of unknown limit and reset, so that
+    the rate per minute is not cut for it.
     """
     if number(headers.get("x-ratelimitbysize-remaining-month")) == 0:
         axes["day"] = AxisHint(remaining=0)
 
 
 def xai_seconds(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
-    """Bring requests a second to a minute.
+    """Convert requests per second to requests per minute.
 
-    xAI allows whole requests a second, its requests a minute being 60 times that: what is below 60 can only
-    be a second's.
+    xAI allows whole requests per second, and 60 times as many per minute: a number below 60 is per second.
     """
     hint = axes.get("requests")
     if hint is not None and hint.limit is not None and hint.limit < _LEAST_RPM_OF_XAI:
@@ -80,7 +80,7 @@ def xai_seconds(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
 
 
 def fields_of_the_ietf(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
-    """Add what the ``RateLimit`` fields tell."""
+    """Add the hints of the ``RateLimit`` fields."""
     if not NAMES_OF_FIELDS.isdisjoint(headers):
         for axis, hint in read_fields(headers, now_ms).items():
             add(axes, axis, hint)

@@ -1,11 +1,11 @@
-"""The IETF's ``RateLimit`` fields, in the forms of all drafts, and the ``X-RateLimit`` ones before them."""
+"""Reads the IETF's ``RateLimit`` fields of all drafts, and the older ``X-RateLimit`` ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from fairlane.hints import Axis
+from fairlane.model.hints import Axis
 from fairlane_workers.providers.limits.amounts import number, reset_ms
 from fairlane_workers.providers.limits.clocks import Axes, add, hint_of
 
@@ -29,7 +29,7 @@ class _Item(NamedTuple):
 
 
 class _Policy(NamedTuple):
-    """What is allowed in a window of so many seconds; ``None``: of a unit that is no axis of ours."""
+    """The limit of a window in seconds; the axis is ``None`` for a unit that Fairlane does not count."""
 
     quota: float | None
     window_s: float | None
@@ -39,27 +39,27 @@ class _Policy(NamedTuple):
 def read_fields(headers: Mapping[str, str], now_ms: int) -> Axes:
     """``RateLimit`` and ``RateLimit-Policy``, or limit, remaining and reset in fields of their own.
 
-    A limit without its window is not told: it may be a second's or a month's. ``remaining`` is what is left
-    of the window.
+    A limit without a window is dropped: its period may be a second or a month. ``remaining`` is the rest of
+    the window.
     """
     policies = dict(_policies(headers.get("ratelimit-policy")))
     axes: Axes = {}
-    told = list(_items(headers.get("ratelimit")))
-    if any("r" in item.params for item in told):
-        _read_levels(told, policies, axes, now_ms)
+    levels = list(_items(headers.get("ratelimit")))
+    if any("r" in item.params for item in levels):
+        _read_levels(levels, policies, axes, now_ms)
     else:
         # The drafts of 2023 put all three into one field: limit=100, remaining=50, reset=5.
-        single = dict(item.name.split("=", 1) for item in told if "=" in item.name)
+        single = dict(item.name.split("=", 1) for item in levels if "=" in item.name)
         _read_single(headers, single, policies, axes, now_ms)
     return axes
 
 
-def _read_levels(told: list[_Item], policies: dict[str, _Policy], axes: Axes, now_ms: int) -> None:
-    for name, params in told:
+def _read_levels(levels: list[_Item], policies: dict[str, _Policy], axes: Axes, now_ms: int) -> None:
+    for name, params in levels:
         policy = policies.get(name) or _Policy(None, None, "requests")
         _tell(axes, policy, number(params.get("r")), reset_ms(params.get("t"), now_ms))
     for name, policy in policies.items():
-        if all(item.name != name for item in told):
+        if all(item.name != name for item in levels):
             _tell(axes, policy, None, None)
 
 
@@ -115,7 +115,7 @@ def _policies(text: str | None) -> Iterator[tuple[str, _Policy]]:
 
 
 def _items(text: str | None) -> Iterable[_Item]:
-    """The members of a structured list, read forgivingly: a name or number, and its parameters."""
+    """The members of a structured list, read leniently: a name or number, and its parameters."""
     if not text:
         return
     for member in text[:_LONGEST].split(",", _MOST_ITEMS)[:_MOST_ITEMS]:

@@ -1,11 +1,11 @@
-"""From an answer's headers, and a refusal's body, to hints and the wait that follows from them."""
+"""Turns an answer's headers, and an error's body, into hints and the wait that follows from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fairlane.hints import Axis, AxisHint, Hints
+from fairlane.model.hints import Axis, AxisHint, Hints
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.limits import bodies
 from fairlane_workers.providers.limits.clocks import Axes, read_clocks
@@ -19,17 +19,18 @@ _ORDER: tuple[Axis, ...] = ("input", "output", "tokens", "requests", "day", "con
 
 
 class Refusal(NamedTuple):
-    """What a rate limit tells: hints, and how long to wait; ``None`` where it is not said."""
+    """The content of a rejection by rate: hints, and how long to wait; ``None`` if unknown."""
 
     hints: Hints | None
     wait_ms: int | None
 
 
 def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) -> Hints | None:
-    """What any answer's headers tell of the limits; ``None`` where they tell nothing.
+    """The limits that an answer's headers report; ``None`` if they report none.
 
-    ``dialect`` is a name of `dialect_of`; headers that prove another one overrule it. ``headers`` are looked
-    up in lower case; ``now_ms`` (epoch milliseconds) gives way to the answer's own ``date``. Never raises.
+    ``dialect`` is a name of `dialect_of`; headers that prove another one take precedence. ``headers`` have
+    names in lower case; the answer's own ``date`` takes precedence over ``now_ms`` (epoch milliseconds).
+    Never raises.
     """
     if not tells_limits(headers):
         return None
@@ -40,21 +41,21 @@ def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) ->
 def read_refusal(
     dialect: str | None, headers: Mapping[str, str], body: ErrorBody, wait_ms: int | None, now_ms: int
 ) -> Refusal:
-    """The same of an answer that *is* a rate limit by its status or type, with the axis it was refused for.
+    """The limits of an answer that *is* a rejection by rate, with the exhausted axis.
 
-    ``wait_ms`` is what Retry-After said. The wait is at least that; where it is missing or 0, the reset of
-    the exhausted axis, and of no other one, stands for it.
+    ``wait_ms`` is Retry-After. The wait is at least that; if it is missing or 0, the reset of the exhausted
+    axis, and of no other, replaces it.
     """
     row = dialect_in(headers, dialect)
     axes = _axes(row, headers, now_ms) if tells_limits(headers) else {}
-    told = bodies.violations(body.error, provider_now_ms(headers, now_ms))
-    axes.update(told.axes)
-    exhausted = told.exhausted or _exhausted(axes, headers, body)
+    violated = bodies.violations(body.error, provider_now_ms(headers, now_ms))
+    axes.update(violated.axes)
+    exhausted = violated.exhausted or _exhausted(axes, headers, body)
     if wait_ms is None:
         wait_ms = bodies.retry_info_ms(body.error)
     hints = Hints(axes, exhausted)
     renewed_ms = _renewed_ms(exhausted, axes, row)
-    if renewed_ms is not None and (not wait_ms or row.reset == "window" or told.exhausted):
+    if renewed_ms is not None and (not wait_ms or row.reset == "window" or violated.exhausted):
         wait_ms = max(wait_ms or 0, renewed_ms)
     elif renewed_ms is None and row.window is not None and (wait_ms or 0) <= _AT_ONCE_MS:
         wait_ms = row.window(exhausted, headers) or wait_ms
@@ -70,10 +71,10 @@ def _axes(row: LimitDialect, headers: Mapping[str, str], now_ms: int) -> Axes:
 
 
 def _exhausted(axes: Axes, headers: Mapping[str, str], body: ErrorBody) -> Axis | None:
-    """The axis that the refusal names, else the one with nothing left that takes longest to renew.
+    """The axis that the error names, else the one with nothing remaining whose renewal takes longest.
 
-    Prose is asked last. It alone tells a day's tokens from a minute's where the type says just ``tokens``,
-    and its limit is taken where no header gives one.
+    Prose is read last. Only prose separates a day's tokens from a minute's if the type is just ``tokens``.
+    Its limit is used if no header gives one.
     """
     prose = bodies.said_in_prose(body.message)
     axis = bodies.axis_of_type(headers.get("x-ratelimit-type")) or bodies.axis_of_kinds(body.kinds)
@@ -104,14 +105,14 @@ def _spent(hint: AxisHint | None) -> bool:
 
 
 def _renewed_ms(exhausted: Axis | None, axes: Axes, row: LimitDialect) -> int | None:
-    """How long until the exhausted axis allows a call, where its reset is a time to believe in."""
+    """How long until the exhausted axis allows a call, if its reset is credible."""
     hint = axes.get(exhausted) if exhausted else None
     if hint is None or not hint.reset_ms:
         return None
     if exhausted != "day":
         return hint.reset_ms if hint.reset_ms <= _HOUR_MS else None
     if hint.remaining or hint.reset_ms > _LONGEST_DAY_MS:
-        return None  # not what ran out: a day's tokens beside a day's requests
+        return None  # not the exhausted axis: a day's tokens beside a day's requests
     # A day's bucket that refills steadily has room for a call long before it is full.
     share = hint.limit if row.reset == "full" and hint.limit else 1
     return max(1, round(hint.reset_ms / share))

@@ -1,11 +1,11 @@
-"""One row for each provider: the headers it tells its limits in, and what its resets are good for."""
+"""A row per provider: the headers that report its limits, and the meaning of its resets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from fairlane.hints import Axis
+from fairlane.model.hints import Axis
 from fairlane_workers.providers.limits import quirks, ratelimit_fields
 from fairlane_workers.providers.limits.clocks import Axes, Clock, clock
 
@@ -14,13 +14,13 @@ Window: TypeAlias = Callable[[Axis | None, Mapping[str, str]], int | None]
 
 
 class LimitDialect(NamedTuple):
-    """How one provider tells its limits.
+    """How one provider reports its limits.
 
-    ``reset`` says what its resets mean. ``"window"``: the budget is renewed then and not before, so a refused
-    call waits for it even where Retry-After asks for less. ``"full"``: the time to a *full* refill, far more
-    than one call needs; it is a wait only where nothing else is told. ``amend`` corrects what the clocks say
-    of a provider with habits of its own. ``window`` gives the window of a refused axis, to be waited out
-    where neither a reset nor a Retry-After of more than a second is told.
+    ``reset`` is the meaning of its resets. ``"window"``: the budget is renewed then and not before, so a
+    rejected call waits for it even if Retry-After is shorter. ``"full"``: the time to a *full* refill, far
+    more than one call needs; it is a wait only if there is no other. ``amend`` corrects the hints of
+    providers with quirks. ``window`` gives the window of an exhausted axis: the wait if there is neither a
+    reset nor a Retry-After of more than a second.
     """
 
     name: str
@@ -35,7 +35,7 @@ _OPENAI = (clock("requests", "x-ratelimit-*-requests"), clock("tokens", "x-ratel
 DIALECTS = {
     row.name: row
     for row in (
-        # Token buckets. On some tiers the requests are those of a day: the pace of the refill shows it.
+        # Token buckets. On some tiers requests are limited per day: the speed of the refill shows it.
         LimitDialect("openai", _OPENAI, "full", quirks.day_of_a_slow_refill),
         # RFC 3339 times of a full refill. ``tokens`` is the tightest token limit in force.
         LimitDialect(
@@ -47,13 +47,13 @@ DIALECTS = {
                 clock("output", "anthropic-ratelimit-output-tokens-*"),
             ),
         ),
-        # Windows of renewalperiod seconds; the zeros beside an exhausted axis are not to be believed.
+        # Windows of renewalperiod seconds; zeros beside an exhausted axis are wrong.
         LimitDialect("azure", _OPENAI, "window", quirks.azure_limits, quirks.azure_window_ms),
-        # Nothing in headers: what a refusal's body says is in `bodies`.
+        # No headers: `bodies` reads the errors' bodies.
         LimitDialect("gemini", reset="window"),
         LimitDialect("bedrock"),
         LimitDialect("deepseek"),
-        # Token buckets; the requests are those of a day.
+        # Token buckets; requests are limited per day.
         LimitDialect(
             "groq", (clock("day", "x-ratelimit-*-requests"), clock("tokens", "x-ratelimit-*-tokens"))
         ),
@@ -72,7 +72,7 @@ DIALECTS = {
             "window",
             quirks.mistral_month,
         ),
-        # Everything is counted per second.
+        # All limits are per second.
         LimitDialect(
             "together",
             (
@@ -81,7 +81,7 @@ DIALECTS = {
             ),
             "window",
         ),
-        # Two counts of the input: the tighter one stands.
+        # Two counts of the input: the tighter one counts.
         LimitDialect(
             "fireworks",
             (
@@ -129,7 +129,7 @@ _HOSTS = {
     "amazonaws.com": "bedrock",
 }
 
-# Names that one provider alone uses, so that it is known behind a proxy too.
+# Names that only one provider uses, so they identify it behind a proxy, too.
 _EVIDENCE = {
     **{f"anthropic-ratelimit-{axis}-limit": "anthropic" for axis in ("requests", "tokens", "input-tokens")},
     **{f"anthropic-ratelimit-{axis}-remaining": "anthropic" for axis in ("requests", "tokens")},
@@ -146,19 +146,19 @@ _EVIDENCE = {
 NAMES = frozenset(
     name
     for row in DIALECTS.values()
-    for told in row.clocks
-    for name in (told.limit, told.remaining, told.reset)
+    for each in row.clocks
+    for name in (each.limit, each.remaining, each.reset)
     if name
 ) | {*ratelimit_fields.NAMES, *quirks.NAMES}
 
 
 def dialect_of(host: str) -> str:
-    """The dialect of a well-known host, and ``"generic"`` of any other."""
+    """The dialect of a well-known host; ``"generic"`` for any other."""
     name = host.lower().rstrip(".")
     while name:
         if name in _HOSTS:
             return _HOSTS[name]
-        # A region stands before the name with a dot, or (Vertex AI) with a hyphen.
+        # A region precedes the name with a dot, or (Vertex AI) with a hyphen.
         if name.endswith("-aiplatform.googleapis.com"):
             return "gemini"
         _, _, name = name.partition(".")
@@ -166,12 +166,12 @@ def dialect_of(host: str) -> str:
 
 
 def dialect_in(headers: Mapping[str, str], named: str | None) -> LimitDialect:
-    """The dialect that the headers prove, else the one that is named, else the generic one."""
+    """The dialect that the headers prove, else the named one, else the generic one."""
     if not _EVIDENCE.keys().isdisjoint(headers):
         return DIALECTS[next(_EVIDENCE[name] for name in headers if name in _EVIDENCE)]
     return DIALECTS.get(named, GENERIC) if named else GENERIC
 
 
 def tells_limits(headers: Mapping[str, str]) -> bool:
-    """Whether any header is one of those that this table knows."""
+    """Whether any header is in this table."""
     return not NAMES.isdisjoint(headers)

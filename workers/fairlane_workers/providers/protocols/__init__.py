@@ -1,1 +1,4 @@
-"""One file a protocol: what is sent, and how what comes back is read."""
+"""Fairlane's own protocols, one file each: entry points of the group `fairlane.protocols`.
+
+`providers` loads them; they import `dialect` and its siblings.
+"""

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""The protocol "anthropic": Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.answer import (
     Answer,
     ToolCall,
@@ -45,16 +46,25 @@ class AnthropicMessages(Dialect):
     def __init__(self, api_version: str | None = None) -> None:
         self._version = api_version or API_VERSION
 
+    @classmethod
+    def of(cls, connection: Connection) -> AnthropicMessages:
+        """See `Dialect.of`."""
+        return cls(connection.api_version)
+
     def headers(self) -> dict[str, str]:
+        """See `Dialect.headers`."""
         return {"anthropic-version": self._version}
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         return "/messages"
 
     def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
         return build_body(request)
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
         if document.get("type") == "error" or document.get("error"):
             answer.error = document.get("error") or document
             return
@@ -69,6 +79,7 @@ class AnthropicMessages(Dialect):
         answer.ended = True
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
         document = parse_object(event.data)
         match document.get("type"):
             case "content_block_delta":
@@ -88,13 +99,13 @@ class AnthropicMessages(Dialect):
                 answer.ended = True
             case "error":
                 answer.error = document.get("error") or document
-            case _:  # ping, content_block_stop, and what the protocol may gain: to be ignored, it says
+            case _:  # ping, content_block_stop, and future events: the documentation says to ignore them
                 pass
         return ""
 
 
 def _take_text(block: Mapping[str, Any], answer: Answer) -> str:
-    """Add the text of a block; what the model thought, and tools that the provider runs, are none."""
+    """Add the text of a block; thinking, and tools that the provider runs, have none."""
     text = block.get("text")
     return answer.add(text) if block.get("type") == "text" and isinstance(text, str) else ""
 
@@ -107,7 +118,7 @@ def _take_delta(document: Mapping[str, Any], answer: Answer) -> str:
         case "input_json_delta", {"partial_json": str(piece)}:
             index = document.get("index")
             draft = next((each for each in reversed(answer.drafts) if each.index == index), None)
-            if draft is not None:  # else it belongs to a tool that the provider runs
+            if draft is not None:  # without one, the tool runs at the provider
                 draft.pieces.append(piece)
     return ""
 
@@ -127,10 +138,11 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _stop(told: Mapping[str, Any], answer: Answer) -> None:
-    """Note why it stopped. ``max_tokens``, ``model_context_window_exceeded`` and ``pause_turn`` are answers
-    too, cut short: the finish reason tells."""
-    reason, details = told.get("stop_reason"), told.get("stop_details")
+def _stop(ending: Mapping[str, Any], answer: Answer) -> None:
+    """Note the stop reason. ``max_tokens``, ``model_context_window_exceeded`` and ``pause_turn`` are answers,
+    too, cut short: the finish reason shows it.
+    """
+    reason, details = ending.get("stop_reason"), ending.get("stop_details")
     answer.finish(reason)
     if answer.finish_reason is not None:
         answer.take_drafts()
@@ -143,7 +155,7 @@ def _stop(told: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _count(usage: object, answer: Answer) -> None:
-    """Note the counts given; a stream gives the input at its start and the output, cumulative, at its end.
+    """Note the token counts; a stream has the input at its start and the cumulative output at its end.
 
     Anthropic counts apart what of the prompt was written to the cache, and what was read from it; `Usage` has
     all of it as input.

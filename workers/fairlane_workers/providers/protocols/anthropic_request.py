@@ -1,4 +1,4 @@
-"""A request in Anthropic's words."""
+"""Builds the body of a request to Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CHOICES: Mapping[ToolChoice, str] = {"auto": "auto", "none": "none", "required"
 def build_body(request: Request) -> dict[str, Any]:
     """The body of ``POST /messages``.
 
-    System messages become ``system``; ``max_tokens`` is 1024 where a run gives none, since the protocol asks
-    for one. Raises `UnmappableError`.
+    System messages become ``system``; ``max_tokens`` is 1024 if a run gives none, since the protocol requires
+    one. Raises `UnmappableError`.
     """
     common, own_tools = split_tools(request.params)
     choice = common.pop("tool_choice", None)
@@ -49,12 +49,12 @@ def build_body(request: Request) -> dict[str, Any]:
 
 
 def _own(asked: Parameters) -> dict[str, Any]:
-    """What goes by a name that only Anthropic has. Its own words win over OpenAI's."""
-    told = {**asked.rest, "seed": asked.seed}
-    told |= {"frequency_penalty": asked.frequency_penalty, "presence_penalty": asked.presence_penalty}
-    effort, user = told.pop("reasoning_effort", None), told.pop("user", None)
-    told.pop("parallel_tool_calls", None)  # `_choice` says it
-    own = without_openais(told, "anthropic", own=("metadata",))
+    """Fields that only Anthropic has; given under its own names, they take precedence over OpenAI's."""
+    params = {**asked.rest, "seed": asked.seed}
+    params |= {"frequency_penalty": asked.frequency_penalty, "presence_penalty": asked.presence_penalty}
+    effort, user = params.pop("reasoning_effort", None), params.pop("user", None)
+    params.pop("parallel_tool_calls", None)  # `_choice` says it
+    own = without_openais(params, "anthropic", own=("metadata",))
     output = {**_format(asked), **_effort(effort), **(own.get("output_config") or {})}
     if output:
         own["output_config"] = output
@@ -103,7 +103,7 @@ def _is_own(choice: object) -> bool:
 
 
 def _system(given: object, lifted: str) -> object:
-    """What the parameters already say to the model, followed by what the messages say."""
+    """The system text of the parameters, followed by that of the messages."""
     if isinstance(given, list):
         return [*given, {"type": "text", "text": lifted}]
     return f"{given}\n\n{lifted}" if given else lifted

@@ -1,4 +1,4 @@
-"""Chat completions of Azure OpenAI: those of a deployment, or of its v1 API."""
+"""The protocol "azure_openai": chat completions and embeddings of a deployment, or of the v1 API."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import replace
 from typing import ClassVar
 from urllib.parse import parse_qs, quote
 
-from fairlane.connection import Connection
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES, OpenAIChat
 from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
 
 API_VERSION = "2024-10-21"
 """The latest version that is generally available (learn.microsoft.com, "Azure OpenAI API version lifecycle");
-the first of those to tell the usage of streams."""
+the first of them that reports the usage of streams."""
 
 
 class AzureTarget:
-    """Where an operation of a deployment is: ``/openai/deployments/{model}/{operation}?api-version=…``.
+    """The target of a deployment's operation: ``/openai/deployments/{model}/{operation}?api-version=…``.
 
     A base URL that ends in ``/openai`` gets no second one. One that ends in ``/openai/v1`` leads to the v1
     API: ``/{operation}``, and a version only where the connection names one.
@@ -34,6 +35,7 @@ class AzureTarget:
         self._query = f"?api-version={version}" if version and "api-version" not in parse_qs(query) else ""
 
     def of(self, model: str, operation: str) -> str:
+        """The target of an operation, such as ``chat/completions``; a deployment is named by ``model``."""
         if self._is_v1:
             return f"/{operation}{self._query}"
         return f"{self._root}/deployments/{quote(model, safe='')}/{operation}{self._query}"
@@ -56,10 +58,22 @@ class AzureOpenAI(OpenAIChat):
     def __init__(self, connection: Connection) -> None:
         self._target = AzureTarget(connection)
 
+    @classmethod
+    def of(cls, connection: Connection) -> AzureOpenAI:
+        """See `Dialect.of`."""
+        return cls(connection)
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`."""
+        return AzureEmbeddings(connection)
+
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         return self._target.of(request.model, "chat/completions")
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
         said = super().error(headers, body)
         filtered = ", ".join(_filtered(said.error))
         return replace(said, message=f"{said.message or 'filtered'} ({filtered})") if filtered else said
@@ -74,7 +88,13 @@ class AzureEmbeddings(OpenAIEmbeddings):
     def __init__(self, connection: Connection) -> None:
         self._target = AzureTarget(connection)
 
+    @classmethod
+    def of(cls, connection: Connection) -> AzureEmbeddings:
+        """See `Dialect.of`."""
+        return cls(connection)
+
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         return self._target.of(request.model, "embeddings")
 
 

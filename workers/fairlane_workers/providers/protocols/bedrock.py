@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse."""
+"""The protocol "bedrock": Amazon Bedrock's Converse API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairlane_workers.providers.answer import (
     parse_object,
     token_count,
 )
-from fairlane_workers.providers.botocore_extra import require_botocore
+from fairlane_workers.providers.auth.sigv4 import require_botocore
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
@@ -42,7 +42,7 @@ LATE_STATUSES = {
     "unrecognizedclientexception": 403,
     "validationexception": 400,
 }
-"""As botocore's model of ``bedrock-runtime`` has them, and those that all of Amazon's services share."""
+"""From botocore's model of ``bedrock-runtime``, and those that all of Amazon's services share."""
 
 _MALFORMED = ("malformed_model_output", "malformed_tool_use")
 _REFUSALS = {
@@ -58,20 +58,24 @@ class Bedrock(Dialect):
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def __init__(self) -> None:
-        """Raises `ConfigurationError` where botocore is missing, which decodes the streams."""
+        """Raises `ConfigurationError` if botocore is missing, which decodes the streams."""
         require_botocore("protocol", self.protocol, "botocore.eventstream")
 
     def headers(self) -> dict[str, str]:
+        """See `Dialect.headers`."""
         return {"accept": "application/json, application/vnd.amazon.eventstream"}
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         operation = "converse-stream" if request.stream else "converse"
         return f"/model/{quote(request.model, safe='-_.~')}/{operation}"
 
     def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
         return converse_body(request)
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
         if "output" not in document and "__type" in document:
             kind = next(_names(document["__type"]), "")
             answer.error = {"type": kind, "message": _message(document)}
@@ -84,6 +88,7 @@ class Bedrock(Dialect):
         answer.ended = True
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
         document = parse_object(event.data)
         match event.name:
             case "contentBlockDelta":
@@ -99,19 +104,22 @@ class Bedrock(Dialect):
                 answer.ended = True
             case name if name.startswith(ERROR):
                 answer.error = {"type": name.removeprefix(ERROR), "message": _message(document)}
-            case _:  # messageStart, contentBlockStop, and what the protocol may gain
+            case _:  # messageStart, contentBlockStop, and future events
                 pass
         return ""
 
     def events(self) -> EventParser:
+        """See `Dialect.events`."""
         return AwsEventParser()
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
         """The type is in a header or in the body's ``__type``, at times with a namespace or a link."""
-        told = ErrorBody.parse(body)
-        kinds = (*_names(headers.get("x-amzn-errortype")), *_names(told.error.get("__type")))
+        parsed = ErrorBody.parse(body)
+        kinds = (*_names(headers.get("x-amzn-errortype")), *_names(parsed.error.get("__type")))
         lowered = tuple(kind.lower() for kind in kinds)
-        return replace(told, kinds=(*lowered, *told.kinds), message=told.message or _message(told.error))
+        return replace(
+            parsed, kinds=(*lowered, *parsed.kinds), message=parsed.message or _message(parsed.error)
+        )
 
 
 def _names(value: object) -> Iterator[str]:
@@ -161,7 +169,7 @@ def _stop(reason: object, answer: Answer) -> None:
 
 
 def _count(usage: object, answer: Answer) -> None:
-    """Note the counts. Bedrock tells apart what of the prompt was read from the cache and written to it."""
+    """Note the token counts. Bedrock counts cache reads and writes apart from the rest of the prompt."""
     if not isinstance(usage, dict):
         return
     given = token_count(usage.get("inputTokens"))

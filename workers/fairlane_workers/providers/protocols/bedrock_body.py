@@ -1,4 +1,4 @@
-"""What is sent to Converse: messages as blocks, and parameters in its places."""
+"""Builds the body of a Converse request: messages as blocks, parameters in their sections."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def converse_body(request: Request) -> dict[str, Any]:
     ``additionalModelRequestFields``. Converse's own objects go before what is translated, field by field; a
     field that is ``None`` is left out. Raises `UnmappableError` for ``json_object``, which there is not.
     """
-    told = Parameters.of(request.params)
-    if told.json:
+    asked = Parameters.of(request.params)
+    if asked.json:
         raise UnmappableError("params.response_format: Converse has no json_object; give a json_schema")
-    own = {name: value for name, value in told.rest.items() if name in _OWN}
+    own = {name: value for name, value in asked.rest.items() if name in _OWN}
     merged = {
         "system": _system(own.get("system"), request.messages),
-        "inferenceConfig": _merged(_inference(told), own.get("inferenceConfig")),
-        "toolConfig": _merged(_tools(told), own.get("toolConfig")),
-        "outputConfig": _merged(_output(told), own.get("outputConfig")),
-        "additionalModelRequestFields": _merged(_further(told), own.get("additionalModelRequestFields")),
+        "inferenceConfig": _merged(_inference(asked), own.get("inferenceConfig")),
+        "toolConfig": _merged(_tools(asked), own.get("toolConfig")),
+        "outputConfig": _merged(_output(asked), own.get("outputConfig")),
+        "additionalModelRequestFields": _merged(_further(asked), own.get("additionalModelRequestFields")),
     }
     given = {name: value for name, value in {**own, **merged}.items() if value not in _EMPTY}
     return {"messages": _turns(request.messages), **given}
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """User and assistant in turns, as Converse demands: what one says in a row is one message."""
+    """User and assistant in turns, as Converse requires: consecutive messages of one role become one."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = message["role"]
@@ -58,34 +58,34 @@ def _turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _system(given: object, messages: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What the parameters already say to the model, followed by what the messages say."""
+    """The system text of the parameters, followed by that of the messages."""
     first = given if isinstance(given, list) else [{"text": given}] if given else []
     lifted = [message["content"] for message in messages if message["role"] in _SYSTEM_ROLES]
     return [*first, *({"text": text} for text in lifted if text)]
 
 
-def _inference(told: Parameters) -> dict[str, Any]:
+def _inference(asked: Parameters) -> dict[str, Any]:
     return {
-        "maxTokens": told.max_tokens,
-        "temperature": told.temperature,
-        "topP": told.top_p,
-        "stopSequences": list(told.stop) or None,
+        "maxTokens": asked.max_tokens,
+        "temperature": asked.temperature,
+        "topP": asked.top_p,
+        "stopSequences": list(asked.stop) or None,
     }
 
 
-def _tools(told: Parameters) -> dict[str, Any]:
-    """The tools; Converse cannot say that none may be called, so ``"none"`` offers none."""
-    if not told.tools or told.tool_choice == "none":
+def _tools(asked: Parameters) -> dict[str, Any]:
+    """The tools; Converse has no way to forbid calls, so ``"none"`` offers no tool."""
+    if not asked.tools or asked.tool_choice == "none":
         return {}
     choice: dict[str, Any] | None = None
-    match told.tool_choice:
+    match asked.tool_choice:
         case "auto":
             choice = {"auto": {}}
         case "required":
             choice = {"any": {}}
         case Tool(name=name):
             choice = {"tool": {"name": name}}
-    return {"tools": [{"toolSpec": _tool_spec(tool)} for tool in told.tools], "toolChoice": choice}
+    return {"tools": [{"toolSpec": _tool_spec(tool)} for tool in asked.tools], "toolChoice": choice}
 
 
 def _tool_spec(tool: Tool) -> dict[str, Any]:
@@ -93,25 +93,27 @@ def _tool_spec(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, **described, "inputSchema": {"json": tool.schema}}
 
 
-def _output(told: Parameters) -> dict[str, Any]:
-    if told.schema is None:
+def _output(asked: Parameters) -> dict[str, Any]:
+    if asked.schema is None:
         return {}
-    schema = {"name": told.schema.name, "schema": json.dumps(told.schema.schema)}
+    schema = {"name": asked.schema.name, "schema": json.dumps(asked.schema.schema)}
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
 
 
-def _further(told: Parameters) -> dict[str, Any]:
+def _further(asked: Parameters) -> dict[str, Any]:
     return {
-        "top_k": told.top_k,
-        "seed": told.seed,
-        "presence_penalty": told.presence_penalty,
-        "frequency_penalty": told.frequency_penalty,
-        **{name: value for name, value in told.rest.items() if name not in _OWN | _FIXED},
+        "top_k": asked.top_k,
+        "seed": asked.seed,
+        "presence_penalty": asked.presence_penalty,
+        "frequency_penalty": asked.frequency_penalty,
+        **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
     }
 
 
 def _merged(translated: Mapping[str, Any], given: object) -> object:
-    """Both, field by field; what is given wins. What is no object goes as it is."""
+    """Both, merged field by field; given values take precedence. A value that is no object replaces the
+    other.
+    """
     if given is not None and not isinstance(given, Mapping):
         return given
     both = {**translated, **(given or {})}

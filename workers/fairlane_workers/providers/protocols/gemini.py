@@ -1,4 +1,4 @@
-"""Gemini's ``generateContent``, at Google AI Studio and on Vertex AI."""
+"""The protocols "gemini" and "vertex": ``generateContent`` of Google AI Studio and of Vertex AI."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class Gemini(Dialect):
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
         return f"{self.resource(request.model)}:{method}"
 
@@ -76,12 +77,15 @@ class Gemini(Dialect):
         return resource(model, ("models", "tunedModels"), "models")
 
     def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
         return build_body(request)
 
     def events(self) -> EventParser:
+        """See `Dialect.events`."""
         return GoogleSseParser()
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
         self._take(document, answer)
         if answer.error:
             return
@@ -90,8 +94,9 @@ class Gemini(Dialect):
         answer.ended = True
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
         data = event.data.strip()
-        if data.startswith("["):  # errors may stand in a list
+        if data.startswith("["):  # Google sends some errors in a list
             data = data[1:-1]
         return self._take(parse_object(data), answer)
 
@@ -117,6 +122,7 @@ class Vertex(Gemini):
     protocol = "vertex"
 
     def resource(self, model: str) -> str:
+        """See `Dialect.resource`."""
         if model.startswith("projects/"):
             raise UnmappableError(
                 f"model: {model!r} names a project, but the connection's base_url does; "
@@ -137,7 +143,7 @@ def _first(candidates: list[Any]) -> dict[str, Any] | None:
 
 
 def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
-    """Add a part; what the model thought is none of the answer."""
+    """Add a part of the answer; thoughts are not part of it."""
     if part.get("thought") is True:
         return ""
     if isinstance(call := part.get("functionCall"), dict):
@@ -149,7 +155,7 @@ def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
 
 
 def _blocked(feedback: object, answer: Answer) -> None:
-    """A prompt that is not let through has no candidates, but a reason."""
+    """Note why the prompt was blocked: then there are no candidates, but a reason."""
     reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
     if isinstance(feedback, dict) and isinstance(reason, str) and reason:
         said = _said(feedback.get("blockReasonMessage"))
@@ -158,7 +164,7 @@ def _blocked(feedback: object, answer: Answer) -> None:
 
 
 def _stop(candidate: Mapping[str, Any], answer: Answer) -> None:
-    """Note why it stopped. ``MAX_TOKENS`` and what is not known here are answers too: the reason tells.
+    """Note the finish reason. ``MAX_TOKENS`` and unknown reasons are answers, too: the reason shows it.
 
     Raises `UnreadableError` where the model broke off, so that the call is made again.
     """
@@ -178,8 +184,9 @@ def _said(words: object) -> str:
 
 
 def _count(usage: object, answer: Answer) -> None:
-    """Note the counts, cumulative in a stream. What was read from the cache is part of the prompt; what tools
-    returned is input too. Thoughts are billed as output."""
+    """Note the token counts, cumulative in a stream. The prompt includes cache reads; results of tools are
+    input, too. Thoughts are billed as output.
+    """
     if not isinstance(usage, dict):
         return
     answer.input_tokens = _sum(usage, "promptTokenCount", "toolUsePromptTokenCount")

@@ -1,4 +1,4 @@
-"""A request in Gemini's words."""
+"""Builds the body of a ``generateContent`` request."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _FIXED = ("model", "messages", "stream", "contents")
 
 
 def build_body(request: Request) -> dict[str, Any]:
-    """The body of ``generateContent``: what is given by Gemini's own names wins over OpenAI's.
+    """The body of ``generateContent``: parameters under Gemini's own names take precedence over OpenAI's.
 
     Raises `UnmappableError`.
     """
     common, own_tools = split_tools(request.params)
     asked = Parameters.of(common)
-    told = {name: value for name, value in asked.rest.items() if name not in _FIXED}
-    effort = told.pop("reasoning_effort", None)
-    own = without_openais(told, "gemini", own=("store",))
+    params = {name: value for name, value in asked.rest.items() if name not in _FIXED}
+    effort = params.pop("reasoning_effort", None)
+    own = without_openais(params, "gemini", own=("store",))
     system = [_part(each) for each in request.messages if each["role"] in _SYSTEM_ROLES]
     fields: dict[str, Any] = {
         "contents": [_content(each) for each in request.messages if each["role"] not in _SYSTEM_ROLES],
@@ -42,7 +42,7 @@ def build_body(request: Request) -> dict[str, Any]:
 
 
 def resource(model: str, collections: tuple[str, ...], default: str) -> str:
-    """A model's name as a path: what stands before its last part is one of ``collections``, or ``default``.
+    """A model's name as a path, below one of ``collections``; ``default`` if the name has none.
 
     Nothing in the name can lead elsewhere: all of it is percent-encoded.
     """
@@ -61,7 +61,7 @@ def _part(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _system(given: object, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the parameters already say to the model, followed by what the messages say."""
+    """The system text of the parameters, followed by that of the messages."""
     if given is None:
         return {"parts": parts}
     if not isinstance(given, dict) or not isinstance(given.get("parts"), list):

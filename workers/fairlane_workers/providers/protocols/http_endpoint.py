@@ -1,4 +1,4 @@
-"""An HTTP endpoint that is described in the configuration: templates say what is sent, paths what is read."""
+"""The protocol "http": templates in the configuration build requests, JMESPath expressions read replies."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any, ClassVar
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from fairlane.connection import Connection
-from fairlane.endpoint import EndpointPolling, EndpointStream, HttpEndpoint, read_body
-from fairlane.errors import ConfigurationError, TemplateError
-from fairlane.prompts.shapes import MISSING, JsonTemplate, PathTemplate
-from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, token_count
+from fairlane.config.connection import Connection
+from fairlane.config.endpoint import EndpointPolling, EndpointStream, HttpEndpoint, read_body
+from fairlane.core.errors import ConfigurationError, TemplateError
+from fairlane.templates.shapes import MISSING, JsonTemplate, PathTemplate
+from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, output_text, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
 from fairlane_workers.providers.framing.sse import SseParser
-from fairlane_workers.providers.output_text import output_text
 from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES
 
 _MOST_HANDLE = 500
@@ -28,13 +27,13 @@ _SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
 class JsonPath:
-    """Something's place in a document; where the expression does not fit the document, nothing is there."""
+    """An expression that finds a value in a document; one that does not fit finds nothing."""
 
     def __init__(self, expression: str | None) -> None:
         self._found = None if expression is None else jmespath.compile(expression)
 
     def find(self, document: Any) -> Any:
-        """What is there; ``None`` for nothing."""
+        """The value; ``None`` for nothing."""
         try:
             return None if self._found is None else self._found.search(document)
         except JMESPathError:
@@ -42,7 +41,7 @@ class JsonPath:
 
 
 class _Polling:
-    """How a call that was begun is asked for."""
+    """The compiled settings of polling."""
 
     def __init__(self, settings: EndpointPolling) -> None:
         self.settings = settings
@@ -53,7 +52,7 @@ class _Polling:
 
 
 class HttpEndpointDialect(Dialect):
-    """What runs give (a model's name, messages, parameters) fills templates; they change nothing else."""
+    """Speaks an endpoint's protocol. A run's model, messages and parameters only fill the templates."""
 
     protocol = "http"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
@@ -75,20 +74,21 @@ class HttpEndpointDialect(Dialect):
 
     @classmethod
     def of(cls, connection: Connection) -> HttpEndpointDialect:
-        """That of a connection, which is checked by now to have one."""
+        """See `Dialect.of`; the settings ensure that the connection has an endpoint."""
         if connection.endpoint is None:
             remedy = "Describe the endpoint in a table of that name."
             raise ConfigurationError("endpoint", None, "is missing", remedy)
         return cls(connection.endpoint)
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         try:
             return self._path.render(self._names(request))
         except TemplateError as error:
             raise UnmappableError(str(error)) from error
 
     def body(self, request: Request) -> Any:
-        """The template, filled; ``None`` where there is none."""
+        """See `Dialect.body`: the filled template."""
         try:
             filled = None if self._body is None else self._body.render(self._names(request))
         except TemplateError as error:
@@ -96,12 +96,14 @@ class HttpEndpointDialect(Dialect):
         return {} if filled is MISSING else filled
 
     def document(self, body: bytes) -> Any:
+        """See `Dialect.document`."""
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise UnreadableError(f"not JSON: {body[:80].decode('utf-8', 'replace')!r}") from None
 
     def read(self, document: Any, answer: Answer) -> None:
+        """See `Dialect.read`."""
         if self._note_error(document, answer):
             return
         if self._polling is not None and not self._is_over(self._polling, document, answer):
@@ -113,9 +115,11 @@ class HttpEndpointDialect(Dialect):
         answer.ended = True
 
     def events(self) -> EventParser:
+        """See `Dialect.events`."""
         return NdjsonParser() if self._stream and self._stream.format == "ndjson" else SseParser()
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
         if self._stream is not None and event.data.strip() == self._stream.end:
             answer.ended = True
             return ""
@@ -132,6 +136,7 @@ class HttpEndpointDialect(Dialect):
         return shown
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
         usual = ErrorBody.parse(body)
         try:
             document = json.loads(body)
@@ -142,6 +147,7 @@ class HttpEndpointDialect(Dialect):
         return ErrorBody(kinds, message or usual.message, usual.error)
 
     def look(self, handle: str) -> str:
+        """See `Dialect.look`."""
         if self._polling is None:
             return super().look(handle)
         try:
@@ -150,6 +156,7 @@ class HttpEndpointDialect(Dialect):
             raise UnreadableError(str(error)) from error
 
     def cancel(self, handle: str) -> str | None:
+        """See `Dialect.cancel`."""
         if self._polling is None or self._polling.cancel is None:
             return None
         try:
@@ -158,7 +165,7 @@ class HttpEndpointDialect(Dialect):
             return None
 
     def _names(self, request: Request) -> dict[str, Any]:
-        """What templates may use; ``system`` and ``prompt`` only where there is such a message."""
+        """The names that templates may use; ``system`` and ``prompt`` only if there is such a message."""
         names = {
             "model": request.model,
             "messages": request.messages,
@@ -172,9 +179,9 @@ class HttpEndpointDialect(Dialect):
         return {**names, "prompt": asked[-1]} if asked else names
 
     def _is_over(self, polling: _Polling, document: Any, answer: Answer) -> bool:
-        """Whether the answer is there; else it is noted what is."""
-        told = polling.status.find(document)
-        status = told if isinstance(told, str) else json.dumps(told)
+        """Whether the answer is complete; if not, note its state."""
+        reported = polling.status.find(document)
+        status = reported if isinstance(reported, str) else json.dumps(reported)
         if status in polling.settings.done:
             return True
         if status in polling.settings.failed:

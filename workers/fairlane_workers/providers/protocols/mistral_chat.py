@@ -1,11 +1,11 @@
-"""Chat completions as Mistral takes them: OpenAI's, but a parameter that it does not know is refused."""
+"""Chat completions at Mistral: OpenAI's, but it rejects parameters that it does not know."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import urlsplit
 
-from fairlane.connection import Connection
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
 
@@ -13,7 +13,9 @@ _NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 
 
 class MistralChat(OpenAIChat):
-    """Usage comes with a stream unasked, and asking for it is an error (422, ``extra_forbidden``)."""
+    """OpenAI's dialect without ``stream_options``: Mistral always sends usage, and rejects the option with a
+    422.
+    """
 
     @staticmethod
     def is_spoken_at(connection: Connection) -> bool:
@@ -24,6 +26,7 @@ class MistralChat(OpenAIChat):
         return host == "mistral.ai" or host.endswith(".mistral.ai")
 
     def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
         body = super().body(request)
         if "stream_options" not in request.params:
             body.pop("stream_options", None)
@@ -37,4 +40,4 @@ def _host(url: str) -> str:
     try:
         return (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
-        return ""  # the registry says what is wrong with it
+        return ""  # the registry reports the URL's error

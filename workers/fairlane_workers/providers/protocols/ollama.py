@@ -1,4 +1,4 @@
-"""Ollama's own chat API."""
+"""The protocol "ollama": Ollama's own chat API."""
 
 from __future__ import annotations
 
@@ -37,44 +37,48 @@ class Ollama(Dialect):
     protocol = "ollama"
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         return "/api/chat"
 
     def body(self, request: Request) -> dict[str, Any]:
-        """Sampling parameters become ``options``, as does every name that is not one of the API's own.
+        """Sampling parameters become ``options``, like every name that is not one of the API's own.
 
         Given ``options`` and ``format`` go before what is translated. Raises `UnmappableError` for a
         ``tool_choice`` that demands a call, which there is not.
         """
-        told = Parameters.of(request.params)
-        own = {name: value for name, value in told.rest.items() if name in _OWN and value is not None}
+        asked = Parameters.of(request.params)
+        own = {name: value for name, value in asked.rest.items() if name in _OWN and value is not None}
         body: dict[str, Any] = {
             "model": request.model,
             "messages": [_message(message) for message in request.messages],
             "stream": request.stream,
-            "format": told.schema.schema if told.schema else "json" if told.json else None,
-            "tools": _tools(told),
+            "format": asked.schema.schema if asked.schema else "json" if asked.json else None,
+            "tools": _tools(asked),
             **own,
-            "options": _options(told, own.get("options")),
+            "options": _options(asked, own.get("options")),
         }
         return {name: value for name, value in body.items() if value is not None}
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
         self._take(document, answer)
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
         return self._take(parse_object(event.data), answer)
 
     def events(self) -> EventParser:
+        """See `Dialect.events`."""
         return NdjsonParser()
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
-        """Its words; of a model that the server lacks, with the command that fetches it."""
-        told = ErrorBody.parse(body)
-        found = _NO_MODEL.match(told.message or "")
+        """The error's message; if the server lacks the model, with the command that fetches it."""
+        error = ErrorBody.parse(body)
+        found = _NO_MODEL.match(error.message or "")
         if found is None:
-            return told
+            return error
         remedy = f"model '{found[1]}' not found: run `ollama pull {found[1]}` on the server"
-        return replace(told, message=remedy)
+        return replace(error, message=remedy)
 
     def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
         if error := document.get("error"):
@@ -95,36 +99,36 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": message["content"]}
 
 
-def _options(told: Parameters, given: object) -> object:
-    """Sampling, and what else is set; given options win, and ``None`` leaves one out."""
+def _options(asked: Parameters, given: object) -> object:
+    """Sampling parameters and others; given options take precedence, and ``None`` drops one."""
     if given is not None and not isinstance(given, Mapping):
         return given
     options: dict[str, Any] = {
-        "num_predict": told.max_tokens,
-        "temperature": told.temperature,
-        "top_p": told.top_p,
-        "top_k": told.top_k,
-        "seed": told.seed,
-        "presence_penalty": told.presence_penalty,
-        "frequency_penalty": told.frequency_penalty,
-        "stop": list(told.stop) or None,
-        **{name: value for name, value in told.rest.items() if name not in _OWN | _FIXED},
+        "num_predict": asked.max_tokens,
+        "temperature": asked.temperature,
+        "top_p": asked.top_p,
+        "top_k": asked.top_k,
+        "seed": asked.seed,
+        "presence_penalty": asked.presence_penalty,
+        "frequency_penalty": asked.frequency_penalty,
+        "stop": list(asked.stop) or None,
+        **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
         **(given or {}),
     }
     return {name: value for name, value in options.items() if value is not None} or None
 
 
-def _tools(told: Parameters) -> list[dict[str, Any]] | None:
-    if told.tool_choice == "required" or isinstance(told.tool_choice, Tool):
+def _tools(asked: Parameters) -> list[dict[str, Any]] | None:
+    if asked.tool_choice == "required" or isinstance(asked.tool_choice, Tool):
         raise UnmappableError('params.tool_choice: Ollama knows "auto" and "none" alone')
-    if not told.tools or told.tool_choice == "none":
+    if not asked.tools or asked.tool_choice == "none":
         return None
     return [
         {
             "type": "function",
             "function": {"name": tool.name, "description": tool.description or "", "parameters": tool.schema},
         }
-        for tool in told.tools
+        for tool in asked.tools
     ]
 
 
@@ -135,7 +139,7 @@ def _tool_call(call: object) -> ToolCall:
 
 
 def _end(document: Mapping[str, Any], answer: Answer) -> None:
-    """The last of an answer: why it ends, and what it used."""
+    """Read the last line of an answer: finish reason and token counts."""
     reason = document.get("done_reason")
     if reason == "load" and not (answer.text or answer.tools):
         raise UnreadableError("the model was loaded and said nothing (done_reason load)")

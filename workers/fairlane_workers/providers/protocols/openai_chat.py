@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as spoken by OpenAI and every compatible server."""
+"""The protocol "openai": chat completions of OpenAI and compatible servers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.answer import (
     Answer,
     ToolCall,
@@ -24,7 +25,7 @@ from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSE
 from fairlane_workers.providers.protocols.openai_errors import beside_choices, error_in, error_of, read_error
 
 LATE_STATUSES = {
-    **ANTHROPIC_STATUSES,  # gateways pass Anthropic's kinds on
+    **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
     "context_length_exceeded": 400,
     "content_filter": 400,
     "content_policy_violation": 400,
@@ -52,11 +53,26 @@ class OpenAIChat(Dialect):
     protocol = "openai"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
+    @classmethod
+    def of(cls, connection: Connection) -> OpenAIChat:
+        """See `Dialect.of`: a connection to Mistral gets a variant, since Mistral rejects unknown fields."""
+        from fairlane_workers.providers.protocols.mistral_chat import MistralChat
+
+        return MistralChat() if MistralChat.is_spoken_at(connection) else OpenAIChat()
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`."""
+        from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
+
+        return OpenAIEmbeddings()
+
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         return "/chat/completions"
 
     def body(self, request: Request) -> dict[str, Any]:
-        """Parameters and messages; a stream asks for its usage, unless ``stream_options`` is ``None``."""
+        """Parameters and messages; a stream requests its usage, unless ``stream_options`` is ``None``."""
         fixed = {"model": request.model, "messages": request.messages, "stream": request.stream}
         body = {**request.params, **fixed}
         options = body.pop("stream_options", {})
@@ -66,6 +82,7 @@ class OpenAIChat(Dialect):
         return body
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
         if error := error_in(document):
             answer.error = error
             return
@@ -83,6 +100,7 @@ class OpenAIChat(Dialect):
         answer.ended = True
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
         if event.data == "[DONE]":
             answer.take_drafts()
             answer.ended = True
@@ -93,7 +111,7 @@ class OpenAIChat(Dialect):
             return ""
         if usage := document.get("usage") or beside_choices(document).get("usage"):
             _count(usage, answer)
-        # Chunks without a choice carry the usage, or (Azure) the prompt's filter results.
+        # Chunks without a choice hold the usage, or (Azure) the prompt's filter results.
         choice = _first_choice(as_list(document.get("choices") or [], "choices"))
         if choice is None:
             return ""
@@ -106,6 +124,7 @@ class OpenAIChat(Dialect):
         return text
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
         return read_error(body)
 
 
@@ -119,7 +138,7 @@ def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
 
 
 def _take(message: Mapping[str, Any], answer: Answer) -> str:
-    """Add the answer's text, and none of what the model reasoned, wherever that stands."""
+    """Add the answer's text without the model's reasoning, in all known forms."""
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal:
         answer.refusal = (answer.refusal or "") + refusal
@@ -145,14 +164,14 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def _draft(piece: Mapping[str, Any], answer: Answer) -> None:
-    """Add a piece of a call to what came of it before.
+    """Add a piece to a function call.
 
     A call is named by its index. Servers that number none, or all of them 0, give each call whole, with an
     id of its own.
     """
     function = piece.get("function") or piece.get("custom") or {}
-    told = as_object(function, "tool_calls[].function")
-    name, key, index = told.get("name"), piece.get("id"), piece.get("index")
+    called = as_object(function, "tool_calls[].function")
+    name, key, index = called.get("name"), piece.get("id"), piece.get("index")
     drafts = answer.drafts
     same = (draft for draft in reversed(drafts) if draft.index == index)
     found = next(same, None) if index is not None else None
@@ -162,11 +181,13 @@ def _draft(piece: Mapping[str, Any], answer: Answer) -> None:
         drafts.append(found := ToolDraft(index if isinstance(index, int) else None))
     found.key = _text(key) or found.key
     found.name = found.name or _text(name)
-    found.pieces.append(_text(told.get("arguments", told.get("input"))))
+    found.pieces.append(_text(called.get("arguments", called.get("input"))))
 
 
 def _text(value: object) -> str:
-    """Text as it is, nothing for ``None``, and JSON for what a server should have written as JSON."""
+    """A text unchanged, ``None`` as nothing, and any other value as the JSON that the server should have
+    sent.
+    """
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False)
@@ -181,7 +202,7 @@ def _stop(reason: object, answer: Answer) -> None:
 
 
 def _count(usage: object, answer: Answer) -> None:
-    """Note the counts; DeepSeek, Together and Moonshot have a place of their own for what was cached."""
+    """Note the token counts; DeepSeek, Together and Moonshot have fields of their own for cached tokens."""
     if not isinstance(usage, dict):
         return
     answer.input_tokens = token_count(usage.get("prompt_tokens"))

@@ -1,4 +1,4 @@
-"""OpenAI's embeddings, as spoken by OpenAI and every compatible server."""
+"""Embeddings of the protocol "openai": of OpenAI and compatible servers."""
 
 from __future__ import annotations
 
@@ -6,32 +6,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from fairlane.evaluators.embeddings import BrokenEmbeddings, pack, vector_of
-from fairlane_workers.providers.answer import (
-    Answer,
-    UnreadableError,
-    as_list,
-    as_object,
-    token_count,
-)
+from fairlane_workers.providers.answer import Answer, UnreadableError, as_list, as_object, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES
 
 
 class OpenAIEmbeddings(Dialect):
-    """``POST {base_url}/embeddings``. The answer's text is what `fairlane.evaluators.embeddings` reads."""
+    """``POST {base_url}/embeddings``. The answer's text has the form of `fairlane.evaluators.embeddings`."""
 
     protocol = "openai"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         return "/embeddings"
 
     def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
         return {**request.params, "model": request.model, "input": list(request.inputs or ())}
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
-        """Vectors, in the order of the texts; servers send numbers, or base64 if asked for it."""
+        """Read vectors in the order of the texts; servers send numbers, or base64 on request."""
         if error := document.get("error") or (document if document.get("object") == "error" else None):
             answer.error = error
             return

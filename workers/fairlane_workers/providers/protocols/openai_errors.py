@@ -1,4 +1,4 @@
-"""How OpenAI and the servers that speak its protocols tell of errors, within answers and instead of them."""
+"""Reads errors of OpenAI and compatible servers, inside answers and in place of them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from fairlane_workers.providers.error_body import ErrorBody
 
 _BROKEN_OFF = ("error", "insufficient_system_resource")
-"""Reasons to finish that are failures: those of Mistral and OpenRouter, and of DeepSeek."""
+"""Finish reasons that are failures: of Mistral and OpenRouter, and of DeepSeek."""
 
 
 def read_error(body: bytes) -> ErrorBody:
-    """What a refusal says of itself: see `ErrorBody.parse`, with the habits of compatible servers."""
+    """The error in a reply: `ErrorBody.parse`, with the forms of compatible servers."""
     said = ErrorBody.parse(body)
     return ErrorBody.of(_explained(said.error)) if said.error else said
 
 
 def error_in(document: Mapping[str, Any]) -> object:
-    """An error where an answer should be: under its own key, or (vLLM, Mistral) as the whole document."""
+    """An error in place of an answer: under its own key, or (vLLM, Mistral) as the whole document."""
     error = document.get("error") or beside_choices(document).get("error")
     if not error and document.get("object") == "error":
         error = document
@@ -26,7 +26,7 @@ def error_in(document: Mapping[str, Any]) -> object:
 
 
 def error_of(choice: Mapping[str, Any]) -> object:
-    """An error that ended the choice, told within it (OpenRouter) or by its reason to finish alone."""
+    """An error that ended the choice: inside it (OpenRouter), or only as its finish reason."""
     reason = choice.get("finish_reason")
     if reason not in _BROKEN_OFF:
         return None
@@ -34,13 +34,13 @@ def error_of(choice: Mapping[str, Any]) -> object:
 
 
 def beside_choices(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What Groq puts beside the choices of a stream: its usage, and the error that stopped it."""
+    """Groq's field beside the choices of a stream: its usage, and the error that stopped it."""
     extra = document.get("x_groq")
     return extra if isinstance(extra, dict) else {}
 
 
 def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
-    """The error with what some servers tell apart from its message and type.
+    """The error with details that some servers send beside message and type.
 
     OpenRouter's moderation declines an input with the status of a bad key, and its ``message`` often says no
     more than that there was an error: ``raw`` is what the provider behind it said.
@@ -58,12 +58,12 @@ def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _invalid_fields(error: Mapping[str, Any]) -> str | None:
-    """What a validation error says of each field, as FastAPI has it (vLLM) and Mistral, in ``message``."""
+    """The validation errors of each field, in the form of FastAPI (vLLM) and of Mistral, in ``message``."""
     within = error.get("message")
-    told = error.get("detail") or (within.get("detail") if isinstance(within, dict) else within)
-    if not isinstance(told, list):
+    detail = error.get("detail") or (within.get("detail") if isinstance(within, dict) else within)
+    if not isinstance(detail, list):
         return None
-    problems = [each for each in told if isinstance(each, dict) and isinstance(each.get("msg"), str)]
+    problems = [each for each in detail if isinstance(each, dict) and isinstance(each.get("msg"), str)]
     return "; ".join(f"{_place(each.get('loc'))}{each['msg']}" for each in problems) or None
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's responses."""
+"""The protocol "openai_responses": OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ _ARGUMENTS = {"function_call": "arguments", "custom_tool_call": "input"}
 
 
 class OpenAIResponses(Dialect):
-    """``POST {base_url}/responses``; a stream ends with the event that brings the whole response."""
+    """``POST {base_url}/responses``; a stream ends with an event that holds the whole response."""
 
     protocol = "openai_responses"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         return "/responses"
 
     def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
         return request_body(request)
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
         if error := error_in(document):
             answer.error = error
             return
@@ -48,7 +51,8 @@ class OpenAIResponses(Dialect):
         _end(document, answer)
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
-        if event.data == "[DONE]":  # of servers that are used to end so
+        """See `Dialect.fold`."""
+        if event.data == "[DONE]":  # of servers that end every stream like chat completions
             return ""
         document = parse_object(event.data)
         match document.get("type"):
@@ -62,16 +66,17 @@ class OpenAIResponses(Dialect):
                 return _take_ending(as_object(document.get("response"), "response"), answer)
             case "error":
                 answer.error = error_in(document) or document
-            case _:  # what it reasons, progress of tools, and what the protocol may gain
+            case _:  # reasoning, progress of tools, and future events
                 answer.error = error_in(document)
         return ""
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
         return read_error(body)
 
 
 def _take_item(item: Mapping[str, Any], answer: Answer) -> str:
-    """Add an item of the output: a message's text or refusal, or a call; what it reasoned is neither."""
+    """Add an item of the output: a message's text or refusal, or a function call; reasoning is skipped."""
     _take_call(item, answer)
     texts = list[str]()
     if item.get("type") == "message":
@@ -94,7 +99,7 @@ def _take_call(item: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _take_ending(response: Mapping[str, Any], answer: Answer) -> str:
-    """The end of a stream; a server that sent no pieces has put the text into it."""
+    """Read the end of a stream; it holds the text if the server sent no pieces."""
     if error := error_in(response):
         answer.error = error
         return ""

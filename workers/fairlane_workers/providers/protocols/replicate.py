@@ -1,4 +1,4 @@
-"""Replicate's predictions: begun with a POST, and asked for until they are over."""
+"""The protocol "replicate": predictions, started with a POST and polled until they end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, token_count
+from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, output_text, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.error_body import ErrorBody
-from fairlane_workers.providers.output_text import output_text
 
 LOOK_AFTER_S = 0.5
-"""Replicate's own client asks twice a second."""
+"""In seconds: Replicate's own client polls twice a second."""
 
 _GOING = frozenset({"starting", "processing"})
 _SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -22,7 +21,7 @@ _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _HANDLE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
-# https://replicate.com/docs/reference/error-codes, and what models say in their own words.
+# https://replicate.com/docs/reference/error-codes, and messages of models.
 _FAILURES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("content_filter", re.compile(r"\(E005\)|flagged as sensitive|NSFW content|content policy", re.I)),
     ("interrupted", re.compile(r"Prediction interrupted|\bcode: PA\b|\bE(6716|8367|8765|9243|9825)\b", re.I)),
@@ -46,11 +45,12 @@ class Replicate(Dialect):
     }
 
     def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
         kind, parts = _model(request.model)
         return "/predictions" if kind == "version" else f"/{kind}/{'/'.join(parts)}/predictions"
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The parameters are the model's input as they are; the messages become its prompt, see `_prompt`.
+        """The parameters become the model's input unchanged; the messages become its prompt, see `_prompt`.
 
         A list ``stop`` becomes ``stop_sequences``, which is one text with commas. ``input``, an object, goes
         before all of these. Without ``messages`` as a parameter the model gets a prompt; with them, these.
@@ -67,10 +67,11 @@ class Replicate(Dialect):
         return {"version": parts[0], "input": given} if kind == "version" else {"input": given}
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
         status = document.get("status")
         if not isinstance(status, str):
             if document.get("error") or document.get("detail"):
-                answer.error = _told(document)
+                answer.error = _error_of(document)
                 return
             raise UnreadableError("status: a text was expected")
         text = output_text(document.get("output"))
@@ -91,7 +92,7 @@ class Replicate(Dialect):
             _fail(status, document.get("error"), answer)
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
-        """Refusals are ``{"title", "detail", "status"}``; some have a ``detail`` alone."""
+        """Errors are ``{"title", "detail", "status"}``; some have only a ``detail``."""
         read = ErrorBody.parse(body)
         detail, title = read.error.get("detail"), read.error.get("title")
         if isinstance(title, str) and not detail:
@@ -99,14 +100,16 @@ class Replicate(Dialect):
         return read
 
     def look(self, handle: str) -> str:
+        """See `Dialect.look`."""
         return f"/predictions/{_handle(handle)}"
 
     def cancel(self, handle: str) -> str | None:
+        """See `Dialect.cancel`."""
         return f"/predictions/{handle}/cancel" if _HANDLE.fullmatch(handle) else None
 
 
 def _model(name: str) -> tuple[str, list[str]]:
-    """How a model is called: ``models`` or ``deployments`` with its path, or ``version`` with its id."""
+    """The address of a model: ``models`` or ``deployments`` with its path, or ``version`` with its id."""
     path, _, version = name.partition(":")
     parts = path.split("/")
     if version or len(parts) == 1:
@@ -122,7 +125,7 @@ def _model(name: str) -> tuple[str, list[str]]:
 
 
 def _with_stop(params: dict[str, Any]) -> dict[str, Any]:
-    """Language models take ``stop_sequences``: one text, in which commas part the sequences."""
+    """The run's stop words as ``stop_sequences``: one text, separated by commas."""
     stop = params.get("stop")
     if stop is None or "stop_sequences" in params:
         return params
@@ -158,7 +161,7 @@ def _handle(value: object) -> str:
 
 
 def _fail(status: str, error: object, answer: Answer) -> None:
-    """A prediction that came to nothing. Where it is not known why, another attempt is worth its while, and
+    """A failed prediction. If its cause is unknown, a retry may succeed, and
     it says nothing of the account's limits.
     """
     words = error if isinstance(error, str) and error.strip() else f"the prediction {status}"
@@ -169,6 +172,6 @@ def _fail(status: str, error: object, answer: Answer) -> None:
     raise UnreadableError(words if status in ("failed", "canceled") else f"status {status!r}: {words}")
 
 
-def _told(document: Mapping[str, Any]) -> object:
-    """An error where a prediction should be."""
+def _error_of(document: Mapping[str, Any]) -> object:
+    """An error in place of a prediction."""
     return document.get("error") or document

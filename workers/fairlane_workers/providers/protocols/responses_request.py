@@ -1,4 +1,4 @@
-"""A run's parameters, which are those of chat completions, as OpenAI's responses take them."""
+"""Builds the body of a Responses request from a run's parameters, which are those of chat completions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOVED = frozenset(
 
 
 def request_body(request: Request) -> dict[str, Any]:
-    """The JSON body. Raises `UnmappableError` for what responses cannot be asked for.
+    """The JSON body. Raises `UnmappableError` for parameters that the API lacks.
 
     What the parameters say in the names of responses (``max_output_tokens``, ``text``, ``reasoning`` …) goes
     as it is and before what is translated. ``instructions`` come before the messages.
@@ -56,27 +56,27 @@ def _refuse_what_cannot_be_said(params: Mapping[str, Any]) -> None:
 
 
 def _merge(body: dict[str, Any], name: str, translated: Mapping[str, Any]) -> None:
-    """Put what was translated below what the run says itself under ``name``; ``None`` there leaves it out."""
-    told = body.get(name, {})
-    if isinstance(told, dict):
-        told = {key: value for key, value in translated.items() if value is not None} | told
-    if told:
-        body[name] = told
+    """Merge translated values under ``name``; the run's own take precedence, and its ``None`` drops them."""
+    settings = body.get(name, {})
+    if isinstance(settings, dict):
+        settings = {key: value for key, value in translated.items() if value is not None} | settings
+    if settings:
+        body[name] = settings
     else:
         body.pop(name, None)
 
 
 def _format(response_format: object) -> dict[str, Any] | None:
-    """OpenAI's ``json_schema`` without the level of its own that chat completions have."""
+    """OpenAI's ``json_schema`` without the nesting of chat completions."""
     if not isinstance(response_format, dict):
         return None
-    told = {name: value for name, value in response_format.items() if name != "json_schema"}
+    settings = {name: value for name, value in response_format.items() if name != "json_schema"}
     schema = response_format.get("json_schema")
-    return {**told, "name": "answer", **schema} if isinstance(schema, dict) else told
+    return {**settings, "name": "answer", **schema} if isinstance(schema, dict) else settings
 
 
 def _tools(tools: object) -> object:
-    """Functions flattened, and not strict unless they say so, as in chat completions; others as they are."""
+    """Functions without nesting, and not strict by default, as in chat completions; other tools unchanged."""
     if not isinstance(tools, list):
         return tools
     return [_flattened(tool, strict=False) for tool in tools]
@@ -92,7 +92,7 @@ def _flattened(value: object, **defaults: Any) -> object:
 
 
 def _stream_options(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Without ``include_usage``: the usage comes unasked."""
+    """The options without ``include_usage``: the API always sends usage."""
     options = params.get("stream_options")
     if not isinstance(options, dict):
         return {}

@@ -1,0 +1,333 @@
+"""Asks each lane for permits in fair order, and publishes what it grants to the lane's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from fairlane.config.sections import SchedulerSettings
+from fairlane.core.events import Event
+from fairlane.model.job import Attempt
+from fairlane.model.lane import LaneLimits
+from fairlane.model.run import RunRef
+from fairlane.store.write.lanes import Grant, Lanes, Offer, ReservedShare
+from fairlane.store.write.leader import NotLeader
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.dispatch.fairness import LaneShares
+from fairlane_scheduler.dispatch.slots import Capacity, Quotas, Slots, TeamShares
+from fairlane_scheduler.state.backlog import Backlog, LaneQueue
+from fairlane_scheduler.state.server_time import Moment
+
+# How many permits one request asks for.
+ASK_AT_MOST = 200
+ASK_AT_LEAST = 8
+
+BROKER_AWAY_MS = 500  # while the broker is away nothing is granted, because nothing could be published
+AHEAD_FACTOR = (
+    2  # tasks run ahead by so many times the evaluations that can be in flight; a run may set a bound
+)
+TEAM_WIDE = frozenset(("team_share", "team_budget"))  # bounds that throttle all runs of a team
+
+# A lane that waits for its rate is asked at most this often. Its bucket keeps what it gathers meanwhile.
+AGAIN_MS = 10
+
+log = get_logger("dispatcher")
+
+
+class Handover(Protocol):
+    """Takes granted attempts to the workers; `Publisher` implements it."""
+
+    def connect(self) -> bool:
+        """Whether an attempt that is granted now can be sent at once."""
+        ...
+
+    def publish(self, attempt: Attempt) -> None:
+        """Collect an attempt; `flush` sends it."""
+        ...
+
+    def flush(self) -> bool:
+        """Send what was collected; false if some of it could not be sent yet."""
+        ...
+
+    def close(self) -> None:
+        """Close connections; `connect` opens another."""
+        ...
+
+
+@dataclass(slots=True)
+class _LaneTurn:
+    """When a lane is asked next, when it last granted permits, and how many."""
+
+    shares: LaneShares
+    ask_ms: int | None = 0  # monotonic; None: when woken
+    granted_ms: int = -1  # monotonic; before any permit, less than any time
+    last: int = ASK_AT_LEAST
+    reason: str = ""  # why the lane granted no more at the last request
+    window: int = 0  # most concurrent calls, if that throttled its jobs at the last request; else 0
+
+    @property
+    def wants(self) -> int:
+        """How many permits are worth asking for."""
+        return min(ASK_AT_MOST, 2 * self.last + ASK_AT_LEAST)
+
+
+class _Ask(NamedTuple):
+    """One request for permits: ``room`` in free slots, and the teams' reserved and maximum shares."""
+
+    offers: list[Offer]
+    room: int
+    reserved: Mapping[str, ReservedShare]
+
+
+class Dispatcher:
+    """Asks lanes one by one, so that no lane waits for another."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        backlog: Backlog,
+        capacity: Capacity,
+        team_shares: TeamShares,
+        handover: Handover,
+        settings: SchedulerSettings,
+        lane_limits: Mapping[str, LaneLimits],
+    ) -> None:
+        self._lanes = lanes
+        self._backlog = backlog
+        self._capacity = capacity
+        self._team_shares = team_shares
+        self._handover = handover
+        self._settings = settings
+        self._lane_limits = lane_limits
+        self._slots = Slots(lanes, capacity, team_shares.weight)
+        self._turns: dict[str, _LaneTurn] = {}
+        self._windows: dict[str, int] = {}  # as each lane reported last
+        self._out_of_budget: list[RunRef] = []
+
+    def begin_term(self, lanes: list[str]) -> None:
+        """Count the calls in flight on all lanes, and ask each anew: another scheduler may have led."""
+        self._turns.clear()
+        self._slots.begin_term(lanes)
+
+    def wake(self, lane: str) -> None:
+        """Ask a lane at the next tick, because something about it has changed."""
+        self._backlog.unthrottle(lane)
+        self._turn(lane).ask_ms = 0
+
+    def wake_all(self) -> None:
+        """Ask every lane at the next tick."""
+        self._backlog.unthrottle_all()
+        for turn in self._turns.values():
+            turn.ask_ms = 0
+
+    def reason_of(self, lane: str) -> str:
+        """Why a lane granted no more when it was asked last; empty if nothing blocked it."""
+        return self._turns[lane].reason if lane in self._turns else ""
+
+    def take_out_of_budget(self) -> list[RunRef]:
+        """Runs that have used up their own budget since the last call, and have nothing in flight."""
+        taken, self._out_of_budget = self._out_of_budget, []
+        return taken
+
+    def tick(self, moment: Moment) -> int | None:
+        """Ask the lanes that are due. Milliseconds until the next one is; ``None``: when woken.
+
+        Sends what was granted even if a later lane fails. Raises `NotLeader` if another scheduler leads.
+        """
+        now = moment.monotonic_ms
+        self._backlog.unthrottle_due(moment.server_ms)
+        waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
+        due = [lane for lane, turn in waiting.items() if turn.ask_ms is not None and turn.ask_ms <= now]
+        if waiting and not self._handover.connect():
+            return BROKER_AWAY_MS
+        try:
+            self._serve_all({lane: waiting[lane] for lane in sorted(due, key=self._precedence)}, moment)
+        finally:
+            sent = self._handover.flush()
+        if not sent:
+            return BROKER_AWAY_MS
+        waits = [max(0, turn.ask_ms - now) for turn in waiting.values() if turn.ask_ms is not None]
+        due_ms = self._backlog.unthrottle_due(moment.server_ms)
+        if due_ms is not None:
+            waits.append(due_ms - moment.server_ms)
+        return min(waits, default=None)
+
+    def _precedence(self, lane: str) -> tuple[int, int]:
+        """Lanes that use few slots go first; of equals, the one that has waited longest for a permit.
+
+        Calls that end together free slots for one lane alone, and without turns it would always be the same.
+        """
+        return self._slots.used(lane), self._turns[lane].granted_ms
+
+    def _turn(self, lane: str) -> _LaneTurn:
+        turn = self._turns.get(lane)
+        if turn is None:
+            turn = self._turns[lane] = _LaneTurn(LaneShares(self._team_shares.weight))
+        return turn
+
+    def _serve_all(self, due: Mapping[str, _LaneTurn], moment: Moment) -> None:
+        """Ask lanes that compete for slots, the one that uses the fewest first.
+
+        If slots are short, each team first gets its share of them over all lanes. A second pass offers the
+        rest to every team that can use it. A lane's window is shared in the same way.
+        """
+        queues = {lane: self._backlog.lane(lane) for lane in due}
+        wants = {lane: min(turn.wants, queues[lane].depth) for lane, turn in due.items()}
+        quotas = self._slots.quotas(wants, queues)
+        again: list[str] = []
+        for lane, turn in due.items():
+            turn.ask_ms = 0
+            binding = [quotas[lane]] if lane in quotas else []
+            if turn.window:
+                binding.append(self._slots.window_quotas(lane, turn.window, queues[lane]))
+            self._serve(lane, turn, moment, binding)
+            if binding and turn.ask_ms == 0:
+                again.append(lane)
+        for lane in again:
+            self._serve(lane, due[lane], moment)
+
+    def _serve(self, lane: str, turn: _LaneTurn, moment: Moment, quotas: Sequence[Quotas] = ()) -> None:
+        """Ask a lane until nothing is queued, or until it says when to ask again."""
+        queue = self._backlog.lane(lane)
+        reserved_only = False  # the lane's rest is reserved: offer it to teams with a reserved share
+        while queue.waiting:
+            ask = self._offers(lane, queue, turn, moment, quotas, reserved_only=reserved_only)
+            if not ask.offers:
+                break
+            grant = self._ask(lane, ask, moment)
+            self._apply(lane, turn, ask.offers, grant, quotas, moment)
+            if grant.reason == "slots" and ask.room == 0 and self._slots.counted_room(lane) > 0:
+                continue  # slots became free since they were counted
+            if grant.reason:
+                wait_ms = max(AGAIN_MS, grant.wait_ms)
+                turn.ask_ms = moment.monotonic_ms + wait_ms if grant.at_ms else None
+                if reserved_only or grant.reason != "reserved":
+                    return
+                reserved_only = True
+        if not reserved_only:
+            turn.ask_ms = 0  # the lane has capacity left: ask again as soon as a job is queued
+
+    def _offers(
+        self,
+        lane: str,
+        queue: LaneQueue,
+        turn: _LaneTurn,
+        moment: Moment,
+        quotas: Sequence[Quotas],
+        *,
+        reserved_only: bool,
+    ) -> _Ask:
+        """Which runs are offered permits now, in fair order."""
+        room = self._slots.room(lane)
+        reserved = self._team_shares.reserved(queue.waiting)
+
+        def most_of(team: str) -> int:
+            """The most permits that a team is offered: the least of its quotas."""
+            if reserved_only and (team not in reserved or reserved[team].own <= 0):
+                return 0
+            return min((quota[team] for quota in quotas), default=ASK_AT_MOST)
+
+        turn.shares.arrive(queue.arrivals())
+        ordered = turn.shares.order(
+            queue.waiting,
+            self._priority,
+            max(1, min(room, turn.wants)),
+            moment.server_ms,
+            queue.interactive,
+            most_of if reserved_only or quotas else None,
+        )
+        offers = [offer._replace(ahead=self._ahead(offer.ref)) for offer in ordered]
+        return _Ask(offers, room, reserved)
+
+    def _ask(self, lane: str, ask: _Ask, moment: Moment) -> Grant:
+        """Request permits of a lane. Raises `NotLeader`."""
+        grant = self._lanes.grant(
+            lane,
+            moment.epoch,
+            ask.offers,
+            room=ask.room,
+            max_in_flight=self._settings.max_in_flight,
+            lease_ms=round(self._settings.lease_seconds * 1000),
+            now_ms=moment.argument,
+            shares=ask.reserved,
+        )
+        if grant is None:
+            raise NotLeader
+        return grant
+
+    def _apply(
+        self,
+        lane: str,
+        turn: _LaneTurn,
+        offers: list[Offer],
+        grant: Grant,
+        quotas: Sequence[Quotas],
+        moment: Moment,
+    ) -> None:
+        """Note what a grant reports, throttle runs at their bounds, charge teams and publish attempts."""
+        for team, off in grant.owed.items():
+            turn.shares.correct(team, off)
+        self._slots.note(lane, grant.in_flight - grant.pending)
+        turn.last, turn.reason = len(grant.permits), grant.reason
+        if grant.permits:
+            turn.granted_ms = moment.monotonic_ms
+        turn.window = grant.window if grant.reason == "window" else 0
+        self._windows[lane] = grant.window
+        for offer, left in zip(offers, grant.queued, strict=True):
+            self._backlog.set_queued(lane, offer.ref, left)
+        self._throttle(lane, offers, grant)
+        for permit in grant.permits:
+            ref = offers[permit.offer].ref
+            turn.shares.charge(ref, permit.share, moment.server_ms)
+            for quota in quotas:
+                quota[ref.team] -= 1
+        self._publish(lane, offers, grant)
+
+    def _throttle(self, lane: str, offers: list[Offer], grant: Grant) -> None:
+        for kept in grant.delayed:
+            ref = offers[kept.offer].ref
+            until_ms = kept.until_ms or None
+            self._backlog.throttle(lane, ref, until_ms, kept.bound)
+            if kept.bound in TEAM_WIDE:
+                self._backlog.lane(lane).throttle_team(ref.team, until_ms, kept.bound)
+            if kept.bound == "budget" and kept.in_flight == 0:
+                self._out_of_budget.append(ref)
+
+    def _publish(self, lane: str, offers: list[Offer], grant: Grant) -> None:
+        depth = self._backlog.depth(lane)
+        for permit in grant.permits:
+            ref = offers[permit.offer].ref
+            attempt = Attempt(run=ref.run, team=ref.team, job=permit.job, number=permit.number, lane=lane)
+            self._handover.publish(attempt)
+            run = self._backlog.get(ref)
+            log.info(
+                Event.ACQUIRED,
+                **attempt.labels,
+                **(run.plan.spec.labels(permit.job) if run else {}),
+                active_slots=grant.in_flight,
+                queue_depth=depth,
+            )
+
+    def _ahead(self, ref: RunRef) -> int:
+        """How many items a run's tasks may be ahead of their evaluations; 0: any number."""
+        run = self._backlog.get(ref)
+        if run is None or not run.plan.eval_lanes or not run.plan.spec.calls_tasks:
+            return 0
+        if (configured := run.plan.spec.bounds.ahead) is not None:
+            return configured
+        return AHEAD_FACTOR * max(self._most_in_flight(lane) for lane in set(run.plan.eval_lanes))
+
+    def _most_in_flight(self, lane: str) -> int:
+        """Most calls that a lane can have in flight now.
+
+        The slots of its workers bound it, and its window: what it reported last, else what is configured.
+        """
+        most = self._settings.max_in_flight
+        limits = self._lane_limits.get(lane)
+        configured = (limits.max_concurrency if limits else None) or most
+        return max(1, min(most, self._windows.get(lane, configured), self._capacity.serving(lane)))
+
+    def _priority(self, ref: RunRef) -> int:
+        run = self._backlog.get(ref)
+        return run.priority if run else 0

@@ -1,0 +1,337 @@
+"""Fairness between teams: the order of their permits on a lane, and a CPU quota of the scheduler's time.
+
+`LaneShares` is start-time fair queueing over teams, then priority, age and turns over a team's runs.
+Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996): a team's next permit is tagged
+``start = max(virtual time, its last finish)`` and ``finish = start + cost / weight``; the smallest start goes
+first and sets the virtual time. An idle team so keeps no credit, and a lone one gets everything. The cost of
+a permit is its dominant share of the lane in minutes of the lane (``lib/lane/dominant_share.lua``). When the
+call has finished, its actual share corrects the tag; the virtual time goes back if it followed a start that
+was too late.
+
+Teams are kept in a heap, so a decision costs O(log n) in the number of waiting teams. A team that may take
+nothing now, because it has its share of the slots, is passed over and keeps its place.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count as counter
+from itertools import islice, repeat
+
+from fairlane.model.run import RunRef
+from fairlane.store.write.lanes import Offer
+
+USUAL_OVER = 16  # permits in the moving average of a team's share per permit
+TEAMS_KEPT = 64  # idle teams kept; those whose tag is behind the virtual time can be dropped
+BEHIND = 32  # most permits that a waiting team can be owed
+HURRIED_AHEAD = 4  # most permits by which interactive runs may put a team ahead of its share
+AGEING_PER_S = 1.0  # priority gained per second of waiting, so that the lowest also has its turn
+THROTTLE_RATIO = 9  # throttled time per working time: a team gets a tenth of the scheduler's time at most
+
+Waiting = Mapping[str, Mapping[RunRef, int]]
+"""Jobs that wait on a lane, by team and run."""
+
+_Place = tuple[float, str, int]
+"""A team's entry in the heap: start tag, name, and a number that shows whether it has moved since."""
+
+
+class LaneShares:
+    """One lane's virtual time and its teams' tags."""
+
+    def __init__(self, weight_of: Callable[[str], float]) -> None:
+        self._weight_of = weight_of
+        self._virtual = 0.0  # the start of the last permit in turn
+        self._latest = 0.0  # its maximum so far, which bounds what a waiting team can be owed
+        self._teams: dict[str, _Team] = {}
+        self._heap: list[_Place] = []
+        self._entries = counter()
+        self._usual_of_all = 1.0  # of the last team served; expected of a team without a history
+        self._moved: dict[str, None] = {}  # teams whose place in the heap is out of date
+        self._express = False  # whether the last permit went to an interactive run
+        self._hurried: Counter[RunRef] = Counter()  # permits offered out of turn
+
+    def arrive(self, teams: Iterable[str]) -> None:
+        """These teams have work now; repeating a team is harmless."""
+        for name in teams:
+            team = self._team(name)
+            team.finish = max(self._virtual, team.finish)  # idle time earns no credit
+            self._moved[name] = None
+
+    def order(
+        self,
+        waiting: Waiting,
+        priority_of: Callable[[RunRef], int],
+        count: int,
+        now_ms: int = 0,
+        interactive: Iterable[RunRef] = (),
+        most_of: Callable[[str], int] | None = None,
+    ) -> list[Offer]:
+        """The next ``count`` permits at most, in fair order, as offers to runs; nothing is charged yet.
+
+        An ``interactive`` run goes next, but never twice before another team whose turn it is, and never far
+        beyond its team's share. No team is offered more than ``most_of`` returns for it.
+        """
+        self._place(waiting)
+        self._hurried.clear()
+        turns = _Turns(
+            lambda name: self._team(name).runs_in_turn(waiting[name], priority_of, now_ms), most_of
+        )
+        urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_hurry(ref.team)]
+        picks: list[RunRef] = []
+        while len(picks) < count:
+            if urgent and not self._express:
+                ref = turns.next_of(urgent.pop(0))
+                if ref is None:
+                    continue
+                self._express = True
+                self._hurried[ref] += 1
+            else:
+                self._express = False
+                ref = self._pick(waiting, turns)
+                if ref is None and urgent:
+                    continue
+            if ref is None:
+                break
+            picks.append(ref)
+        self._moved.update(dict.fromkeys(turns.begun))
+        for place in turns.passed:
+            heapq.heappush(self._heap, place)
+        self._forget_idle(waiting)
+        return _merge(picks)
+
+    def charge(self, ref: RunRef, share: float, now_ms: int = 0) -> None:
+        """A permit was granted: move the team's finish tag and the virtual time, and end the run's turn."""
+        team = self._team(ref.team)
+        start = self._start_of(ref.team)
+        if self._hurried[ref]:
+            self._hurried[ref] -= 1  # out of turn, so the virtual time stays
+        else:
+            self._virtual = start
+            self._latest = max(self._latest, start)
+        team.finish = start + share / self._weight_of(ref.team)
+        team.usual += (share - team.usual) / USUAL_OVER if team.usual else share
+        self._usual_of_all = team.usual
+        team.served(ref, now_ms)
+        self._moved[ref.team] = None
+
+    def correct(self, name: str, off: float) -> None:
+        """Add the difference between a team's actual and charged share (minutes of the lane) to its tag.
+
+        Over-charges are refunded to teams with queued work, however late the correction arrives. Idle teams
+        get no credit.
+        """
+        team = self._teams.get(name)
+        if team is not None:
+            team.finish += off / self._weight_of(name)
+            self._moved[name] = None
+
+    def _may_hurry(self, name: str) -> bool:
+        """Whether a team may take another permit out of turn."""
+        ahead = self._team(name).finish - self._virtual
+        return ahead <= HURRIED_AHEAD * self._usual(name) / self._weight_of(name)
+
+    def _place(self, waiting: Waiting) -> None:
+        """Push every team whose tag has changed to its new place in the heap."""
+        for name in self._moved:
+            if name in waiting:
+                self._push(name, self._start_of(name))
+        self._moved.clear()
+        if len(self._heap) > 2 * len(waiting) + TEAMS_KEPT:
+            self._heap = [each for each in self._heap if self._current(each) and each[1] in waiting]
+            heapq.heapify(self._heap)
+
+    def _push(self, name: str, start: float) -> None:
+        team = self._team(name)
+        team.entry, team.passed = next(self._entries), False
+        heapq.heappush(self._heap, (start, name, team.entry))
+
+    def _current(self, place: _Place) -> _Team | None:
+        """The team of this place; ``None`` if the place is out of date."""
+        team = self._teams.get(place[1])
+        return team if team is not None and team.entry == place[2] else None
+
+    def _pick(self, waiting: Waiting, turns: _Turns) -> RunRef | None:
+        """The next run of the team with the smallest start, which then counts as if charged."""
+        heap, ahead = self._heap, turns.ahead
+        while heap or ahead:
+            first = ahead if ahead and (not heap or ahead[0] < heap[0]) else heap
+            start, name, entry = place = heapq.heappop(first)
+            team = self._current(place)
+            if team is None or name not in waiting:
+                continue
+            if not turns.begin(name):
+                team.passed = True
+                turns.passed.append(place)
+            elif team.passed:  # it kept the place of when it was offered nothing
+                self._push(name, self._start_of(name))
+            elif (ref := turns.next_of(name)) is not None:
+                start += self._usual(name) / self._weight_of(name)
+                heapq.heappush(ahead, (start, name, entry))
+                return ref
+        return None
+
+    def _usual(self, name: str) -> float:
+        """The expected charge of a team's next permit; without a history, that of the last team served."""
+        return self._team(name).usual or self._usual_of_all
+
+    def _start_of(self, name: str) -> float:
+        """The start tag of a team's next permit.
+
+        A team that waits may be behind the virtual time by at most `BEHIND` permits: its permits cost less
+        than expected, or were over-charged at first.
+        """
+        behind = BEHIND * self._usual(name) / self._weight_of(name)
+        return max(self._latest - behind, self._team(name).finish)
+
+    def _team(self, name: str) -> _Team:
+        team = self._teams.get(name)
+        if team is None:
+            team = self._teams[name] = _Team()
+        return team
+
+    def _forget_idle(self, waiting: Waiting) -> None:
+        if len(self._teams) > 2 * len(waiting) + TEAMS_KEPT:
+            self._teams = {
+                name: team
+                for name, team in self._teams.items()
+                if name in waiting or team.finish > self._virtual
+            }
+
+
+class _Turns:
+    """The runs of each team's next permits.
+
+    ``ahead``: places of teams that were offered permits, as if charged for them. ``passed``: places of teams
+    that may take none, which keep them.
+    """
+
+    def __init__(
+        self, runs_of: Callable[[str], Iterator[RunRef]], most_of: Callable[[str], int] | None
+    ) -> None:
+        self._runs_of, self._most_of = runs_of, most_of
+        self.begun: dict[str, Iterator[RunRef]] = {}
+        self.ahead: list[_Place] = []
+        self.passed: list[_Place] = []
+
+    def begin(self, name: str) -> bool:
+        """Whether a team may be offered permits."""
+        if name not in self.begun:
+            most = None if self._most_of is None else self._most_of(name)
+            if most is not None and most <= 0:
+                return False
+            self.begun[name] = islice(self._runs_of(name), most)
+        return True
+
+    def next_of(self, name: str) -> RunRef | None:
+        return next(self.begun[name], None) if self.begin(name) else None
+
+
+@dataclass(slots=True)
+class _Team:
+    """A team's finish tag, average charge per permit (``usual``), and when its runs were last served.
+
+    ``passed``: at its turn it could take nothing, and it has kept its place.
+    """
+
+    finish: float = 0.0
+    usual: float = 0.0
+    entry: int = -1
+    passed: bool = False
+    since: dict[RunRef, tuple[int, int]] = field(default_factory=dict)
+    turns: int = 0
+
+    def runs_in_turn(
+        self, waiting: Mapping[RunRef, int], priority_of: Callable[[RunRef], int], now_ms: int
+    ) -> Iterator[RunRef]:
+        """The runs of the team's next permits, one after another, until nothing of it is queued.
+
+        The highest priority goes first; waiting adds to it. Among equals, the longest waiting goes first.
+        """
+        if len(waiting) == 1:
+            ((ref, left),) = waiting.items()
+            return repeat(ref, left)
+        return self._by_priority(waiting, priority_of, now_ms)
+
+    def _by_priority(
+        self, waiting: Mapping[RunRef, int], priority_of: Callable[[RunRef], int], now_ms: int
+    ) -> Iterator[RunRef]:
+        self.since = {ref: self.since.get(ref) or (now_ms, self._next_turn()) for ref in waiting}
+        ranked: list[tuple[float, int, int, RunRef]] = []
+        for ref, (since_ms, turn) in self.since.items():
+            age = AGEING_PER_S * (now_ms - since_ms) / 1000
+            ranked.append((-(priority_of(ref) + age), turn, waiting[ref], ref))
+        heapq.heapify(ranked)
+        while ranked:
+            _, _, left, ref = ranked[0]
+            yield ref
+            if left > 1:
+                heapq.heapreplace(ranked, (-float(priority_of(ref)), self._next_turn(), left - 1, ref))
+            else:
+                heapq.heappop(ranked)
+
+    def served(self, ref: RunRef, now_ms: int) -> None:
+        """End a run's turn: it waits anew, behind other runs of its priority."""
+        if ref in self.since:
+            self.since[ref] = now_ms, self._next_turn()
+
+    def _next_turn(self) -> int:
+        self.turns += 1
+        return self.turns
+
+
+def _merge(refs: Iterable[RunRef]) -> list[Offer]:
+    offers: list[Offer] = []
+    for ref in refs:
+        if offers and offers[-1].ref == ref:
+            offers[-1] = Offer(ref, offers[-1].most + 1)
+        else:
+            offers.append(Offer(ref, 1))
+    return offers
+
+
+class TeamThrottle:
+    """Per-team CPU quota: skips a team for nine times as long as its work kept the scheduler busy.
+
+    Keeps, by team, until when it is throttled. All times are milliseconds of one monotonic clock.
+    """
+
+    def __init__(self, allowed_ms: int, busy_ms: Callable[[], float]) -> None:
+        """Work that takes no longer than ``allowed_ms`` at a time throttles nobody.
+
+        ``busy_ms`` returns the CPU time of this thread so far: no team pays for waiting on Redis or the
+        machine.
+        """
+        self._allowed_ms = allowed_ms
+        self._busy_ms = busy_ms
+        self._until_ms: dict[str, int] = {}
+        self._began_ms = 0.0
+
+    def begin(self) -> None:
+        """Start to measure a team's work."""
+        self._began_ms = self._busy_ms()
+
+    def end(self, team: str, now_ms: int) -> int:
+        """Charge the work since `begin` to a team; for how many milliseconds that throttles it, usually 0."""
+        took_ms = self._busy_ms() - self._began_ms
+        if took_ms <= self._allowed_ms:
+            return 0
+        throttled_ms = round(took_ms * THROTTLE_RATIO)
+        self._until_ms[team] = now_ms + throttled_ms
+        return throttled_ms
+
+    def left_ms(self, team: str, now_ms: int) -> int:
+        """For how much longer a team is throttled; 0 if it is not."""
+        until_ms = self._until_ms.get(team)
+        if until_ms is None:
+            return 0
+        if until_ms <= now_ms:
+            del self._until_ms[team]
+            return 0
+        return until_ms - now_ms
+
+    def first_ms(self, teams: Iterable[str], now_ms: int) -> int | None:
+        """Milliseconds until the first of these teams may work again; ``None`` without teams."""
+        return min((self.left_ms(team, now_ms) for team in teams), default=None)

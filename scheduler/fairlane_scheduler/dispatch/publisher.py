@@ -1,0 +1,172 @@
+"""Publishes granted attempts to their lanes' Celery queues, in batches."""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+
+from kombu.connection import Connection
+from kombu.exceptions import KombuError, OperationalError
+from kombu.messaging import Producer
+
+from fairlane.broker.app import TASK_NAME, make_app, queue_of, reach
+from fairlane.config.settings import Settings
+from fairlane.core.events import Event
+from fairlane.model.job import Attempt
+from fairlane.model.lane import queue_name
+from fairlane.store.connection.tls_errors import in_words
+from fairlane.telemetry.logs import get_logger
+
+BATCH = 200
+CONNECT_TIMEOUT_S = 1.0  # a leader must bid again in time
+AMQP = "amqp"
+AMQP_TIMEOUT_S = 2.0  # for each read and write
+
+log = get_logger("publisher")
+
+
+class Publisher:
+    """Collects attempts and sends them together, which every broker can do at thousands of messages a second.
+
+    If the broker is away, `connect` returns false and the dispatcher grants nothing.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._app = make_app(settings, "fairlane_scheduler")
+        self._producer: Producer | None = None
+        self._pending: list[Attempt] = []
+        self._declared: set[str] = set()
+        self._away = False
+        self._blocked_reason: str | None = None
+
+    def connect(self) -> bool:
+        """Whether the broker is reachable; if it is, what is granted now can be sent at once."""
+        if self._producer is not None and self._still_open(self._producer):
+            return self._blocked_reason is None
+        connection = self._open()
+        try:
+            reach(connection, CONNECT_TIMEOUT_S)
+        except OperationalError as error:
+            self._lost(error)
+            return False
+        self._producer = Producer(connection, auto_declare=False)
+        self._back()
+        return True
+
+    def publish(self, attempt: Attempt) -> None:
+        """Collect an attempt; `flush` sends it."""
+        self._pending.append(attempt)
+
+    def flush(self) -> bool:
+        """Send what is pending; false if the broker is away, and then it stays pending.
+
+        So a message may be sent twice, or after its lease has lapsed; the worker's claim detects both.
+        """
+        if not self._pending:
+            return True
+        if not self.connect() or self._producer is None:
+            return False
+        try:
+            self._send_all(self._producer)
+        except _faults(self._producer) as error:
+            self.close()
+            self._lost(error)
+            return False
+        self._pending.clear()
+        return True
+
+    def close(self) -> None:
+        """Drop the connection; the next `connect` opens another."""
+        producer, self._producer = self._producer, None
+        self._declared.clear()
+        self._blocked_reason = None
+        if producer is not None and producer.connection is not None:
+            producer.connection.release()
+
+    def _open(self) -> Connection:
+        connection: Connection = self._app.connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
+        if connection.transport.driver_type == AMQP:
+            # Without timeouts it would wait for ever for a server that hangs.
+            limits = {"read_timeout": AMQP_TIMEOUT_S, "write_timeout": AMQP_TIMEOUT_S}
+            callbacks = {"on_blocked": self._blocked, "on_unblocked": self._unblocked}
+            connection.transport_options = {**(connection.transport_options or {}), **limits, **callbacks}
+        return connection
+
+    def _still_open(self, producer: Producer) -> bool:
+        """Read RabbitMQ's events: it shuts down, is full, or has no such queue.
+
+        A message to a server that has gone would be lost without an error, until its lease lapses.
+        """
+        connection = producer.connection
+        if connection is None or connection.transport.driver_type != AMQP:
+            return True
+        try:
+            while _has_news(connection):
+                connection.drain_events(timeout=AMQP_TIMEOUT_S)
+        except _faults(producer) as error:
+            self.close()
+            self._lost(error)
+        return self._producer is not None
+
+    def _blocked(self, reason: str) -> None:
+        self._blocked_reason = reason
+        self._lost(OperationalError(f"RabbitMQ takes no messages: {reason}"))
+
+    def _unblocked(self) -> None:
+        self._blocked_reason = None
+        self._back()
+
+    def _back(self) -> None:
+        if self._away:
+            log.info(Event.STORE_BACK, store="broker")
+        self._away = False
+
+    def _lost(self, error: Exception) -> None:
+        if not self._away:
+            log.warning(Event.STORE_UNREACHABLE, store="broker", error=in_words(error))
+        self._away = True
+
+    def _send_all(self, producer: Producer) -> None:
+        for lane in {attempt.lane for attempt in self._pending} - self._declared:
+            queue_of(lane)(producer.channel).declare()
+            self._declared.add(lane)
+        with producer.batch(max_size=BATCH):
+            for attempt in self._pending:
+                self._send(producer, attempt)
+
+    def _send(self, producer: Producer, attempt: Attempt) -> None:
+        message = self._app.amqp.as_task_v2(
+            attempt.id, TASK_NAME, kwargs=attempt.to_message(), argsrepr="()", kwargsrepr=_shown(attempt)
+        )
+        producer.publish(
+            message.body,
+            exchange="",
+            routing_key=queue_name(attempt.lane),
+            serializer="json",
+            headers=message.headers,
+            delivery_mode=2,
+            mandatory=True,  # RabbitMQ then reports a deleted queue
+            **message.properties,
+        )
+
+
+def _has_news(connection: Connection) -> bool:
+    """Whether unread data has arrived. Raises ``OSError`` if the socket is closed."""
+    amqp: Any = connection.connection
+    sock = amqp.sock
+    if sock is None:
+        raise ConnectionResetError("the broker ended the connection")
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _faults(producer: Producer) -> tuple[type[Exception], ...]:
+    connection = producer.connection
+    known = () if connection is None else (*connection.connection_errors, *connection.channel_errors)
+    return (KombuError, OSError, *known)
+
+
+def _shown(attempt: Attempt) -> str:
+    names = f"run={attempt.run} job={attempt.job} attempt={attempt.number}"
+    return f"{names} team={attempt.team} lane={attempt.lane}"

@@ -1,0 +1,234 @@
+"""Shares slots and lanes among teams: how many slots are free, and how many each team may take.
+
+`TeamShares` uses the terms of Kubernetes' API priority and fairness. A team's *nominal* share is its weight
+divided by the weights of all known and waiting teams. It lends ``lendable_percent`` of that while unused; the
+rest is reserved. It borrows up to ``borrowing_limit_percent`` beyond it, and never has more than
+``max_percent`` of a lane.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+
+from fairlane.config.sections import TeamSettings
+from fairlane.store.write.lanes import Lanes, ReservedShare
+from fairlane.store.write.registry import TeamRecord
+from fairlane.store.write.workers import Beat
+from fairlane_scheduler.state.backlog import LaneQueue
+
+DEFAULT = TeamSettings()
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Workers connected by lanes that they share, and all their lanes."""
+
+    lanes: set[str]
+    slots: int
+
+
+class Capacity:
+    """Slots of live workers, less the calls in flight that hold one.
+
+    Workers that share a lane form one pool. A lane may fill its pool's free slots, but no more than the slots
+    of the workers that serve it. If every worker serves every lane, there is one pool and this is exact. A
+    worker that stops counts with the slots that it still uses, because its calls are in flight.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[str, int] = {}
+        self._pools: dict[str, _Pool] = {}
+        self._all = 0
+
+    def update(self, workers: Sequence[Beat]) -> None:
+        """Replace the workers by those that are alive now."""
+        self._own, self._all, pools = {}, 0, list[_Pool]()
+        for beat in workers:
+            info = beat.info
+            slots = min(info.busy, info.slots) if info.stopping else info.slots
+            self._all += slots
+            for lane in info.lanes:
+                self._own[lane] = self._own.get(lane, 0) + slots
+            joined = [pool for pool in pools if not pool.lanes.isdisjoint(info.lanes)]
+            merged = _Pool(set(info.lanes).union(*(pool.lanes for pool in joined)), slots)
+            merged.slots += sum(pool.slots for pool in joined)
+            pools = [pool for pool in pools if pool.lanes.isdisjoint(info.lanes)] + [merged]
+        self._pools = {lane: pool for pool in pools for lane in pool.lanes}
+
+    def pools(self, lanes: Iterable[str]) -> list[tuple[int, list[str]]]:
+        """The pools that serve these lanes: the slots and all lanes of each."""
+        found = {id(pool): pool for lane in lanes if (pool := self._pools.get(lane)) is not None}
+        return [(pool.slots, sorted(pool.lanes)) for pool in found.values()]
+
+    def serving(self, lane: str) -> int:
+        """Slots of the workers that serve ``lane``; of all workers while none has taken it on."""
+        return self._own.get(lane, self._all)
+
+    def room(self, lane: str, on_slots: Mapping[str, int]) -> int:
+        """How many more calls may start on ``lane``; ``on_slots``: slots in use, by lane."""
+        pool = self._pools.get(lane)
+        if pool is None:
+            return 0
+        own = self._own[lane] - on_slots.get(lane, 0)
+        shared = pool.slots - sum(on_slots.get(name, 0) for name in pool.lanes)
+        return max(0, min(own, shared))
+
+
+class Quotas(dict[str, int]):
+    """How many more slots each team may take; computed when a team is first looked up.
+
+    ``slots``: all slots; ``held`` and ``wanted``: slots that teams hold and could use. Shares are max-min
+    fair by weight (water-filling; Bertsekas, Gallager, "Data Networks", 6.5.2): no team gets more than it can
+    use, and teams that could use more have equal slots per weight. A team above its share may take none.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        held: Mapping[str, int],
+        wanted: Mapping[str, int],
+        weight_of: Callable[[str], float],
+    ) -> None:
+        super().__init__()
+        self._held = held
+        self._wanted = wanted
+        self._weight_of = weight_of
+        self._level = self._water_level(slots)
+
+    def __missing__(self, team: str) -> int:
+        held, most = self._held.get(team, 0), self._wanted.get(team, 0)
+        share = self._level * self._weight_of(team)
+        self[team] = quota = most if held + most <= share else max(0, min(most, ceil(share - held)))
+        return quota
+
+    def _water_level(self, slots: int) -> float:
+        """Slots per weight of teams that could use more; infinite if there are enough slots for all."""
+        demand = dict(self._wanted)
+        for team, count in self._held.items():
+            demand[team] = demand.get(team, 0) + count
+        weights = list(map(self._weight_of, demand))
+        lowest = [
+            (count / weight, count, weight) for count, weight in zip(demand.values(), weights, strict=True)
+        ]
+        heapq.heapify(lowest)
+        left, total = float(slots), sum(weights)
+        while lowest:
+            level = left / total
+            _, count, weight = heapq.heappop(lowest)
+            if count > level * weight:
+                return level
+            left, total = left - count, total - weight
+        return inf
+
+
+class Slots:
+    """Free slots, from what each lane reported last. Calls that ended since still count: it never overstates.
+
+    A call that runs asynchronously at its provider holds no slot. Between teams it counts like one, because a
+    team holds what it has in flight.
+    """
+
+    def __init__(self, lanes: Lanes, capacity: Capacity, weight_of: Callable[[str], float]) -> None:
+        self._lanes = lanes
+        self._capacity = capacity
+        self._weight_of = weight_of
+        self._on_slots: dict[str, int] = {}
+
+    def begin_term(self, lanes: list[str]) -> None:
+        """Count the slots in use on all lanes: another scheduler may have led."""
+        self._on_slots = self._lanes.on_slots(lanes)
+
+    def note(self, lane: str, on_slots: int) -> None:
+        """A lane reported how many of its calls hold a slot."""
+        self._on_slots[lane] = on_slots
+
+    def used(self, lane: str) -> int:
+        """Slots that the lane's calls hold, as it reported last."""
+        return self._on_slots.get(lane, 0)
+
+    def room(self, lane: str) -> int:
+        """Free slots for a lane; counted exactly if there seem to be none."""
+        return self._capacity.room(lane, self._on_slots) or self.counted_room(lane)
+
+    def counted_room(self, lane: str) -> int:
+        """Free slots for a lane, counted in Redis."""
+        self._on_slots = self._lanes.on_slots(list({*self._on_slots, lane}))
+        return self._capacity.room(lane, self._on_slots)
+
+    def quotas(self, wants: Mapping[str, int], queues: Mapping[str, LaneQueue]) -> dict[str, Quotas]:
+        """Quotas of lanes whose pool of workers has too few slots for all that they want now.
+
+        Lanes of one pool share one object; lanes with enough slots are left out.
+        """
+        found: dict[str, Quotas] = {}
+        for slots, lanes in self._capacity.pools(wants):
+            asking = [lane for lane in lanes if lane in wants]
+            free = slots - sum(self._on_slots.get(lane, 0) for lane in lanes)
+            if sum(wants[lane] for lane in asking) > free:
+                found.update(
+                    dict.fromkeys(asking, self._shared(slots, lanes, [queues[one] for one in asking]))
+                )
+        return found
+
+    def window_quotas(self, lane: str, window: int, queue: LaneQueue) -> Quotas:
+        """Quotas of a lane whose window (concurrent calls) is what limits it."""
+        (flying,) = self._lanes.in_flight([lane])
+        return Quotas(window, flying, dict(queue.by_team), self._weight_of)
+
+    def _shared(self, slots: int, lanes: Sequence[str], queues: Sequence[LaneQueue]) -> Quotas:
+        flying, on_slots = _total(self._lanes.in_flight(lanes)), self._lanes.on_slots(lanes)
+        self._on_slots.update(on_slots)
+        pending = max(0, sum(flying.values()) - sum(on_slots.values()))
+        wanted = _total([queue.by_team for queue in queues])
+        return Quotas(slots + pending, flying, wanted, self._weight_of)
+
+
+def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in counts:
+        for team, count in each.items():
+            found[team] = found.get(team, 0) + count
+    return found
+
+
+class TeamShares:
+    """Weights and shares of teams: of those created at run time, else of the configuration."""
+
+    def __init__(self, configured: Mapping[str, TeamSettings]) -> None:
+        self._configured = configured
+        self._teams = dict(configured)
+        self._total, self._restricted = 0.0, False
+        self.update({})
+
+    def update(self, created: Mapping[str, TeamRecord]) -> None:
+        """Replace the teams that were created at run time."""
+        self._teams = dict(self._configured) | {
+            team: record.over(self._configured.get(team, DEFAULT)) for team, record in created.items()
+        }
+        self._total = sum(each.weight for each in self._teams.values())
+        self._restricted = any(each.restricted for each in self._teams.values())
+
+    def weight(self, team: str) -> float:
+        """A team's weight; 1 if nothing is configured."""
+        return self._teams.get(team, DEFAULT).weight
+
+    def reserved(self, waiting: Iterable[str]) -> dict[str, ReservedShare]:
+        """Reserved and maximum shares of a lane that ``waiting`` teams want, for teams that have any."""
+        if not self._restricted:
+            return {}
+        total = self._total + DEFAULT.weight * len(set(waiting).difference(self._teams))
+        return {
+            team: _reserved(each, each.weight / total)
+            for team, each in self._teams.items()
+            if each.restricted
+        }
+
+
+def _reserved(each: TeamSettings, nominal: float) -> ReservedShare:
+    most = 1.0 if each.max_percent is None else each.max_percent / 100
+    if each.borrowing_limit_percent is not None:
+        most = min(most, nominal * (1 + each.borrowing_limit_percent / 100))
+    return ReservedShare(min(most, nominal * (1 - each.lendable_percent / 100)), most)

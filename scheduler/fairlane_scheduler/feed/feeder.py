@@ -1,0 +1,184 @@
+"""Queues items of active runs, a batch at a time, and no further ahead than their lanes need."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from redis.exceptions import RedisError
+
+from fairlane.core.clock import Clock
+from fairlane.core.events import Event
+from fairlane.datasets.rows import MAX_ROW_BYTES
+from fairlane.model.run import RunRef
+from fairlane.store.write.runs import Runs
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.dispatch.fairness import TeamThrottle
+from fairlane_scheduler.feed.placement import FeedBatch, Placement
+from fairlane_scheduler.feed.tokenizers import Tokenizers
+from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog
+from fairlane_scheduler.state.server_time import Moment
+
+# A batch ends after so many items or milliseconds, so that rendering takes a small part of a tick.
+BATCH_ITEMS = 128
+BATCH_MS = 10
+
+# A tick feeds so much; other runs wait for the next tick, because lanes must be asked in between.
+TICK_ITEMS = 1024
+TICK_MS = 40
+
+COSTLY_MS = 100  # a batch that renders for longer throttles its team
+SCAN_ITEMS = 4096  # how many items a serial run looks at to find the next one of its turn
+ENOUGH_QUEUED = 5_000  # with so many queued jobs a run is read ahead only every READ_AHEAD_EVERY_MS
+READ_AHEAD_EVERY_MS = 50
+READ_AHEAD_JOBS = 50_000  # how far a run is read ahead to find lanes that it has not used yet
+BROKEN_RUN_PAUSE_MS = 5_000  # a run whose feeding raised is left alone for so long
+
+log = get_logger("feeder")
+
+
+class Feeder:
+    """Keeps every lane of every run supplied. If one lane of a run is slow, it reads past its items."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        backlog: Backlog,
+        lanes: LaneRegistry,
+        clock: Clock,
+        most_row_bytes: int = MAX_ROW_BYTES,
+        tokenizers: Tokenizers | None = None,
+    ) -> None:
+        self._runs = runs
+        self._backlog = backlog
+        self._lanes = lanes
+        self._clock = clock
+        self._placement = Placement(runs, lanes, most_row_bytes, tokenizers)
+        self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
+        self._last_ms: dict[RunRef, int] = {}
+        self._paused_until_ms: dict[RunRef, int] = {}
+        self._first: RunRef | None = None  # the run at which the last tick ran out of time
+
+    def tick(self, moment: Moment) -> None:
+        """Feed one batch of each run that needs it, within the bounds of a tick."""
+        fed, started_ms = 0, self._clock.monotonic_ms()
+        for run in self._in_turn():
+            if run.fully_fed or self._wait_of(run, moment.monotonic_ms) != 0:
+                continue
+            if fed >= TICK_ITEMS or self._clock.monotonic_ms() - started_ms >= TICK_MS:
+                self._first = run.ref
+                return
+            self._last_ms[run.ref] = moment.monotonic_ms
+            fed += self._try_to_feed(run, moment)
+        self._first = None
+
+    def wait_ms(self, monotonic_ms: int) -> int | None:
+        """Milliseconds until a run needs to be fed; ``None`` if none does before a lane grants permits."""
+        waits = (self._wait_of(run, monotonic_ms) for run in self._backlog.runs() if not run.fully_fed)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop what is kept of a run that has ended."""
+        self._placement.forget(ref)
+        self._last_ms.pop(ref, None)
+        self._paused_until_ms.pop(ref, None)
+
+    def _in_turn(self) -> list[ActiveRun]:
+        """From where the last tick ended, one run of each team in turn, so that no team waits for another."""
+        runs = list(self._backlog.runs())
+        start = next((i for i, run in enumerate(runs) if run.ref == self._first), 0)
+        by_team: dict[str, list[ActiveRun]] = {}
+        for run in runs[start:] + runs[:start]:
+            by_team.setdefault(run.ref.team, []).append(run)
+        return [run for turn in zip_longest(*by_team.values()) for run in turn if run is not None]
+
+    def _wait_of(self, run: ActiveRun, monotonic_ms: int) -> int | None:
+        """Milliseconds until this run needs to be fed; ``None`` if it needs nothing now."""
+        if (paused_ms := self._paused_until_ms.get(run.ref, 0) - monotonic_ms) > 0:
+            return paused_ms
+        if run.caught_up or run.paused:
+            return None
+        if throttled_ms := self._throttle.left_ms(run.ref.team, monotonic_ms):
+            return throttled_ms
+        if run.serial:
+            return 0 if run.may_feed_next else None
+        queued = [self._backlog.count(lane, run.ref) for lane in run.task_lanes]
+        supplied = bool(queued) and min(queued) >= BATCH_ITEMS
+        if supplied and not (run.open_ended and sum(queued) < READ_AHEAD_JOBS):
+            return None
+        if not supplied and sum(queued) < ENOUGH_QUEUED:
+            return 0
+        return max(0, self._last_ms.get(run.ref, -READ_AHEAD_EVERY_MS) + READ_AHEAD_EVERY_MS - monotonic_ms)
+
+    def _try_to_feed(self, run: ActiveRun, moment: Moment) -> int:
+        """Feed one batch; an unexpected error pauses this run only. Returns how many items were looked at."""
+        try:
+            return self._feed(run, moment)
+        except (RedisError, OSError):
+            raise
+        except Exception as error:
+            self._paused_until_ms[run.ref] = moment.monotonic_ms + BROKEN_RUN_PAUSE_MS
+            log.exception(Event.FEEDING_FAILED, run=run.ref.run, team=run.ref.team, error=repr(error))
+            return BATCH_ITEMS
+
+    def _feed(self, run: ActiveRun, moment: Moment) -> int:
+        if run.serial and not self._last_item_finished(run):
+            return 0
+        start = run.cursor
+        batch, upto = self._place(run)
+        for lane in batch.entries:
+            self._lanes.ensure(lane)
+        fed = self._runs.feed(
+            run.ref,
+            moment.epoch,
+            start,
+            upto,
+            batch.entries,
+            batch.recorded,
+            moment.argument,
+            handed=batch.items,
+            memory=batch.memory,
+            joined=batch.sessions,
+        )
+        if fed == 0:
+            run.cursor = self._runs.cursor(run.ref)
+            return upto - start
+        run.cursor = upto
+        self._note_queued(run, batch)
+        if fed == 2:
+            log.info(Event.RUN_FINISHED, run=run.ref.run, team=run.ref.team)
+            self._backlog.drop_run(run.ref)
+            self.forget(run.ref)
+        return upto - start
+
+    def _last_item_finished(self, run: ActiveRun) -> bool:
+        """Whether a serial run may feed its next item; a wake-up asks again."""
+        handed, done = self._runs.turn(run.ref)
+        run.may_feed_next = handed == done
+        return run.may_feed_next
+
+    def _place(self, run: ActiveRun) -> tuple[FeedBatch, int]:
+        """Place items from the cursor on; also returns where it stopped. A batch spans no two turns."""
+        started_ms = self._clock.monotonic_ms()
+        end = run.items if run.cursor < run.items else run.items * run.passes
+        upto = min(run.cursor + (SCAN_ITEMS if run.serial else BATCH_ITEMS), end)
+        self._throttle.begin()
+        try:
+            return self._placement.place(
+                run, upto, lambda: self._clock.monotonic_ms() - started_ms >= BATCH_MS
+            )
+        finally:
+            if throttled_ms := self._throttle.end(run.ref.team, self._clock.monotonic_ms()):
+                log.warning(Event.TEAM_THROTTLED, team=run.ref.team, throttled_ms=throttled_ms)
+
+    def _note_queued(self, run: ActiveRun, batch: FeedBatch) -> None:
+        for lane, entries in batch.entries.items():
+            spec = run.plan.spec
+            if not spec.calls_tasks or any(entry.job % spec.steps == 0 for entry in entries):
+                run.task_lanes.add(lane)
+            self._backlog.add(lane, run.ref, len(entries))
+            depth = self._backlog.depth(lane)
+            fields = {"run": run.ref.run, "lane": lane, "team": run.ref.team, "queue_depth": depth}
+            for entry in entries:
+                labels = spec.labels(entry.job)
+                log.info(Event.QUEUEING, job=entry.job, attempt=1, **labels, **fields)

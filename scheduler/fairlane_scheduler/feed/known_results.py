@@ -1,0 +1,139 @@
+"""Looks up results that already exist: from the run that this one continues, or from the team's cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from fairlane.core.lru import Lru
+from fairlane.model.job import JobState, Success
+from fairlane.model.origins import Continuation
+from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.run import Cell, RunRef, RunSpec
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations
+from fairlane.pipeline.rendering import Call, RunItem
+from fairlane.store.write.answer_cache import Answers
+from fairlane.store.write.runs import Runs
+
+PAGES_KEPT = 32
+
+
+class KnownResults:
+    """Finds results by item, for a batch of items at a time."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._continued = _ContinuedRun(runs)
+        self._answers = Answers(runs.redis, runs.keys)
+
+    def tasks(
+        self, ref: RunRef, spec: RunSpec, placed: Sequence[tuple[RunItem, Call | None]]
+    ) -> dict[int, FinishedJob]:
+        """Finished tasks by item number; each of ``placed`` is an item with its call, if it has one."""
+        known: dict[int, FinishedJob] = {}
+        if spec.continues is not None:
+            for item, _ in placed:
+                old = self._continued.task(ref, spec, spec.continues, item)
+                if old is not None:
+                    known[item.number] = old
+        if not spec.cache.reads:
+            return known
+        digests = {
+            item.number: call.digest(item.cell.repetition)
+            for item, call in placed
+            if call is not None and item.number not in known
+        }
+        return known | self._cached(ref.team, digests)
+
+    def evaluations(
+        self, ref: RunRef, spec: RunSpec, item: RunItem, rendered: RenderedEvaluations
+    ) -> dict[int, KnownResult]:
+        """Finished evaluations of an item, by step."""
+        known: dict[int, KnownResult] = {}
+        if spec.continues is not None:
+            known.update(self._continued.evaluations(ref, spec, spec.continues, item))
+        if not spec.cache.reads:
+            return known
+        digests = rendered.digests(item.cell.repetition)
+        return known | self._cached(
+            ref.team, {step: digest for step, digest in digests.items() if step not in known}
+        )
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop what is kept of a run that has ended."""
+        self._continued.forget(ref)
+
+    def _cached(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
+        found: Mapping[int, Success] = self._answers.find(team, digests)
+        return {number: FinishedJob(answer, cached=True) for number, answer in found.items()}
+
+
+class _ContinuedRun:
+    """Reads an item's results in the continued run. The client's origins say which row it was there."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._origins = Lru[tuple[RunRef, int], list[int]](PAGES_KEPT)
+        self._last: tuple[RunRef, int, list[bytes | None]] | None = None
+
+    def task(self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem) -> FinishedJob | None:
+        """The finished task of an item; ``None`` if the task must be called."""
+        stored = self._stored(ref, spec, old, item)
+        if not stored or stored[0] is None:
+            return None
+        result = TaskResult.from_json(stored[0])
+        if result.state is JobState.FAILED and not old.retry_errors:
+            return FinishedJob(None, result.error, result.attempts, result.latency_ms)
+        if result.state is not JobState.SUCCEEDED or result.output is None:
+            return None
+        answer = Success(result.output, result.usage)
+        return FinishedJob(answer, None, result.attempts, result.latency_ms, result.cached)
+
+    def evaluations(
+        self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem
+    ) -> dict[int, JudgeResult]:
+        """The evaluations of an item that need no call, by step."""
+        kept = {JobState.SUCCEEDED} if old.retry_errors else {JobState.SUCCEEDED, JobState.FAILED}
+        stored = self._stored(ref, spec, old, item)
+        known: dict[int, JudgeResult] = {}
+        for number, old_step in enumerate(old.steps, start=1):
+            text = stored[old_step] if 0 < old_step < len(stored) else None
+            result = JudgeResult.from_json(text) if text else None
+            if result is not None and result.state in kept:
+                known[number] = result
+        return known
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop what is kept of a run that has ended."""
+        self._origins.drop_where(lambda key: key[0] == ref)
+        self._last = None
+
+    def _stored(self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem) -> list[bytes | None]:
+        """All results of the item in the continued run, its task's first; empty if it was not part of it."""
+        if self._last and self._last[:2] == (ref, item.number):
+            return self._last[2]
+        stored: list[bytes | None] = []
+        old_item = self._old_item(ref, spec, old, item.cell)
+        if old_item is not None:
+            jobs = range(old_item * old.old_steps, (old_item + 1) * old.old_steps)
+            stored = self._runs.results(RunRef(ref.team, old.run), jobs)
+        self._last = (ref, item.number, stored)
+        return stored
+
+    def _old_item(self, ref: RunRef, spec: RunSpec, old: Continuation, cell: Cell) -> int | None:
+        row = self._old_row(ref, spec, cell.row)
+        prompt = old.prompts[cell.prompt] if old.prompts else 0
+        model = old.models[cell.model] if old.models else 0
+        if row < 0 or prompt < 0 or model < 0 or cell.repetition >= old.repetitions:
+            return None
+        cells = (row * old.old_prompts + prompt) * old.old_models + model
+        return cells * old.repetitions + cell.repetition
+
+    def _old_row(self, ref: RunRef, spec: RunSpec, row: int) -> int:
+        number, offset = divmod(row, spec.page_rows)
+        rows = self._origins.get_or_make((ref, number), lambda: self._read_origins(ref, number))
+        return rows[offset] if offset < len(rows) else -1
+
+    def _read_origins(self, ref: RunRef, number: int) -> list[int]:
+        text = self._runs.origins(ref, number)
+        origins: list[int] = json.loads(text) if text else []
+        return origins

@@ -1,0 +1,108 @@
+"""Keeps the backlog in step with the runs that are active in Redis."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from fairlane.core.errors import RunNotFound
+from fairlane.core.events import Event
+from fairlane.model.run import Plan, RunRef
+from fairlane.model.sessions import SessionMembership, session_of_job
+from fairlane.model.tokens import Estimate
+from fairlane.pipeline.completion import Completion, complete_without_row
+from fairlane.pipeline.evaluations import FinishedJob
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.read.reading import RunReader
+from fairlane.store.write.runs import Runs, known_jobs
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.feed.feeder import Feeder
+from fairlane_scheduler.feed.session_index import SessionIndex
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog
+
+LOADED_AT_ONCE = 200  # a few hundred milliseconds: a leader must bid again in time
+
+log = get_logger("runs")
+
+
+class RunLoader:
+    """Loads runs that another scheduler admitted, and drops runs that have ended."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, runs: Runs, backlog: Backlog, feeder: Feeder) -> None:
+        self._runs, self._backlog, self._feeder = runs, backlog, feeder
+        self._reader = RunReader(redis, keys)
+        self._sessions = SessionIndex(runs)
+        self._unreadable: set[RunRef] = set()  # logged once; they wait for a scheduler of a later version
+
+    def refresh(self) -> bool:
+        """Drop runs that have ended and load new ones; true if some are left to load."""
+        active = set(self._runs.active())
+        for run in self._backlog.runs():
+            if run.ref not in active:
+                self.forget(run.ref)
+        self._unreadable &= active
+        unknown = [ref for ref in active if self._backlog.get(ref) is None]
+        loaded = [self._load(ref) for ref in unknown[:LOADED_AT_ONCE]]
+        return any(loaded) and len(unknown) > LOADED_AT_ONCE
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop what is kept of a run that has ended."""
+        self._backlog.drop_run(ref)
+        self._feeder.forget(ref)
+        self._sessions.forget(ref)
+
+    def forget_all(self) -> None:
+        """Drop all runs, so that `refresh` reads them again."""
+        for run in self._backlog.runs():
+            self.forget(run.ref)
+
+    def plan(self, ref: RunRef) -> Plan | None:
+        """An admitted run's plan; ``None`` if the run is deleted, or another version wrote it."""
+        run = self._backlog.get(ref)
+        if run is not None:
+            return run.plan
+        try:
+            return self._runs.plan(ref)
+        except ValidationError as error:
+            if ref not in self._unreadable:
+                log.warning(Event.PLAN_UNREADABLE, run=ref.run, team=ref.team, errors=error.error_count())
+            self._unreadable.add(ref)
+            return None
+
+    def session_of(self, ref: RunRef, plan: Plan, item: int) -> SessionMembership | None:
+        """The session of an item's row; ``None`` if the run evaluates no sessions."""
+        return self._sessions.of(ref, plan.spec, item // plan.spec.cells_per_row)
+
+    def completion_of(
+        self, ref: RunRef, plan: Plan, job: int, tokens: Estimate, error: str, attempts: int = 0
+    ) -> Completion:
+        """The completion of a job that is given up, without its row."""
+        of_session = session_of_job(plan.spec, job) is not None
+        membership = None if of_session else self.session_of(ref, plan, job // plan.spec.steps)
+        failed = FinishedJob(error=error, attempts=attempts)
+        return complete_without_row(plan, job, failed, tokens, membership)
+
+    def _load(self, ref: RunRef) -> bool:
+        plan = self.plan(ref)
+        if plan is None:
+            return False
+        try:
+            task_lanes = self._task_lanes(ref, plan)
+        except RunNotFound:  # it has ended since
+            return False
+        extent = self._runs.extent(ref)
+        run = ActiveRun(ref, plan, extent.cursor, task_lanes, extent.rows, extent.open, extent.started_ms)
+        run.paused, run.pauses = extent.paused, extent.pauses
+        self._backlog.add_run(run)
+        for lane, count in self._runs.queued(ref, sorted(self._runs.lanes(ref))).items():
+            self._backlog.set_queued(lane, ref, count)
+        return True
+
+    def _task_lanes(self, ref: RunRef, plan: Plan) -> set[str]:
+        """Lanes with task jobs: those with more jobs than the judges alone have there."""
+        judges = known_jobs(plan, plan.spec.items)
+        return {
+            lane.lane
+            for lane in self._reader.status(ref, plan.spec).lanes
+            if lane.known > judges.get(f"known:{lane.lane}", 0)
+        }

@@ -1,0 +1,329 @@
+"""Validates submitted runs and their size, resolves their lanes, and admits or rejects each."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from redis.exceptions import RedisError
+
+from fairlane.config import sections
+from fairlane.config.connection import Connection
+from fairlane.config.sections import SchedulerSettings
+from fairlane.core.errors import FairlaneError
+from fairlane.core.events import Event
+from fairlane.evaluators.builders import check_names
+from fairlane.model.run import SPEC_VERSION, Plan, RunRef, RunSpec
+from fairlane.model.tokens import Price
+from fairlane.pipeline.rendering import Rendering
+from fairlane.store.write.runs import Fields, Runs, bounds_of, check_prices
+from fairlane.telemetry.logs import get_logger
+from fairlane.templates.template import Template, words_of
+from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog
+from fairlane_scheduler.state.server_time import Moment
+
+MOST_JOBS = 100_000_000  # a run's bitmap of finished jobs then takes 12 MB
+MOST_PAGES = 250_000
+PAGES_MEASURED_AT_ONCE = 1000
+
+# Words in the markup of all templates of a run: compiling so many takes a second at worst.
+TEMPLATE_WORDS = 10_000
+TEMPLATE_CHARS = 2_000_000
+
+REJECTED_KEPT = 1000  # rejected runs kept for a team; the oldest beyond them are deleted
+REASON_CHARS = 500
+
+log = get_logger("receiver")
+
+
+class PayloadLimits:
+    """Limits what a team may submit: the size of a run, and how many runs.
+
+    Each check raises ``ValueError`` with a message that names the setting. Each page is measured once, also
+    pages of an open run. A client that changes a page afterwards is bounded by the largest size of a page.
+    """
+
+    def __init__(self, runs: Runs, backlog: Backlog, limits: sections.PayloadLimits) -> None:
+        self._runs = runs
+        self._backlog = backlog
+        self._limits = limits
+        self._active: Counter[str] | None = None
+        self._measured: dict[RunRef, tuple[int, int]] = {}
+        self._rejected: dict[str, deque[RunRef]] = {}
+
+    @property
+    def waiting_requests(self) -> int:
+        """How many requests of a team may wait in its inbox."""
+        return self._limits.waiting_requests
+
+    @property
+    def spec_bytes(self) -> int:
+        """How many bytes a spec may have."""
+        return self._limits.spec_bytes
+
+    def begin(self) -> None:
+        """Count active runs anew when a check needs them."""
+        self._active = None
+
+    def count(self, ref: RunRef) -> None:
+        """Count an admitted run."""
+        self._by_team()[ref.team] += 1
+
+    def check_spec(self, ref: RunRef, text: bytes) -> None:
+        """Check the size of a spec, and how many active runs its team has."""
+        if len(text) > self._limits.spec_bytes:
+            most = f"at most {self._limits.spec_bytes:,} are allowed (scheduler.limits.spec_bytes)"
+            raise ValueError(f"spec: the run has more bytes without its rows than that: {most}")
+        active, most_runs = self._by_team()[ref.team], self._limits.active_runs
+        if active >= most_runs and self._backlog.get(ref) is None:
+            allowed = f"at most {most_runs:,} are allowed (scheduler.limits.active_runs)"
+            raise ValueError(f"runs: team {ref.team} has {active:,} that are not finished, {allowed}")
+
+    def check_templates(self, spec: RunSpec) -> None:
+        """Check that all templates of a run together compile quickly."""
+        words = chars = 0
+        for text in _texts(spec.model_dump(include={"prompts", "models", "evaluators"})):
+            found = words_of(text, TEMPLATE_WORDS - words)
+            words, chars = words + found, chars + (len(text) if found else 0)
+            if words > TEMPLATE_WORDS or chars > TEMPLATE_CHARS:
+                raise ValueError(
+                    "prompts: all templates of the run together may have "
+                    f"{TEMPLATE_WORDS:,} words and signs in their markup and {TEMPLATE_CHARS:,} characters, "
+                    "and have more: shorten them, or put their texts into the rows"
+                )
+
+    def check_rows(self, spec: RunSpec, rows: int) -> int:
+        """Check the size of the pages of so many rows, if the client uploads them; how many are missing."""
+        if spec.source is not None:
+            return 0
+        ref, pages = RunRef(spec.team, spec.run), -(-rows // spec.page_rows)
+        if pages > MOST_PAGES:
+            raise ValueError(
+                f"page_rows: {rows:,} rows are {pages:,} pages, at most {MOST_PAGES:,} are allowed"
+            )
+        first, total = self._measured.get(ref, (0, 0)) if spec.open else (0, 0)
+        last = missing = 0
+        while first < pages and total <= self._limits.run_bytes:
+            some = range(first, min(first + PAGES_MEASURED_AT_ONCE, pages))
+            sizes = self._runs.page_bytes(ref, some)
+            first, total, last = some.stop, total + sum(sizes), sizes[-1]
+            missing += sizes.count(0)
+        if total > self._limits.run_bytes:
+            allowed = f"at most {self._limits.run_bytes:,} are allowed (scheduler.limits.run_bytes)"
+            raise ValueError(f"rows: they take more bytes than that, compressed: {allowed}: split the run")
+        if spec.open:
+            whole = rows % spec.page_rows == 0  # a page that is not full is measured again
+            self._measured[ref] = (first, total) if whole or not last else (first - 1, total - last)
+        return missing
+
+    def too_many_waiting(self, waiting: int) -> str:
+        """The reason for a request beyond those that may wait."""
+        allowed = f"at most {self._limits.waiting_requests:,} may (scheduler.limits.waiting_requests)"
+        return f"inbox: {waiting:,} requests of the team wait, {allowed}: submit it again later"
+
+    def note_rejected(self, ref: RunRef) -> RunRef | None:
+        """Count a rejected run; returns the oldest one if its team now has too many."""
+        kept = self._rejected.setdefault(ref.team, deque())
+        kept.append(ref)
+        return kept.popleft() if len(kept) > REJECTED_KEPT else None
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop what is kept of a run that has ended."""
+        self._measured.pop(ref, None)
+
+    def _by_team(self) -> Counter[str]:
+        if self._active is None:
+            self._active = Counter(run.ref.team for run in self._backlog.runs())
+        return self._active
+
+
+def check_jobs(spec: RunSpec, rows: int) -> None:
+    """Raises ``ValueError`` if so many rows make more jobs than a run may have."""
+    jobs = rows * spec.cells_per_row * spec.steps + spec.session_jobs
+    if jobs > MOST_JOBS:
+        raise ValueError(f"rows: the run has {jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it")
+
+
+def check_source(spec: RunSpec, allowed: Sequence[str]) -> None:
+    """Raises ``ValueError`` if a run refers to a dataset outside the folders and URLs that are allowed."""
+    if spec.source is None:
+        return
+    if not spec.open:
+        raise ValueError("source: a run whose rows the scheduler reads is open at first")
+    url = spec.source.url
+    if not any(_lies_in(url, place) for place in allowed):
+        remedy = "the operator names the places in scheduler.datasets"
+        raise ValueError(f"dataset: {url!r} does not lie where this deployment reads datasets; {remedy}")
+
+
+def _lies_in(url: str, place: str) -> bool:
+    there, here = urlsplit(url), urlsplit(place)
+    if there.scheme not in ("", "file"):
+        inside = url.startswith(place if place.endswith("/") else f"{place}/")
+        return inside and ".." not in unquote(there.path).split("/")
+    # A plain path is opened as a whole: what looks like a host, a query or a fragment is part of it.
+    path = Path(there.path if there.scheme else url)
+    return here.scheme in ("", "file") and path.resolve().is_relative_to(
+        Path(here.path if here.scheme else place).resolve()
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All strings in a value, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+class Admission:
+    """Turns a stored spec into an active run, or into a rejected one with a reason."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        backlog: Backlog,
+        lanes: LaneRegistry,
+        limits: PayloadLimits,
+        settings: SchedulerSettings,
+        connections: Mapping[str, Connection],
+        prices: Mapping[str, Price],
+    ) -> None:
+        self._runs = runs
+        self._backlog = backlog
+        self._lanes = lanes
+        self._limits = limits
+        self._settings = settings
+        self._prices = prices
+        self._unstructured = tuple(name for name, each in connections.items() if not each.structured)
+
+    @property
+    def waiting_requests(self) -> int:
+        """How many requests of a team may wait in its inbox."""
+        return self._limits.waiting_requests
+
+    def begin_tick(self) -> None:
+        """Count active runs anew when the limits need them."""
+        self._limits.begin()
+
+    def submit(self, ref: RunRef, moment: Moment) -> None:
+        """Admit a submitted run, or reject it. Raises what Redis raises, and nothing else."""
+        text = self._runs.spec_text(ref, self._limits.spec_bytes)
+        if text is None:
+            return
+        try:
+            self._limits.check_spec(ref, text)
+            plan = self._plan(ref, text)
+        except (RedisError, OSError):
+            raise
+        except Exception as error:
+            if not isinstance(error, (FairlaneError, ValueError)):
+                log.exception(Event.SPEC_UNREADABLE, run=ref.run, team=ref.team)
+            self._reject(ref, _readable(error), moment)
+            return
+        for lane in (*plan.eval_lanes, *plan.session_lanes):
+            self._lanes.ensure(lane)
+        bounds = bounds_of(plan, self._prices, self._settings.max_concurrent)
+        admitted = self._runs.admit(plan, moment.epoch, moment.argument, bounds=bounds)
+        if admitted:
+            _log_admitted(plan, bounds)
+        if admitted == 1:
+            self._limits.count(ref)
+            self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
+
+    def reject_unread(self, ref: RunRef, waiting: int, moment: Moment) -> None:
+        """Reject a run because ``waiting`` requests of its team are more than may wait."""
+        self._reject(ref, self._limits.too_many_waiting(waiting), moment)
+
+    def _reject(self, ref: RunRef, reason: str, moment: Moment) -> None:
+        if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
+            log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
+            if oldest := self._limits.note_rejected(ref):
+                self._runs.forget_refused(oldest, moment.epoch, moment.argument)
+
+    def _plan(self, ref: RunRef, text: bytes) -> Plan:
+        """The plan of a valid spec. Raises ``ValueError`` or `FairlaneError` with a message for its team."""
+        spec = _read_spec(ref, text)
+        check_jobs(spec, spec.rows)
+        check_prices(spec, self._prices)
+        missing = self._limits.check_rows(spec, spec.rows)
+        check_source(spec, self._settings.datasets)
+        if spec.open and spec.order.serial_field is not None:
+            raise ValueError("open: items that go first need all rows at the start")
+        self._limits.check_templates(spec)
+        if spec.evaluators:
+            check_names(spec.evaluators)
+        if spec.session_evals and (spec.session_field is None or spec.open):
+            raise ValueError(
+                "evaluators: session evaluations need a session field, and all rows at the start"
+            )
+        for number, model in enumerate(spec.models):
+            template = Template(f"models[{number}]", model)
+            if template.constant:
+                self._lanes.lane_of(template.render({}).strip(), spec.lane)
+        plan = Plan(
+            spec=spec,
+            eval_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.evals),
+            session_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.session_evals),
+            unstructured=self._unstructured,
+        )
+        Rendering(plan)
+        if missing and not spec.open:
+            raise ValueError(
+                f"rows: {missing:,} of {-(-spec.rows // spec.page_rows):,} pages are missing, as Redis may "
+                "lose its last second when it restarts: submit the run again"
+            )
+        return plan
+
+
+class _Versioned(BaseModel):
+    """The only field that is read before the spec's version is known."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: int = SPEC_VERSION
+
+
+def _read_spec(ref: RunRef, text: bytes) -> RunSpec:
+    version = _Versioned.model_validate_json(text).version
+    if version > SPEC_VERSION:
+        raise ValueError(
+            f"version: the spec has {version}, this scheduler reads {SPEC_VERSION}: update the schedulers"
+        )
+    spec = RunSpec.read(text)
+    if (spec.team, spec.run) != (ref.team, ref.run):
+        raise ValueError(f"the spec names run {spec.team}/{spec.run}, it was submitted as {ref}")
+    return spec
+
+
+def _log_admitted(plan: Plan, bounds: Fields) -> None:
+    spec = plan.spec
+    log.info(
+        Event.RUN_ADMITTED,
+        run=spec.run,
+        team=spec.team,
+        items=spec.items,
+        jobs=spec.jobs,
+        serial=spec.order.serial,
+        max_concurrent=bounds.get("max_concurrent"),
+        cap=bounds.get("cap"),
+    )
+
+
+def _readable(error: Exception) -> str:
+    """An error as one short line."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        text = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    else:
+        text = str(error) or type(error).__name__
+    return text[:REASON_CHARS].encode(errors="replace").decode()

@@ -1,0 +1,154 @@
+"""Reads the teams' inboxes in turn, so that no team's requests delay another's. Clients are not trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from itertools import islice
+
+from redis.exceptions import OutOfMemoryError
+
+from fairlane.core.clock import Clock
+from fairlane.core.events import Event
+from fairlane.model.run import RunRef
+from fairlane.store.write.inbox import Inbox
+from fairlane.store.write.leader import Leader
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.dispatch.fairness import TeamThrottle
+from fairlane_scheduler.intake.admission import Admission
+from fairlane_scheduler.intake.run_requests import RunRequests
+from fairlane_scheduler.state.server_time import Moment
+
+TICK_MS = 100  # then the remaining requests wait for the next tick
+TURN_MS = 25  # then it is another team's turn
+COSTLY_MS = 50  # a request that takes longer to read throttles its team
+SEARCH_MS = 500  # how long a new leader searches for inboxes at a time
+MOST_ANNOUNCED = 10_000
+
+_TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+log = get_logger("receiver")
+
+
+class Receiver:
+    """Acts on one request at a time, in order, team by team; drops a request once it has taken effect."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        admission: Admission,
+        requests: RunRequests,
+        leader: Leader,
+        clock: Clock,
+        teams: Collection[str],
+    ) -> None:
+        """``teams``: those of the configuration, whose inboxes are looked at even if Redis knows none."""
+        self._inbox = inbox
+        self._admission = admission
+        self._requests = requests
+        self._leader = leader
+        self._clock = clock
+        self._configured = teams
+        self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
+        self._waiting: dict[str, None] = {}
+        self._known: set[str] = set()
+        self._cursor: int | None = None
+
+    def forget_all(self) -> None:
+        """Search for inboxes that were announced to an earlier leader."""
+        self._waiting.clear()
+        self._known.clear()
+        self._cursor = None
+
+    def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
+        """Act on the requests of ``teams``; ``None``: of all teams.
+
+        Returns milliseconds until it must look again: 0 if requests are left, the rest of the throttling if
+        only throttled teams have some, ``None`` if nobody has. Raises `NotLeader` if another scheduler leads;
+        then no request is dropped.
+        """
+        started_ms = self._clock.monotonic_ms()
+        self._admission.begin_tick()
+        if teams is None:
+            self._waiting |= dict.fromkeys(self._filled_inboxes())
+        else:
+            # Announced teams go first; their number is bounded.
+            self._waiting = dict.fromkeys([*islice(teams, MOST_ANNOUNCED), *self._waiting])
+        throttled: dict[str, None] = {}
+        while self._waiting:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - started_ms >= TICK_MS:
+                self._waiting |= throttled
+                return 0
+            team = next(iter(self._waiting))
+            del self._waiting[team]
+            if self._throttle.left_ms(team, now_ms):
+                throttled[team] = None
+            elif _TEAM.fullmatch(team) and self._serve(team, moment):
+                self._waiting[team] = None  # behind the others
+        self._waiting = throttled
+        return self._throttle.first_ms(throttled, self._clock.monotonic_ms())
+
+    def relieve(self, moment: Moment) -> None:
+        """Act on what frees memory while Redis is full; a team's requests behind a submission wait.
+
+        Raises `NotLeader` as `tick` does.
+        """
+        for team in self._filled_inboxes():
+            with suppress(OutOfMemoryError):
+                self._serve(team, moment)
+
+    def _filled_inboxes(self) -> list[str]:
+        known = dict.fromkeys([*self._inbox.teams(), *self._configured, *self._search()])
+        return self._inbox.filled([name for name in known if _TEAM.fullmatch(name)])
+
+    def _search(self) -> list[str]:
+        """Teams whose inboxes a scan of all keys finds. The first scan is complete, later ones partial."""
+        started_ms, first, found = self._clock.monotonic_ms(), self._cursor is None, list[str]()
+        while True:
+            self._cursor, some = self._inbox.search(self._cursor or 0)
+            found += some
+            if not (first and self._cursor) or self._clock.monotonic_ms() - started_ms >= SEARCH_MS:
+                return found
+
+    def _serve(self, team: str, moment: Moment) -> bool:
+        """Act on a team's requests for a turn; false if there were none."""
+        handled, started_ms = 0, self._clock.monotonic_ms()
+        self._cut(team, moment)
+        for request in self._inbox.peek(team):
+            handled += 1
+            if request is not None:
+                self._throttle.begin()
+                ref = RunRef(team, request.run)
+                if request.op == "submit":
+                    self._admission.submit(ref, moment)
+                else:
+                    self._requests.act(ref, request, moment)
+                if throttled_ms := self._throttle.end(team, self._clock.monotonic_ms()):
+                    log.warning(Event.TEAM_THROTTLED, team=team, throttled_ms=throttled_ms)
+                    break
+            if self._clock.monotonic_ms() - started_ms >= TURN_MS:
+                break
+        if handled:
+            self._leader.confirm(moment.argument)
+            self._inbox.drop(team, handled)
+            if team not in self._known:
+                self._inbox.remember(team)
+                self._known.add(team)
+        return handled > 0
+
+    def _cut(self, team: str, moment: Moment) -> None:
+        """Drop requests beyond the inbox's limit; for one turn, reject the runs that they submit."""
+        most, waiting = self._admission.waiting_requests, self._inbox.waiting(team)
+        started_ms = self._clock.monotonic_ms()
+        if waiting <= most:
+            return
+        for request in self._inbox.peek(team, most):
+            if request is not None and request.op == "submit":
+                self._admission.reject_unread(RunRef(team, request.run), waiting, moment)
+            if self._clock.monotonic_ms() - started_ms >= TURN_MS:
+                break
+        self._leader.confirm(moment.argument)
+        self._inbox.cut(team, most)
+        log.warning(Event.INBOX_CUT, team=team, waiting=waiting, kept=most)

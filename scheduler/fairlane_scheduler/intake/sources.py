@@ -1,0 +1,121 @@
+"""Reads datasets that runs refer to: a page at a time, in background threads, a little ahead of need."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from fairlane.core.errors import FairlaneError
+from fairlane.core.events import Event
+from fairlane.datasets.references import open_reference
+from fairlane.datasets.rows import encode_page, pages
+from fairlane.model.job import JobState
+from fairlane.model.origins import Source
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.write.runs import Ending, Runs
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.intake.admission import check_jobs
+from fairlane_scheduler.intake.run_requests import extend
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog
+from fairlane_scheduler.state.server_time import Moment
+
+PAGES_AHEAD = 4
+LOOK_MS = 20  # while a page is being read
+READERS = 4
+
+log = get_logger("sources")
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One run's dataset: the page being read, and the pages that Redis still has."""
+
+    pages: Iterator[list[dict[str, Any]]]
+    count: int
+    next: Future[list[dict[str, Any]] | None] | None = None
+    kept: deque[int] = field(default_factory=deque)
+
+
+class Sources:
+    """Adds rows to runs that read a dataset; deletes pages whose items have finished.
+
+    ``readings``: open datasets, by run. While there are none, and no run reads one, `tick` has nothing to do.
+    """
+
+    def __init__(self, runs: Runs, backlog: Backlog) -> None:
+        self._runs, self._backlog = runs, backlog
+        self.readings: dict[RunRef, _Reading] = {}
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="fairlane-source")
+
+    def tick(self, moment: Moment, lanes: Callable[[], Sequence[str]]) -> int | None:
+        """Store the pages that were read and start to read more; milliseconds until it must look again.
+
+        ``lanes`` returns all lanes, which are needed if a run has to end.
+        """
+        waiting = False
+        for run, source in list(self._backlog.sourced.values()):
+            try:
+                waiting |= self._supply(run, source, moment)
+                self._forget_pages(run)
+            except (FairlaneError, OSError, ValueError) as error:
+                self._give_up(run, f"dataset: {error}"[:500], lanes(), moment)
+            if run.ended:
+                self._backlog.drop_run(run.ref)
+        for ref in [ref for ref in self.readings if ref not in self._backlog.sourced]:
+            del self.readings[ref]
+        return LOOK_MS if waiting else None
+
+    def forget_all(self) -> None:
+        """Drop what was read: another scheduler may have led."""
+        self.readings.clear()
+
+    def _give_up(self, run: ActiveRun, reason: str, lanes: Sequence[str], moment: Moment) -> None:
+        ending = Ending(RunState.STOPPED, JobState.SKIPPED, reason)
+        left = self._runs.end(run.ref, lanes, ending, moment.epoch, moment.argument)
+        fields = {"run": run.ref.run, "team": run.ref.team, "jobs": left, "reason": reason}
+        log.warning(Event.RUN_ENDED_EARLY, **fields)
+        run.ended = True
+
+    def _supply(self, run: ActiveRun, source: Source, moment: Moment) -> bool:
+        """Start to read a page, or store it; true while a page is being read."""
+        if not run.open:
+            return False
+        reading = self.readings.get(run.ref) or self._begin(run, source)
+        if reading.next is None:
+            ahead = run.rows - run.cursor // run.plan.spec.cells_per_row
+            if ahead >= PAGES_AHEAD * run.plan.spec.page_rows:
+                return False
+            reading.next = self._pool.submit(next, reading.pages, None)
+        if not reading.next.done():
+            return True
+        page, reading.next = reading.next.result(), None
+        if page is not None:
+            check_jobs(run.plan.spec, run.rows + len(page))
+            self._runs.append(run.ref, reading.count, encode_page(page))
+            reading.kept.append(reading.count)
+            reading.count += 1
+        extend(self._runs, run, run.rows + len(page or ()), moment, last=page is None)
+        return run.open
+
+    def _begin(self, run: ActiveRun, source: Source) -> _Reading:
+        """Read on after the run's rows so far: an earlier leader may have read some."""
+        size = run.plan.spec.page_rows
+        done = run.rows // size
+        rows = islice(open_reference(source), done * size, None)
+        reading = _Reading(pages(rows, size), done, kept=deque(range(done)))
+        self.readings[run.ref] = reading
+        return reading
+
+    def _forget_pages(self, run: ActiveRun) -> None:
+        """Delete full pages whose items have finished, first ones first; the dataset still has the rows."""
+        reading, spec = self.readings.get(run.ref), run.plan.spec
+        bits = spec.page_rows * spec.cells_per_row * spec.steps
+        while reading and len(reading.kept) > 1:
+            number = reading.kept[0]
+            if self._runs.over_within(run.ref, number * bits // 8, (number + 1) * bits // 8 - 1) < bits:
+                return
+            self._runs.drop_page(run.ref, reading.kept.popleft())

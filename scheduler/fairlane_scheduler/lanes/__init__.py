@@ -1,0 +1,4 @@
+"""Creates lanes, and decides which connections share one.
+
+Intake and feed use it; it imports `state`.
+"""

@@ -1,0 +1,302 @@
+"""Counts what is queued, as the leader knows it: active runs, and the jobs of each on every lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fairlane.model.origins import Source
+from fairlane.model.run import Plan, RunRef
+
+# Above every priority that a run may set, plus what a run gains by waiting for a quarter of an hour.
+INTERACTIVE_PRIORITY = 1000
+
+REFUSED = "request_refused"
+"""The bound, as ``lib/run/model_refusals.lua`` names it, of a run whose jobs refusals hold on a lane."""
+
+
+@dataclass(slots=True)
+class ActiveRun:
+    """A run that has not finished.
+
+    ``cursor``: items looked at so far; if some rows go first, every item is looked at twice and the cursor
+    ends at twice their number. ``task_lanes``: lanes on which its tasks were queued. ``rows``: rows so far;
+    ``open``: the client may add more. ``may_feed_next``: the last fed item of a serial run may have finished.
+    ``ended``: it ended during this tick. ``paused``: none of its items is fed. ``pauses``: from and until
+    when it was paused before, in server milliseconds. ``held_on``: lanes on which refusals hold its jobs, as
+    logged. ``open_ended``: its rows decide the model, so unread items may go to lanes that it has not used.
+    """
+
+    ref: RunRef
+    plan: Plan
+    cursor: int = 0
+    task_lanes: set[str] = field(default_factory=set)
+    rows: int = 0
+    open: bool = False
+    started_ms: int = 0
+    may_feed_next: bool = True
+    ended: bool = False
+    paused: bool = False
+    pauses: tuple[tuple[int, int], ...] = ()
+    held_on: set[str] = field(default_factory=set)
+    open_ended: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open_ended = any("{" in model for model in self.plan.spec.models)
+        self.rows = self.rows or self.plan.spec.rows
+        self.open = self.open or self.plan.spec.open
+
+    def left_ms(self, server_ms: int) -> int | None:
+        """Milliseconds until its ``max_duration`` ends; ``None`` without one."""
+        most = self.plan.spec.bounds.max_duration
+        return None if most is None else self.started_ms + round(most * 1000) - server_ms
+
+    def unpaused_ms(self, since_ms: int, server_ms: int) -> int:
+        """Milliseconds between two server times in which it was not paused; it is not paused now."""
+        paused = (min(until, server_ms) - max(since, since_ms) for since, until in self.pauses)
+        return server_ms - since_ms - sum(each for each in paused if each > 0)
+
+    @property
+    def priority(self) -> int:
+        """Its priority among its team's runs; a greater number goes first."""
+        return INTERACTIVE_PRIORITY if self.interactive else self.plan.spec.priority
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a user waits for its answers."""
+        return self.plan.spec.interactive
+
+    @property
+    def items(self) -> int:
+        """Items of the rows so far."""
+        return self.rows * self.plan.spec.cells_per_row
+
+    @property
+    def passes(self) -> int:
+        """How often the cursor passes over the items: twice if some rows go first."""
+        return 2 if self.plan.spec.order.serial_field is not None else 1
+
+    @property
+    def serial(self) -> bool:
+        """Whether the items at the cursor go one at a time."""
+        return self.plan.spec.order.serial or (self.passes == 2 and self.cursor < self.items)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether all items so far are fed."""
+        return self.cursor >= self.items * self.passes
+
+    @property
+    def fully_fed(self) -> bool:
+        """Whether all items are fed, and no more can follow."""
+        return self.caught_up and not self.open
+
+
+class _Throttled(NamedTuple):
+    """A run's queued jobs that are not offered until a server time, or until woken, and why."""
+
+    jobs: int
+    until_ms: int | None
+    bound: str
+
+
+_NOT = _Throttled(0, None, "")
+
+
+class LaneQueue:
+    """``waiting``: jobs that may start, by team and run; ``by_team``: their sums. Throttled runs are apart.
+
+    A change costs the same however much is queued.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, dict[RunRef, int]] = {}
+        self.by_team: dict[str, int] = {}
+        self.interactive: dict[RunRef, None] = {}
+        self.depth = 0
+        self._throttled: dict[RunRef, _Throttled] = {}
+        self._arrived: set[str] = set()
+        self._interactive_runs: set[RunRef] = set()
+
+    def count(self, ref: RunRef) -> int:
+        """Jobs of a run, throttled or not."""
+        return self.waiting.get(ref.team, {}).get(ref, 0) + self._throttled.get(ref, _NOT).jobs
+
+    def add(self, ref: RunRef, count: int, *, interactive: bool = False) -> None:
+        """More jobs of a run are queued; this ends its throttling, whose reason may have changed."""
+        self._set(ref, self.count(ref) + count, interactive=interactive)
+
+    def set_queued(self, ref: RunRef, left: int, *, interactive: bool = False) -> None:
+        """A grant reported how many jobs of a run are left."""
+        self._set(ref, max(0, left), interactive=interactive)
+
+    def throttle(self, ref: RunRef, until_ms: int | None, bound: str = "") -> None:
+        """Offer no jobs of a run until this server time, or until `unthrottle`; ``bound`` says why."""
+        left = self.count(ref)
+        if left:
+            self._remove(ref)
+            self._throttled[ref] = _Throttled(left, until_ms, bound)
+
+    def bound_of(self, ref: RunRef) -> str:
+        """The bound that throttles a run; empty if none does."""
+        return self._throttled.get(ref, _NOT).bound
+
+    def throttled_by(self, bound: str) -> list[RunRef]:
+        """Runs that this bound throttles."""
+        return [ref for ref, each in self._throttled.items() if each.bound == bound]
+
+    def throttle_team(self, team: str, until_ms: int | None, bound: str = "") -> None:
+        """Throttle all runs of a team that are queued now."""
+        for ref in list(self.waiting.get(team, ())):
+            self.throttle(ref, until_ms, bound)
+
+    def unthrottle(self) -> None:
+        """Throttle no run any more."""
+        for ref in list(self._throttled):
+            self._unthrottle(ref)
+
+    def unthrottle_due(self, now_ms: int) -> int | None:
+        """Unthrottle runs whose time is over; returns when the next one's is."""
+        dated = [(each.until_ms, ref) for ref, each in self._throttled.items() if each.until_ms is not None]
+        for until_ms, ref in dated:
+            if until_ms <= now_ms:
+                self._unthrottle(ref)
+        return min((until_ms for until_ms, _ in dated if until_ms > now_ms), default=None)
+
+    def arrivals(self) -> set[str]:
+        """Teams whose first job was queued since the last call."""
+        arrived, self._arrived = self._arrived, set()
+        return arrived
+
+    def _set(self, ref: RunRef, left: int, *, interactive: bool) -> None:
+        self.depth += left - self.count(ref)
+        self._throttled.pop(ref, None)
+        if interactive:
+            self._interactive_runs.add(ref)
+        if left:
+            self._insert(ref, left)
+        else:
+            self._remove(ref)
+            self._interactive_runs.discard(ref)
+
+    def _insert(self, ref: RunRef, left: int) -> None:
+        runs = self.waiting.get(ref.team)
+        if runs is None:
+            runs = self.waiting[ref.team] = {}
+            self.by_team[ref.team] = 0
+            self._arrived.add(ref.team)
+        self.by_team[ref.team] += left - runs.get(ref, 0)
+        runs[ref] = left
+        if ref in self._interactive_runs:
+            self.interactive[ref] = None
+
+    def _remove(self, ref: RunRef) -> None:
+        runs = self.waiting.get(ref.team)
+        if runs is not None and ref in runs:
+            self.by_team[ref.team] -= runs.pop(ref)
+            if not runs:
+                del self.waiting[ref.team], self.by_team[ref.team]
+        self.interactive.pop(ref, None)
+
+    def _unthrottle(self, ref: RunRef) -> None:
+        left = self._throttled.pop(ref).jobs
+        self._insert(ref, left)
+
+
+class Backlog:
+    """Active runs, and queued jobs by lane, team and run.
+
+    A count is an upper bound until a grant reports how many jobs are left. ``timed``: runs with a
+    ``max_duration``; ``sourced``: runs whose rows the scheduler reads, with their datasets.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[RunRef, ActiveRun] = {}
+        self.timed: dict[RunRef, ActiveRun] = {}
+        self.sourced: dict[RunRef, tuple[ActiveRun, Source]] = {}
+        self._lanes: dict[str, LaneQueue] = {}
+
+    def runs(self) -> Iterator[ActiveRun]:
+        """All active runs; the caller may drop some meanwhile."""
+        yield from list(self._runs.values())
+
+    def get(self, ref: RunRef) -> ActiveRun | None:
+        """An active run; ``None`` if it is unknown."""
+        return self._runs.get(ref)
+
+    def add_run(self, run: ActiveRun) -> None:
+        """Add a run that was admitted or loaded."""
+        self._runs[run.ref] = run
+        if run.plan.spec.bounds.max_duration is not None:
+            self.timed[run.ref] = run
+        if run.plan.spec.source is not None:
+            self.sourced[run.ref] = run, run.plan.spec.source
+
+    def drop_run(self, ref: RunRef) -> None:
+        """Drop a run that has ended."""
+        self._runs.pop(ref, None)
+        self.timed.pop(ref, None)
+        self.sourced.pop(ref, None)
+        for lane in self._lanes.values():
+            lane.set_queued(ref, 0)
+
+    def lane(self, name: str) -> LaneQueue:
+        """The queue of a lane."""
+        found = self._lanes.get(name)
+        if found is None:
+            found = self._lanes[name] = LaneQueue()
+        return found
+
+    def add(self, lane: str, ref: RunRef, count: int = 1) -> None:
+        """Jobs of an active run were queued on a lane."""
+        run = self._runs.get(ref)
+        if run is not None:
+            self.lane(lane).add(ref, count, interactive=run.interactive)
+
+    def set_queued(self, lane: str, ref: RunRef, left: int) -> None:
+        """A grant reported how many jobs of a run are left on a lane."""
+        run = self._runs.get(ref)
+        self.lane(lane).set_queued(ref, left if run else 0, interactive=run is not None and run.interactive)
+
+    def bounds_of(self, ref: RunRef) -> dict[str, str]:
+        """Lanes on which a run has queued jobs, each with the bound that throttles them or an empty text."""
+        return {name: lane.bound_of(ref) for name, lane in self._lanes.items() if lane.count(ref)}
+
+    def throttled_by(self, bound: str) -> list[tuple[str, RunRef]]:
+        """Lanes and runs that this bound throttles there."""
+        return [(name, ref) for name, lane in self._lanes.items() for ref in lane.throttled_by(bound)]
+
+    def throttle(self, lane: str, ref: RunRef, until_ms: int | None, bound: str = "") -> None:
+        """A run's own bounds throttle it on a lane, until this server time or until the lane is woken."""
+        self.lane(lane).throttle(ref, until_ms, bound)
+
+    def unthrottle(self, lane: str) -> None:
+        """Throttle no run on a lane that was woken."""
+        self.lane(lane).unthrottle()
+
+    def unthrottle_all(self) -> None:
+        """Throttle no run on any lane."""
+        for lane in self._lanes.values():
+            lane.unthrottle()
+
+    def unthrottle_due(self, now_ms: int) -> int | None:
+        """Unthrottle runs whose time (server time) is over; returns when the next one's is."""
+        waits = [lane.unthrottle_due(now_ms) for lane in self._lanes.values()]
+        return min((next_ms for next_ms in waits if next_ms is not None), default=None)
+
+    def queued(self, lane: str) -> dict[RunRef, int]:
+        """Jobs that may start on a lane, by run; throttled runs are left out."""
+        return {ref: left for runs in self.lane(lane).waiting.values() for ref, left in runs.items()}
+
+    def count(self, lane: str, ref: RunRef) -> int:
+        """Jobs of a run on a lane, throttled or not."""
+        return self.lane(lane).count(ref)
+
+    def waiting_lanes(self) -> list[str]:
+        """Lanes with jobs that may start."""
+        return [name for name, lane in self._lanes.items() if lane.waiting]
+
+    def depth(self, lane: str) -> int:
+        """Jobs queued on a lane, of all runs."""
+        return self.lane(lane).depth

@@ -1,0 +1,86 @@
+"""The Redis server's clock, which is that of all decisions, and whether the server was restarted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fairlane.core.clock import Clock
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.read.reading import server_ms
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.leader import LeaderLease
+
+ASK_AGAIN_MS = 1000
+
+
+class ServerTime(Protocol):
+    """One time for scripts and scheduler."""
+
+    def argument(self) -> str | int:
+        """The value that scripts take as ``now_ms``."""
+        ...
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+
+class RedisTime:
+    """The server's own clock, which scripts read themselves, so a skewed machine does no harm.
+
+    The scheduler reads it once a second and interpolates; this only decides when it looks.
+    """
+
+    def __init__(self, redis: RedisClient, clock: Clock) -> None:
+        self._redis, self._clock = redis, clock
+        self._asked_ms: int | None = None
+        self._answer_ms = 0
+
+    def argument(self) -> str:
+        """Empty: scripts read the server's clock."""
+        return ""
+
+    def now_ms(self) -> int:
+        """The server's time, read at most a second ago and interpolated since."""
+        local = self._clock.monotonic_ms()
+        if self._asked_ms is None or local - self._asked_ms >= ASK_AGAIN_MS:
+            self._asked_ms, self._answer_ms = local, server_ms(self._redis)
+        return self._answer_ms + local - self._asked_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time and the epoch of one tick. Scripts take ``argument`` as their ``now_ms``."""
+
+    epoch: int
+    monotonic_ms: int
+    server_ms: int
+    argument: str | int = ""
+
+
+class RedisRestarts:
+    """Compares the server's identity with the one that the last leader saw; empties the lanes' buckets.
+
+    A restarted server may have lost its last second of permits, so every lane starts empty and cannot burst.
+    Heartbeats from before the restart count no more: a worker counts again once it beats anew.
+    """
+
+    def __init__(self, lease: LeaderLease, lanes: Lanes, time: ServerTime) -> None:
+        self._lease = lease
+        self._lanes = lanes
+        self._time = time
+        self._server_id: str | None = None
+        self.since_ms = 0  # when the last restart was detected (server time)
+
+    def look(self) -> None:
+        """Drain all lanes if the server is another one than before."""
+        server = self._lease.server()
+        known = self._lease.noted_server() or self._server_id
+        if server is not None and known not in (None, server):
+            for lane in self._lanes.names():
+                self._lanes.drain(lane, self._time.argument())
+            self.since_ms = self._time.now_ms()
+        if server is not None:
+            self._lease.note_server(server)
+        self._server_id = server

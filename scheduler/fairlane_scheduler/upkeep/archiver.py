@@ -1,0 +1,122 @@
+"""Moves finished runs into the archive, in a background thread, so that no tick waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redis.exceptions import RedisError
+
+from fairlane.client.archive import Archive, Moved, open_archive
+from fairlane.client.deployment import Deployment
+from fairlane.config.settings import Settings
+from fairlane.core.clock import Clock
+from fairlane.core.errors import ArchiveUnavailable, ConfigurationError, RunNotFound, StoreUnavailable
+from fairlane.core.events import Event
+from fairlane.model.run import RunRef
+from fairlane.store.connection.connect import RedisClient, open_store
+from fairlane.store.write.audit import Auditor
+from fairlane.store.write.inbox import Inbox
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.state.periodic_thread import PeriodicThread
+
+log = get_logger("archiver")
+
+LOOK_EVERY_S = 5.0
+AGAIN_S = 30.0  # until the next try while the database cannot be reached
+PUT_OFF_MS = 300_000  # until the next try for a run that failed to move
+PAUSE_S = 0.01  # between two portions, because ticks in this process need the interpreter too
+
+
+class Stopping(Exception):
+    """The process is stopping. If a copy is incomplete, the next leader copies that run again."""
+
+
+class Archiver:
+    """Moves finished runs while ``leads`` returns true. Logs errors and tries again."""
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        settings: Settings,
+        archive: Archive,
+        clock: Clock,
+        leads: Callable[[], bool],
+    ) -> None:
+        self._redis, self._archive, self._clock, self._leads = redis, archive, clock, leads
+        self._deployment = Deployment(settings, redis, clock, waiter=self)
+        self._inbox = Inbox(redis, self._deployment.keys)
+        self._mover = archive.mover(self._deployment, lambda: self.wait(PAUSE_S), _auditor(settings))
+        self._after_ms = round(settings.archive.after_seconds * 1000)
+        self._put_off: dict[RunRef, int] = {}
+        self.thread = PeriodicThread("archiver", self._look_and_log, self._close)
+
+    def wait(self, seconds: float) -> None:
+        """Return after ``seconds``. Raises `Stopping` as soon as the process is to stop."""
+        if self.thread.ends_within(seconds):
+            raise Stopping
+
+    def tick(self) -> float:
+        """Move every run that is due. Returns the seconds until the next pass."""
+        try:
+            if self._leads():
+                upto_ms = self._deployment.runs.now_ms() - self._after_ms
+                for team in self._inbox.teams():
+                    for ref in self._mover.due(team, upto_ms):
+                        if not self._leads():
+                            return LOOK_EVERY_S
+                        self._move(ref)
+        except (ArchiveUnavailable, ConfigurationError, StoreUnavailable, RedisError) as error:
+            log.warning(Event.ARCHIVE_FAILED, error=str(error))
+            return AGAIN_S
+        return LOOK_EVERY_S
+
+    def _move(self, ref: RunRef) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._put_off.get(ref, now_ms) > now_ms:
+            return
+        self._put_off.pop(ref, None)
+        try:
+            moved = self._mover.move(ref)
+        except (Stopping, ArchiveUnavailable, ConfigurationError, StoreUnavailable, RedisError):
+            raise
+        except RunNotFound:
+            return  # it has expired
+        except Exception:
+            self._put_off[ref] = now_ms + PUT_OFF_MS
+            log.exception(Event.ARCHIVE_FAILED, run=ref.run, team=ref.team)
+            return
+        if moved is Moved.MOVED:
+            log.info(Event.RUN_ARCHIVED, run=ref.run, team=ref.team)
+
+    def _look_and_log(self) -> float:
+        try:
+            return self.tick()
+        except Stopping:
+            return 0.0
+        except Exception:
+            # A bug. The next pass may succeed.
+            log.exception(Event.ARCHIVE_FAILED)
+            return AGAIN_S
+
+    def _close(self) -> None:
+        self._archive.close()
+        self._redis.close()
+
+
+def _auditor(settings: Settings) -> Auditor:
+    return Auditor("scheduler", "archiver", settings.audit.keep)
+
+
+def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) -> Archiver | None:
+    """A running archiver; ``None`` where no archive is configured. Raises `ConfigurationError`."""
+    archive = open_archive(settings)
+    if archive is None:
+        return None
+    after, kept = settings.archive.after_seconds, settings.scheduler.finished_ttl_seconds
+    if after >= kept:
+        problem = f"runs are kept for {kept:g} s, and would expire before they are moved"
+        raise ConfigurationError("archive.after_seconds", after, problem, "Make it less than that")
+    archive.require_writable()  # report a wrong URL or driver now, not at the first finished run
+    archiver = Archiver(open_store(settings.redis), settings, archive, clock, leads)
+    archiver.thread.start()
+    return archiver

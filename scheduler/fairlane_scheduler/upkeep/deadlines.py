@@ -1,0 +1,69 @@
+"""Ends runs whose ``max_duration`` or budget is used up, and queues jobs whose back-off has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from fairlane.core.events import Event
+from fairlane.model.run import RunRef
+from fairlane.store.write.runs import OUT_OF_BUDGET, TIMED_OUT, Runs
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.feed.run_loader import RunLoader
+from fairlane_scheduler.state.backlog import Backlog
+from fairlane_scheduler.state.server_time import Moment
+
+AT_ONCE = 500
+
+log = get_logger("scheduler")
+
+
+class EarlyEnds:
+    """Ends runs whose ``max_duration`` has passed or whose budget is used up. Reads both from memory."""
+
+    def __init__(
+        self, runs: Runs, backlog: Backlog, loader: RunLoader, lanes: Callable[[], Sequence[str]]
+    ) -> None:
+        self._runs = runs
+        self._backlog = backlog
+        self._loader = loader
+        self._lanes = lanes
+
+    def tick(self, out_of_budget: Collection[RunRef], moment: Moment) -> int | None:
+        """End runs that are due. Returns ms until the next ``max_duration`` ends; ``None`` without one."""
+        waits: list[int] = []
+        spent = {ref: run for ref in out_of_budget if (run := self._backlog.get(ref)) is not None}
+        for run in (spent | self._backlog.timed).values():
+            left_ms = run.left_ms(moment.server_ms)
+            if run.ref in spent or (left_ms is not None and left_ms <= 0):
+                ending = OUT_OF_BUDGET if run.ref in spent else TIMED_OUT
+                left = self._runs.end(run.ref, self._lanes(), ending, moment.epoch, moment.argument)
+                self._loader.forget(run.ref)
+                fields = {"run": run.ref.run, "team": run.ref.team, "jobs": left, "reason": ending.reason}
+                log.warning(Event.RUN_ENDED_EARLY, **fields)
+            elif left_ms is not None:
+                waits.append(left_ms)
+        return min(waits, default=None)
+
+
+class DelayedJobs:
+    """Moves due jobs from the back-off index to their lanes' queues."""
+
+    def __init__(self, runs: Runs, backlog: Backlog) -> None:
+        self._runs = runs
+        self._backlog = backlog
+
+    def tick(self, next_due_ms: int, moment: Moment) -> int:
+        """Queue the jobs that are due; ``next_due_ms`` (server time) is when the first back-off ends.
+
+        Returns milliseconds until the next pass.
+        """
+        if next_due_ms > moment.server_ms:
+            return next_due_ms - moment.server_ms
+        for job in self._runs.delayed(moment.server_ms, AT_ONCE):
+            if self._runs.promote(job, moment.argument):
+                number, run = int(job.entry.partition(":")[0]), self._backlog.get(job.ref)
+                fields = {"run": job.ref.run, "job": number, "team": job.ref.team}
+                labels = run.plan.spec.labels(number) if run else {}
+                depth = self._backlog.depth(job.lane) + 1
+                log.info(Event.QUEUEING, **fields, **labels, lane=job.lane, queue_depth=depth)
+        return 0

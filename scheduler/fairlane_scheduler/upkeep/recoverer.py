@@ -1,0 +1,99 @@
+"""Recovers jobs of lapsed leases and of lost workers: the only recovery."""
+
+from __future__ import annotations
+
+from fairlane.core.events import Event
+from fairlane.model.job import JobState
+from fairlane.model.results import TaskResult
+from fairlane.model.run import Plan
+from fairlane.pipeline.completion import Completion
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.write.attempts import Attempts
+from fairlane.store.write.leases import Lease, Leases
+from fairlane.store.write.workers import Beat, Workers
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.feed.run_loader import RunLoader
+from fairlane_scheduler.state.server_time import Moment
+
+log = get_logger("recoverer")
+
+EVERY_MS = 500
+IDLE_MS = 1000  # while nothing is leased
+AT_ONCE = 200
+NEVER = 1_000_000  # most attempts of a job whose plan is unreadable: it is always requeued
+KILLED = "its worker died or fell silent during each attempt"
+
+
+class Recoverer:
+    """After a start or an outage of Redis, it waits one worker timeout, so that live workers beat first.
+
+    ``due_ms``: when to `tick` next (monotonic).
+    """
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        attempts: Attempts,
+        leases: Leases,
+        workers: Workers,
+        loader: RunLoader,
+        worker_timeout_ms: int,
+    ) -> None:
+        self._redis = redis
+        self._attempts = attempts
+        self._leases = leases
+        self._workers = workers
+        self._loader = loader
+        self._timeout_ms = worker_timeout_ms
+        self.due_ms = 0
+
+    def wait_for_workers(self, monotonic_ms: int) -> None:
+        """Recover nothing until one worker timeout has passed."""
+        self.due_ms = monotonic_ms + self._timeout_ms
+
+    def tick(self, moment: Moment) -> None:
+        """Make one pass, and set when the next is due."""
+        for beat in self._workers.beats(self._redis):
+            if beat.beat_ms + self._timeout_ms < moment.server_ms:
+                self._remove_worker(beat, moment)
+        lapsed = self._leases.lapsed(moment.server_ms, AT_ONCE)
+        for lease in lapsed:
+            self._recover(lease, "", moment)
+        wait = EVERY_MS if self._leases.count() else IDLE_MS
+        self.due_ms = moment.monotonic_ms + (wait if len(lapsed) < AT_ONCE else 0)
+
+    def _remove_worker(self, beat: Beat, moment: Moment) -> None:
+        held = self._leases.of_worker(beat.worker)
+        for lease in held:
+            self._recover(lease, beat.worker, moment)
+        self._workers.leave(beat.worker).run(self._redis)
+        log.warning(Event.WORKER_LOST, worker=beat.info.name, leases=len(held))
+
+    def _recover(self, lease: Lease, dead_worker: str, moment: Moment) -> None:
+        plan = self._loader.plan(lease.ref)
+        attempts = plan.spec.retry.max_attempts if plan else NEVER
+        completion = self._completion(lease, plan, attempts)
+        taken = self._attempts.recover(
+            lease.attempt,
+            moment.epoch,
+            dead_worker=dead_worker,
+            max_attempts=attempts,
+            payload=completion.payload,
+            follow=completion.follow,
+            joined=completion.session,
+            now_ms=moment.argument,
+        ).run(self._redis)
+        if not taken:
+            return
+        fields = lease.attempt.labels | (plan.spec.labels(lease.attempt.job) if plan else {})
+        log.warning(Event.LEASE_RECOVERED, **fields, worker=lease.worker, failed=taken == 2)
+        if taken == 2 and "dimension" in fields:
+            outcome = {"status_code": None, "elapsed_s": None, "attempts": attempts, "reason": KILLED}
+            log.error(Event.EVALUATION_FAILED, **fields, **outcome)
+
+    def _completion(self, lease: Lease, plan: Plan | None, attempts: int) -> Completion:
+        """The completion of the lease's job, for the case that its attempts are used up."""
+        if plan is None:
+            payload = TaskResult(JobState.FAILED, error=KILLED, attempts=attempts).to_json()
+            return Completion(JobState.FAILED, payload)
+        return self._loader.completion_of(lease.ref, plan, lease.attempt.job, lease.tokens, KILLED, attempts)

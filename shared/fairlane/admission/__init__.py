@@ -1,1 +1,0 @@
-"""May this attempt start now, and what did its outcome teach us?"""

@@ -1,0 +1,12 @@
+"""The archive: finished runs in a database, as long as it is kept, read as if they were still in Redis."""
+
+from fairlane.cli.commands import OPERATIONS, Command
+
+COMMANDS = (
+    Command(
+        "archive",
+        OPERATIONS,
+        "Move finished runs into the database that archive.url names; all commands still read them.",
+        "fairlane.apps.archive.command",
+    ),
+)

@@ -1,0 +1,84 @@
+"""Runs wherever they are: in Redis, or in the archive once they have been moved there or have expired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairlane.core.errors import RunNotFound
+from fairlane.model.results import Record
+from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.sessions import SessionRecord
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.read.reading import Overview, RecordReader, RunReader, SessionReader
+
+if TYPE_CHECKING:
+    from fairlane.apps.archive.opening import Archive
+
+
+class EitherRuns(RunReader):
+    """Reads a run from Redis first. A run that is in neither is not found."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, archive: Archive) -> None:
+        super().__init__(redis, keys)
+        self._archive = archive
+
+    def overview(self, ref: RunRef) -> Overview:
+        """Read a run from Redis, else from the archive. Raises `RunNotFound`."""
+        try:
+            return super().overview(ref)
+        except RunNotFound:
+            return self._archive.reader.overview(ref)
+
+    def status(self, ref: RunRef, spec: RunSpec) -> RunStatus:
+        """Read a run's status from Redis, else from the archive. Raises `RunNotFound`."""
+        try:
+            return super().status(ref, spec)
+        except RunNotFound:
+            return self._archive.reader.status(ref)
+
+    def is_archived(self, ref: RunRef) -> bool:
+        """Whether Redis has a stub of the run or nothing at all: for a run that `overview` finds."""
+        return super().is_archived(ref) or not self._redis.exists(self._keys.state(ref), self._keys.spec(ref))
+
+    def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
+        """Read the state and finished items from Redis, else from the archive. Raises `RunNotFound`."""
+        try:
+            return super().finished(ref, start, count)
+        except RunNotFound:
+            return self._archive.reader.finished(ref, start, count)
+
+
+class EitherRecords(RecordReader):
+    """Reads records from Redis until they are no longer there; a run may be moved while it is read."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+        super().__init__(redis, keys, spec)
+        self._archive, self._moved = archive, False
+
+    def records(self, items: Sequence[int]) -> list[Record]:
+        """Read items' records from Redis, else from the archive. Raises `RunNotFound`."""
+        if not self._moved:
+            try:
+                return super().records(items)
+            except RunNotFound:
+                self._moved = True
+        return self._archive.reader.records(self._ref, items)
+
+
+class EitherSessions(SessionReader):
+    """Reads records of sessions, as `EitherRecords` does those of items."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+        super().__init__(redis, keys, spec)
+        self._archive, self._moved = archive, False
+
+    def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
+        """Read sessions' records from Redis, else from the archive. Raises `RunNotFound`."""
+        if not self._moved:
+            try:
+                return super().records(sessions)
+            except RunNotFound:
+                self._moved = True
+        return self._archive.reader.sessions(self._ref, self._spec, sessions)

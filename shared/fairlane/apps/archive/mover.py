@@ -1,0 +1,146 @@
+"""Moves finished runs into the archive: copy, commit, and only then leave a stub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from fairlane.apps.archive.rows import Entry, Finished, SessionEntry
+from fairlane.client.archive import Moved
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import RESULTS_AT_ONCE, Records
+from fairlane.core.errors import FairlaneError, RunArchived
+from fairlane.model.results import Record
+from fairlane.model.run import Plan, RunRef, RunState
+from fairlane.model.sessions import SessionRecord, first_session_job
+from fairlane.store.write.archive_stub import ArchiveStubs, Left
+from fairlane.store.write.audit import UNNAMED, Auditor
+from fairlane.store.write.runs import Runs
+
+if TYPE_CHECKING:
+    from fairlane.apps.archive.opening import Archive
+
+
+class RunMover:
+    """Moves runs from a deployment into an archive. An interrupted move can be repeated."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        archive: Archive,
+        keep_on: Callable[[], None] = lambda: None,
+        auditor: Auditor = UNNAMED,
+    ) -> None:
+        """``keep_on`` is called before each portion, and raises to break off; ``auditor`` is who moves."""
+        # What is to be copied is read from Redis and nowhere else.
+        self._deployment, self._archive, self._keep_on = replace(deployment, archive=None), archive, keep_on
+        self._stubs = ArchiveStubs(deployment.redis, deployment.keys, auditor)
+        self._runs = Runs(deployment.redis, deployment.keys, 0)
+        self._settled: dict[str, set[RunRef]] = {}
+
+    def move(self, ref: RunRef) -> Moved:
+        """Copy a finished run and leave its stub; what is no run to be moved is left as it is.
+
+        Raises `RunNotFound`, `ArchiveUnavailable`, `ArchiveTooNew`, `StoreUnavailable`.
+        """
+        with self._deployment.answering():
+            state, plan = self._stubs.remains(ref)
+            if not state:
+                self._archive.reader.overview(ref)  # raises where it is not there either
+                return Moved.MOVED_BEFORE
+            if "archived" in state:
+                return Moved.MOVED_BEFORE
+            if not RunState(state["state"]).finished:
+                return Moved.RUNNING
+            if plan is None:
+                return Moved.REFUSED
+            if ref in self._needed():
+                return Moved.NEEDED
+            run = _finished(ref, plan, state)
+            try:
+                if self._archive.writer.begin(run):
+                    self._copy(run)
+            except RunArchived:
+                return Moved.MOVED_BEFORE  # somebody else was faster
+            return _moved(ref, self._stubs.leave(ref, int(state["finished_ms"])))
+
+    def due(self, team: str, finished_by_ms: int) -> Iterator[RunRef]:
+        """The team's runs that were finished by then and are to be moved, the oldest first."""
+        listed = self._stubs.listed(team)
+        settled = self._settled[team] = self._settled.get(team, set()).intersection(listed)
+        for brief in self._stubs.briefs([ref for ref in listed if ref not in settled]):
+            if brief.state is None:
+                continue
+            if brief.archived or brief.state == RunState.REFUSED:
+                settled.add(brief.ref)
+            elif RunState(brief.state).finished and brief.finished_ms <= finished_by_ms:
+                yield brief.ref
+
+    def _needed(self) -> set[RunRef]:
+        """Runs that active runs continue."""
+        found = set()
+        for ref in self._runs.active():
+            plan = self._runs.plan(ref)
+            if plan is not None and plan.spec.continues is not None:
+                found.add(RunRef(ref.team, plan.spec.continues.run))
+        return found
+
+    def _copy(self, run: Finished) -> None:
+        writer, place = self._archive.writer, 0
+        records = Records(self._deployment, run.spec)
+        items, sessions = records.as_they_finish(), enumerate(records.of_sessions())
+        while batch := list(islice(items, max(1, RESULTS_AT_ONCE // run.spec.steps))):
+            self._keep_on()
+            writer.add(run.ref, place, self._entries(run, batch))
+            place += len(batch)
+        while numbered := list(islice(sessions, RESULTS_AT_ONCE)):
+            self._keep_on()
+            writer.add_sessions(run.ref, self._session_entries(run, numbered))
+        writer.finish(run, self._deployment.runs.now_ms())
+
+    def _entries(self, run: Finished, batch: list[Record]) -> list[Entry]:
+        steps = run.spec.steps
+        jobs = [range(record.item * steps + 1, (record.item + 1) * steps) for record in batch]
+        stored = self._results(run, jobs)
+        return [Entry(*each) for each in zip(batch, stored, strict=True)]
+
+    def _session_entries(
+        self, run: Finished, numbered: list[tuple[int, SessionRecord]]
+    ) -> list[SessionEntry]:
+        """Sessions are numbered cell by cell, and so are their jobs."""
+        count, cells, first = len(run.spec.session_evals), run.spec.cells_per_row, first_session_job(run.spec)
+        jobs = [range(first + number * count, first + (number + 1) * count) for number, _ in numbered]
+        stored = self._results(run, jobs)
+        return [
+            SessionEntry(*divmod(number, cells), record, results)
+            for (number, record), results in zip(numbered, stored, strict=True)
+        ]
+
+    def _results(self, run: Finished, jobs: Sequence[range]) -> list[list[bytes | None]]:
+        """What is stored of jobs. It is read after the records: if it is there, those were whole, too."""
+        stored = self._stubs.results(run.ref, [job for stretch in jobs for job in stretch])
+        rest = iter(stored)
+        return [list(islice(rest, len(stretch))) for stretch in jobs]
+
+
+def _finished(ref: RunRef, plan: str, state: Mapping[str, str]) -> Finished:
+    try:
+        return Finished(Plan.read(plan).spec, plan, state)
+    except ValidationError:
+        raise FairlaneError(f"run {ref.run} was submitted by a newer version of Fairlane") from None
+
+
+def _moved(ref: RunRef, left: Left) -> Moved:
+    match left:
+        case Left.STUB:
+            return Moved.MOVED
+        case Left.STUB_BEFORE:
+            return Moved.MOVED_BEFORE
+        case Left.NO_RUN:
+            return Moved.MOVED  # it has expired since: the archive has it all the same
+        case Left.NOT_FINISHED:
+            raise FairlaneError(f"run {ref.run} has changed while it was copied; it will be copied again")

@@ -1,0 +1,110 @@
+"""Records as rows of the archive, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+
+from fairlane.model.results import Record, TaskResult, unpacked
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.model.sessions import SessionRecord
+
+_RECORD, _SESSION = TypeAdapter(Record), TypeAdapter(SessionRecord)
+_RECORD_FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
+_SESSION_FIELDS = frozenset(field.name for field in dataclasses.fields(SessionRecord))
+_TASK_FIELDS = frozenset(field.name for field in dataclasses.fields(TaskResult))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished run beside its records: its plan as JSON and the fields of its state."""
+
+    spec: RunSpec
+    plan: str
+    counts: Mapping[str, str]
+
+    @property
+    def ref(self) -> RunRef:
+        """The run's team and id."""
+        return RunRef(self.spec.team, self.spec.run)
+
+    @property
+    def items(self) -> int:
+        """Number of items, with those of rows that followed the submission."""
+        return int(self.counts["items"])
+
+
+class Entry(NamedTuple):
+    """An item's record, and what Redis has of its evaluations in the order of their steps."""
+
+    record: Record
+    evaluations: Sequence[bytes | str | None]
+
+
+class SessionEntry(NamedTuple):
+    """A session's number and record in one of its cells, and what Redis has of its evaluations."""
+
+    session: int
+    cell: int
+    record: SessionRecord
+    evaluations: Sequence[bytes | str | None]
+
+
+def plain_json(value: Any) -> str:
+    """JSON that every database takes as text: no NUL, and no half of a surrogate pair, except escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_as_object)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def plain_text(text: str) -> str:
+    """The text as every database takes it."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def record_text(record: Record | SessionRecord) -> str:
+    """A record as JSON."""
+    return plain_json({field.name: getattr(record, field.name) for field in dataclasses.fields(record)})
+
+
+def record_of(text: str) -> Record:
+    """The record that was written; fields that a newer version added are left out."""
+    data = json.loads(text)
+    return _RECORD.validate_python({name: value for name, value in data.items() if name in _RECORD_FIELDS})
+
+
+def session_record_of(text: str) -> SessionRecord:
+    """As `record_of`, of a session."""
+    data = json.loads(text)
+    return _SESSION.validate_python({name: value for name, value in data.items() if name in _SESSION_FIELDS})
+
+
+def evaluations_text(stored: Sequence[bytes | str | None]) -> str:
+    """Stored evaluation results as one JSON array, ``null`` for those that are missing."""
+    return plain_json([None if each is None else json.loads(unpacked(each)) for each in stored])
+
+
+def results_of(spec: RunSpec, record: Record, evaluations: str) -> list[bytes | None]:
+    """An item's results as Redis had them: its task's, then its evaluations'."""
+    named = {step.name for step in spec.evals}
+    values = {name: getattr(record, name) for name in _TASK_FIELDS & _RECORD_FIELDS}
+    values |= {
+        "model": record.model or None,
+        "scores": _besides(record.scores, named),
+        "score_errors": _besides(record.score_errors, named),
+    }
+    task = TaskResult(**values)
+    stored = [None if each is None else json.dumps(each).encode() for each in json.loads(evaluations)]
+    return [task.to_json().encode(), *stored]
+
+
+def _besides(found: Mapping[str, Any], named: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in named}
+
+
+def _as_object(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else dataclasses.asdict(value)

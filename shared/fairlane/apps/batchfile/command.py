@@ -1,0 +1,169 @@
+"""``fairlane batch``: a file of the OpenAI Batch API becomes a run, its records that API's output files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlane.apps.batchfile.reading import REQUEST_FIELD, check_batch, read_batch
+from fairlane.apps.batchfile.writing import BatchWriter, check_place, default_errors
+from fairlane.cli.failures import FAILED
+from fairlane.cli.invocation import Invocation, with_settings
+from fairlane.cli.output import complain, say
+from fairlane.cli.runs.assignments import read_params
+from fairlane.cli.runs.options import (
+    CALLS,
+    MaxAttemptsOption,
+    OnRefusalOption,
+    PriorityOption,
+    TimeoutOption,
+    retry_of,
+)
+from fairlane.cli.runs.runs import conclude, wait_for
+from fairlane.cli.runs.selection import find_run
+from fairlane.client.client import Client
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.model.run import RunState
+
+
+@with_settings
+def batch(
+    invocation: Invocation,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File for the answers. It appears once it is complete."
+        ),
+    ],
+    requests: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Lines of custom_id, method, url and body. Not with --run."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help='"<connection>:<model>" for all lines, or a template for it over a line\'s body.',
+        ),
+    ] = None,
+    connection: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Ask each line's own body.model, through this connection."),
+    ] = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File for requests without an answer.",
+            show_default="beside the output, ….errors.jsonl, if there are any",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="RUN",
+            help="Write the files of a batch that was submitted earlier; waits for its end.",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="K=V",
+            help="A parameter for lines whose body does not set it. Repeatable.",
+            rich_help_panel=CALLS,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Name of the run.",
+            show_default="the file's name",
+            rich_help_panel=CALLS,
+        ),
+    ] = None,
+    priority: PriorityOption = 0,
+    timeout: TimeoutOption = None,
+    max_attempts: MaxAttemptsOption = None,
+    on_refusal: OnRefusalOption = "fail",
+) -> None:
+    """Send the requests of an OpenAI batch file, wait for the answers, and write them as that API does.
+
+    Every line is checked before anything is sent. The command prints the run's id at once. If you interrupt
+    it, the run continues, and --run writes its files later. Exits with 1 if the run does not complete.
+    """
+    bad = errors or default_errors(output)
+    _check_files(requests, output, bad)
+    if (requests is None) == (run is None):
+        raise typer.BadParameter("give a file of requests, or --run RUN for one that was submitted before")
+    asked = None if requests is None else _model(model, connection)
+    if requests is None and (model or connection):
+        raise typer.BadParameter("--run has its models already: leave out --model and --connection")
+    with invocation.deployment() as deployment:
+        if requests is not None:
+            own_models = connection is not None
+            count = check_batch(requests, own_models=own_models)
+            batch_run = Client.over(deployment).submit(
+                read_batch(requests, own_models=own_models),
+                request=REQUEST_FIELD,
+                model=asked,
+                params=read_params("--param", param or ()),
+                name=requests.name if name is None else name,
+                priority=priority,
+                timeout=timeout,
+                retry=retry_of(max_attempts),
+                on_refusal=on_refusal,
+            )
+            say(f"run {batch_run.id}: {count:,} requests")
+        else:
+            batch_run = find_run(deployment, str(run))
+        _write(deployment, batch_run, output, bad, always=errors is not None)
+
+
+def _check_files(requests: Path | None, output: Path, errors: Path) -> None:
+    """Raises ``typer.BadParameter`` where files are one, ``OSError`` where one cannot be written."""
+    places = [path.expanduser().resolve() for path in (requests, output, errors) if path is not None]
+    if len(set(places)) < len(places):
+        raise typer.BadParameter("requests, output and errors must be different files")
+    check_place(output)
+    check_place(errors)
+
+
+def _model(model: str | None, connection: str | None) -> str:
+    """What is asked for each line."""
+    if (model is None) == (connection is None):
+        raise typer.BadParameter("give --model MODEL, or --connection NAME to ask each line's own model")
+    if connection is None:
+        return str(model)
+    if ":" in connection or "{" in connection:
+        raise typer.BadParameter(f"{connection!r} is no connection's name; --model takes a whole model")
+    return f"{connection}:{{{{ {REQUEST_FIELD}['model'] }}}}"
+
+
+def _write(deployment: Deployment, run: Run, output: Path, errors: Path, *, always: bool) -> None:
+    """Wait for the run and write its files."""
+    try:
+        status = wait_for(deployment, run)
+        if status.state is RunState.REFUSED:
+            complain(f"run {run.id} was refused: {status.reason}")
+            raise typer.Exit(FAILED)
+        writer = BatchWriter(run.id, (status.finished_ms or status.submitted_ms) // 1000)
+        written = writer.write(run.results(), output, errors, always=always)
+    except KeyboardInterrupt:
+        say(f"`fairlane batch --run {run.id} -o {output}` writes its files later")
+        raise
+    say(f"{written.answers:,} answers are in {output}")
+    if written.errors:
+        say(f"{written.errors:,} requests without an answer are in {errors}")
+    conclude(status)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(batch)

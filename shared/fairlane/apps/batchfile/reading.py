@@ -1,0 +1,179 @@
+"""Reads a batch's requests as rows, and says of every line what is wrong with it before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fairlane.core.errors import BatchFileError, SubmissionError
+from fairlane.datasets.lines import Broken, numbered_lines
+from fairlane.datasets.rows import MAX_ROW_BYTES, check_row
+
+ID_FIELD, REQUEST_FIELD = "custom_id", "body"
+METHOD, URL = "POST", "/v1/chat/completions"
+MOST_PROBLEMS = 20
+MOST_SUSPECTS = 10_000
+"""Digests that occur twice and are compared: far more than are reported."""
+
+_ONE_EACH = "Give each line one of its own"
+
+
+def check_batch(path: Path, *, own_models: bool) -> int:
+    """How many requests a file holds. Reads all of it; about 50 bytes a request are in memory.
+
+    ``own_models``: each line's own model is to be asked. Raises `BatchFileError` with what is wrong, and
+    `SubmissionError` where the file cannot be read.
+    """
+    problems: list[tuple[int, str]] = []
+    digests = array("Q")
+    for number, line in _lines(path, problems):
+        found, row = _read(line, own_models=own_models)
+        problems += [(number, what) for what in found]
+        if len(problems) > MOST_PROBLEMS:
+            break
+        if row is not None and isinstance(row[ID_FIELD], str):
+            digests.append(_digest(row[ID_FIELD]))
+    more = len(problems) > MOST_PROBLEMS
+    if not more and (suspects := _twice(digests)):
+        problems += islice(_repeated(path, suspects), MOST_PROBLEMS + 1)
+        more = len(problems) > MOST_PROBLEMS
+    if problems:
+        raise BatchFileError(path, sorted(problems)[:MOST_PROBLEMS], more=more)
+    if not digests:
+        remedy = f'Write lines of {{"custom_id": …, "method": "{METHOD}", "url": "{URL}", "body": {{…}}}}.'
+        raise SubmissionError("batch", str(path), "holds no request", remedy)
+    return len(digests)
+
+
+def read_batch(path: Path, *, own_models: bool) -> Iterator[dict[str, Any]]:
+    """The requests as rows of ``custom_id`` and ``body``, one in memory at a time.
+
+    Raises `BatchFileError` at the first line that `check_batch` would not have let pass.
+    """
+    problems: list[tuple[int, str]] = []
+    for number, line in _lines(path, problems):
+        found, row = _read(line, own_models=own_models)
+        if found or row is None:
+            raise BatchFileError(path, [(number, what) for what in found], more=False)
+        yield row
+    if problems:
+        raise BatchFileError(path, problems, more=False)
+
+
+def _lines(path: Path, problems: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank. One that is no text ends them: it is added to ``problems``."""
+    number = 0
+    with _opened(path) as file:
+        lines = numbered_lines(file)
+        while True:
+            try:
+                number, line = next(lines)
+            except StopIteration:
+                return
+            except Broken as error:
+                problems.append((number + 1, f"{error}. {error.remedy}"))
+                return
+            except OSError as error:
+                problem = f"cannot be read after line {number}: {error.strerror}"
+                raise SubmissionError("batch", str(path), problem) from None
+            if not line.isspace():
+                yield number, line
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.expanduser().open("rb")
+    except OSError as error:
+        raise SubmissionError(
+            "batch", str(path), f"cannot be read: {error.strerror}", "Check the path."
+        ) from None
+
+
+def _read(line: str, *, own_models: bool) -> tuple[list[str], dict[str, Any] | None]:
+    """What is wrong with a line, and its row where it is an object."""
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return [f"is no JSON: {error}. Write one JSON object a line"], None
+    if not isinstance(given, dict):
+        return [f"is no object but a {type(given).__name__}. Write one JSON object a line"], None
+    row = {ID_FIELD: given.get(ID_FIELD), REQUEST_FIELD: given.get(REQUEST_FIELD)}
+    return [*_envelope(given), *_body(given.get(REQUEST_FIELD), own_models), *_content(row, line)], row
+
+
+def _envelope(given: dict[str, Any]) -> Iterator[str]:
+    name, method, url = given.get(ID_FIELD), given.get("method"), given.get("url")
+    if not isinstance(name, str) or not name:
+        what = "missing" if name is None else f"{_shown(name)}, not a text"
+        yield f"custom_id is {what}. {_ONE_EACH}"
+    if method != METHOD:
+        yield f'method is {_shown(method)}. Write "{METHOD}", the one there is'
+    if url != URL:
+        yield f'url is {_shown(url)}. Write "{URL}"; no other is called'
+
+
+def _body(body: object, own_models: bool) -> Iterator[str]:
+    if not isinstance(body, dict):
+        yield f"body is {_shown(body)}. Write the chat request there, as an object"
+        return
+    messages, model, choices = body.get("messages"), body.get("model"), body.get("n")
+    if not isinstance(messages, list) or not messages:
+        yield f"body.messages is {_shown(messages)}. Write a list of at least one message"
+    else:
+        for place, message in enumerate(messages):
+            if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+                yield f'body.messages[{place}] is no message. Write {{"role": "user", "content": "…"}}'
+                break
+    if own_models and (not isinstance(model, str) or not model.strip()):
+        yield f"body.model is {_shown(model)}. Name a model there, or give one for all lines with --model"
+    if choices not in (None, 1):
+        yield f"body.n is {_shown(choices)}, and one choice is kept. Write a line for each"
+
+
+def _content(row: dict[str, Any], line: str) -> Iterator[str]:
+    """What no row may hold, whatever it means."""
+    try:
+        check_row(row, 1)
+        size = len(json.dumps(row, ensure_ascii=False).encode()) if len(line) > MAX_ROW_BYTES // 4 else 0
+    except SubmissionError as error:
+        yield str(error).removeprefix("dataset, row 1: ")
+        return
+    if size > MAX_ROW_BYTES:
+        yield f"has {size:,} bytes, at most {MAX_ROW_BYTES:,} are allowed. Shorten its messages"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "missing"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _digest(name: str) -> int:
+    text = name.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+
+def _twice(digests: array[int]) -> set[int]:
+    """Those that occur more than once; of very many, some."""
+    repeated = (digest for digest, following in pairwise(sorted(digests)) if digest == following)
+    return set(islice(repeated, MOST_SUSPECTS))
+
+
+def _repeated(path: Path, suspects: set[int]) -> Iterator[tuple[int, str]]:
+    """Lines whose ``custom_id`` is on an earlier one. Digests narrow the search; texts decide."""
+    first: dict[str, int] = {}
+    for number, line in _lines(path, []):
+        _, row = _read(line, own_models=False)
+        name = row[ID_FIELD] if row else None
+        if not isinstance(name, str) or _digest(name) not in suspects:
+            continue
+        if name in first:
+            yield number, f"custom_id {_shown(name)} is on line {first[name]:,}, too. {_ONE_EACH}"
+        else:
+            first[name] = number

@@ -1,0 +1,147 @@
+"""Writes a run's records as the Batch API's output and error lines, in files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from fairlane.apps.batchfile.reading import ID_FIELD, REQUEST_FIELD
+from fairlane.core.errors import FairlaneError
+from fairlane.export.files import whole_file
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
+
+_SUFFIXES = (".jsonl", ".ndjson", ".json")
+
+FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+    "completed": "stop",
+    "max_output_tokens": "length",
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+}
+"""Why another protocol's answers end, in the words of chat completions; what is not here stays as it is."""
+
+ERROR_CODES: Mapping[JobState, tuple[str, str]] = {
+    JobState.FAILED: ("request_failed", "the request failed"),
+    JobState.INVALID: ("invalid_request", "the request could not be made"),
+    JobState.CANCELLED: ("batch_cancelled", "the run was cancelled before this request was answered"),
+    JobState.TIMED_OUT: ("batch_expired", "the run's time was over before this request was answered"),
+    JobState.SKIPPED: ("request_skipped", "the run ended before this request was made"),
+}
+"""What an error line says of a request that has no answer, and in words where its record has none."""
+
+
+class Written(NamedTuple):
+    """Lines written: answers, and requests without one."""
+
+    answers: int
+    errors: int
+
+
+class BatchWriter:
+    """Writes the records of one run. ``ended_s``: when it ended, in Unix seconds."""
+
+    def __init__(self, run: str, ended_s: int) -> None:
+        self._run, self._ended_s = run, ended_s
+
+    def write(self, records: Iterable[Record], output: Path, errors: Path, *, always: bool) -> Written:
+        """Both files, in the order of the records, one record in memory at a time.
+
+        A file for errors is made where there is one, or ``always``; else an earlier one goes. Neither file is
+        touched unless both are whole. Raises ``OSError`` that names a file which cannot be written, and
+        `FairlaneError` for a run that is no batch.
+        """
+        answers = failed = 0
+        with ExitStack() as files:
+            out = files.enter_context(whole_file(output))
+            bad: TextIO | None = files.enter_context(whole_file(errors)) if always else None
+            for record in records:
+                if record.state is JobState.SUCCEEDED:
+                    out.write(_line(self.answer(record)))
+                    answers += 1
+                    continue
+                if bad is None:
+                    bad = files.enter_context(whole_file(errors))
+                bad.write(_line(self.error(record)))
+                failed += 1
+        if not failed and not always:
+            errors.unlink(missing_ok=True)
+        return Written(answers, failed)
+
+    def answer(self, record: Record) -> dict[str, Any]:
+        """The output line of a request that was answered."""
+        name = f"{self._run}-{record.item}"
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": record.output, "refusal": None},
+            "logprobs": None,
+            "finish_reason": FINISH_REASONS.get(record.finish_reason or "", record.finish_reason),
+        }
+        body = {
+            "id": f"chatcmpl-{name}",
+            "object": "chat.completion",
+            "created": self._ended_s,
+            "model": record.model.partition(":")[2],
+            "choices": [choice],
+            **_usage(record.usage),
+            "system_fingerprint": None,
+        }
+        response = {"status_code": 200, "request_id": f"{self._run}/{record.item}", "body": body}
+        return {**self._named(record), "response": response, "error": None}
+
+    def error(self, record: Record) -> dict[str, Any]:
+        """The error line of a request that was not."""
+        code, words = ERROR_CODES.get(record.state, (f"request_{record.state}", f"it is {record.state}"))
+        problem = {"code": code, "message": record.error or words}
+        return {**self._named(record), "response": None, "error": problem}
+
+    def _named(self, record: Record) -> dict[str, Any]:
+        name = record.row.get(ID_FIELD)
+        if not isinstance(name, str) or REQUEST_FIELD not in record.row:
+            raise FairlaneError(
+                f"run {self._run} is no batch: its rows have no {ID_FIELD} and {REQUEST_FIELD}"
+            )
+        return {"id": f"batch_req_{self._run}-{record.item}", ID_FIELD: name}
+
+
+class _OnlyTried(Exception):
+    """Nothing was to be written."""
+
+
+def check_place(path: Path) -> None:
+    """Raises ``OSError`` that names ``path`` where no file can be written there; leaves nothing."""
+    with suppress(_OnlyTried), whole_file(path):
+        raise _OnlyTried
+
+
+def default_errors(output: Path) -> Path:
+    """Where errors go that nobody has named a file for: ``out.jsonl`` → ``out.errors.jsonl``."""
+    name = output.stem if output.suffix.lower() in _SUFFIXES else output.name
+    return output.with_name(f"{name}.errors.jsonl")
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    """Token counts under the protocol's names; nothing where the provider gave none."""
+    if usage.total is None:
+        return {}
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.input_tokens or 0,
+        "completion_tokens": usage.output_tokens or 0,
+        "total_tokens": usage.total,
+    }
+    if usage.cached_tokens is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    return {"usage": counts}
+
+
+def _line(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False) + "\n"

@@ -1,0 +1,128 @@
+"""The calls that a run would make of a dataset, by those of a sample of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+from fairlane.apps.estimate.sampling import Row, Sample
+from fairlane.core.errors import TemplateError
+from fairlane.model.run import Cell
+from fairlane.model.steps import Step
+from fairlane.model.tokens import CHARS_PER_TOKEN, Estimate, estimate_call
+from fairlane.pipeline.rendering import Rendering, is_judged
+
+SAMPLED_ITEMS = 2_000
+
+
+@dataclass(slots=True)
+class Use:
+    """Calls and their tokens."""
+
+    calls: float = 0.0
+    input: float = 0.0
+    output: float = 0.0
+
+    def add(self, tokens: Estimate, times: float) -> None:
+        """Add ``times`` calls of so many tokens each."""
+        self.calls += times
+        self.input += tokens.input * times
+        self.output += tokens.output * times
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was counted, for the whole run; ``uses`` by model, and the lane where the run states one."""
+
+    uses: dict[tuple[str, str | None], Use] = field(default_factory=dict)
+    tasks: float = 0.0
+    evaluations: float = 0.0
+    invalid: float = 0.0
+    sampled: int = 0
+
+
+class Counting:
+    """Renders a sample's calls. ``answer_tokens`` is how long an answer is, else as long as it may be."""
+
+    def __init__(self, rendering: Rendering, sample: Sample, answer_tokens: int | None = None) -> None:
+        self._rendering, self._sample, self._answer_tokens = rendering, sample, answer_tokens
+        self._spec, self._tally = rendering.spec, Tally()
+
+    def count(self) -> Tally:
+        """Each item that is rendered stands for those of its row's like, and for its repetitions."""
+        spec, tally = self._spec, self._tally
+        variants = list(product(range(max(1, len(spec.prompts))), range(max(1, len(spec.models)))))
+        rows = self._sample.rows[: max(1, SAMPLED_ITEMS // len(variants))]
+        if not rows:
+            return tally
+        times = self._sample.count / len(rows) * spec.repetitions
+        for row, (prompt, model) in product(rows, variants):
+            tally.sampled += 1
+            output = self._task(Cell(row=0, prompt=prompt, model=model, repetition=0), row, times)
+            if output is None:
+                tally.invalid += times
+            else:
+                self._evaluations(row, output, times)
+        self._sessions()
+        return tally
+
+    def _task(self, cell: Cell, row: Row, times: float) -> str | None:
+        """The item's output; one that is yet to be made is right in length alone. ``None`` if it has none."""
+        spec = self._spec
+        if spec.output_field is not None:
+            given = row.get(spec.output_field)
+            return given if given is None or isinstance(given, str) else str(given)
+        try:
+            call = self._rendering.task(cell, row)
+        except (TemplateError, ValueError):
+            return None
+        tokens = self._book(call.model, call.tokens, spec.lane, times)
+        self._tally.tasks += times
+        return "x" * (CHARS_PER_TOKEN * tokens.output)
+
+    def _evaluations(self, row: Row, output: str, times: float) -> None:
+        for step in self._asked(row):
+            try:
+                call = self._rendering.evaluation(step, row, output)
+            except TemplateError:
+                continue
+            self._book(call.model, call.tokens, step.lane, times)
+            self._tally.evaluations += times
+
+    def _asked(self, row: Row) -> Iterator[Step]:
+        """Evaluations of a row's items, where every batch is answered in full."""
+        for step in self._spec.evals:
+            alone = step.model.partition(":")[0] in self._rendering.plan.unstructured
+            if is_judged(step, row) and not (step.batch and alone) and (alone or not step.after):
+                yield step
+
+    def _sessions(self) -> None:
+        """A session has as many turns as there are rows to a session."""
+        spec, sample = self._spec, self._sample
+        sessions = spec.sessions or sample.sessions
+        if not spec.session_evals or not sessions:
+            return
+        answer = self._answer(estimate_call([], spec.params))
+        turns = [
+            {"row": dict(row), "output": "x" * (CHARS_PER_TOKEN * answer.output)}
+            for row in sample.rows[: max(1, round(sample.count / sessions))]
+        ]
+        for step in spec.session_evals:
+            try:
+                call = self._rendering.session(step, turns)
+            except TemplateError:
+                continue
+            times = sessions * spec.cells_per_row
+            self._book(call.model, call.tokens, step.lane, times)
+            self._tally.evaluations += times
+
+    def _book(self, model: str, tokens: Estimate, lane: str | None, times: float) -> Estimate:
+        expected = self._answer(tokens)
+        self._tally.uses.setdefault((model, lane), Use()).add(expected, times)
+        return expected
+
+    def _answer(self, tokens: Estimate) -> Estimate:
+        if self._answer_tokens is None:
+            return tokens
+        return tokens._replace(output=min(tokens.output, self._answer_tokens))

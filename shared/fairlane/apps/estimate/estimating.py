@@ -1,0 +1,127 @@
+"""Puts together what a sample's calls, the lanes and the prices say of a run that is not submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fairlane.apps.estimate.counting import Counting, Tally, Use
+from fairlane.apps.estimate.forecast import Forecast, LaneForecast, ModelForecast
+from fairlane.apps.estimate.notes import notes_on
+from fairlane.apps.estimate.sampling import Sample, take_sample
+from fairlane.apps.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane
+from fairlane.client.deployment import Deployment
+from fairlane.model.job import Usage
+from fairlane.model.run import Plan, RunSpec
+from fairlane.model.tokens import Price, cost_usd, price_of
+from fairlane.pipeline.rendering import Rendering
+from fairlane.store.connection.connect import if_allowed
+from fairlane.store.write.lane_view import LaneView
+from fairlane.why.queues import Queues
+
+
+def estimate_rows(
+    deployment: Deployment,
+    spec: RunSpec,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    count: int | None = None,
+    answer_tokens: int | None = None,
+) -> Forecast:
+    """`estimate` over rows that are read here; ``count`` is their number, if the caller knows it."""
+    return estimate(
+        deployment, spec, take_sample(rows, count, spec.session_field), answer_tokens=answer_tokens
+    )
+
+
+def estimate(
+    deployment: Deployment, spec: RunSpec, sample: Sample, *, answer_tokens: int | None = None
+) -> Forecast:
+    """What a run of ``spec`` over the dataset of ``sample`` would take; nothing is written.
+
+    ``answer_tokens``: how long an answer is expected to be; left out, as long as the parameters allow.
+    Raises `TemplateError` where a template does not compile.
+    """
+    unstructured = tuple(
+        name for name, each in deployment.settings.connections.items() if not each.structured
+    )
+    rendering = Rendering(Plan(spec=spec, unstructured=unstructured))
+    tally = Counting(rendering, sample, answer_tokens).count()
+    lanes_by_model = deployment.directory()
+    by_lane: dict[str, Use] = {}
+    by_model: dict[str, Use] = {}
+    for (model, stated), use in tally.uses.items():
+        _merge(by_lane, lanes_by_model.lane_of(model, stated) or model, use)
+        _merge(by_model, model, use)
+    lanes, views, slots = _lanes(deployment, by_lane, spec.bounds.delay * 1000, spec.team)
+    models = tuple(_model(model, use, deployment.settings.prices) for model, use in sorted(by_model.items()))
+    seconds = _whole(spec, tally, lanes, views)
+    plain = Forecast(
+        rows=sample.count,
+        items=sample.count * spec.cells_per_row,
+        sampled=tally.sampled,
+        invalid=round(tally.invalid),
+        tasks=round(tally.tasks),
+        evaluations=round(tally.evaluations),
+        lanes=lanes,
+        models=models,
+        seconds=seconds,
+        notes=(),
+    )
+    return replace(plain, notes=notes_on(plain, spec, views, slots))
+
+
+def _lanes(
+    deployment: Deployment, uses: Mapping[str, Use], gap_ms: float, team: str
+) -> tuple[tuple[LaneForecast, ...], dict[str, LaneView], int]:
+    names = sorted(uses)
+    views = dict(zip(names, deployment.lanes.views(names), strict=True))
+    queues = Queues(deployment.redis, deployment.keys).on(names, team)
+    queued = {lane: sum(each.queued for each in queues[lane]) for lane in names}
+    beats = if_allowed(deployment.beats, None)
+    infos = [beat.info for beat in beats or () if not beat.info.stopping]
+    slots = MANY_SLOTS if beats is None else sum(info.slots for info in infos)
+    # A lane that nobody has used is taken on by workers only once it is.
+    serving = {lane: sum(info.slots for info in infos if lane in info.lanes) or slots for lane in names}
+    lanes = tuple(
+        forecast_lane(views[lane], uses[lane], serving[lane], queued[lane], gap_ms) for lane in names
+    )
+    return lanes, views, slots
+
+
+def _whole(
+    spec: RunSpec, tally: Tally, lanes: Sequence[LaneForecast], views: Mapping[str, LaneView]
+) -> float | None:
+    """Lanes work side by side, so the slowest decides, or one of the run's own bounds."""
+    known = [lane.seconds for lane in lanes if lane.seconds is not None]
+    if len(known) < len(lanes):
+        return None
+    bounds, one_by_one = spec.bounds, sum(call_seconds(views[lane.lane], lane.calls) for lane in lanes)
+    if spec.order.serial or spec.order.remembers:
+        known.append(one_by_one)
+    if bounds.max_concurrent is not None:
+        known.append(one_by_one / bounds.max_concurrent)
+    for rate, calls in zip(spec.role_rates, (tally.tasks, tally.evaluations), strict=True):
+        if rate is not None:
+            known.append(calls / rate)
+    return max(known, default=0.0)
+
+
+def _model(model: str, use: Use, prices: Mapping[str, Price]) -> ModelForecast:
+    price = price_of(model, prices)
+    usage = Usage(round(use.input), round(use.output))
+    return ModelForecast(
+        model,
+        round(use.calls),
+        round(use.input),
+        round(use.output),
+        cost_usd(usage, price) if price is not None else None,
+    )
+
+
+def _merge(uses: dict[str, Use], name: str, use: Use) -> None:
+    found = uses.setdefault(name, Use())
+    found.calls += use.calls
+    found.input += use.input
+    found.output += use.output

@@ -1,0 +1,226 @@
+"""``fairlane eval``: a promptfoo configuration becomes runs, and their results a table of what passed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairlane.apps.promptfoo.evaluation import Evaluation, PlannedRun, Wishes, read_evaluation
+from fairlane.apps.promptfoo.tally import Cell, Tally, with_verdict
+from fairlane.apps.promptfoo.verdicts import verdict_of
+from fairlane.cli.failures import FAILED, MISUSED
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import clip, complain, emit, print_line, print_table, say
+from fairlane.cli.runs.options import MaxConcurrentOption, OnRefusalOption
+from fairlane.cli.runs.runs import wait_for
+from fairlane.client.client import Client
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.core.errors import SubmissionError, UnsupportedError
+from fairlane.export.formats import export_records, format_of
+from fairlane.model.results import Record
+from fairlane.model.run import OnRefusal, RunState
+
+SHOWN_FAILURES = 20
+SHOWN_REASONS = 160
+"""Characters of a failure's reasons."""
+
+
+@with_settings
+def evaluate(
+    invocation: Invocation,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A promptfoo configuration.")] = Path(
+        "promptfooconfig.yaml"
+    ),
+    map_provider: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID=MODEL",
+            help='Which "<connection>:<model>" a provider\'s id means. Repeatable.',
+        ),
+    ] = None,
+    judge_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Model that judges an llm-rubric that names no provider."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="File for records: .jsonl, .csv or .parquet."),
+    ] = None,
+    max_concurrent: MaxConcurrentOption = None,
+    on_refusal: OnRefusalOption = "fail",
+    check: Annotated[
+        bool, typer.Option("--check", help="Print what would run, or what is not supported; run nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a promptfoo configuration and show what passed.
+
+    If the configuration has anything that is not supported, this lists all of it, runs nothing, and ends
+    with 2. It ends with 1 if an output did not pass.
+    """
+    if output is not None:
+        format_of(output)
+    given = _read_map(map_provider or [])
+    with invocation.deployment() as deployment:
+        evaluation = _read(file, Wishes(deployment.known_connections(), given, judge_model))
+        if check:
+            _describe(evaluation)
+            return
+        runs = _run(deployment, evaluation, max_concurrent, on_refusal)
+        tally = Tally()
+        records = _judged(evaluation, runs, tally)
+        if output is not None:
+            count = export_records(records, output)
+            say(f"{count:,} records are in {output}")
+        else:
+            deque(records, maxlen=0)
+    _report(tally, [run.id for run, _ in runs], as_json=as_json)
+    if not tally.passed:
+        raise typer.Exit(FAILED)
+
+
+def _read_map(given: Sequence[str]) -> dict[str, str]:
+    """``["id=connection:model"]`` as a dict. Raises `SubmissionError`."""
+    found: dict[str, str] = {}
+    for each in given:
+        identity, separator, model = each.rpartition("=")
+        if not (separator and identity.strip() and ":" in model):
+            remedy = "Write --map-provider openai:chat:gpt-4o=openai:gpt-4o."
+            raise SubmissionError("--map-provider", each, "is not ID=<connection>:<model>", remedy)
+        found[identity.strip()] = model.strip()
+    return found
+
+
+def _read(file: Path, wishes: Wishes) -> Evaluation:
+    try:
+        evaluation = read_evaluation(file, wishes)
+    except UnsupportedError as error:
+        for problem in error.problems:
+            complain(str(problem))
+        say(f"nothing was run: {len(error.problems)} of what {file.name} asks for cannot be done")
+        raise typer.Exit(MISUSED) from error
+    for note in evaluation.notes:
+        say(note)
+    return evaluation
+
+
+def _describe(evaluation: Evaluation) -> None:
+    rows = len(evaluation.rows)
+    for number, plan in enumerate(evaluation.runs, start=1):
+        repetitions = plan.options.get("repetitions", 1)
+        items = rows * len(evaluation.prompts) * len(plan.labels) * repetitions
+        print_line(
+            f"run {number}: {rows:,} rows × {len(evaluation.prompts)} prompts × "
+            f"{', '.join(plan.labels)} × {repetitions} = {items:,} items"
+        )
+
+
+def _run(
+    deployment: Deployment, evaluation: Evaluation, most: int | None, on_refusal: OnRefusal
+) -> list[tuple[Run, PlannedRun]]:
+    """Submit all runs and wait for them; one after the other where calls at a time are bounded."""
+    runs: list[tuple[Run, PlannedRun]] = []
+    for plan in evaluation.runs:
+        options = plan.options.copy()
+        options["on_refusal"] = on_refusal
+        if most is not None:
+            options["max_concurrent"] = most
+        run = Client.over(deployment).submit(evaluation.rows, **options)
+        say(f"run {run.id}: {', '.join(plan.labels.values())}")
+        runs.append((run, plan))
+        if options.get("max_concurrent") is not None:
+            _wait(deployment, run)
+    for run, _ in runs:
+        _wait(deployment, run)
+    return runs
+
+
+def _wait(deployment: Deployment, run: Run) -> None:
+    if run.status().state.finished:
+        return
+    status = wait_for(deployment, run)
+    if status.state is not RunState.COMPLETED:
+        say(f"run {run.id} is {status.state}: {status.reason or 'it was ended early'}")
+
+
+def _judged(evaluation: Evaluation, runs: Sequence[tuple[Run, PlannedRun]], tally: Tally) -> Iterator[Record]:
+    """The records of all runs with their verdicts, counted as they pass."""
+    for run, plan in runs:
+        for record in run.results():
+            cell = Cell(evaluation.prompts[record.prompt], plan.labels.get(record.model, record.model))
+            verdict = verdict_of(record)
+            tally.add(cell, record, verdict)
+            yield with_verdict(record, cell, verdict)
+
+
+def _report(tally: Tally, runs: Sequence[str], *, as_json: bool) -> None:
+    emit(_document(tally, runs), lambda: _print(tally), as_json=as_json)
+
+
+def _print(tally: Tally) -> None:
+    print_table(
+        ("prompt", "provider", ">passed", ">failed", ">errors", ">pass rate", ">score"),
+        (
+            (
+                cell.prompt,
+                cell.provider,
+                standing.outcomes["passed"],
+                standing.outcomes["failed"],
+                standing.outcomes["error"],
+                f"{standing.pass_rate:.0%}",
+                f"{standing.mean_score:.2f}",
+            )
+            for cell, standing in tally.standings.items()
+        ),
+    )
+    if tally.metrics:
+        rows = [
+            (metric, cell.prompt, cell.provider, f"{score / weight if weight else 0.0:.2f}")
+            for (metric, cell), (score, weight) in sorted(tally.metrics.items(), key=lambda each: each[0][0])
+        ]
+        print_line("")
+        print_table(("metric", "prompt", "provider", ">share"), rows)
+    for failure in tally.failures[:SHOWN_FAILURES]:
+        named = f" ({failure.description})" if failure.description else ""
+        reasons = clip("; ".join(failure.reasons), SHOWN_REASONS)
+        say(f"item {failure.item}{named}, {failure.cell.provider}: {reasons}")
+    left = sum(each.total - each.outcomes["passed"] for each in tally.standings.values()) - SHOWN_FAILURES
+    if left > 0:
+        say(f"and {left:,} more; --output FILE writes all")
+
+
+def _document(tally: Tally, runs: Sequence[str]) -> dict[str, Any]:
+    return {
+        "runs": list(runs),
+        "results": [
+            {
+                "prompt": cell.prompt,
+                "provider": cell.provider,
+                "passed": standing.outcomes["passed"],
+                "failed": standing.outcomes["failed"],
+                "errors": standing.outcomes["error"],
+                "pass_rate": standing.pass_rate,
+                "score": standing.mean_score,
+            }
+            for cell, standing in tally.standings.items()
+        ],
+        "metrics": [
+            {
+                "metric": metric,
+                "prompt": cell.prompt,
+                "provider": cell.provider,
+                "share": score / weight if weight else 0.0,
+            }
+            for (metric, cell), (score, weight) in tally.metrics.items()
+        ],
+    }
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command("eval")(evaluate)

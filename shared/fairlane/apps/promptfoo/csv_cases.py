@@ -1,0 +1,101 @@
+"""Tests in CSV: a column a variable, and ``__expected`` columns that say what the output has to be."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fairlane.apps.promptfoo.problems import Place, Problems
+
+_EXPECTED, _METADATA = "__expected", "__metadata:"
+_TYPED = re.compile(r"(?P<type>[a-z][a-z0-9-]*)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?")
+_PROGRAM = re.compile(r"(?P<word>javascript|fn|eval|python):(?P<value>[\s\S]*)")
+_SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
+_LISTS = frozenset(("contains-all", "contains-any", "icontains-all", "icontains-any"))
+
+KNOWN = frozenset(
+    (
+        *("agent-rubric", "answer-relevance", "bleu", "classifier", "contains", "contains-all"),
+        *("contains-any", "contains-html", "contains-json", "contains-sql", "contains-xml"),
+        *("context-faithfulness", "context-recall", "context-relevance", "cost", "equals"),
+        *("factuality", "finish-reason", "g-eval", "gleu", "guardrails", "icontains"),
+        *("icontains-all", "icontains-any", "is-html", "is-json", "is-refusal", "is-sql"),
+        *("is-valid-function-call", "is-valid-openai-function-call"),
+        *("is-valid-openai-tools-call", "is-xml", "javascript", "latency", "levenshtein"),
+        *("llm-rubric", "meteor", "model-graded-closedqa", "model-graded-factuality"),
+        *("moderation", "perplexity", "perplexity-score", "pi", "python", "regex", "rouge-n"),
+        *("ruby", "search-rubric", "select-best", "similar", "starts-with"),
+        *("webhook", "word-count"),
+    )
+)
+"""The assertions there are; any other text before a colon is part of what the output must equal."""
+
+
+def read_csv(text: str, place: Place, problems: Problems) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Every row as a test, with the line where it ends."""
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        for row in reader:
+            where = Place(place.file, line=reader.line_num)
+            if None in row:
+                problems.add(where, "this row has more cells than there are columns")
+                continue
+            yield reader.line_num, _test(row, where, problems)
+    except csv.Error as error:
+        problems.add(Place(place.file, line=reader.line_num), f"this is no CSV: {error}")
+
+
+def assertion_of(text: str) -> dict[str, Any]:
+    """``contains:Paris`` → an assertion; a text that names none is what the output must equal."""
+    program = _PROGRAM.match(text)
+    if program:
+        return {"type": _SHORT.get(program["word"], program["word"]), "value": program["value"].strip()}
+    if text.startswith("grade:"):
+        return {"type": "llm-rubric", "value": text.removeprefix("grade:")}
+    found = _TYPED.fullmatch(text)
+    if found is None or found["type"].removeprefix("not-") not in KNOWN:
+        return {"type": "equals", "value": text}
+    kind, value = found["type"], found["value"]
+    assertion: dict[str, Any] = {"type": kind}
+    if kind.removeprefix("not-") in _LISTS:
+        assertion["value"] = [part.strip() for part in (value or "").split(",")]
+    elif value:
+        assertion["value"] = value
+    if found["threshold"]:
+        assertion["threshold"] = float(found["threshold"])
+    return assertion
+
+
+def _test(row: Mapping[str, str | None], place: Place, problems: Problems) -> Mapping[str, Any]:
+    test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}}
+    for column, cell in row.items():
+        value = cell or ""
+        if re.fullmatch(rf"{_EXPECTED}\d*", column):
+            if value.strip():
+                test["assert"].append(assertion_of(value.strip()))
+        elif column == "__description":
+            test["description"] = value
+        elif column == "__threshold":
+            if value.strip():
+                test["threshold"] = _number(value, place, problems)
+        elif column == "__metric" or column.startswith(_METADATA):
+            test["metadata"][column.removeprefix(_METADATA)] = value
+        elif column.startswith("__"):
+            problems.add(place, f"the column {column} is not supported")
+        else:
+            test["vars"][column] = value
+    metric = test["metadata"].pop("__metric", None)
+    if metric:
+        test["assert"] = [{**assertion, "metric": metric} for assertion in test["assert"]]
+    return test
+
+
+def _number(text: str, place: Place, problems: Problems) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        problems.add(place, f"the threshold {text!r} is no number")
+        return None

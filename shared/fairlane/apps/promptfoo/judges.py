@@ -1,0 +1,79 @@
+"""Judges of rubrics: for each model that judges, as many as the test with the most rubrics has."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from fairlane.apps.promptfoo.asserting import Rubric
+from fairlane.model.evaluators import EvaluatorSpec, Judge, Similarity
+
+PARAMS = {"temperature": 0, "max_tokens": 64}
+"""Where a judge's provider says nothing."""
+
+_TEMPLATE = """\
+You check whether an output meets a rubric. Judge nothing but what the rubric asks for.
+
+<output>
+{{{{ output }}}}
+</output>
+
+<rubric>
+{{{{ {field} }}}}
+</rubric>
+
+Does the output meet the rubric? Answer with one word, pass or fail."""
+
+
+_Place: TypeAlias = tuple[str, str, bool, float | None, int]
+"""Model, parameters, whether it is to be met, threshold, and which of a row's."""
+
+
+@dataclass(slots=True)
+class Judges:
+    """Hands out a judge for each rubric of a row, or what compares; rows share them."""
+
+    _specs: dict[_Place, Judge | Similarity] = field(default_factory=dict)
+
+    def names(self, rubrics: Sequence[Rubric]) -> list[str]:
+        """The evaluator of each of one row's rubrics; no two have the same."""
+        taken: Counter[tuple[str, str, bool, float | None]] = Counter()
+        names: list[str] = []
+        for rubric in rubrics:
+            params: dict[str, Any] = dict(rubric.judge.params)
+            key = (rubric.judge.model, json.dumps(params, sort_keys=True), rubric.met, rubric.threshold)
+            place = (*key, taken[key])
+            taken[key] += 1
+            if place not in self._specs:
+                self._specs[place] = self._judge(rubric, params)
+            names.append(self._specs[place].name)
+        return names
+
+    def _judge(self, rubric: Rubric, params: dict[str, Any]) -> Judge | Similarity:
+        number, model = len(self._specs) + 1, rubric.judge.model
+        if rubric.threshold is not None:
+            name = f"similar-{number}"
+            field = self.field(name)
+            return Similarity(
+                name=name, model=model, expected=field, threshold=rubric.threshold, params=params, when=field
+            )
+        name = f"rubric-{number}"
+        return Judge(
+            name=name,
+            model=model,
+            template=_TEMPLATE.format(field=self.field(name)),
+            choices={"pass": float(rubric.met), "fail": float(not rubric.met)},
+            params=params or PARAMS,
+            when=self.field(name),
+        )
+
+    def field(self, name: str) -> str:
+        """The row's field that holds the rubric for the evaluator ``name``."""
+        return f"__{name.replace('-', '_')}"
+
+    def specs(self) -> list[EvaluatorSpec]:
+        """All judges, in the order in which they were first needed."""
+        return list(self._specs.values())

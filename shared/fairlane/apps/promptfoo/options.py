@@ -1,0 +1,65 @@
+"""``evaluateOptions`` as arguments of ``submit``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane.apps.promptfoo.problems import Place, Problems
+from fairlane.client.submission import SubmitOptions
+
+_IGNORED = frozenset(
+    (
+        *("showProgressBar", "generateSuggestions", "silent", "verbose", "table"),
+        *("tableCellMaxLength", "progressBar", "share", "write", "output", "grader"),
+    )
+)
+
+
+def read_options(
+    config: Mapping[str, Any], place: Place, problems: Problems, notes: list[str]
+) -> SubmitOptions:
+    """How the runs are made; ``evaluateOptions`` win over ``commandLineOptions``.
+
+    A ``delay`` between all calls makes promptfoo ask one at a time, and so do we. The cache is off unless it
+    is asked for.
+    """
+    found: SubmitOptions = {}
+    for section in ("commandLineOptions", "evaluateOptions"):
+        raw = config.get(section) or {}
+        if isinstance(raw, Mapping):
+            for name, value in raw.items():
+                _take(found, name, value, place / section / name, problems, notes)
+        else:
+            problems.add(place / section, "this is no object")
+    if found.get("delay"):
+        found["max_concurrent"] = 1
+        notes.append("delay: calls go one at a time, as in promptfoo; --max-concurrent lifts that")
+    return found
+
+
+def _take(
+    found: SubmitOptions, name: str, value: Any, place: Place, problems: Problems, notes: list[str]
+) -> None:
+    if name in _IGNORED:
+        notes.append(f"{name} is left out")
+    elif name == "cache":
+        found["cache"] = "read_write" if value else "off"
+    elif name not in ("maxConcurrency", "repeat", "delay", "timeoutMs", "maxEvalTimeMs"):
+        problems.add(place, f"the option {name} is not supported")
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        problems.add(place, f"{name} is a number")
+    elif name in ("maxConcurrency", "repeat"):
+        if int(value) != value or value < 1:
+            problems.add(place, f"{name} is a whole number, 1 at least")
+        elif name == "repeat":
+            found["repetitions"] = int(value)
+        else:
+            found["max_concurrent"] = int(value)
+    elif name == "delay":
+        found["delay"] = value / 1000
+    elif value and name == "timeoutMs":
+        found["timeout"] = value / 1000
+    elif value:
+        found["max_duration"] = value / 1000

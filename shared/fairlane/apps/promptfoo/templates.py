@@ -1,0 +1,58 @@
+"""Nunjucks as far as Jinja2 has the same: what it does not is named, with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane.apps.promptfoo.problems import Place, Problems
+from fairlane.core.errors import TemplateError
+from fairlane.templates.template import Template
+
+_INSTEAD = {
+    "'dump'": "write {{ … | tojson }}",
+    "'nl2br'": "leave it out",
+    "'striptags'": "leave it out",
+    "'env'": "the environment is not read: write the value",
+    "'_conversation'": "only prompts read it",
+}
+
+
+def compiled(text: str, place: Place, problems: Problems) -> Template | None:
+    """The template, or a problem and ``None``."""
+    try:
+        return Template("", text)
+    except TemplateError as error:
+        problems.add(place, _explained(error))
+        return None
+
+
+def rendered(template: Template, names: Mapping[str, Any], place: Place, problems: Problems) -> str | None:
+    """The text for these variables, or a problem and ``None``."""
+    try:
+        return template.render_variables(dict(names))
+    except TemplateError as error:
+        problems.add(place, _explained(error))
+        return None
+
+
+def filled(value: Any, names: Mapping[str, Any], place: Place, problems: Problems) -> Any:
+    """``value`` with every text in it rendered."""
+    if isinstance(value, str):
+        template = compiled(value, place, problems)
+        return value if template is None or template.constant else rendered(template, names, place, problems)
+    if isinstance(value, list):
+        return [filled(each, names, place / n, problems) for n, each in enumerate(value)]
+    if isinstance(value, Mapping):
+        return {name: filled(each, names, place / name, problems) for name, each in value.items()}
+    return value
+
+
+def _explained(error: TemplateError) -> str:
+    text = str(error).removeprefix(": ")
+    if error.variable is not None and text.startswith("the row has no field"):
+        allowed = f"{{{{ {error.variable} | default('') }}}} allows that"
+        text = f"no variable {error.variable!r} is set here ({allowed})"
+    listed = text.partition("; there are:")[0]
+    remedy = next((advice for word, advice in _INSTEAD.items() if word in listed), "")
+    return f"{listed}: {remedy}" if remedy else listed

@@ -1,0 +1,91 @@
+"""YAML as promptfoo reads it: version 1.2, where ``yes`` is a text and ``12:30`` no number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+YamlError: type[Exception] = yaml.YAMLError
+
+_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_STR, _INT = "tag:yaml.org,2002:str", "tag:yaml.org,2002:int"
+
+
+class _Loader(_BASE):  # type: ignore[misc]
+    """PyYAML's safe loader with the scalars of YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers: Mapping[str, Any] = {}
+
+
+def _resolver(name: str, pattern: str, first: str) -> None:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{pattern})$"), list(first))
+
+
+_resolver("bool", r"true|True|TRUE|false|False|FALSE", "tTfF")
+_resolver("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789")
+_resolver(
+    "float",
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    "-+.0123456789",
+)
+_resolver("merge", r"<<", "<")
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]
+)
+
+
+def _integer(loader: Any, node: Any) -> int:
+    text = loader.construct_scalar(node)
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+_Loader.add_constructor(_INT, _integer)
+
+
+def parse_yaml(text: str) -> Any:
+    """The document in ``text``. Raises `YamlError`, which is also what JSON's errors come as."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506  it is a safe loader
+
+
+def line_of(file: Path, keys: Sequence[str | int]) -> int | None:
+    """The line, from 1, where ``keys`` lead in a YAML or JSON file, or as far as they can be followed."""
+    if not keys or file.suffix not in (".yaml", ".yml", ".json"):
+        return None
+    try:
+        node = _composed(file, file.stat().st_mtime_ns)
+    except OSError:
+        return None
+    if node is None:
+        return None
+    line = node.start_mark.line
+    for key in keys:
+        found = _child(node, key)
+        if found is None:
+            break
+        line, node = found[0].start_mark.line, found[1]
+    return int(line) + 1
+
+
+def _child(node: Any, key: str | int) -> tuple[Any, Any] | None:
+    """The node to point at, and the node of the next key."""
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if isinstance(name, yaml.ScalarNode) and name.value == str(key):
+                return name, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+        return node.value[key], node.value[key]
+    return None
+
+
+@lru_cache(maxsize=16)
+def _composed(file: Path, _changed_ns: int) -> Any:
+    try:
+        return yaml.compose(file.read_text(encoding="utf-8-sig"), Loader=_Loader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None

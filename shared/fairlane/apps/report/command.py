@@ -1,0 +1,62 @@
+"""``fairlane report``: a run as one page to look at and to send around."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlane.apps.report.page import MOST_EXAMPLES
+from fairlane.cli.failures import FAILED
+from fairlane.cli.invocation import Invocation, with_settings
+from fairlane.cli.output import complain, say
+from fairlane.cli.runs.run_views import share
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.core.errors import SubmissionError
+
+
+@with_settings
+def report(
+    invocation: Invocation,
+    run: RunArgument = LATEST,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            "-o",
+            metavar="FILE",
+            help="File to write. It appears once it is complete.",
+            show_default="the run's id and .html",
+        ),
+    ] = None,
+    examples: Annotated[
+        int,
+        typer.Option(
+            min=0, max=MOST_EXAMPLES, metavar="N", help="Show rows and outputs of N items, and the prompts."
+        ),
+    ] = 0,
+) -> None:
+    """Write a self-contained HTML page: scores, cost, throughput, failures. Waits for the end.
+
+    No text of prompts, rows or outputs is in it unless you ask for examples. Ends with 1 if the run was
+    refused.
+    """
+    with invocation.deployment() as deployment:
+        found = find_run(deployment, run)
+        status = found.status()
+        if not status.state.finished:
+            say(f"run {found.id} is {status.state}, {share(status)} done; waiting for its end")
+            found.wait(progress=True)
+        path = html or Path(f"{found.id}.html")
+        try:
+            count = found.report(path, examples=examples)
+        except SubmissionError as refused:
+            complain(str(refused))
+            raise typer.Exit(FAILED) from refused
+    say(f"{count:,} records of run {found.id} are in {path}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command(cls=RunCommand)(report)

@@ -1,0 +1,140 @@
+"""Gathers a report's data from records as they pass: scores, latencies, cells to compare, examples."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+from fairlane.model.job import JobState
+from fairlane.model.results import Record
+
+MOST_CELLS = 200
+"""Most pairs of prompt and model that are compared; rows that name their model may make any number."""
+
+
+def _numbers() -> array[float]:
+    return array("d")
+
+
+@dataclass(slots=True)
+class CellSums:
+    """The items of one prompt and one model."""
+
+    prompt: int
+    model: str
+    items: int = 0
+    succeeded: int = 0
+    cached: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    latencies_ms: array[float] = field(default_factory=_numbers)
+    scores: dict[str, array[float]] = field(default_factory=dict)
+
+    def mean(self, name: str) -> tuple[float, float | None] | None:
+        """An evaluator's mean and its standard error (``None`` below two scores); ``None`` without any."""
+        values = self.scores.get(name)
+        if not values:
+            return None
+        error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+        return fmean(values), error
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Eight bytes for a score and for a latency are kept, and ``examples`` records; nothing else grows."""
+
+    examples: int = 0
+    scores: dict[str, array[float]] = field(default_factory=dict)
+    latencies_ms: array[float] = field(default_factory=_numbers)
+    output_tokens: array[float] = field(default_factory=_numbers)
+    cells: dict[tuple[int, str], CellSums] = field(default_factory=dict)
+    more_cells: bool = False
+    _lowest: list[tuple[float, int, Record]] = field(default_factory=list)
+    _highest: list[tuple[float, int, Record]] = field(default_factory=list)
+
+    def passing(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The records, each looked at as it is taken."""
+        for record in records:
+            self._look_at(record)
+            yield record
+
+    def chosen(self) -> list[Record]:
+        """The examples: half of them with the lowest mean score, half with the highest, in item order.
+
+        Items without a score come first among the lowest; where nothing has one, these are the first items.
+        """
+        low = [record for _, _, record in sorted(self._lowest, key=_place, reverse=True)]
+        high = [record for _, _, record in sorted(self._highest, key=_place, reverse=True)]
+        found = {record.item: record for record in high[: self.examples // 2]}
+        for record in low:
+            if len(found) < self.examples:
+                found[record.item] = record
+        return [found[item] for item in sorted(found)]
+
+    def _look_at(self, record: Record) -> None:
+        self._keep(record)
+        if record.state is JobState.INVALID:
+            return  # its model may be any text of its row
+        cell = self._cell(record)
+        latency_ms = None if record.cached else record.latency_ms
+        if record.state is JobState.SUCCEEDED and latency_ms is not None:
+            self.latencies_ms.append(latency_ms)
+        if record.usage.output_tokens is not None and not record.cached:
+            self.output_tokens.append(record.usage.output_tokens)
+        _add_scores(self.scores, record.scores)
+        if cell is not None:
+            _add(cell, record, latency_ms)
+
+    def _cell(self, record: Record) -> CellSums | None:
+        key = record.prompt, record.model
+        if key not in self.cells:
+            if len(self.cells) >= MOST_CELLS:
+                self.more_cells = True
+                return None
+            self.cells[key] = CellSums(*key)
+        return self.cells[key]
+
+    def _keep(self, record: Record) -> None:
+        if not self.examples:
+            return
+        known = [value for value in record.scores.values() if value is not None]
+        rank = fmean(known) if known else -math.inf
+        _push(self._lowest, (-rank, -record.item, record), self.examples)
+        if known:
+            _push(self._highest, (rank, -record.item, record), self.examples // 2)
+
+
+def _push(heap: list[tuple[float, int, Record]], entry: tuple[float, int, Record], most: int) -> None:
+    """Keep the ``most`` greatest entries; items differ, so that records are never compared."""
+    if len(heap) < most:
+        heapq.heappush(heap, entry)
+    elif most:
+        heapq.heappushpop(heap, entry)
+
+
+def _place(entry: tuple[float, int, Record]) -> tuple[float, int]:
+    return entry[:2]
+
+
+def _add(cell: CellSums, record: Record, latency_ms: int | None) -> None:
+    cell.items += 1
+    cell.cached += record.cached
+    cell.succeeded += record.state is JobState.SUCCEEDED
+    if not record.cached:
+        cell.input_tokens += record.usage.input_tokens or 0
+        cell.output_tokens += record.usage.output_tokens or 0
+        cell.cached_tokens += record.usage.cached_tokens or 0
+    if latency_ms is not None and record.state is JobState.SUCCEEDED:
+        cell.latencies_ms.append(latency_ms)
+    _add_scores(cell.scores, record.scores)
+
+
+def _add_scores(sums: dict[str, array[float]], scores: Mapping[str, float | None]) -> None:
+    for name, value in scores.items():
+        if value is not None:
+            sums.setdefault(name, _numbers()).append(value)

@@ -1,0 +1,256 @@
+"""Puts a report together: what each part of the page says, and the page itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from fairlane.apps.report import charts, words
+from fairlane.apps.report.activity import LaneActivity
+from fairlane.apps.report.binning import QUANTILES, bins_of, quantile
+from fairlane.apps.report.charts import Mark
+from fairlane.apps.report.description import configuration_of, evaluators_of, failures_of
+from fairlane.apps.report.gathering import CellSums, Gathering
+from fairlane.client.summary import Scores, Summary, summarise
+from fairlane.core.version import __version__
+from fairlane.export.files import whole_file
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
+from fairlane.model.run import RunSpec, RunState, RunStatus
+from fairlane.model.sessions import SessionRecord
+from fairlane.model.tokens import Price, cost_usd, price_of
+
+MOST_EXAMPLES = 200
+MOST_ROWS = 50
+FAILURES_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSource:
+    """What a report is made of. ``records`` and ``sessions`` are read once; times are server milliseconds."""
+
+    spec: RunSpec
+    status: RunStatus
+    records: Iterable[Record]
+    sessions: Iterable[SessionRecord]
+    prices: Mapping[str, Price]
+    activity: Sequence[LaneActivity]
+    now_ms: int
+
+
+class Figure(NamedTuple):
+    """A large number and the text below it."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+class Drawn(NamedTuple):
+    """A chart with its title, and its numbers for who cannot see it."""
+
+    title: str
+    svg: Markup
+    facts: Sequence[tuple[str, str]]
+
+
+def write_report(path: str | PathLike[str], source: ReportSource, examples: int = 0) -> int:
+    """Write the page whole or not at all; return the number of records in it. Raises ``OSError``.
+
+    Texts of prompts, rows and outputs are in it only with ``examples``, and only of so many items.
+    """
+    with whole_file(Path(path)) as out:
+        gathering = Gathering(examples=max(0, min(examples, MOST_EXAMPLES)))
+        passing = gathering.passing(source.records)
+        summary = summarise(source.spec, source.status.state, passing, source.prices, source.sessions)
+        out.write(_template().render(_contents(source, summary, gathering)))
+    return summary.items
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("fairlane.apps.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for each in (words.number, words.error, words.percent, words.dollars, words.clipped):
+        environment.filters[each.__name__] = each
+    return environment.get_template("report.html.j2")
+
+
+def _contents(source: ReportSource, summary: Summary, gathering: Gathering) -> dict[str, Any]:
+    texts = gathering.examples > 0
+    failures = failures_of(summary.failures, texts=texts)
+    return {
+        "status": source.status,
+        "spec": source.spec,
+        "summary": summary,
+        "state": str(summary.state).replace("_", " "),
+        "good": summary.state is RunState.COMPLETED,
+        "made_at": words.moment(source.now_ms),
+        "submitted_at": words.moment(source.status.submitted_ms),
+        "version": __version__,
+        "states": [
+            (str(state), count, round(100 * count / summary.items, 2))
+            for state, count in sorted(summary.by_state.items(), key=lambda each: -each[1])
+            if count
+        ],
+        "figures": list(_figures(source, summary, gathering)),
+        "scores": [
+            _score_chart(name, scores, gathering.scores.get(name, ()))
+            for name, scores in summary.scores.items()
+        ],
+        "session_scores": summary.session_scores,
+        "cells": _compared(gathering, source.prices),
+        "cell_scores": [name for name, scores in summary.scores.items() if scores.count],
+        "more_cells": gathering.more_cells or len(gathering.cells) > MOST_ROWS,
+        "lanes": [_lane_chart(each) for each in source.activity],
+        "latency": _latency_chart(gathering),
+        "tokens": _tokens_chart(gathering),
+        "failures": failures[:FAILURES_SHOWN],
+        "more_failures": len(failures) - FAILURES_SHOWN,
+        "spending": [
+            (role, each)
+            for role, some in (("task", summary.tasks), ("evaluation", summary.evaluations))
+            for each in some
+        ],
+        "configuration": list(configuration_of(source.spec, texts=texts)),
+        "evaluators": evaluators_of(source.spec, texts=texts),
+        "prompts": source.spec.prompts if texts else (),
+        "examples": [_example(record) for record in gathering.chosen()],
+    }
+
+
+def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> Iterator[Figure]:
+    status = source.status
+    succeeded = summary.by_state.get(JobState.SUCCEEDED, 0)
+    yield Figure("items", f"{summary.items:,}", f"{words.percent(succeeded, summary.items)} succeeded")
+    for name, scores in list(summary.scores.items())[:4]:
+        if scores.mean is not None:
+            error = "" if scores.standard_error is None else f"± {words.error(scores.standard_error)} s.e., "
+            yield Figure(name, words.number(scores.mean), f"{error}n = {scores.count:,}")
+    tokens = summary.task_tokens + summary.evaluation_tokens
+    if tokens:
+        of_evaluations = words.percent(summary.evaluation_tokens, tokens)
+        yield Figure("tokens", words.short(tokens), f"{of_evaluations} by evaluations")
+    if summary.cost_usd is not None:
+        unpriced = f"without {', '.join(summary.unpriced)}" if summary.unpriced else "by the price table"
+        yield Figure("cost", words.dollars(summary.cost_usd), unpriced)
+    if status.started_ms is not None and status.finished_ms is not None:
+        took_ms = max(1, status.finished_ms - status.started_ms)
+        pace = status.jobs_done / took_ms * 1000
+        yield Figure("duration", words.took(took_ms), f"{pace:,.3g} jobs a second")
+    if gathering.latencies_ms:
+        ordered = sorted(gathering.latencies_ms)
+        tail = f"95 % within {words.latency(quantile(ordered, 0.95))}"
+        yield Figure("latency", words.latency(quantile(ordered, 0.5)), f"median; {tail}")
+    yield Figure("answers of 429", f"{status.rate_limits:,}", f"{status.retries:,} retries")
+
+
+def _score_chart(name: str, scores: Scores, values: Sequence[float]) -> Drawn:
+    facts = [("scored", f"{scores.count:,}"), ("missing", f"{scores.missing:,}")]
+    if scores.mean is not None:
+        facts.append(("mean", words.number(scores.mean)))
+    if scores.standard_error is not None:
+        facts.append(("± s.e.", words.error(scores.standard_error)))
+    if values:
+        facts += [("median", words.number(quantile(sorted(values), 0.5)))]
+        facts += [("least", words.number(min(values))), ("greatest", words.number(max(values)))]
+    marks = [] if scores.mean is None else [Mark(scores.mean, f"mean {words.number(scores.mean)}")]
+    return Drawn(name, charts.histogram(bins_of(values), f"Scores of {name}", words.tick, marks), facts)
+
+
+def _latency_chart(gathering: Gathering) -> Drawn | None:
+    ordered = sorted(gathering.latencies_ms)
+    if not ordered:
+        return None
+    facts = [(f"{100 * share:.0f} %", words.latency(quantile(ordered, share))) for share in QUANTILES]
+    facts += [("mean", words.latency(fmean(ordered))), ("longest", words.latency(ordered[-1]))]
+    marks = [Mark(quantile(ordered, share), f"p{100 * share:.0f}") for share in (0.5, 0.95)]
+    bins = bins_of(ordered, logarithmic=True)
+    return Drawn("Latency of tasks", charts.histogram(bins, "Latency of tasks", words.latency, marks), facts)
+
+
+def _tokens_chart(gathering: Gathering) -> Drawn | None:
+    ordered = sorted(gathering.output_tokens)
+    if not ordered:
+        return None
+    facts = [("median", words.number(quantile(ordered, 0.5))), ("mean", words.number(fmean(ordered)))]
+    facts += [("95 %", words.number(quantile(ordered, 0.95))), ("most", words.number(ordered[-1]))]
+    chart = charts.histogram(bins_of(ordered), "Output tokens of tasks", lambda value: f"{value:,.0f}")
+    return Drawn("Output tokens of tasks", chart, facts)
+
+
+def _lane_chart(activity: LaneActivity) -> Drawn:
+    points = activity.points
+    limits = [point.limit for point in points if point.limit is not None]
+    facts = [("most calls a minute", f"{max(point.admitted for point in points):,.0f}")]
+    facts.append(("limit at the end", f"{limits[-1]:,.0f} a minute" if limits else "none known"))
+    facts.append(("429s", f"{activity.refused:,} of about {activity.admitted:,} calls"))
+    return Drawn(activity.lane, charts.throughput(activity, words.clock), facts)
+
+
+def _compared(gathering: Gathering, prices: Mapping[str, Price]) -> list[dict[str, Any]]:
+    cells = sorted(gathering.cells.values(), key=lambda each: (each.model, each.prompt))[:MOST_ROWS]
+    scales = {
+        name: (min([0.0, *values]), max([1.0, *values]))
+        for name, values in gathering.scores.items()
+        if values
+    }
+    return [_cell(each, scales, prices) for each in cells]
+
+
+def _cell(
+    cell: CellSums, scales: Mapping[str, tuple[float, float]], prices: Mapping[str, Price]
+) -> dict[str, Any]:
+    ordered = sorted(cell.latencies_ms)
+    scores: dict[str, Any] = {}
+    for name, (least, most) in scales.items():
+        found = cell.mean(name)
+        if found is not None:
+            mean, error = found
+            share = (mean - least) / (most - least)
+            scores[name] = {"mean": mean, "error": error, "percent": round(100 * share, 1)}
+    return {
+        "model": cell.model,
+        "prompt": cell.prompt + 1,
+        "items": cell.items,
+        "succeeded": cell.succeeded,
+        "tokens": cell.input_tokens + cell.output_tokens,
+        "latency": words.latency(quantile(ordered, 0.5)) if ordered else "–",
+        "scores": scores,
+        "cost": words.dollars(_cost(cell, prices)),
+    }
+
+
+def _cost(cell: CellSums, prices: Mapping[str, Price]) -> float | None:
+    price = price_of(cell.model, prices)
+    used = Usage(cell.input_tokens, cell.output_tokens, cell.cached_tokens)
+    return None if price is None else cost_usd(used, price)
+
+
+def _example(record: Record) -> dict[str, Any]:
+    return {
+        "item": record.item,
+        "model": record.model,
+        "prompt": record.prompt + 1,
+        "state": str(record.state),
+        "row": [(str(name), words.clipped(str(value))) for name, value in record.row.items()],
+        "output": None if record.output is None else words.clipped(record.output),
+        "error": record.error,
+        "scores": [
+            (name, "–" if value is None else words.number(value)) for name, value in record.scores.items()
+        ],
+        "arguments": [(name, words.clipped(said)) for name, said in record.arguments.items()],
+    }

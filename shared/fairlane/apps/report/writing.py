@@ -1,0 +1,35 @@
+"""Writes the report of a finished run: reads the lanes' activity, then renders the page."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from fairlane.apps.report.activity import activity_of
+from fairlane.apps.report.page import ReportSource, write_report
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Records
+from fairlane.model.run import RunSpec, RunStatus
+
+
+def report_of(
+    deployment: Deployment,
+    spec: RunSpec,
+    status: RunStatus,
+    records: Records,
+    path: str | PathLike[str],
+    examples: int,
+) -> int:
+    """Write the page to ``path`` and return the number of records in it. Raises ``OSError``."""
+    with deployment.answering():
+        now_ms = deployment.runs.now_ms()
+        activity = activity_of(deployment.redis, deployment.keys, status, now_ms)
+    source = ReportSource(
+        spec,
+        status,
+        records.in_item_order(),
+        records.of_sessions(),
+        deployment.settings.prices,
+        activity,
+        now_ms,
+    )
+    return write_report(path, source, examples)

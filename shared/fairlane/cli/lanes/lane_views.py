@@ -1,0 +1,212 @@
+"""Lanes as tables and documents: limits, calls in flight and what limits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rich.text import Text
+
+from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
+from fairlane.cli.output import at_local_time, iso, print_fields, print_table, say
+from fairlane.core.clock import span, until
+from fairlane.store.write.lane_view import AxisView, Hold, LaneView
+from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, per_minute
+
+
+class Allowed(NamedTuple):
+    """Requests a minute, and who says so: a source of `AxisView`, or ``unlimited`` without a rate."""
+
+    per_minute: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReport:
+    """A lane at one moment of the server's clock, with the jobs that are ready on it."""
+
+    view: LaneView
+    queued: int
+
+    @property
+    def now_ms(self) -> int:
+        """Server milliseconds at which the lane was read."""
+        return self.view.now_ms
+
+    @property
+    def allowed(self) -> Allowed:
+        """The request rate in force."""
+        axis = self.view.axes["requests"]
+        if axis.allowed is None or axis.source is None:
+            return Allowed(axis.allowed, "unlimited")
+        return Allowed(axis.allowed, "probing" if axis.source == "starting" else axis.source)
+
+    @property
+    def hold(self) -> Hold | None:
+        """The constraint that keeps jobs from starting; ``None`` where there is none, or no job waits."""
+        return self.view.hold(self.queued)
+
+    @property
+    def hold_in_words(self) -> str:
+        """The constraint and its end; empty where there is none."""
+        hold = self.hold
+        if hold is None:
+            return ""
+        if hold.reason == "parked":
+            return f"parked: {self.view.parked}"
+        words = IN_SHORT.get(hold.reason, hold.reason)
+        if hold.reason == "blocked" and self.view.asked_to_wait:
+            words = "blocked, as the provider asked"
+        return words if hold.until_ms is None else f"{words}, until {self._when(hold.until_ms)}"
+
+    def _when(self, at_ms: int) -> str:
+        return f"{at_local_time(at_ms, self.now_ms)}, {until(at_ms, self.now_ms)}"
+
+    @property
+    def shared_in_words(self) -> str:
+        """Rates of others that use the same key; empty where none was detected."""
+        taken = [
+            f"{per_minute(axis.foreign)} {UNITS[name]}"
+            for name, axis in self.view.axes.items()
+            if axis.foreign
+        ]
+        return f"about {' and '.join(taken)}" if taken else ""
+
+    def document(self) -> dict[str, Any]:
+        """Every field, times in ISO 8601; limits that are not configured are null."""
+        view, hold = self.view, self.hold
+        return {
+            "lane": view.lane,
+            "requests_per_minute": self.allowed.per_minute,
+            "source": self.allowed.source,
+            "learned_per_minute": view.learned_per_minute,
+            "limits": view.limits.model_dump(),
+            "axes": {name: _axis_document(axis) for name, axis in view.axes.items()},
+            "shared": view.shared,
+            "in_flight": view.in_flight,
+            "most_in_flight": view.places.most,
+            "most_in_flight_source": view.places.source,
+            "queued": self.queued,
+            "granted": view.granted,
+            "succeeded": view.succeeded,
+            "rate_limits": view.limited,
+            "failed": view.failed,
+            "failed_share": view.failed_share,
+            "last_error": view.last_error,
+            "last_error_at": iso(view.last_error_ms),
+            "down_since": iso(view.down_since_ms),
+            "permits_returned": view.returned,
+            "constraint": hold.reason if hold else None,
+            "constraint_until": iso(hold.until_ms) if hold else None,
+            "blocked_until": iso(view.blocked_until_ms),
+            "held_until": iso(view.held_until_ms),
+            "state": view.state,
+            "circuit": view.circuit,
+            "ramp": view.ramp,
+            "parked": view.parked,
+            "paused": view.paused,
+        }
+
+
+def print_lanes(reports: list[LaneReport]) -> None:
+    """Print lanes as a table, in the order given."""
+    if not reports:
+        say("there are no lanes yet: they come from [lanes] in fairlane.toml, or with the first run")
+        return
+    columns = ["lane", ">requests/min", ">in flight", ">queued", ">granted", ">429s", ">errors", "limited by"]
+    print_table(columns, (_row(report) for report in reports))
+    for report in reports:
+        if report.view.parked is not None:
+            lane = report.view.lane
+            say(f"{lane} is parked: {report.view.parked}; `fairlane lanes resume {lane}` tries a single call")
+        if report.hold is not None and report.hold.reason == "held":
+            lane = report.view.lane
+            say(f"{lane} is {report.hold_in_words}; `fairlane lanes resume {lane}` lifts the hold")
+        for _, errors in _errors_in_words(report.view) if report.view.failed else ():
+            say(f"{report.view.lane} failed {errors}")
+        if report.view.shared:
+            say(f"{report.view.lane} is shared with others, who take {report.shared_in_words}")
+
+
+def print_lane(report: LaneReport) -> None:
+    """One lane in full."""
+    view = report.view
+    print_fields(
+        [
+            ("lane", view.lane),
+            ("configured", limits_in_words(view.limits)),
+            *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
+            *([("shared", f"with others, who take {report.shared_in_words}")] if view.shared else []),
+            ("in flight", _in_flight_in_words(view)),
+            ("queued", f"{report.queued:,}"),
+            (
+                "granted",
+                f"{view.granted:,}" + (f", {view.returned:,} returned unused" if view.returned else ""),
+            ),
+            ("ended", f"{view.succeeded:,} well, {view.failed:,} failed, {view.limited:,} with 429"),
+            *_errors_in_words(view),
+            ("circuit", view.circuit),
+            *([("ramp", f"{view.ramp:.0%} of its rate, after an outage")] if view.ramp < 1 else []),
+            ("limited by", report.hold_in_words or "nothing"),
+        ]
+    )
+
+
+def _errors_in_words(view: LaneView) -> list[tuple[str, str]]:
+    if view.last_error is None:
+        return []
+    age = span(max(0, view.now_ms - (view.last_error_ms or view.now_ms)))
+    return [("errors", f"{view.failed_share:.1%} of the calls; the last {age} ago: {view.last_error}")]
+
+
+def _errors(view: LaneView) -> str:
+    return f"{view.failed_share:.1%}" if view.failed else "0"
+
+
+def _row(report: LaneReport) -> list[object]:
+    view = report.view
+    numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited), _errors(view))
+    return [view.lane, _allowed(report.allowed), _in_flight(view, "/"), *numbers, _coloured(report)]
+
+
+def _coloured(report: LaneReport) -> Text:
+    hold = report.hold
+    style = ""
+    if hold is not None:
+        style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
+    return Text("" if hold is None else _hold_in_short(hold, report.now_ms), style)
+
+
+def _hold_in_short(hold: Hold, now_ms: int) -> str:
+    return hold.reason if hold.until_ms is None else f"{hold.reason} {span(hold.until_ms - now_ms)}"
+
+
+def _in_flight(view: LaneView, between: str) -> str:
+    return f"{view.in_flight:,}" + (f"{between}{view.places.most:,}" if view.places.most is not None else "")
+
+
+def _in_flight_in_words(view: LaneView) -> str:
+    source = f", {SOURCES[view.places.source]}" if view.places.source else ""
+    return _in_flight(view, " of at most ") + source
+
+
+def _allowed(allowed: Allowed) -> str:
+    if allowed.per_minute is None:
+        return allowed.source
+    return f"{per_minute(allowed.per_minute)} {allowed.source}"
+
+
+def _shown_axes(view: LaneView) -> list[tuple[str, AxisView]]:
+    """The axes with known limits, requests first."""
+    return [
+        (name, axis)
+        for name, axis in view.axes.items()
+        if name == "requests" or axis != AxisView(renews_ms=axis.renews_ms)
+    ]
+
+
+def _axis_document(axis: AxisView) -> dict[str, Any]:
+    document = axis._asdict()
+    for name in ("reported", "probed", "from", "renews"):
+        document[f"{name}_at"] = iso(document.pop(f"{name}_ms"))
+    return document

@@ -1,0 +1,219 @@
+"""``fairlane lanes``: shows lanes, sets their limits, pauses and resumes them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.lanes.lane_views import LaneReport, print_lane, print_lanes
+from fairlane.cli.lanes.lane_words import limits_in_words
+from fairlane.cli.output import emit, say
+from fairlane.client.deployment import Deployment
+from fairlane.core.errors import ConfigurationError, LaneNotFound
+from fairlane.model.lane import FUNCTIONS
+
+NO_LIMIT = "none"
+_IN_WORDS = ("exact", "charge", "cache_reads")
+
+LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
+
+
+@with_settings
+def lanes(
+    invocation: Invocation,
+    as_json: JsonOption = False,
+) -> None:
+    """List lanes and what limits each; set limits, pause, resume.
+
+    A rate is configured, reported by the provider's headers, learned from its 429s ("probed"), or still being
+    detected ("probing"); or there is none.
+    """
+    with invocation.deployment() as deployment:
+        reports = read_lanes(deployment, deployment.lanes.names())
+    emit([report.document() for report in reports], lambda: print_lanes(reports), as_json=as_json)
+
+
+@with_settings
+def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False) -> None:
+    """Show all about one lane."""
+    with invocation.deployment() as deployment:
+        meant = _meant(deployment, lane)
+        _require(deployment, meant)
+        report = read_lanes(deployment, [meant])[0]
+        if not as_json:
+            _mention_carrier(deployment, lane)
+        emit(report.document(), lambda: print_lane(report), as_json=as_json)
+
+
+@with_settings
+def set_limits(
+    invocation: Invocation,
+    lane: LaneArgument,
+    requests_per_minute: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="0: no limit; none: detected."),
+    ] = None,
+    tokens_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Input and output together.")
+    ] = None,
+    input_tokens_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Input tokens alone.")
+    ] = None,
+    output_tokens_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Output tokens alone.")
+    ] = None,
+    requests_per_day: Annotated[
+        str | None, typer.Option(metavar="N", help="A day ends at midnight UTC.")
+    ] = None,
+    exact: Annotated[
+        str | None,
+        typer.Option(metavar="BOOL", help="true: use exactly these limits, not what the lane learns."),
+    ] = None,
+    charge: Annotated[
+        str | None, typer.Option(metavar="HOW", help="used, or reserved: the prompt and max_tokens.")
+    ] = None,
+    output_factor: Annotated[
+        str | None, typer.Option(metavar="X", help="How many tokens an output token counts as.")
+    ] = None,
+    cache_reads: Annotated[
+        str | None, typer.Option(metavar="HOW", help="free or counted: input read from a cache.")
+    ] = None,
+    burst_seconds: Annotated[
+        str | None, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
+    ] = None,
+    max_concurrency: Annotated[str | None, typer.Option(metavar="N", help="Most calls in flight.")] = None,
+    min_gap_ms: Annotated[
+        str | None, typer.Option(metavar="MS", help="Least time between two starts.")
+    ] = None,
+    refusal_budget: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Share of calls that may be rejected by probes.")
+    ] = None,
+    longest_wait_seconds: Annotated[
+        str | None, typer.Option(metavar="S", help="Longest wait for which a provider may block the lane.")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Add the lane if it is not known yet.")] = False,
+) -> None:
+    """Change a lane's limits within a second, while it runs; "none" removes one."""
+    given = {
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+        "input_tokens_per_minute": input_tokens_per_minute,
+        "output_tokens_per_minute": output_tokens_per_minute,
+        "requests_per_day": requests_per_day,
+        "exact": exact,
+        "charge": charge,
+        "output_factor": output_factor,
+        "cache_reads": cache_reads,
+        "burst_seconds": burst_seconds,
+        "max_concurrency": max_concurrency,
+        "min_gap_ms": min_gap_ms,
+        "refusal_budget": refusal_budget,
+        "longest_wait_seconds": longest_wait_seconds,
+    }
+    changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+    if not changes:
+        options = ", ".join(_option(name) for name in given)
+        raise typer.BadParameter(f"say which limit to set: {options}")
+    with invocation.deployment() as deployment:
+        _mention_carrier(deployment, lane)
+        lane = _meant(deployment, lane)
+        _require(deployment, lane, new=new)
+        deployment.lanes.limit(lane, changes)
+        say(f"{lane}: {limits_in_words(deployment.lanes.view(lane).limits)}")
+        _mention_file(deployment, lane, set(changes))
+
+
+@with_settings
+def pause(invocation: Invocation, lane: LaneArgument) -> None:
+    """Start no new call on a lane; calls in flight end normally."""
+    with invocation.deployment() as deployment:
+        _mention_carrier(deployment, lane)
+        lane = _meant(deployment, lane)
+        deployment.lanes.pause(lane)
+    say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
+
+
+@with_settings
+def resume(invocation: Invocation, lane: LaneArgument) -> None:
+    """Resume a lane: ends its pause and every wait; a parked lane sends a single call first."""
+    with invocation.deployment() as deployment:
+        _mention_carrier(deployment, lane)
+        lane = _meant(deployment, lane)
+        parked = deployment.lanes.view(lane).parked
+        deployment.lanes.resume(lane)
+        state = deployment.lanes.view(lane).state
+    say(
+        f"{lane} is {state}"
+        if parked is None
+        else f"{lane} is tried with a single call; it was parked: {parked}"
+    )
+
+
+def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
+    """Read these lanes and their queues."""
+    queued = deployment.reader.queued()
+    return [LaneReport(view, queued.get(view.lane, 0)) for view in deployment.lanes.views(names)]
+
+
+def _meant(deployment: Deployment, lane: str) -> str:
+    """The lane of that name; if there is none, the lane that its calls use."""
+    return lane if lane in deployment.lanes.names() else deployment.directory().carrier(lane)
+
+
+def _mention_carrier(deployment: Deployment, lane: str) -> None:
+    carrier = deployment.directory().carrier(lane)
+    if carrier != lane:
+        say(f"calls of {lane} use {carrier}: they share its limit")
+
+
+def _limit(name: str, text: str) -> float | int | str | None:
+    """``None`` for "none". Raises `ConfigurationError` for no number; `Lanes.limit` checks the rest."""
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    if name in _IN_WORDS:
+        return text.strip().lower()
+    try:
+        number = float(text)
+    except ValueError:
+        remedy = f'Give a number, or "{NO_LIMIT}" to take the limit away.'
+        raise ConfigurationError(_option(name), text, "is no number", remedy) from None
+    return int(number) if number.is_integer() else number
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _require(deployment: Deployment, lane: str, *, new: bool = False) -> None:
+    """Raises `LaneNotFound`; a ``new`` one only has to belong to a connection, where these are known."""
+    names = deployment.lanes.names()
+    if lane in names:
+        return
+    connections = deployment.known_connections()
+    if not new:
+        raise LaneNotFound(lane, names)
+    if connections is not None and lane.partition(":")[0] not in (FUNCTIONS, *connections):
+        known = ", ".join(sorted(connections)) or "none"
+        raise ConfigurationError(
+            "LANE", lane, "belongs to no connection", f"A lane is <connection>:<model>; connections: {known}."
+        )
+
+
+def _mention_file(deployment: Deployment, lane: str, changed: set[str]) -> None:
+    stated = deployment.settings.lanes.get(lane)
+    again = sorted(changed & stated.model_fields_set) if stated else []
+    if again:
+        say(f"this stays until the settings, which state {', '.join(again)} too, are changed there")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put these commands into the application."""
+    group = typer.Typer()
+    group.callback(invoke_without_command=True)(lanes)
+    group.command("show")(show)
+    group.command("set")(set_limits)
+    group.command("pause")(pause)
+    group.command("resume")(resume)
+    app.add_typer(group, name="lanes")

@@ -1,0 +1,79 @@
+"""``fairlane workers``: who is alive, with how many slots, for which lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import ago, emit, iso, print_table, say
+from fairlane.store.write.workers import Beat, WorkerInfo
+
+
+@with_settings
+def workers(invocation: Invocation, as_json: JsonOption = False) -> None:
+    """List the workers that are connected."""
+    with invocation.deployment() as deployment:
+        beats, now_ms = deployment.beats(), deployment.now_ms()
+        silent_ms = deployment.settings.scheduler.worker_timeout_seconds * 1000
+    states = [worker_state(beat, now_ms, silent_ms) for beat in beats]
+    found = list(zip(beats, states, strict=True))
+    emit(
+        [worker_document(beat, state) for beat, state in found],
+        lambda: _print(found, now_ms),
+        as_json=as_json,
+    )
+
+
+def _print(found: Sequence[tuple[Beat, str]], now_ms: int) -> None:
+    if not found:
+        say("no worker is there: `fairlane worker` starts one, `fairlane up` starts everything")
+        return
+    columns = ["worker", "host", ">pid", ">busy", ">slots", ">lanes", "version", "state", "last beat"]
+    print_table(columns, (_row(beat, state, now_ms) for beat, state in found))
+
+
+def worker_state(beat: Beat, now_ms: int, silent_ms: float) -> str:
+    """``alive``, ``draining``, ``drained``, ``stopping``, or ``silent``: the scheduler takes it for dead."""
+    if now_ms - beat.beat_ms > silent_ms:
+        return "silent"
+    if beat.info.draining:
+        return "drained" if beat.info.drained else "draining"
+    return "stopping" if beat.info.stopping else "alive"
+
+
+def _row(beat: Beat, state: str, now_ms: int) -> tuple[object, ...]:
+    info = beat.info
+    numbers = (info.pid, busy_in_words(info), info.slots, len(info.lanes))
+    return (info.name, info.host, *numbers, info.version, state, ago(beat.beat_ms, now_ms))
+
+
+def busy_in_words(info: WorkerInfo) -> str:
+    """Slots in use, and calls that hold none: ``"3 + 50 pending"``."""
+    return f"{info.busy:,}" + (f" + {info.pending:,} pending" if info.pending else "")
+
+
+def worker_document(beat: Beat, state: str) -> dict[str, Any]:
+    """Every field of a worker that people ask for, times in ISO 8601."""
+    info = beat.info
+    return {
+        "worker": beat.worker,
+        "name": info.name,
+        "host": info.host,
+        "pid": info.pid,
+        "state": state,
+        "busy": info.busy,
+        "pending": info.pending,
+        "slots": info.slots,
+        "lanes": list(info.lanes),
+        "version": info.version,
+        "started_at": iso(info.started_ms),
+        "beat_at": iso(beat.beat_ms),
+    }
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(workers)

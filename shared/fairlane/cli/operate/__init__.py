@@ -1,0 +1,38 @@
+"""Commands of whoever operates a deployment: checks, teams, connections, audit, drain.
+
+`fairlane.cli` lists them; they import the store, `config` and what commands share.
+"""
+
+from fairlane.cli.commands import OPERATIONS, ROLES, Command
+
+COMMANDS = (
+    Command(
+        "teams", OPERATIONS, "Give each team a user of its own on the server.", "fairlane.cli.operate.teams"
+    ),
+    Command(
+        "connections",
+        OPERATIONS,
+        "List the connections to providers and what each lacks in this environment; test one.",
+        "fairlane.cli.operate.connections",
+    ),
+    Command(
+        "drain",
+        OPERATIONS,
+        "Drain workers: they finish their calls, however long that takes, and take no new ones.",
+        "fairlane.cli.operate.drain",
+    ),
+    Command(
+        "audit",
+        OPERATIONS,
+        "Show who submitted, cancelled or changed a limit, and when; --team selects one team.",
+        "fairlane.cli.operate.audit",
+    ),
+    Command(
+        "doctor",
+        OPERATIONS,
+        "Check Redis, scheduler, workers, connections and lanes, and say what to do.",
+        "fairlane.cli.operate.doctor",
+    ),
+    Command("scheduler", ROLES, "Run a scheduler: one leads, others stand by.", "fairlane.cli.operate.roles"),
+    Command("worker", ROLES, "Run a worker.", "fairlane.cli.operate.roles"),
+)

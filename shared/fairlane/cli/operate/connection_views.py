@@ -1,0 +1,175 @@
+"""Connections and providers as documents and as rows: what each is, what it needs and what it lacks here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from fairlane.config.connection import Connection
+from fairlane.config.connection_checks import example_of
+from fairlane.config.presets import PRESETS, Preset, ProviderName
+from fairlane.config.problems import dotted
+from fairlane.config.settings import Settings, WorkerSecrets
+
+_EXTRAS = {"bedrock": "botocore", "vertex": "google.auth", "litellm": "litellm"}
+"""The extras of the installation, each with the module that it brings."""
+
+_EXTRA_OF_SCHEME = {"sigv4": "bedrock", "google": "vertex"}
+_AMBIENT = {"sigv4": "AWS credentials", "google": "Google credentials"}
+
+
+def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -> dict[str, Any]:
+    """A connection without anything secret; ``lacks`` is what keeps calls from being made here."""
+    connection = settings.connections[name]
+    return {
+        "name": name,
+        "provider": connection.provider,
+        "protocol": connection.protocol,
+        "base_url": connection.base_url,
+        "auth": connection.scheme,
+        "api_key_env": connection.api_key_env,
+        "key_set": None if connection.api_key_env is None else name not in secrets.missing,
+        "lane_scope": connection.scope,
+        "lane_by": list(lane_by(connection)),
+        "limits": _limits(connection, settings, name),
+        "limit_headers": connection.limit_headers,
+        "stream": connection.stream,
+        "structured_output": connection.structured,
+        "headers": dict(connection.headers),
+        "error_map": dict(connection.error_map),
+        "proxy": connection.proxy,
+        "lacks": _lacks(name, connection, secrets),
+    }
+
+
+def provider_document(name: ProviderName) -> dict[str, Any]:
+    """What is known of a provider, and which fields a connection to it needs."""
+    preset = PRESETS[name]
+    return {
+        "provider": name,
+        "title": preset.title,
+        "protocol": preset.protocol,
+        "base_url": preset.base_url,
+        "api_key_env": preset.api_key_env,
+        "lane_by": list(preset.lane),
+        "charge": preset.charge,
+        "limits": dict(preset.limits),
+        "output_factors": dict(preset.output_factors),
+        "limit_headers": preset.limit_headers,
+        "needs": needs_of(preset),
+    }
+
+
+def needs_of(preset: Preset) -> list[str]:
+    """What must be given beside ``provider``: fields, a key, the workers' own credentials, an extra."""
+    fields = preset.places if preset.base_url else ("base_url",)
+    ambient = {_EXTRA_OF_SCHEME[scheme]: words for scheme, words in _AMBIENT.items()}
+    key = preset.api_key_env or ambient.get(preset.protocol)
+    extra = f"fairlane[{preset.protocol}]" if preset.protocol in _EXTRAS else None
+    return [*fields, *(need for need in (key, extra) if need)]
+
+
+def lane_by(connection: Connection) -> tuple[str, ...]:
+    """What two calls must have in common to share a limit."""
+    return ("host",) if connection.scope == "endpoint" else connection.lane_parts
+
+
+def connection_row(document: Mapping[str, Any]) -> tuple[object, ...]:
+    """One line of the table of connections."""
+    return (
+        document["name"],
+        document["provider"] or "–",
+        document["protocol"],
+        document["base_url"],
+        key_in_words(document),
+        ", ".join(document["lane_by"]),
+        "; ".join(document["lacks"]) or "nothing",
+    )
+
+
+def key_in_words(document: Mapping[str, Any]) -> str:
+    """Where its credential comes from, and whether it is there."""
+    if document["api_key_env"] is not None:
+        return f"{document['api_key_env']}, {'set' if document['key_set'] else 'not set'}"
+    return _AMBIENT.get(document["auth"], "none")
+
+
+def connection_fields(document: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """All about one connection, one name and value a line."""
+    limits = ", ".join(f"{name} = {value}" for name, value in document["limits"].items())
+    shown: dict[str, object] = {
+        "connection": document["name"],
+        "provider": document["provider"] or "none named",
+        "protocol": document["protocol"],
+        "address": document["base_url"],
+        "key": key_in_words(document),
+        "authentication": document["auth"],
+        "lanes by": ", ".join(document["lane_by"]),
+        "known of its lanes": limits or "nothing: Fairlane detects all limits",
+        "limit headers": document["limit_headers"] or "its host and headers show",
+        "streams": "yes" if document["stream"] else "no",
+        "structured output": "yes" if document["structured_output"] else "no",
+        "headers": ", ".join(document["headers"]) or "none of its own",
+        "lacks": "; ".join(document["lacks"]) or "nothing",
+    }
+    optional = {"error_map": "errors read as", "proxy": "proxy"}
+    shown |= {title: document[name] for name, title in optional.items() if document[name]}
+    return list(shown.items())
+
+
+def _limits(connection: Connection, settings: Settings, name: str) -> dict[str, Any]:
+    """What is known of all its lanes, or of its one lane."""
+    stated = settings.limits_of(name) if connection.scope == "connection" else None
+    return stated.model_dump(exclude_unset=True) if stated else connection.lane_defaults("")
+
+
+def _lacks(name: str, connection: Connection, secrets: WorkerSecrets) -> list[str]:
+    key = [f"the variable {secrets.missing[name]}"] if name in secrets.missing else []
+    return [*key, *lacks_besides_key(name, connection, secrets)]
+
+
+def lacks_besides_key(name: str, connection: Connection, secrets: WorkerSecrets) -> list[str]:
+    """What a connection needs of this machine besides its key, and does not find."""
+    found = []
+    if connection.proxy_credentials_env and name not in secrets.proxies:
+        found.append(f"the variable {connection.proxy_credentials_env}")
+    for field in ("ca_file", "client_certificate"):
+        file = getattr(connection, field)
+        if file is not None and not file.is_file():
+            found.append(f"the file {file}")
+    return found + [
+        f"fairlane[{extra}]" for extra in _extras(connection) if not _is_installed(_EXTRAS[extra])
+    ]
+
+
+def _extras(connection: Connection) -> list[str]:
+    """The extras that a connection needs, in order."""
+    needed = {_EXTRA_OF_SCHEME.get(connection.scheme)} | {connection.protocol} & {"bedrock", "litellm"}
+    return sorted(extra for extra in needed if extra)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # what a dotted name begins with is not there
+        return False
+
+
+def snippet(provider: str, preset: Preset, name: str) -> str:
+    """Valid TOML; what the provider's preset says already stands in comments."""
+    return "\n".join(_snippet_lines(provider, preset, name))
+
+
+def _snippet_lines(provider: str, preset: Preset, name: str) -> Iterator[str]:
+    yield f"[{dotted(['connections', name])}]"
+    yield f"provider = {json.dumps(provider)}"
+    if preset.base_url is None:
+        yield f"base_url = {json.dumps(preset.example)}    # yours"
+    for place in preset.places:
+        yield f"{place} = {json.dumps(example_of(provider, place))}    # yours"
+    known = {"base_url": preset.base_url, "api_key_env": preset.api_key_env}
+    for field, value in known.items():
+        if value is not None:
+            yield f"# {field} = {json.dumps(value)}"

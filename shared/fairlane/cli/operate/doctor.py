@@ -1,0 +1,126 @@
+"""``fairlane doctor``: what is wrong with a deployment, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import typer
+from rich.text import Text
+
+from fairlane.cli.failures import FAILED
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.lanes.lanes import read_lanes
+from fairlane.cli.operate.checks import BrokerView, Clocks, Finding, Grade, Seen, counts, examine
+from fairlane.cli.output import emit, print_rows, say
+from fairlane.client.deployment import Deployment
+from fairlane.config.loader import load_secrets
+from fairlane.config.sections import RedisSettings
+from fairlane.config.settings import Settings
+from fairlane.config.topology import CLUSTER, topology_of
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.errors import ConfigurationError, StoreUnavailable
+from fairlane.core.version import __version__
+from fairlane.store.connection.connect import without_password
+from fairlane.store.connection.primary import finder_of
+
+MARKS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
+
+
+@with_settings
+def doctor(invocation: Invocation, as_json: JsonOption = False) -> None:
+    """Check Redis, scheduler, workers, connections and lanes, and say what to do.
+
+    Ends with 1 if a check fails; a warning is no failure.
+    """
+    findings = list(_visit(invocation))
+    emit([asdict(finding) for finding in findings], lambda: _print(findings), as_json=as_json)
+    if any(finding.grade is Grade.FAIL for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+def _visit(invocation: Invocation) -> Iterator[Finding]:
+    """Check step by step; the first step that fails ends it."""
+    try:
+        settings = invocation.settings()
+    except ConfigurationError as error:
+        yield Finding(
+            "settings", Grade.FAIL, str(error), "Correct that; `fairlane --config FILE` names another."
+        )
+        return
+    yield Finding("settings", Grade.OK, settings.config_file or "no file: what is built in, and FAIRLANE_*")
+    try:
+        with invocation.deployment() as deployment:
+            yield Finding("redis", Grade.OK, _answers(settings.redis))
+            yield from examine(look(deployment))
+    except StoreUnavailable as error:
+        yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
+
+
+def _answers(redis: RedisSettings) -> str:
+    """Where, and of several servers which one."""
+    shown, topology = f"answers at {without_password(redis.url)}", topology_of(redis.url)
+    if topology is None:
+        return shown
+    host, port = finder_of(topology, redis.deployment).find()
+    return f"{shown}; the primary is {host}:{port}"
+
+
+def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
+    """Everything that the checks ask about. Raises `RedisError`."""
+    settings, lanes, carrier = deployment.settings, deployment.lanes, deployment.directory().carrier
+    return Seen(
+        settings=settings,
+        secrets=load_secrets(settings),
+        version=__version__,
+        server=deployment.reader.server(),
+        clocks=_clocks(deployment, clock or SystemClock()),
+        leader=deployment.reader.leader(),
+        beats=deployment.beats(),
+        catalog=deployment.known_connections(),
+        lanes=read_lanes(deployment, lanes.names()),
+        broker=_broker(settings),
+        carriers={table: lane for table in settings.lanes if (lane := carrier(table)) != table},
+    )
+
+
+def _clocks(deployment: Deployment, clock: Clock) -> Clocks:
+    started_ms = clock.monotonic_ms()
+    server_ms = deployment.now_ms()
+    return Clocks(clock.now_ms(), server_ms, clock.monotonic_ms() - started_ms)
+
+
+def _broker(settings: Settings) -> BrokerView | None:
+    """What there is besides the state's Redis, or should be."""
+    if settings.celery.broker_url is None and CLUSTER not in settings.redis.url.partition("://")[0]:
+        return None
+    # Celery takes longer to import than all the rest.
+    from fairlane.cli.operate.broker_look import look_at_broker
+
+    return look_at_broker(settings)
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    print_rows(_rows(findings))
+    say(_verdict(findings))
+
+
+def _rows(findings: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
+    for finding in findings:
+        yield (Text(finding.grade, MARKS[finding.grade]), finding.check, finding.detail)
+        if finding.remedy:
+            yield ("", "", Text(f"→ {finding.remedy}", "italic"))
+
+
+def _verdict(findings: Sequence[Finding]) -> str:
+    found = counts(findings)
+    if found[Grade.FAIL]:
+        return f"{found[Grade.FAIL]} to fix" + (
+            f", {found[Grade.WARN]} to look at" if found[Grade.WARN] else ""
+        )
+    return f"{found[Grade.WARN]} to look at, nothing fails" if found[Grade.WARN] else "all is well"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(doctor)

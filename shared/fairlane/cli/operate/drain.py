@@ -1,0 +1,143 @@
+"""``fairlane drain``: workers take nothing new, finish what they have, and then stay idle or end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.failures import FAILED, Interrupted, interruptible
+from fairlane.cli.invocation import Invocation, with_settings
+from fairlane.cli.lanes.workers import worker_state
+from fairlane.cli.output import complain, say
+from fairlane.client.deployment import Deployment
+from fairlane.core.errors import ConfigurationError, WorkerNotFound
+from fairlane.store.write.workers import Beat, Wish
+
+LOOK_S = 0.2
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@with_settings
+def drain(
+    invocation: Invocation,
+    workers: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORKER]...", help="Names, patterns of names, or ids; `fairlane workers` lists them."
+        ),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="All workers of this host, or of a pattern.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="All workers.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End each process once it is idle.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Have them take work again.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return once all are idle, or gone.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="How long to wait at most; then it fails.")
+    ] = None,
+) -> None:
+    """Drain workers: they finish their calls, however long that takes, and take no new ones.
+
+    Interrupting the command does not stop the drain. SIGTERM stops a worker, too, but gives its calls only
+    `worker.shutdown_grace_seconds`. A scheduler has nothing to drain: SIGTERM makes its standby lead at once.
+    """
+    if undo and (stop or wait):
+        raise ConfigurationError("--undo", True, "goes with neither --stop nor --wait", "Leave those out.")
+    wish = Wish.WORK if undo else Wish.STOP if stop else Wish.IDLE
+    with invocation.deployment() as deployment, interruptible(*STOPS) as check:
+        chosen = choose(deployment.beats(), workers or [], host, everyone=everyone)
+        asked = [beat for beat in chosen if deployment.workers.ask(deployment.redis, beat.worker, wish)]
+        for beat in asked:
+            say(f"{beat.info.name} is asked to {_asked(wish)}")
+        if wait and not _wait(deployment, asked, timeout, check):
+            complain(f"not all workers were idle after {timeout:g} s; `fairlane workers` shows which")
+            raise typer.Exit(FAILED)
+
+
+def choose(beats: Sequence[Beat], names: Sequence[str], host: str | None, *, everyone: bool) -> list[Beat]:
+    """The workers that are meant. Raises `WorkerNotFound`, and `ConfigurationError` where none was named."""
+    if not (names or host or everyone):
+        remedy = "Name workers, or give --host or --all."
+        raise ConfigurationError("WORKER", "", "says nobody", remedy)
+    known = sorted(beat.info.name for beat in beats)
+    for name in names:
+        if not any(_is_called(beat, name) for beat in beats):
+            raise WorkerNotFound(name, known)
+    if host and not any(fnmatchcase(beat.info.host, host) for beat in beats):
+        raise WorkerNotFound(f"on {host}", known)
+    if not beats:
+        raise WorkerNotFound("*", known)
+    return [
+        beat
+        for beat in beats
+        if everyone
+        or (host is not None and fnmatchcase(beat.info.host, host))
+        or any(_is_called(beat, name) for name in names)
+    ]
+
+
+class Drained:
+    """Reports draining: a line for each worker that is done. `look` is one pass."""
+
+    def __init__(self, asked: Sequence[Beat], silent_ms: float, tell: Callable[[str], None]) -> None:
+        self._left = {beat.worker: beat.info.name for beat in asked}
+        self._silent_ms, self._tell = silent_ms, tell
+        self._since_ms: int | None = None
+        self._deaf: set[str] = set()
+
+    def look(self, beats: Sequence[Beat], now_ms: int) -> bool:
+        """Whether all are idle, gone or silent."""
+        self._since_ms = now_ms if self._since_ms is None else self._since_ms
+        found = {beat.worker: beat for beat in beats}
+        for worker, name in list(self._left.items()):
+            beat = found.get(worker)
+            state = "gone" if beat is None else worker_state(beat, now_ms, self._silent_ms)
+            if state in ("gone", "silent", "drained"):
+                self._tell(f"{name} is {state}")
+                del self._left[worker]
+            elif state == "alive" and now_ms - self._since_ms > self._silent_ms and worker not in self._deaf:
+                self._tell(f"{name} does not listen: it may be of an earlier version, which SIGTERM stops")
+                self._deaf.add(worker)
+        return not self._left
+
+
+def _wait(
+    deployment: Deployment, asked: Sequence[Beat], timeout: float | None, check: Callable[[], None]
+) -> bool:
+    progress = Drained(asked, deployment.settings.scheduler.worker_timeout_seconds * 1000, say)
+    until = None if timeout is None else time.monotonic() + timeout
+    pause = threading.Event()
+    try:
+        while not progress.look(deployment.beats(), deployment.now_ms()):
+            check()
+            if until is not None and time.monotonic() >= until:
+                return False
+            pause.wait(LOOK_S)
+    except Interrupted:
+        say("the workers continue to drain; `fairlane drain --undo` has them take work again")
+        raise
+    return True
+
+
+def _is_called(beat: Beat, name: str) -> bool:
+    return name == beat.worker or fnmatchcase(beat.info.name, name)
+
+
+def _asked(wish: Wish) -> str:
+    match wish:
+        case Wish.IDLE:
+            return "take nothing new"
+        case Wish.STOP:
+            return "take nothing new, and to end once it is idle"
+        case Wish.WORK:
+            return "take work again"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(drain)

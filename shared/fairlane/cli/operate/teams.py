@@ -1,0 +1,280 @@
+"""``fairlane teams``: a user of its own for each team."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.operate.team_shares import bounds_in_words, part, percent, with_changes
+from fairlane.cli.output import emit, iso, print_line, print_table, say
+from fairlane.client.deployment import Deployment
+from fairlane.config.sections import TeamSettings
+from fairlane.core.errors import ConfigurationError
+from fairlane.store.write.acl import (
+    Access,
+    Users,
+    dashboard_access,
+    dashboard_name,
+    database_of,
+    new_password,
+    set_user_command,
+    team_access,
+    url_of,
+    user_name,
+)
+from fairlane.store.write.audit import Act
+from fairlane.store.write.registry import Registry, TeamRecord
+
+NAME_CHARS = 64
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ and -.")]
+PrintOption = Annotated[
+    bool,
+    typer.Option("--print", help="Print the user's rules and change nothing, if others manage the server."),
+]
+
+
+@with_settings
+def add(
+    invocation: Invocation,
+    name: NameArgument,
+    weight: Annotated[
+        float | None,
+        typer.Option(metavar="N", min=0.001, max=1000, help="The team's share, relative to other teams."),
+    ] = None,
+    lendable: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="Percent of its share that others may use while it does not."),
+    ] = None,
+    borrowing_limit: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="Percent of its share that it may use beyond it."),
+    ] = None,
+    most: Annotated[
+        str | None,
+        typer.Option("--max", metavar="PERCENT", help="Most percent of a lane that it may use."),
+    ] = None,
+    only_print: PrintOption = False,
+) -> None:
+    """Add a team and a Redis user for its clients. Prints their connection URL once.
+
+    For an existing team, this changes the options that you give and updates its user's rules. The
+    percentage "none" restores the configured value.
+    """
+    given = {"--lendable": lendable, "--borrowing-limit": borrowing_limit, "--max": most}
+    changes = {option: percent(option, text) for option, text in given.items() if text is not None}
+    with _opened(invocation, name) as deployment:
+        before = deployment.registry.get(name)
+        if before is None:
+            stated = deployment.settings.teams.get(name, TeamSettings()).weight
+            before = TeamRecord(weight=stated, added_ms=deployment.now_ms())
+        record = with_changes(before, weight, changes)
+        access = _access(deployment, name)
+        users = Users(deployment.redis)
+        if only_print:
+            _print_rules(deployment, access)
+        else:
+            users.require_selectors()
+            if users.exists(access.user):
+                users.renew(access)
+                _tell_saved(users)
+                say(f"team {name} has its user; `fairlane teams rotate {name}` gives it another password")
+            else:
+                _make(deployment, users, access)
+        _record(deployment, name, Act.TEAM_ADDED, record)
+    claim = record.over(deployment.settings.teams.get(name, TeamSettings()))
+    say(f"team {name} has the weight {claim.weight:g}{bounds_in_words(claim)}")
+
+
+@with_settings
+def list_teams(invocation: Invocation, as_json: JsonOption = False) -> None:
+    """List the teams, their weights, and which have a Redis user."""
+    with invocation.deployment() as deployment:
+        made = deployment.registry.all()
+        stated = deployment.settings.teams
+        found = []
+        for name in sorted({*made, *stated}):
+            record = made.get(name)
+            base = stated.get(name, TeamSettings())
+            claim = record.over(base) if record else base
+            passwords, dashboard = _users_of(deployment, name)
+            found.append(
+                {
+                    "team": name,
+                    "weight": claim.weight,
+                    "lendable_percent": claim.lendable_percent,
+                    "borrowing_limit_percent": claim.borrowing_limit_percent,
+                    "max_percent": claim.max_percent,
+                    "added": iso(record.added_ms) if record else None,
+                    "passwords": passwords,
+                    "dashboard": dashboard,
+                }
+            )
+    emit(found, lambda: _print_teams(found), as_json=as_json)
+
+
+def _print_teams(found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        say("there are no teams yet: `fairlane teams add NAME` makes one")
+        return
+    rows = (
+        (
+            team["team"],
+            f"{team['weight']:g}",
+            part(team["lendable_percent"]),
+            part(team["borrowing_limit_percent"]),
+            part(team["max_percent"]),
+            _user(team),
+            _yes(team["dashboard"]),
+        )
+        for team in found
+    )
+    print_table(["team", ">weight", ">lends", ">borrows", ">most", "user", "dashboard"], rows)
+
+
+@with_settings
+def rotate(
+    invocation: Invocation,
+    name: NameArgument,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="All clients have the new password: remove the old ones.")
+    ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Rotate the password of the team's read-only user.")
+    ] = False,
+) -> None:
+    """Give a team's user a second password; the first works until --finish."""
+    with _opened(invocation, name) as deployment:
+        users = Users(deployment.redis)
+        user = (dashboard_name if dashboard else user_name)(deployment.settings.redis.deployment, name)
+        held = len(users.passwords(user))
+        if not users.exists(user):
+            make = f"fairlane teams {'dashboard' if dashboard else 'add'} {name}"
+            raise ConfigurationError("NAME", name, "has no user on this server", f"`{make}` makes one.")
+        if finish:
+            dropped = users.drop_older(user)
+            _tell_saved(users)
+            _audit(deployment, name, Act.TEAM_ROTATED, finished=True)
+            say(f"{dropped} older {'password is' if dropped == 1 else 'passwords are'} dropped")
+            return
+        if held > 1:
+            problem = "has two passwords already: one of them is on its way out"
+            raise ConfigurationError(
+                "NAME", name, problem, f"`fairlane teams rotate {name} --finish` drops it."
+            )
+        password = new_password()
+        users.add_password(user, password)
+        _tell_saved(users)
+        _audit(deployment, name, Act.TEAM_ROTATED, finished=False)
+        print_line(url_of(deployment.settings.redis.url, user, password))
+    say(f"both passwords work; once every client has this URL: `fairlane teams rotate {name} --finish`")
+
+
+@with_settings
+def remove(invocation: Invocation, name: NameArgument) -> None:
+    """Remove a team and its users. Its runs continue, and stay until they expire."""
+    with _opened(invocation, name) as deployment:
+        users, whole = Users(deployment.redis), deployment.settings.redis.deployment
+        gone = [users.remove(user) for user in (user_name(whole, name), dashboard_name(whole, name))]
+        known = deployment.registry.remove(name)
+        if not (known or any(gone)):
+            raise ConfigurationError(
+                "NAME", name, "is no team that was added", "`fairlane teams list` names them."
+            )
+        _tell_saved(users)
+        _audit(deployment, name, Act.TEAM_REMOVED)
+    say(f"team {name} is removed; its clients are disconnected")
+
+
+@with_settings
+def dashboard(invocation: Invocation, name: NameArgument, only_print: PrintOption = False) -> None:
+    """Add a Redis user that can only read a team's runs. Prints its URL once."""
+    with _opened(invocation, name) as deployment:
+        keys, whole = deployment.keys, deployment.settings.redis.deployment
+        access = dashboard_access(keys, whole, name, database=database_of(deployment.redis))
+        if only_print:
+            _print_rules(deployment, access)
+            return
+        users = Users(deployment.redis)
+        users.require_selectors()
+        if users.exists(access.user):
+            remedy = f"`fairlane teams rotate {name} --dashboard` gives it another password."
+            raise ConfigurationError("NAME", name, "has its dashboard's user", remedy)
+        _make(deployment, users, access)
+        _audit(deployment, name, Act.TEAM_ADDED, dashboard=True)
+
+
+@contextmanager
+def _opened(invocation: Invocation, name: str) -> Iterator[Deployment]:
+    if not (
+        0 < len(name) <= NAME_CHARS and name.isascii() and name.replace("-", "").replace("_", "x").isalnum()
+    ):
+        raise ConfigurationError("NAME", name, "is no team's name", "Letters, digits, _ and -, 64 at most.")
+    with invocation.deployment() as deployment:
+        yield deployment
+
+
+def _access(deployment: Deployment, name: str) -> Access:
+    whole = deployment.settings.redis.deployment
+    return team_access(deployment.keys, whole, name, database=database_of(deployment.redis))
+
+
+def _make(deployment: Deployment, users: Users, access: Access) -> None:
+    password = new_password()
+    users.make(access, password)
+    _tell_saved(users)
+    print_line(url_of(deployment.settings.redis.url, access.user, password))
+    if users.is_open():
+        say("the server's default user needs no password: whoever reaches it may still do anything")
+
+
+def _print_rules(deployment: Deployment, access: Access) -> None:
+    password = new_password()
+    print_line(set_user_command(Users(deployment.redis).suited(access), password))
+    url = url_of(deployment.settings.redis.url, access.user, password)
+    say(f"once that is done, clients connect to {url}")
+
+
+def _tell_saved(users: Users) -> None:
+    if not users.save():
+        say("the server keeps its users in memory alone: give it an aclfile, or they go when it restarts")
+
+
+def _record(deployment: Deployment, name: str, act: Act, record: TeamRecord) -> None:
+    Registry(deployment.redis, deployment.keys).put_audited(name, record, act, deployment.auditor)
+
+
+def _audit(deployment: Deployment, name: str, act: Act, **detail: bool) -> None:
+    deployment.auditor.append(deployment.redis, deployment.keys, act, name, name, **detail)
+
+
+def _users_of(deployment: Deployment, name: str) -> tuple[int | None, bool | None]:
+    """How many passwords a team's user has, and whether its dashboard has one; ``None``: no access."""
+    users, whole = Users(deployment.redis), deployment.settings.redis.deployment
+    try:
+        return len(users.passwords(user_name(whole, name))), users.exists(dashboard_name(whole, name))
+    except ConfigurationError:
+        return None, None
+
+
+def _user(team: Mapping[str, object]) -> str:
+    passwords = team["passwords"]
+    return "?" if passwords is None else {0: "no", 1: "yes"}.get(int(str(passwords)), "yes, rotating")
+
+
+def _yes(value: object) -> str:
+    return "?" if value is None else "yes" if value else "no"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put these commands into the application."""
+    group = typer.Typer(no_args_is_help=True, help="Give each team a user of its own on the server.")
+    group.command("add")(add)
+    group.command("list")(list_teams)
+    group.command("rotate")(rotate)
+    group.command("remove")(remove)
+    group.command("dashboard")(dashboard)
+    app.add_typer(group, name="teams")

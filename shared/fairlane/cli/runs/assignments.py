@@ -1,0 +1,163 @@
+"""``name=value`` on the command line: parameters whose values are JSON, and evaluators with their options."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fairlane.client.submission import SubmitOptions
+from fairlane.config.problems import did_you_mean
+from fairlane.core.errors import SubmissionError
+from fairlane.evaluators.builders import (
+    contains,
+    exact_match,
+    json_valid,
+    llm_judge,
+    numeric_match,
+    regex,
+    similarity,
+)
+from fairlane.model.evaluators import EvaluatorSpec
+
+JUDGE_PARAMS = {"temperature": 0, "max_tokens": 64}
+EVALUATOR, CHOICES, OPTION = "--evaluator", "--judge-choices", "--option"
+
+# Arguments of `Client.submit` that have options of their own on the command line.
+OF_THEIR_OWN = frozenset(
+    {"messages", "prompts", "model", "models", "params", "repetitions", "evaluators", "name", "priority"}
+    | {"timeout", "retry", "max_concurrent", "on_refusal"}
+)
+OPTIONS = frozenset(SubmitOptions.__annotations__) - OF_THEIR_OWN
+
+_SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
+    "exact_match": exact_match,
+    "contains": contains,
+    "regex": regex,
+    "json_valid": json_valid,
+    "numeric_match": numeric_match,
+    "similarity": similarity,
+}
+
+# A text without quotes is taken as it is, unless it begins like JSON or is how another language spells it.
+_LIKE_JSON = re.compile(r'[\[{"\d-]')
+_MISSPELT = {"True": "true", "False": "false", "None": "null"}
+
+# A comma separates two options only where a name and "=" follow: a pattern may have commas of its own.
+_NEXT_OPTION = re.compile(r",(?=[a-z_]+=)")
+
+
+def read_params(option: str, given: Iterable[str]) -> dict[str, Any]:
+    r"""``["max_tokens=64", "stop=[\"x\"]"]`` as a dict. Raises `SubmissionError`."""
+    params: dict[str, Any] = {}
+    for each in given:
+        name, separator, text = each.partition("=")
+        if not (separator and name.strip()):
+            raise SubmissionError(option, each, "is not name=value", f"Write {option} max_tokens=64.")
+        if name.strip() in params:
+            raise SubmissionError(option, each, f"{name.strip()} is given twice", "Give it once.")
+        params[name.strip()] = _value(option, each, text)
+    return params
+
+
+def read_options(given: Iterable[str]) -> dict[str, Any]:
+    """``["cache=read_write", "task_rate=20"]`` as arguments of `Client.submit`. Raises `SubmissionError`."""
+    options = read_params(OPTION, given)
+    for name, value in options.items():
+        if name not in OPTIONS:
+            remedy = did_you_mean(name, sorted(OPTIONS)) or f"There are {', '.join(sorted(OPTIONS))}."
+            raise SubmissionError(OPTION, f"{name}={value}", f"there is no option {name!r} here", remedy)
+    return options
+
+
+def read_evaluator(given: str) -> EvaluatorSpec:
+    """``"exact_match:expected=answer,ignore_case=true"`` as an evaluator. Raises `SubmissionError`."""
+    kind, _, rest = given.partition(":")
+    build = _SCORERS.get(kind.strip())
+    if build is None:
+        raise _unknown_evaluator(given, kind.strip())
+    options = [part.partition("=") for part in _NEXT_OPTION.split(rest)] if rest.strip() else []
+    names = list(inspect.signature(build).parameters)
+    for name, separator, _ in options:
+        if not separator or name not in names:
+            remedy = f"{kind} takes {', '.join(names)}."
+            raise SubmissionError(EVALUATOR, given, f"{name!r} is no option of {kind}", remedy)
+    values = {name: _OPTIONS.get(name, _text)(given, text) for name, _, text in options}
+    try:
+        inspect.signature(build).bind(**values)
+    except TypeError as error:
+        raise SubmissionError(EVALUATOR, given, str(error), f"Write {kind}:expected=FIELD.") from None
+    return build(**values)
+
+
+def read_judge(model: str, template: str, choices: str | None, params: Iterable[str]) -> EvaluatorSpec:
+    """An LLM judge from its options; ``choices`` is a JSON object. Raises `SubmissionError`."""
+    given = JUDGE_PARAMS | read_params("--judge-param", params)
+    return llm_judge(model, template, _choices(choices), params=given)
+
+
+def _choices(text: str | None) -> dict[str, float]:
+    if text is None:
+        return {"yes": 1, "no": 0}
+    remedy = """Write an object like '{"yes": 1, "no": 0}'."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise SubmissionError(CHOICES, text, f"is not JSON: {error}", remedy) from None
+    if not isinstance(found, dict):
+        raise SubmissionError(CHOICES, text, "is no object", remedy)
+    return found
+
+
+def _value(option: str, given: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if text in _MISSPELT:
+            remedy = f"JSON writes {_MISSPELT[text]}."
+            raise SubmissionError(option, given, f"{text} is not JSON", remedy) from None
+        if _LIKE_JSON.match(text):
+            remedy = "Put quotes around a text that begins so."
+            raise SubmissionError(option, given, f"the value is not JSON: {error}", remedy) from None
+    return text
+
+
+def _unknown_evaluator(given: str, kind: str) -> SubmissionError:
+    if kind == "llm_judge":
+        remedy = "Use --judge-model, --judge-template and --judge-choices."
+        return SubmissionError(EVALUATOR, given, "a judge has options of its own", remedy)
+    near = did_you_mean(kind, _SCORERS)
+    remedy = near[0].upper() + near[1:] if near else f"There are {', '.join(_SCORERS)}."
+    return SubmissionError(EVALUATOR, given, f"there is no evaluator {kind!r}", remedy)
+
+
+def _text(_: str, text: str) -> str:
+    return text
+
+
+def _truth(given: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise SubmissionError(EVALUATOR, given, f"{text!r} is neither true nor false", "Write one of them.")
+    return text == "true"
+
+
+def _number(given: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SubmissionError(EVALUATOR, given, f"{text!r} is no number", "Write 0.01, say.") from None
+
+
+def _words(_: str, text: str) -> list[str]:
+    return [word for word in text.split("+") if word]
+
+
+_OPTIONS: Mapping[str, Callable[[str, str], Any]] = {
+    "ignore_case": _truth,
+    "strip": _truth,
+    "tolerance": _number,
+    "threshold": _number,
+    "required": _words,
+}

@@ -1,0 +1,103 @@
+"""Files that ``fairlane submit`` reads itself: prompts, chats, and a dataset on standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import typer
+
+from fairlane.client.arguments import Messages
+from fairlane.core.errors import SubmissionError
+from fairlane.datasets.lines import Broken, numbered_lines
+
+STANDARD_INPUT = "-"
+Dataset = Path | Iterator[dict[str, Any]]
+
+
+def read_text(option: str, path: Path) -> str:
+    """A file's text as it is. Raises `SubmissionError`."""
+    try:
+        return path.expanduser().read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SubmissionError(
+            option, str(path), f"cannot be read: {error.strerror}", "Check the path."
+        ) from None
+    except UnicodeDecodeError:
+        raise SubmissionError(option, str(path), "is not UTF-8", "Save the file as UTF-8.") from None
+
+
+def read_messages(option: str, path: Path) -> Messages:
+    """A chat: a JSON array of messages; what is in them is checked at submit. Raises `SubmissionError`."""
+    remedy = 'Write an array of messages, like [{"role": "user", "content": "…"}].'
+    try:
+        messages = json.loads(read_text(option, path))
+    except ValueError as error:
+        if isinstance(error, SubmissionError):
+            raise
+        raise SubmissionError(option, str(path), f"is not JSON: {error}", remedy) from None
+    if not isinstance(messages, list):
+        raise SubmissionError(option, str(path), "is no JSON array", remedy)
+    return messages
+
+
+class Prompts(NamedTuple):
+    """Arguments of ``submit``, of which one is given."""
+
+    prompt: str | None = None
+    messages: Messages | None = None
+    prompts: Sequence[str | Messages] | None = None
+
+
+def collect_prompts(
+    prompts: Sequence[str],
+    prompt_files: Sequence[Path],
+    messages_files: Sequence[Path],
+    *,
+    needless: bool = False,
+) -> Prompts:
+    """What these options amount to. Raises ``typer.BadParameter`` if there is none, unless that is
+    ``needless``.
+    """
+    texts = [*prompts, *(read_text("--prompt-file", path) for path in prompt_files)]
+    chats = [read_messages("--messages-file", path) for path in messages_files]
+    match texts, chats:
+        case [], [] if needless:
+            return Prompts()
+        case [], []:
+            raise typer.BadParameter("give --prompt TEXT, --prompt-file FILE or --messages-file FILE")
+        case [text], []:
+            return Prompts(prompt=text)
+        case [], [chat]:
+            return Prompts(messages=chat)
+        case _:
+            return Prompts(prompts=[*texts, *chats])
+
+
+def open_dataset(name: str) -> Dataset:
+    """What ``submit`` takes as a dataset; ``-`` is JSON lines on standard input."""
+    return read_json_lines(sys.stdin.buffer) if name == STANDARD_INPUT else Path(name)
+
+
+def read_json_lines(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    """A row a line. Raises `SubmissionError` at the one that is no JSON."""
+    row = 0
+    try:
+        for number, line in numbered_lines(file):
+            if line.isspace():
+                continue
+            row += 1
+            yield _parsed(line, number, row)
+    except Broken as error:
+        raise SubmissionError("dataset", "standard input", str(error), error.remedy, row=row + 1) from None
+
+
+def _parsed(line: str, number: int, row: int) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        problem = f"line {number} of standard input is no JSON: {error}"
+        raise SubmissionError("dataset", line, problem, "Write one JSON object a line.", row=row) from None

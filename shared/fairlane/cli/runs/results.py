@@ -1,0 +1,122 @@
+"""``fairlane results``: a run's records as JSON lines, CSV or Parquet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.failures import FAILED
+from fairlane.cli.invocation import Invocation, with_settings
+from fairlane.cli.output import bytes_out, complain, lines_out, say
+from fairlane.cli.runs.run_views import share
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.client.handle import Run
+from fairlane.core.errors import SubmissionError, UnknownFormat
+from fairlane.export.formats import (
+    Format,
+    export_records,
+    format_of,
+    write_records,
+)
+from fairlane.export.lines import written
+from fairlane.model.results import Record
+
+STANDARD_OUTPUT = Path("-")
+
+
+@with_settings
+def results(
+    invocation: Invocation,
+    run: RunArgument = LATEST,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File to write: .jsonl, .csv or .parquet; it appears once complete. -: standard output.",
+        ),
+    ] = STANDARD_OUTPUT,
+    stated: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="jsonl, csv or parquet.",
+            show_default="by FILE's name, else jsonl",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format jsonl.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Write each record when its item ends, not in item order.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Tables: do not quote texts that a spreadsheet would run.")
+    ] = False,
+) -> None:
+    """Write a run's records, in item order; waits for the run's end.
+
+    JSON lines are written as they come, tables once all records are there.
+    Ends with 1 if the run was refused.
+    """
+    chosen = _format(output, "jsonl" if as_json and stated is None else stated)
+    with invocation.deployment() as deployment:
+        found = find_run(deployment, run)
+        try:
+            count = _write(found, output, chosen, follow=follow, raw=raw)
+        except SubmissionError as refused:
+            complain(str(refused))
+            raise typer.Exit(FAILED) from refused
+    if output != STANDARD_OUTPUT:
+        say(f"{count:,} records of run {found.id} are in {output}")
+
+
+def _format(output: Path, stated: str | None) -> Format:
+    """Raises ``typer.BadParameter`` where that is not clear, or cannot be."""
+    nameless = (
+        output == STANDARD_OUTPUT or output.is_dir()
+    )  # to write to a folder is refused where it is tried
+    try:
+        chosen = format_of(output, "jsonl" if nameless and stated is None else stated)
+    except UnknownFormat as error:
+        raise typer.BadParameter(f"{error} (--format)") from error
+    if chosen == "parquet" and output == STANDARD_OUTPUT:
+        raise typer.BadParameter("Parquet is written to a file: give --output FILE")
+    return chosen
+
+
+def _write(run: Run, output: Path, chosen: Format, *, follow: bool, raw: bool) -> int:
+    """How many records there were. Raises `SubmissionError` if the run was refused."""
+    records = run.stream() if follow else _at_the_end(run)
+    if output != STANDARD_OUTPUT:
+        return export_records(records, output, chosen, raw=raw)
+    if chosen == "jsonl":
+        return _print_lines(records, at_once=follow)
+    return write_records(records, bytes_out(), chosen, raw=raw)
+
+
+def _at_the_end(run: Run) -> Iterable[Record]:
+    """Records in item order, shown to be waited for once the first is asked for."""
+    status = run.status()
+    if not status.state.finished:
+        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
+        run.wait(progress=True)
+    yield from run.results()
+
+
+def _print_lines(records: Iterable[Record], *, at_once: bool) -> int:
+    count = 0
+    for _ in written(records, lines_out()):
+        count += 1
+        if at_once:
+            sys.stdout.flush()
+    return count
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command(cls=RunCommand)(results)

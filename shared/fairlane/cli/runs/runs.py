@@ -1,0 +1,169 @@
+"""Commands on submitted runs: list, status, watch, pause, resume, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.failures import FAILED
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import emit, print_json_line, say
+from fairlane.cli.runs.run_views import ending, pause_in_words, print_run, print_runs, run_document
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.client.client import Client
+from fairlane.client.deployment import Deployment, SystemWaiter
+from fairlane.client.handle import Held, Run
+from fairlane.model.run import RunState, RunStatus
+
+LOOK_EVERY_S = 1.0
+
+
+@with_settings
+def runs(
+    invocation: Invocation,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=10_000, help="Most runs to list.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List the team's runs, newest first."""
+    with invocation.deployment() as deployment:
+        found, now_ms = Client.over(deployment).runs(limit), deployment.now_ms()
+    if not (found or as_json):
+        say(f"team {deployment.settings.team} has no run; `fairlane submit` makes one")
+        return
+    documents = [run_document(status) for status in found]
+    emit(documents, lambda: print_runs(found, now_ms), as_json=as_json)
+
+
+@with_settings
+def status(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOption = False) -> None:
+    """Show the progress of a run, by default the latest."""
+    with invocation.deployment() as deployment:
+        found, now_ms = find_run(deployment, run).status(), deployment.now_ms()
+    emit(run_document(found), lambda: print_run(found, now_ms), as_json=as_json)
+
+
+@with_settings
+def watch(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOption = False) -> None:
+    """Watch a run until it finishes; with --json, a line at each change.
+
+    Ends with 1 if the run did not complete, or refusals hold all that is left of it. An interrupt does not
+    stop the run.
+    """
+    with invocation.deployment() as deployment:
+        watched = find_run(deployment, run)
+        end = _follow(watched) if as_json else wait_for(deployment, watched)
+    conclude(end)
+
+
+@with_settings
+def cancel(
+    invocation: Invocation,
+    run: RunArgument,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Return once it is cancelled.")] = False,
+) -> None:
+    """Cancel a run: abort calls in flight, keep finished jobs."""
+    with invocation.deployment() as deployment:
+        found = find_run(deployment, run)
+        if _unfinished(found) is None:
+            return
+        found.cancel()
+        if not wait:
+            say(f"run {found.id}: asked to cancel it")
+            caution_if_unled(deployment)
+            return
+        say(f"run {found.id} {ending(found.wait())}")
+
+
+@with_settings
+def pause(invocation: Invocation, run: RunArgument) -> None:
+    """Pause a run: no call of it starts until `fairlane resume`; calls in flight end."""
+    with invocation.deployment() as deployment:
+        found = find_run(deployment, run)
+        before = _unfinished(found)
+        if before is None:
+            return
+        if (paused := pause_in_words(before, deployment.now_ms())) is not None:
+            say(f"run {found.id} is paused already, {paused}")
+            return
+        found.pause()
+        say(f"run {found.id}: asked to pause it; `fairlane resume {found.id}` resumes it")
+        caution_if_unled(deployment)
+
+
+@with_settings
+def resume(invocation: Invocation, run: RunArgument) -> None:
+    """Resume a paused run.
+
+    A run that submit --on-refusal=hold holds tries five more calls to each model that rejected its first.
+    """
+    with invocation.deployment() as deployment:
+        found = find_run(deployment, run)
+        if _unfinished(found) is None:
+            return
+        found.resume()
+        say(f"run {found.id}: asked to resume it")
+        caution_if_unled(deployment)
+
+
+def wait_for(deployment: Deployment, run: Run) -> RunStatus:
+    """Show a run's progress until it finishes; an interrupt says that the run continues."""
+    caution_if_unled(deployment)
+    try:
+        return run.wait(progress=True, until_held=True)
+    except KeyboardInterrupt:
+        say(
+            f"run {run.id} continues; `fairlane watch {run.id}` shows it, `fairlane cancel {run.id}` stops it"
+        )
+        raise
+
+
+def conclude(status: RunStatus) -> None:
+    """Say how the run ended; the command's exit code is 1 if it did not complete."""
+    if not status.state.finished:
+        for each in status.rejections:
+            say(f"run {status.run} is held: {each.lane} rejected its first calls alike: {each.words}")
+        say(f"`fairlane resume {status.run}` tries again, `fairlane cancel {status.run}` ends it")
+        raise typer.Exit(FAILED)
+    say(f"run {status.run} {ending(status)}")
+    if status.state is not RunState.COMPLETED:
+        raise typer.Exit(FAILED)
+
+
+def _unfinished(run: Run) -> RunStatus | None:
+    """The run's status; for a finished run ``None``, after a message."""
+    status = run.status()
+    if status.state.finished:
+        say(f"run {run.id} has finished already; it {ending(status)}")
+        return None
+    return status
+
+
+def _follow(run: Run) -> RunStatus:
+    waiter, shown, held = SystemWaiter(), None, Held(run)
+    while True:
+        status = run.status()
+        if status != shown:
+            print_json_line(run_document(status))
+            shown = status
+        if status.state.finished or held.by(status):
+            return status
+        waiter.wait(LOOK_EVERY_S)
+
+
+def caution_if_unled(deployment: Deployment) -> None:
+    """Say so where a run would wait for a scheduler."""
+    if not deployment.is_led():
+        say("no scheduler leads now: nothing starts until one does (see `fairlane doctor`)")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put these commands into the application."""
+    app.command()(runs)
+    app.command(cls=RunCommand)(status)
+    app.command(cls=RunCommand)(watch)
+    app.command(cls=RunCommand)(pause)
+    app.command(cls=RunCommand)(resume)
+    app.command(cls=RunCommand)(cancel)

@@ -1,0 +1,44 @@
+"""Which run is meant: its id, the beginning of it, or the latest."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from fairlane.client.client import Client
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.core.errors import AmbiguousRun, FairlaneError, RunNotFound
+
+LATEST = "latest"
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help='Its id or the beginning of it; "latest" or -1 is the newest.')
+]
+
+
+class RunCommand(TyperCommand):
+    """A command about a run: ``-1`` is no option of it, but the latest run."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments with ``-1`` read as the latest run."""
+        return super().parse_args(ctx, [LATEST if part == "-1" else part for part in args])
+
+
+def find_run(deployment: Deployment, wanted: str) -> Run:
+    """The run of the team in force that ``wanted`` means. Raises `RunNotFound` and `AmbiguousRun`."""
+    client = Client.over(deployment)
+    if wanted == LATEST:
+        newest = client.runs(limit=1)
+        if not newest:
+            raise FairlaneError(f"team {client.team} has no run; `fairlane submit` makes one")
+        return client.run(newest[0].run)
+    try:
+        return client.run(wanted)
+    except RunNotFound:
+        matches = [run for run in deployment.reader.run_ids(client.team) if wanted and run.startswith(wanted)]
+    if len(matches) > 1:
+        raise AmbiguousRun(wanted, matches)
+    return client.run(matches[0] if matches else wanted)

@@ -1,0 +1,135 @@
+"""``fairlane summary``: a run's scores, failures, tokens and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import typer
+
+from fairlane.cli.failures import FAILED
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import clip, complain, emit, print_fields, print_line, print_table, say
+from fairlane.cli.runs.run_views import share, states_in_words
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.client.summary import Scores, Spending, Summary
+from fairlane.core.clock import span
+from fairlane.core.errors import SubmissionError
+from fairlane.model.run import RoleTime
+
+FAILURES_SHOWN = 10
+LONGEST_ERROR = 160
+
+
+@with_settings
+def summary(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOption = False) -> None:
+    """Sum up a run: scores with their standard errors, failures, tokens, cost; waits for its end.
+
+    The prices in the settings give the cost. Ends with 1 if the run was refused.
+    """
+    with invocation.deployment() as deployment:
+        found = find_run(deployment, run)
+        status = found.status()
+        if not status.state.finished:
+            say(f"run {found.id} is {status.state}, {share(status)} done; waiting for its end")
+            found.wait(progress=True)
+        try:
+            summed = found.summary()
+        except SubmissionError as refused:
+            complain(str(refused))
+            raise typer.Exit(FAILED) from refused
+    emit(summed.to_dict(), lambda: print_summary(summed), as_json=as_json)
+
+
+def print_summary(summary: Summary) -> None:
+    """The run; then tables of scores, of tokens and of failures, where there are any."""
+    print_fields(_fields(summary))
+    if summary.scores:
+        print_line("")
+        columns = ["evaluator", "model", ">count", ">missing", ">mean", ">± s.e.", ">min", ">max"]
+        print_table(columns, _scores(summary))
+    if summary.session_scores:
+        print_line("")
+        columns = ["evaluator of sessions", ">count", ">missing", ">mean", ">± s.e.", ">min", ">max"]
+        print_table(columns, ((name, *_numbers(each)) for name, each in summary.session_scores.items()))
+    if summary.tasks or summary.evaluations:
+        print_line("")
+        print_table(
+            ["role", "model", ">calls", ">input", ">cached", ">output", ">cost"],
+            (*_spending("task", summary.tasks), *_spending("evaluation", summary.evaluations)),
+        )
+    if summary.failures:
+        print_line("")
+        shown = summary.failures[:FAILURES_SHOWN]
+        print_table(
+            [">failed", "step", ">first item", "error"],
+            (
+                (f"{each.count:,}", each.step, each.item, clip(" ".join(each.error.split()), LONGEST_ERROR))
+                for each in shown
+            ),
+        )
+        if len(summary.failures) > len(shown):
+            print_line(f"and {len(summary.failures) - len(shown):,} more kinds of failure (--json has them)")
+
+
+def dollars(cost: float | None) -> str:
+    """``"$12.30"``; below a cent with the digits that matter; ``"–"`` where it is not known."""
+    if cost is None:
+        return "–"
+    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.2g}"
+
+
+def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
+    yield "run", summary.run
+    if summary.name != summary.run:
+        yield "name", summary.name
+    yield "state", summary.state
+    counts = states_in_words(summary.by_state)
+    yield "items", f"{summary.items:,}" + (f": {counts}" if counts else "")
+    if summary.cached:
+        yield "cached", f"{summary.cached:,} outputs from the cache"
+    yield "tokens", f"{summary.task_tokens:,} of tasks, {summary.evaluation_tokens:,} of evaluations"
+    for name, time in (("predict", summary.predict), ("score", summary.score)):
+        if time is not None:
+            yield name, _time(time)
+    if summary.cost_usd is not None:
+        missing = f", without {', '.join(summary.unpriced)}" if summary.unpriced else ""
+        yield "cost", dollars(summary.cost_usd) + missing
+
+
+def _time(time: RoleTime) -> str:
+    """How many calls, and their mean times."""
+    waiting, calling = (round(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s))
+    return f"{time.calls:,} calls: on average {span(waiting)} waiting, {span(calling)} calling"
+
+
+def _scores(summary: Summary) -> Iterator[tuple[object, ...]]:
+    several = len(summary.scores_by_model) > 1
+    for name, scores in summary.scores.items():
+        yield name, "all" if several else _only(summary.scores_by_model), *_numbers(scores)
+        for model, found in sorted(summary.scores_by_model.items()) if several else ():
+            if name in found:
+                yield "", model, *_numbers(found[name])
+
+
+def _only(by_model: Mapping[str, object]) -> str:
+    return next(iter(by_model), "")
+
+
+def _numbers(scores: Scores) -> tuple[str, ...]:
+    values = (scores.mean, scores.standard_error, scores.minimum, scores.maximum)
+    return f"{scores.count:,}", f"{scores.missing:,}", *(_number(value) for value in values)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _spending(role: str, found: tuple[Spending, ...]) -> Iterator[tuple[object, ...]]:
+    for each in found:
+        tokens = (each.input_tokens, each.cached_tokens, each.output_tokens)
+        yield role, each.model, f"{each.calls:,}", *(f"{n:,}" for n in tokens), dollars(each.cost_usd)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command(cls=RunCommand)(summary)

@@ -1,0 +1,270 @@
+"""The arguments of ``submit`` one by one: each is taken as it will be sent, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from fairlane.core.errors import SubmissionError, TemplateError
+from fairlane.evaluators.builders import check_names
+from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
+from fairlane.model.lane import FUNCTIONS, split_model
+from fairlane.model.run import Message
+from fairlane.pipeline.conversation import CONVERSATION
+from fairlane.pipeline.rendering import operators_own
+from fairlane.templates.template import compile_template, referenced_variables
+
+Messages: TypeAlias = Sequence[Mapping[str, str]]
+
+_EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
+
+_OWN_PARAMS = {
+    "model": "Give it as model=.",
+    "messages": "Give them as messages=.",
+    "stream": "Set stream on the connection.",
+}
+
+_MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
+
+
+def the_one(given: Mapping[str, object]) -> str:
+    """The name of the one argument that was given."""
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        first, *others = given
+        alternatives = f"{', '.join([first, *others[:-1]])} or {others[-1]}"
+        problem = "more than one was given" if names else "is missing"
+        raise SubmissionError(
+            " and ".join(names) or first, names, problem, f"Give exactly one of {alternatives}."
+        )
+    return names[0]
+
+
+def take_prompts(
+    prompt: str | None, messages: Messages | None, prompts: Sequence[str | Messages] | None
+) -> tuple[tuple[Message, ...], ...]:
+    """The messages of each prompt, from the one argument of the three that was given."""
+    field = the_one({"prompt": prompt, "messages": messages, "prompts": prompts})
+    if prompt is not None:
+        return (_prompt(field, _text(field, prompt)),)
+    if messages is not None:
+        return (_prompt(field, _list(field, messages, "messages")),)
+    listed = _list(field, prompts, "prompts")
+    return tuple(_prompt(f"{field}[{number}]", each) for number, each in enumerate(listed))
+
+
+def take_task_prompts(
+    models: Sequence[str],
+    prompt: str | None,
+    messages: Messages | None,
+    prompts: Sequence[str | Messages] | None,
+) -> tuple[tuple[Message, ...], ...]:
+    """The prompts of a run, of which one that only calls functions needs none."""
+    functions = bool(models) and all(model.startswith(f"{FUNCTIONS}:") for model in models)
+    if functions and prompt is None and messages is None and prompts is None:
+        return ()
+    return take_prompts(prompt, messages, prompts)
+
+
+def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
+    """A text as one user message, or a list of messages."""
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise SubmissionError(field, prompt, "is empty", "Give the text to send.")
+        checked = _to_message(field, {"role": "user", "content": prompt})
+        _check_template(field, prompt)
+        return (checked,)
+    listed = _list(field, prompt, "messages")
+    if not listed:
+        raise SubmissionError(field, prompt, "has no messages", _MESSAGE_REMEDY)
+    return tuple(_message(f"{field}[{number}]", each) for number, each in enumerate(listed))
+
+
+def _message(field: str, message: object) -> Message:
+    if isinstance(message, Message):
+        message = message.model_dump()
+    if not isinstance(message, Mapping):
+        raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
+    checked = _to_message(field, dict(message))
+    _check_template(f"{field}.content", checked.content)
+    return checked
+
+
+def take_models(model: str | None, models: Sequence[str] | None) -> tuple[str, ...]:
+    """References to models, or templates for them."""
+    field = the_one({"model": model, "models": models})
+    listed = (model,) if model is not None else tuple(_list(field, models, "models"))
+    for number, each in enumerate(listed):
+        _check_model(model_field(listed, number) if model is None else field, each, template=True)
+    return listed
+
+
+def model_field(models: Sequence[str], number: int) -> str:
+    """What to call one of the models."""
+    return "model" if len(models) == 1 else f"models[{number}]"
+
+
+def _check_model(field: str, model: object, *, template: bool) -> None:
+    text = _text(field, model)
+    if not is_constant(text):
+        if not template:
+            raise SubmissionError(field, model, "a judge's model cannot be a template", "Name one model.")
+        _check_template(field, text)
+        return
+    try:
+        split_model(text)
+    except ValueError:
+        remedy = 'Write "<connection>:<model>", like "openai:gpt-4o".'
+        raise SubmissionError(field, model, "names no connection and model", remedy) from None
+
+
+def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
+    """Evaluators with names of their own; judges' models and templates are checked too."""
+    listed = _list("evaluators", evaluators, "evaluators")
+    for number, each in enumerate(listed):
+        try:
+            _EVALUATOR.validate_python(each, strict=True)
+        except ValidationError:
+            remedy = "Use exact_match(…), llm_judge(…) and the like."
+            raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
+        if isinstance(each, Judge | Agent):
+            listed[number] = _caller(f"evaluators[{each.name!r}]", each)
+        elif isinstance(each, Similarity):
+            field = f"evaluators[{each.name!r}]"
+            _check_model(f"{field}.model", each.model, template=False)
+            params = take_call_params(f"{field}.params", each.params)
+            listed[number] = each.model_copy(update={"params": params})
+    if listed:
+        check_names(listed)
+    return tuple(listed)
+
+
+def _caller(field: str, judge: Judge | Agent) -> Judge | Agent:
+    _check_model(f"{field}.model", judge.model, template=False)
+    _check_template(f"{field}.template", judge.template)
+    params = take_call_params(f"{field}.params", judge.params)
+    return judge.model_copy(update={"params": params})
+
+
+class _BelowOneError(SubmissionError):
+    """A count in an argument of `submit` is below 1. Other tools print the same message."""
+
+    def __init__(self, name: str, value: int) -> None:
+        super().__init__(name, value, "must be >= 1")
+
+    def __str__(self) -> str:
+        return f"{self.field} must be >= 1, got {self.value}"
+
+
+def check_max_concurrent(value: int | None) -> None:
+    """Raise `SubmissionError` for a wrong ``max_concurrent``.
+
+    Its text for one below 1 is ``max_concurrent must be >= 1, got 0``.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise SubmissionError("max_concurrent", value, "is no whole number", "Give 1 or more, or None.")
+    if value < 1:
+        raise _BelowOneError("max_concurrent", value)
+
+
+def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -> dict[str, Any]:
+    """How the items of a run follow each other. A prompt that reads ``_conversation`` makes the run serial,
+    and so does
+    ``store_output_as``.
+    """
+    serially, store = given.get("run_serially", False), given.get("store_output_as")
+    if store is not None:
+        _check_template("store_output_as", _text("store_output_as", store))
+    conversation = any(
+        CONVERSATION in referenced_variables(message.content) for prompt in prompts for message in prompt
+    )
+    return {
+        "serial": serially is True or conversation or store is not None,
+        "serial_field": serially if isinstance(serially, str) else None,
+        "store_output_as": store,
+        "conversation": conversation,
+        "conversation_field": given.get("conversation"),
+    }
+
+
+def take_params(field: str, params: object) -> dict[str, Any]:
+    """A copy of the parameters as JSON will carry them; ``field`` names them in errors."""
+    if not isinstance(params, Mapping):
+        raise SubmissionError(
+            field, params, "is not a dict", 'Give parameters by name, like {"max_tokens": 64}.'
+        )
+    checked: dict[str, Any] = {}
+    for name, value in params.items():
+        if not isinstance(name, str):
+            raise SubmissionError(field, name, "has a name that is no text", "Use texts as names.")
+        if name in _OWN_PARAMS:
+            raise SubmissionError(f"{field}[{name!r}]", value, "is not a parameter", _OWN_PARAMS[name])
+        try:
+            text = json.dumps({name: value}, allow_nan=False, ensure_ascii=False)
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            remedy = "Use texts, finite numbers, booleans, None, lists and dicts."
+            raise SubmissionError(f"{field}[{name!r}]", value, f"is not JSON: {error}", remedy) from None
+        checked.update(json.loads(text))
+    return checked
+
+
+def take_call_params(field: str, params: object) -> dict[str, Any]:
+    """The same for calls of models: connections alone say where these go, and with which credential."""
+    checked = take_params(field, params)
+    if taken := operators_own(checked):
+        problem = "is not a run's to say: addresses, headers and keys belong to connections"
+        raise SubmissionError(f"{field}[{taken!r}]", None, problem, "Leave it out.")
+    return checked
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise SubmissionError(field, value, f"is a {type(value).__name__}, not a text", "Give a str.")
+    return value
+
+
+def _list(field: str, value: object, of: str) -> list[Any]:
+    if isinstance(value, (str, bytes, Mapping, BaseModel)) or not isinstance(value, Iterable):
+        raise SubmissionError(field, value, f"is a {type(value).__name__}", f"Give a list of {of}.")
+    return list(value)
+
+
+def is_constant(text: str) -> bool:
+    """Whether ``text`` has no template markup."""
+    return not any(mark in text for mark in ("{{", "{%", "{#"))
+
+
+def _check_template(field: str, text: str) -> None:
+    try:
+        compile_template(field, text)
+    except TemplateError as error:
+        problem = f"is no template: {str(error).removeprefix(f'{field}: ')}"
+        raise SubmissionError(field, text, problem, "Correct its Jinja2 syntax.") from None
+
+
+def _to_message(field: str, data: dict[str, Any]) -> Message:
+    try:
+        return Message.model_validate(data, strict=True)
+    except ValidationError as error:
+        raise in_our_words(error, lambda _: _MESSAGE_REMEDY, field) from None
+
+
+def in_our_words(
+    error: ValidationError, remedy_of: Callable[[str], str], inside: str = ""
+) -> SubmissionError:
+    """A model's first error, as one of the argument it is about; ``remedy_of`` takes that argument's name."""
+    detail = error.errors(include_url=False, include_context=False)[0]
+    if not detail["loc"]:  # of the whole: "<field>: <problem>"
+        field, _, message = detail["msg"].removeprefix("Value error, ").partition(": ")
+        return SubmissionError(field, (), message, remedy_of(field))
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    problem = detail["msg"].replace("Input should be", "must be").replace("Extra inputs are", "is")
+    value = None if detail["type"] == "missing" else detail["input"]
+    remedy = remedy_of(str(detail["loc"][0]))
+    return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, remedy)

@@ -1,0 +1,208 @@
+"""Calls of functions under a lane: each is an item of a run, and what it returns is read back from there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypedDict
+
+from fairlane.client.handle import Run
+from fairlane.core.errors import CallFailed, SubmissionError
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import FUNCTION
+from fairlane.model.job import JobState
+from fairlane.model.results import Record
+from fairlane.why.waiting import Waiting
+
+Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
+
+_FUNCTION = re.compile(FUNCTION)
+_REMEDY = "Arguments travel as JSON: texts, finite numbers, booleans, None, lists and dicts."
+
+
+class CallOptions(TypedDict, total=False):
+    """How a function is called: on which ``lane`` (else one of its own), for how many seconds at most
+    (``timeout``), how often (``retry``), and before which of the team's runs (``priority``, -100 to 100).
+    """
+
+    lane: str | None
+    timeout: float | None
+    retry: RetryPolicy | None
+    priority: int
+
+
+class Submits(Protocol):
+    """As much of `Client` as calls need."""
+
+    def submit(
+        self,
+        dataset: Any,
+        *,
+        task: str | None = ...,
+        lane: str | None = ...,
+        name: str | None = ...,
+        priority: int = ...,
+        timeout: float | None = ...,
+        retry: RetryPolicy | None = ...,
+    ) -> Run:
+        """As `Client.submit`."""
+        ...
+
+
+class _Calls:
+    """Calls that are the items of a run. They run without this object."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def id(self) -> str:
+        """The id of the run that it is."""
+        return self._run.id
+
+    @property
+    def run(self) -> Run:
+        """The run that it is: look, wait, cancel."""
+        return self._run
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}: {self._run.name}>"
+
+    def cancel(self) -> None:
+        """Ask for what is not over to be cancelled, and return at once."""
+        self._run.cancel()
+
+
+class CallHandle(_Calls):
+    """One call."""
+
+    def done(self) -> bool:
+        """Whether it is over, one way or another. Raises `StoreUnavailable`."""
+        return self._run.status().state.finished
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What it returned, as JSON carries it; waits for it.
+
+        Raises `CallFailed` where there is none, `RunTimeout` after ``timeout`` seconds (the call goes on),
+        and `SubmissionError` where the scheduler refused it.
+        """
+        self._run.wait(timeout=timeout)
+        (record,) = self._run.results()
+        return _returned(self.id, record)
+
+    def why(self) -> Waiting:
+        """Why it waits, and when it starts, at about."""
+        return self._run.why(0)
+
+
+class CallMap(_Calls):
+    """Many calls of one function: one run, whose items they are."""
+
+    def results(self, timeout: float | None = None, *, return_exceptions: bool = False) -> list[Any]:
+        """What the calls returned, in their order; waits for all of them.
+
+        Raises the first call's `CallFailed` that has no result; with ``return_exceptions`` it is in the list
+        instead. Raises `RunTimeout` after ``timeout`` seconds; the calls go on.
+        """
+        self._run.wait(timeout=timeout)
+        found: list[Any] = []
+        for record in self._run.results():
+            try:
+                found.append(_returned(f"{self.id}/{record.item}", record))
+            except CallFailed as failed:
+                if not return_exceptions:
+                    raise
+                found.append(failed)
+        return found
+
+    def stream(self) -> Iterator[tuple[int, Any]]:
+        """``(number, result)`` of each call as it ends, a `CallFailed` in place of a result there is not."""
+        for record in self._run.stream():
+            try:
+                yield record.item, _returned(f"{self.id}/{record.item}", record)
+            except CallFailed as failed:
+                yield record.item, failed
+
+
+def submit_call(
+    client: Submits,
+    name: str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    lane: str | None = None,
+    timeout: float | None = None,
+    retry: RetryPolicy | None = None,
+    priority: int = 0,
+) -> CallHandle:
+    """Call a function or a Celery task on a worker once its lane allows; returns at once.
+
+    ``name`` is ``"my_app.tasks.fetch"`` or ``"my_app.tasks:fetch"``. ``lane`` names the budget that it
+    shares with all calls of that lane, else the function has one of its own. ``timeout`` is seconds that
+    one attempt may take. Raises `SubmissionError`, `StoreUnavailable`.
+    """
+    run = _submit(client, name, [(args, kwargs or {})], lane, timeout, retry, priority)
+    return CallHandle(run)
+
+
+def submit_calls(
+    client: Submits,
+    name: str,
+    calls: Sequence[Arguments],
+    *,
+    lane: str | None = None,
+    timeout: float | None = None,
+    retry: RetryPolicy | None = None,
+    priority: int = 0,
+) -> CallMap:
+    """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run."""
+    return CallMap(_submit(client, name, calls, lane, timeout, retry, priority))
+
+
+def _submit(
+    client: Submits,
+    name: str,
+    calls: Sequence[Arguments],
+    lane: str | None,
+    timeout: float | None,
+    retry: RetryPolicy | None,
+    priority: int,
+) -> Run:
+    if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
+        remedy = 'Give "package.module:function", or the name of a Celery task.'
+        raise SubmissionError("name", name, "names no function", remedy)
+    rows = [_row(number, call) for number, call in enumerate(calls)]
+    return client.submit(
+        rows,
+        task=name,
+        lane=lane,
+        name=f"call {name}"[:200],
+        priority=priority,
+        timeout=timeout,
+        retry=retry,
+    )
+
+
+def _row(number: int, call: object) -> dict[str, Any]:
+    """The row of a call, as the worker's functions read it."""
+    if not isinstance(call, Sequence) or isinstance(call, str | bytes) or len(call) != 2:
+        raise SubmissionError(f"calls[{number}]", call, "is no call", "Give (args, kwargs).")
+    args, kwargs = call
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        raise SubmissionError("args", args, "is no list of arguments", "Give a list or a tuple.")
+    if not isinstance(kwargs, Mapping):
+        raise SubmissionError("kwargs", kwargs, "is no dict of arguments", "Give a dict.")
+    if not all(isinstance(key, str) for key in kwargs):
+        raise SubmissionError("kwargs", kwargs, "has a name that is no text", "Use texts as names.")
+    try:
+        row: dict[str, Any] = json.loads(json.dumps({"args": [*args], "kwargs": {**kwargs}}, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SubmissionError("args, kwargs", call, f"is not JSON: {error}", _REMEDY) from None
+    return row
+
+
+def _returned(call: str, record: Record) -> Any:
+    if record.state is not JobState.SUCCEEDED or record.output is None:
+        raise CallFailed(call, record.error or str(record.state), record.attempts)
+    return json.loads(record.output)

@@ -1,0 +1,261 @@
+"""The client: submits runs, finds them again, lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+
+from pydantic import ValidationError
+
+from fairlane.client.apps import load_app
+from fairlane.client.archive import open_archive
+from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
+from fairlane.client.continuation import Origins, continued_spec, require_finished
+from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
+from fairlane.client.handle import Run
+from fairlane.client.handover import RowWriter, announce, hand_over, new_id, submitting
+from fairlane.client.submission import SubmitOptions, build_spec, check_connections
+from fairlane.config.environment import process_environment
+from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
+from fairlane.config.loader import load_settings
+from fairlane.config.settings import Settings
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
+from fairlane.datasets.references import Reference
+from fairlane.datasets.rows import pages, read_rows
+from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.run import RunRef, RunSpec, RunStatus
+from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
+from fairlane.why.waiting import Waiting
+
+if TYPE_CHECKING:
+    from fairlane.apps.estimate.forecast import Forecast
+
+_RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+Dataset: TypeAlias = str | PathLike[str] | Iterable[Mapping[str, Any]]
+
+
+class Client:
+    """One team's access to a deployment. It keeps no state, and threads may share it.
+
+    Use it as a context manager, or call `close`; neither stops a run.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        team: str | None = None,
+        settings: Settings | None = None,
+        redis: RedisClient | None = None,
+        clock: Clock | None = None,
+        waiter: Waiter | None = None,
+    ) -> None:
+        """``url`` and ``team`` take precedence over ``settings``, by default those of file and environment.
+
+        ``redis`` (an open client, left open), ``clock`` and ``waiter`` are for tests.
+        Raises `ConfigurationError`, or `StoreUnavailable` if nothing answers.
+        """
+        self._environ = _checked_environment()
+        chosen = _settings(url, team, settings)
+        self.team = chosen.team
+        archive = open_archive(chosen)
+        self._deployment = Deployment(
+            chosen,
+            require(redis or open_store(chosen.redis), chosen.redis.url),
+            clock or SystemClock(),
+            waiter or SystemWaiter(),
+            archive,
+        )
+        require_schema(self._deployment.redis, chosen.redis)
+        opened = (archive, self._deployment.redis if redis is None else None)
+        self._closings = [each.close for each in opened if each is not None]
+
+    @classmethod
+    def over(cls, deployment: Deployment) -> Self:
+        """A client of the team in force over a deployment that is open and that `close` leaves open."""
+        client = cls.__new__(cls)
+        client._environ = _checked_environment()
+        client.team, client._deployment, client._closings = deployment.settings.team, deployment, []
+        return client
+
+    def submit(
+        self, dataset: Dataset | Reference, prompt: str | None = None, **options: Unpack[SubmitOptions]
+    ) -> Run:
+        """Submit a run and return as soon as its rows are in Redis.
+
+        The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is
+        a ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts, read by the page; or a `Reference`
+        to what the scheduler reads itself. `SubmitOptions`
+        lists the options.
+
+        Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
+        `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
+        """
+        with self._deployment.answering(), submitting() as mark:
+            spec = mark(self._spec(prompt, **options))
+            if isinstance(dataset, Reference):
+                return announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
+            return hand_over(self._deployment, spec, pages(read_rows(dataset), spec.page_rows))
+
+    def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
+        """Submit a run whose rows follow: it starts with the first of them. `RowWriter.write` adds rows,
+        ``close`` ends them; at most a few thousand wait in Redis. Raises what `submit` raises.
+        """
+        with self._deployment.answering(), submitting() as mark:
+            return announce(self._deployment, mark(self._spec(prompt, **options)))
+
+    def continue_run(
+        self,
+        run_id: str,
+        dataset: Dataset | None = None,
+        *,
+        evaluators: Sequence[EvaluatorSpec] | None = None,
+        retry_errors: bool = True,
+    ) -> Run:
+        """Continue a finished run: start a new run that takes over its results and does what is missing.
+
+        An item is the same if row content, prompt, model and repetition are equal, so ``dataset`` may have
+        grown or been reordered; by default it is the run's own. With other ``evaluators``, scores of equal
+        ones are kept. ``retry_errors``: repeat failed jobs. The old run stays as it is.
+
+        Raises `RunNotFound`, `SubmissionError` for an unfinished run, and what `submit` raises.
+        """
+        with self._deployment.answering(), submitting() as mark:
+            old = self.run(run_id)
+            status, spec = old.status(), self._deployment.runs.overview(RunRef(self.team, run_id)).spec
+            require_finished(status)
+            if spec is None or self._deployment.runs.is_archived(RunRef(self.team, run_id)):
+                raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
+            submitted_ms = self._deployment.runs.now_ms()
+            new = mark(
+                continued_spec(
+                    spec, new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors
+                )
+            )
+            rows = self._deployment.records(spec).rows(status.items // spec.cells_per_row)
+            if dataset is None:
+                return hand_over(self._deployment, new, pages(rows, new.page_rows), Origins())
+            origins = Origins(rows)
+            taken = pages(read_rows(dataset), new.page_rows)
+            return hand_over(self._deployment, new, taken, origins)
+
+    def estimate(
+        self,
+        dataset: Dataset,
+        prompt: str | None = None,
+        *,
+        rows: int | None = None,
+        answer_tokens: int | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> Forecast:
+        """Estimate a run's calls, tokens, cost and time from a sample of its rows and its lanes' state.
+
+        Takes what `submit` takes and writes nothing. Raises what `submit` raises.
+
+        ``rows``: their number, so that only the first few are read. ``answer_tokens``: expected length of an
+        answer, by default the longest that the parameters allow.
+        """
+        with self._deployment.answering():
+            spec = self._spec(prompt, **options)
+            forecast: Forecast = load_app("estimate")(
+                self._deployment, spec, read_rows(dataset), count=rows, answer_tokens=answer_tokens
+            )
+            return forecast
+
+    def call(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> CallHandle:
+        """Call a function or a Celery task on a worker once its lane allows; see `CallOptions`."""
+        return submit_call(self, name, args, kwargs, **options)
+
+    def map(self, name: str, calls: Sequence[Arguments], **options: Unpack[CallOptions]) -> CallMap:
+        """`call` for each ``(args, kwargs)``, as one run."""
+        return submit_calls(self, name, calls, **options)
+
+    def run(self, run_id: str) -> Run:
+        """The run of that id, submitted by whichever process of the team. Raises `RunNotFound`."""
+        if not _RUN_ID.fullmatch(run_id):
+            raise RunNotFound(run_id)
+        ref = RunRef(self.team, run_id)
+        with self._deployment.answering():
+            return Run(self._deployment, ref, self._deployment.runs.overview(ref).spec)
+
+    def runs(self, limit: int = 50) -> list[RunStatus]:
+        """The team's latest runs, ``limit`` at most, newest first. Expired ones are not listed."""
+        if limit < 1:
+            return []
+        with self._deployment.answering():
+            return self._deployment.runs.recent(self.team, limit)
+
+    def why(self, target: str) -> Waiting:
+        """Explain what a lane, a run of the team or a job waits for, and about when it starts.
+
+        ``target`` is a lane's name, a run's id, or a job: ``"RUN/ITEM"`` (its first unfinished step) or
+        ``"RUN/ITEM/STEP"``, where step 0 is the task and step k the k-th judge, or its name. Its cost
+        grows with the number of active runs. Raises `TargetNotFound` with names that look like it.
+        """
+        with self._deployment.answering():
+            return self._deployment.asker(self.team).why(target)
+
+    def close(self) -> None:
+        """Close the connections to Redis and to the archive. Runs continue."""
+        for close in self._closings:
+            close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
+        """The spec of a run that is submitted now."""
+        submitted_ms = self._deployment.runs.now_ms()
+        filled = self._filled_in(options)
+        spec = build_spec(
+            run=new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **filled
+        )
+        connections = self._deployment.known_connections()
+        if connections is not None:
+            check_connections(spec, connections)
+        return spec
+
+    def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options of a submission, completed by the environment where that has defaults now."""
+        if any(self._environ.get(name) for name in NAMES):
+            return evaluation_defaults(self._environ).fill_in(options)
+        return options
+
+
+def _checked_environment() -> Mapping[str, str]:
+    """The environment, which may change between submissions. Reports a wrong value before the first one."""
+    environ = process_environment()
+    evaluation_defaults(environ)
+    return environ
+
+
+def _settings(url: str | None, team: str | None, settings: Settings | None) -> Settings:
+    if settings is None:
+        return load_settings(redis={"url": url}, team=team)
+    given = settings.model_dump()
+    if url is not None:
+        given["redis"]["url"] = url
+    if team is not None:
+        given["team"] = team
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in detail["loc"])
+        raise ConfigurationError(field, detail["input"], detail["msg"]) from None

@@ -1,0 +1,115 @@
+"""Continues a finished run: builds the new run's spec and finds its rows in the old run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from fairlane.core.errors import SubmissionError
+from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.origins import Continuation
+from fairlane.model.run import RunSpec, RunState, RunStatus
+
+
+def require_finished(status: RunStatus) -> None:
+    """Raise `SubmissionError` for a run that was refused or has not finished."""
+    if status.state is RunState.REFUSED:
+        raise SubmissionError("run", status.run, "was refused", "Correct what was wrong and submit it anew.")
+    if not status.state.finished:
+        remedy = "Wait for its end, or cancel it first."
+        raise SubmissionError("run", status.run, f"is still {status.state}", remedy)
+
+
+def continued_spec(
+    old: RunSpec,
+    run: str,
+    submitted_ms: int,
+    evaluators: Sequence[EvaluatorSpec] | None = None,
+    *,
+    retry_errors: bool = True,
+) -> RunSpec:
+    """Build the spec of a run that continues ``old``, with ``old``'s evaluators unless others are given."""
+    spec = old.model_copy(
+        update={
+            "run": run,
+            "submitted_ms": submitted_ms,
+            "evaluators": old.evaluators if evaluators is None else tuple(evaluators),
+            "source": None,
+            "open": False,
+        }
+    )
+    fresh = RunSpec.model_validate_json(spec.model_dump_json())
+    return fresh.model_copy(
+        update={
+            "continues": Continuation(
+                run=old.run,
+                prompts=tuple(range(len(old.prompts))),
+                models=tuple(range(len(old.models))),
+                steps=_old_steps(old, fresh),
+                repetitions=old.repetitions,
+                old_prompts=max(1, len(old.prompts)),
+                old_models=max(1, len(old.models)),
+                old_steps=old.steps,
+                retry_errors=retry_errors,
+            )
+        }
+    )
+
+
+def _old_steps(old: RunSpec, new: RunSpec) -> tuple[int, ...]:
+    """Where each evaluation of the new run was in the old one: the same scorer under the same name; else
+    -1.
+    """
+    before = {_identity(step): number for number, step in enumerate(old.evals, start=1)}
+    return tuple(before.get(_identity(step), -1) for step in new.evals)
+
+
+def _identity(step: Any) -> str:
+    parts = [step.name, step.batch, _json(step.evaluator), _json(step.criterion)]
+    return json.dumps(parts)
+
+
+def _json(part: BaseModel | None) -> str:
+    return part.model_dump_json() if part is not None else ""
+
+
+class Origins:
+    """Finds rows in an earlier run by content, equal rows in order.
+
+    Without ``old_rows`` a row keeps its number.
+    """
+
+    def __init__(self, old_rows: Iterable[Mapping[str, Any]] | None = None) -> None:
+        self._same, self._count = old_rows is None, 0
+        self._places: defaultdict[bytes, deque[int]] = defaultdict(deque)
+        for number, row in enumerate(old_rows or ()):
+            self._places[_content(row)].append(number)
+        self._pages: list[list[int]] = []
+
+    def watch(self, pages: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
+        """Yield the pages unchanged, and remember each row's old number."""
+        for page in pages:
+            self._pages.append([self._take(row) for row in page])
+            yield page
+
+    def fields(self) -> Iterator[tuple[str, bytes]]:
+        """Fields to store beside the rows: for each page the old numbers of its rows, -1 for new rows."""
+        for number, rows in enumerate(self._pages):
+            yield f"from:{number}", json.dumps(rows, separators=(",", ":")).encode()
+
+    def _take(self, row: Mapping[str, Any]) -> int:
+        self._count += 1
+        if self._same:
+            return self._count - 1
+        places = self._places.get(_content(row))
+        return places.popleft() if places else -1
+
+
+def _content(row: Mapping[str, Any]) -> bytes:
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,277 @@
+"""The connection context of clients, commands and pages: a deployment's Redis, its settings, how to poll."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, Self, TypeVar
+
+from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from fairlane.client.archive import Archive, open_archive
+from fairlane.config.sections import TeamSettings
+from fairlane.config.settings import Settings
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.errors import StoreUnavailable
+from fairlane.model.run import RunSpec
+from fairlane.store.connection.connect import (
+    RedisClient,
+    answered,
+    open_store,
+    require,
+    require_schema,
+    unavailable,
+    without_password,
+)
+from fairlane.store.keys import Keys
+from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.overview import DeploymentReader
+from fairlane.store.read.reading import RecordReader, RunReader, SessionReader
+from fairlane.store.run_queries import RunStates
+from fairlane.store.write.audit import UNNAMED, Auditor
+from fairlane.store.write.budgets import Budgets
+from fairlane.store.write.inbox import Outbox
+from fairlane.store.write.lane_history import History
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.registry import Registry
+from fairlane.store.write.workers import Beat, Workers
+from fairlane.why.targets import Asker
+
+SHORTEST_WAIT_S = 0.05
+LONGEST_WAIT_S = 0.5
+SILENCE_BORNE_S = 60.0
+"""Longest absence of Redis that a waiting client tolerates; loading a large append-only file takes less."""
+
+T = TypeVar("T")
+
+
+class Waiter(Protocol):
+    """Waits between two polls."""
+
+    def wait(self, seconds: float) -> None:
+        """Return after ``seconds``."""
+        ...
+
+
+class SystemWaiter:
+    """Waits in real time."""
+
+    def wait(self, seconds: float) -> None:
+        """Sleep for ``seconds``."""
+        time.sleep(seconds)  # noqa: TID251 - a blocking client's one place to wait; tests inject another
+
+
+class Pace:
+    """Pauses between polls: each 1.5 times the last, from 50 ms to 500 ms."""
+
+    def __init__(self) -> None:
+        self._next_s = SHORTEST_WAIT_S
+
+    def next_s(self, longest: float = LONGEST_WAIT_S) -> float:
+        """Seconds to wait now, ``longest`` at most."""
+        now, self._next_s = self._next_s, min(self._next_s * 1.5, LONGEST_WAIT_S)
+        return min(now, longest)
+
+    def restart(self) -> None:
+        """Start over with the shortest pause, after a change."""
+        self._next_s = SHORTEST_WAIT_S
+
+
+class Patience:
+    """Reads from a Redis that may be away; gives up after `SILENCE_BORNE_S` without an answer."""
+
+    def __init__(self, url: str, clock: Clock, waiter: Waiter) -> None:
+        self._url, self._clock, self._waiter = url, clock, waiter
+        self._silent_since: int | None = None
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds without an answer from Redis; 0 after an answer."""
+        if self._silent_since is None:
+            return 0.0
+        return (self._clock.monotonic_ms() - self._silent_since) / 1000
+
+    def ask(self, read: Callable[[], T]) -> T | None:
+        """The result of ``read``; ``None`` while Redis is away. Raises `StoreUnavailable` when that lasts."""
+        try:
+            answer = read()
+        except AuthenticationError as error:
+            raise StoreUnavailable(self._url, str(error)) from error
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if self._silent_since is None:
+                self._silent_since = self._clock.monotonic_ms()
+            if self.silence_s >= SILENCE_BORNE_S:
+                raise StoreUnavailable(
+                    self._url, f"no answer for {self.silence_s:.0f} s ({error})"
+                ) from error
+            return None
+        except RedisError as error:
+            raise answered(self._url, error) from error
+        self._silent_since = None
+        return answer
+
+    def insist(self, read: Callable[[], T]) -> T:
+        """The result of ``read``, after a wait for Redis if necessary."""
+        pace = Pace()
+        while (answer := self.ask(read)) is None:
+            self._waiter.wait(pace.next_s())
+        return answer
+
+
+def _server_time() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deployment:
+    """A deployment's Redis, the settings in force, and readers of both. May be shared by threads.
+
+    With an ``archive``, ``runs``, ``records`` and ``sessions`` also read runs that were moved there.
+    ``auditor`` signs changes in the audit log. ``script_time`` returns what scripts take as ``now_ms``: empty
+    for the server's clock, milliseconds in simulations. ``url`` is Redis' URL with the password masked.
+    """
+
+    settings: Settings
+    redis: RedisClient
+    clock: Clock = field(default_factory=SystemClock)
+    waiter: Waiter = field(default_factory=SystemWaiter)
+    archive: Archive | None = None
+    auditor: Auditor = UNNAMED
+    script_time: Callable[[], str | int] = _server_time
+    keys: Keys = field(init=False)
+    url: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", Keys(self.settings.redis.deployment))
+        object.__setattr__(self, "url", without_password(self.settings.redis.url))
+
+    @classmethod
+    def open(cls, settings: Settings, auditor: Auditor = UNNAMED) -> Self:
+        """Open clients for these settings' Redis and archive without a first request to either."""
+        return cls(settings, open_store(settings.redis), archive=open_archive(settings), auditor=auditor)
+
+    def require(self) -> None:
+        """Raise `StoreUnavailable` where Redis does not answer, or cannot be used."""
+        require(self.redis, self.settings.redis.url)
+        require_schema(self.redis, self.settings.redis)
+
+    def close(self) -> None:
+        """Close the connections to the archive and to Redis."""
+        if self.archive is not None:
+            self.archive.close()
+        self.redis.close()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Turn any failure of Redis inside the block into `StoreUnavailable`."""
+        try:
+            yield
+        except RedisError as error:
+            raise unavailable(self.url, error) from error
+
+    def patience(self) -> Patience:
+        """Reads that wait while Redis is away for a while."""
+        return Patience(self.url, self.clock, self.waiter)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Weights of the teams that the settings name."""
+        return {name: team.weight for name, team in self.settings.teams.items()}
+
+    @property
+    def runs(self) -> RunReader:
+        """Reads runs' states and specs."""
+        if self.archive is not None:
+            return self.archive.runs(self.redis, self.keys)
+        return RunReader(self.redis, self.keys)
+
+    def records(self, spec: RunSpec) -> RecordReader:
+        """Reads the records of a run's items."""
+        if self.archive is not None:
+            return self.archive.records(self.redis, self.keys, spec)
+        return RecordReader(self.redis, self.keys, spec)
+
+    def sessions(self, spec: RunSpec) -> SessionReader:
+        """Reads the records of a run's sessions."""
+        if self.archive is not None:
+            return self.archive.sessions(self.redis, self.keys, spec)
+        return SessionReader(self.redis, self.keys, spec)
+
+    @property
+    def outbox(self) -> Outbox:
+        """Sends submissions and requests to the scheduler."""
+        return Outbox(self.redis, self.keys)
+
+    @property
+    def reader(self) -> DeploymentReader:
+        """Reads what concerns all teams: leader, queues, runs by team."""
+        return DeploymentReader(self.redis, self.keys)
+
+    @property
+    def run_states(self) -> RunStates:
+        """Reads the counters of active runs."""
+        return RunStates(self.redis, self.keys)
+
+    @property
+    def lanes(self) -> Lanes:
+        """Reads and changes lanes."""
+        return Lanes(self.redis, self.keys, self.auditor)
+
+    @property
+    def history(self) -> History:
+        """Reads lanes' samples over time."""
+        return History(self.redis, self.keys)
+
+    @property
+    def budgets(self) -> Budgets:
+        """Reads and changes teams' budgets."""
+        return Budgets(self.redis, self.keys, self.auditor)
+
+    @property
+    def registry(self) -> Registry:
+        """Reads and changes the teams that operators registered."""
+        return Registry(self.redis, self.keys)
+
+    @property
+    def workers(self) -> Workers:
+        """Reads workers' heartbeats and sends them requests."""
+        return Workers(self.keys, self.auditor)
+
+    def asker(self, team: str, shares: Mapping[str, TeamSettings] | None = None) -> Asker:
+        """Explains what a team's jobs wait for; ``shares`` override the weights of the settings."""
+        weights = {**self.weights, **{name: each.weight for name, each in (shares or {}).items()}}
+        return Asker(self.redis, self.keys, team, weights, self.script_time())
+
+    def now_ms(self) -> int:
+        """Milliseconds by the server's clock, with which every time in Redis is compared."""
+        return int(self.script_time() or self.runs.now_ms())
+
+    def is_led(self, now_ms: int | None = None) -> bool:
+        """Whether a scheduler leads at ``now_ms``, by default now."""
+        leader = self.reader.leader()
+        return leader is not None and leader.until_ms > (self.now_ms() if now_ms is None else now_ms)
+
+    def known_connections(self) -> frozenset[str] | None:
+        """Connections that the scheduler has published; ``None`` if no scheduler ever led."""
+        return self.runs.connections()
+
+    def directory(self) -> LaneDirectory:
+        """Maps models to lanes."""
+        return LaneDirectory.read(self.redis, self.keys, self.settings.connections)
+
+    def beats(self) -> list[Beat]:
+        """Heartbeats of workers that have not left."""
+        return Workers(self.keys).beats(self.redis)
+
+    def shares(self, teams: Sequence[str]) -> dict[str, TeamSettings]:
+        """Each team's share of a lane: as configured, and as operators changed it since."""
+        configured = {team: self.settings.teams.get(team, TeamSettings()) for team in teams}
+        registered = self.registry.all()
+        return {
+            team: registered[team].over(share) if team in registered else share
+            for team, share in configured.items()
+        }

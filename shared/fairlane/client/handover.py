@@ -1,0 +1,200 @@
+"""Uploads a run's rows, at once or as they come, and submits it; removes what it wrote if that fails.
+
+If the application traces, a submission is a span in its trace. The run's spec carries the span's context, as
+W3C ``traceparent``, so that workers continue the trace. This imports no OpenTelemetry: an application that
+traces has loaded it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
+
+from redis.exceptions import RedisError
+
+from fairlane.client.continuation import Origins
+from fairlane.client.deployment import Deployment, Pace
+from fairlane.client.handle import Run
+from fairlane.client.submission import bounded_pages, check_rows_may_follow
+from fairlane.core.errors import RunEnded, RunLost
+from fairlane.datasets.rows import pages, read_rows
+from fairlane.datasets.sessions import Numbering
+from fairlane.model.run import RunRef, RunSpec
+
+OPEN_PAGE_ROWS = 512
+"""Rows a page of a run whose rows follow: jobs of whole pages then fill whole bytes of a bitmap."""
+
+PAGES_AHEAD = 10
+"""Pages that may wait in Redis to be fed; a faster writer waits."""
+
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
+
+T = TypeVar("T")
+
+Mark: TypeAlias = Callable[[RunSpec], RunSpec]
+"""Adds the trace of its submission to a spec."""
+
+
+def new_id(now_ms: int) -> str:
+    """Fourteen characters: the time in milliseconds, so that ids sort by it, and 25 random bits."""
+    number = (now_ms << 25) | secrets.randbits(25)
+    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(65, -1, -5))
+
+
+def announce(deployment: Deployment, spec: RunSpec) -> RowWriter:
+    """Submit a run whose rows follow."""
+    check_rows_may_follow(spec)
+    announced = spec.model_copy(update={"open": True, "page_rows": OPEN_PAGE_ROWS})
+    _ask(deployment, announced)
+    return RowWriter(deployment, announced)
+
+
+def hand_over(
+    deployment: Deployment,
+    spec: RunSpec,
+    rows: Iterable[list[dict[str, Any]]],
+    origins: Origins | None = None,
+) -> Run:
+    """Upload the rows of a run and submit it; ``origins`` if it continues another.
+
+    Raises `RunLost` if Redis has lost some of the rows by then.
+    """
+    outbox, ref, sent = deployment.outbox, RunRef(spec.team, spec.run), _Counted()
+    taken, numbering = sent.watch(bounded_pages(rows, spec)), None
+    if origins is not None:
+        taken = origins.watch(taken)
+    if spec.session_field is not None:
+        numbering = Numbering(spec.session_field)
+        taken = numbering.watch(taken)
+    count, sessions = outbox.upload(ref, taken), 0
+    if numbering is not None:
+        outbox.note(ref, numbering.fields(spec.page_rows))
+        sessions = numbering.sessions
+    if origins is not None:
+        outbox.note(ref, origins.fields())
+    if missing := outbox.missing(ref, sent.pages):
+        outbox.discard(ref)
+        raise RunLost(ref.run, f"{missing:,} of its {sent.pages:,} pages of rows while they were uploaded")
+    whole = spec.model_copy(update={"rows": count, "sessions": sessions})
+    _ask(deployment, whole)
+    return Run(deployment, ref, whole)
+
+
+class _Counted:
+    """Counts the pages of an upload, so that a loss is noticed."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    def watch(self, pages: Iterable[T]) -> Iterator[T]:
+        """Yield and count the pages."""
+        for page in pages:
+            self.pages += 1
+            yield page
+
+
+def _ask(deployment: Deployment, spec: RunSpec) -> None:
+    outbox, ref = deployment.outbox, RunRef(spec.team, spec.run)
+    try:
+        outbox.submit(spec)
+    except BaseException:
+        # The request may have arrived although its answer did not: then there is something to cancel.
+        with suppress(RedisError):
+            outbox.discard(ref)
+            outbox.cancel(ref)
+        raise
+
+
+@contextmanager
+def submitting() -> Iterator[Mark]:
+    """A span around a submission, if the application traces."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        yield lambda spec: spec.model_copy(update={"trace": None})
+        return
+    tracer = api.get_tracer("fairlane")
+    with tracer.start_as_current_span("fairlane.submit", kind=api.SpanKind.PRODUCER) as span:
+
+        def mark(spec: RunSpec) -> RunSpec:
+            span.set_attribute("fairlane.run", spec.run)
+            span.set_attribute("fairlane.team", spec.team)
+            return spec.model_copy(update={"trace": _traceparent(span.get_span_context())})
+
+        yield mark
+
+
+def _traceparent(context: Any) -> str | None:
+    """The span's context; ``None`` if it is not recorded."""
+    if not (context.is_valid and context.trace_flags.sampled):
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+class RowWriter:
+    """Adds rows to an open run; made by `Client.open`. As a context manager it closes the run, or cancels it
+    where the block raises.
+    """
+
+    def __init__(self, deployment: Deployment, spec: RunSpec) -> None:
+        self._deployment, self._spec = deployment, spec
+        self._ref = RunRef(spec.team, spec.run)
+        self._waiting: list[dict[str, Any]] = []
+        self._rows = self._pages = 0
+        self.run = Run(deployment, self._ref, spec)
+
+    def write(self, *rows: Mapping[str, Any]) -> None:
+        """Add rows; a page of them is sent together. Waits while many are still to be handed out.
+
+        Raises `SubmissionError` for what is no row, `RunEnded` where the run has ended, `StoreUnavailable`.
+        """
+        self.extend(rows)
+
+    def extend(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """`write` for all of ``rows``, however many."""
+        for row in read_rows(rows):
+            self._waiting.append(row)
+            if len(self._waiting) == self._spec.page_rows:
+                self._send()
+
+    def close(self) -> Run:
+        """End the rows and return the run, which continues."""
+        if self._waiting:
+            self._send()
+        with self._deployment.answering():
+            self._deployment.outbox.extend(self._ref, self._rows, last=True)
+        return self.run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.run.cancel()
+
+    def _send(self) -> None:
+        (page,) = pages(self._waiting, self._spec.page_rows)
+        with self._deployment.answering():
+            self._wait_for_room()
+            self._deployment.outbox.append(self._ref, self._pages, page)
+            self._rows, self._pages = self._rows + len(page), self._pages + 1
+            self._deployment.outbox.extend(self._ref, self._rows, last=False)
+        self._waiting = []
+
+    def _wait_for_room(self) -> None:
+        pace, patience = Pace(), self._deployment.patience()
+        while True:
+            handed = patience.insist(lambda: self._deployment.runs.handed_rows(self._ref, self._spec))
+            status = patience.insist(lambda: self._deployment.runs.status(self._ref, self._spec))
+            if status.state.finished:
+                raise RunEnded(self.run.id, status.state)
+            if self._rows - handed < PAGES_AHEAD * self._spec.page_rows:
+                return
+            self._deployment.waiter.wait(pace.next_s())

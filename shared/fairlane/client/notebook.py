@@ -1,0 +1,84 @@
+"""Live progress of a run in a notebook's cell: bars in HTML, redrawn in place, that stay when it is saved.
+
+Uses the kernel's own display, without widgets, so JupyterLab, VS Code and Colab show it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from fairlane.core.clock import Clock
+
+REDRAWN_EVERY_MS = 200
+"""A browser is sent no more than five redraws a second; the last state is always sent."""
+
+Bundle: TypeAlias = Mapping[str, str]
+"""An output by MIME type, as Jupyter's messages have it."""
+
+
+class Bar(NamedTuple):
+    """One line: a title, ``done`` of ``of`` items, and a text beside the bar."""
+
+    title: str
+    done: int
+    of: int
+    note: str
+    part: bool = False
+
+
+class _Handle(Protocol):
+    def update(self, obj: Any, **options: Any) -> None: ...
+
+
+class Cell:
+    """An output of the running cell that is replaced again and again."""
+
+    def __init__(self, clock: Clock, display: Callable[..., _Handle | None] | None = None) -> None:
+        self._clock, self._display = clock, display or _display()
+        self._handle: _Handle | None = None
+        self._drawn: Bundle | None = None
+        self._due_ms = 0
+
+    def draw(self, bars: Sequence[Bar], *, at_once: bool = False) -> None:
+        """Show these bars, unless some were drawn a moment ago; ``at_once`` for what must not be missed."""
+        now_ms, bundle = self._clock.monotonic_ms(), {"text/html": html_of(bars), "text/plain": text_of(bars)}
+        if bundle == self._drawn or (now_ms < self._due_ms and not at_once):
+            return
+        self._drawn, self._due_ms = bundle, now_ms + REDRAWN_EVERY_MS
+        if self._handle is None:
+            self._handle = self._display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+
+def html_of(bars: Sequence[Bar]) -> str:
+    """The bars as a table; colours are those of the notebook's theme, light or dark."""
+    rows = "".join(_row(bar) for bar in bars)
+    style = "border-collapse:collapse;font-variant-numeric:tabular-nums"
+    return f'<table style="{style}" aria-label="progress">{rows}</table>'
+
+
+def text_of(bars: Sequence[Bar]) -> str:
+    """The same where no HTML is shown."""
+    return "\n".join(f"{bar.title}: {bar.done:,}/{bar.of:,}  {bar.note}".rstrip() for bar in bars)
+
+
+def _row(bar: Bar) -> str:
+    indent = "padding-left:1.5em;" if bar.part else "font-weight:bold;"
+    right = "text-align:right;white-space:nowrap"
+    return (
+        f'<tr><td style="{indent}text-align:left">{escape(bar.title)}</td>'
+        f'<td><progress value="{bar.done}" max="{max(1, bar.of)}" style="width:16em"></progress></td>'
+        f'<td style="{right}">{100 * bar.done // bar.of if bar.of else 0} %</td>'
+        f'<td style="{right}">{bar.done:,}/{bar.of:,}</td>'
+        f'<td style="text-align:left;white-space:nowrap">{escape(bar.note)}</td></tr>'
+    )
+
+
+def _display() -> Callable[..., _Handle | None]:
+    """The kernel's own; it is there wherever a notebook is."""
+    display: Callable[..., _Handle | None] = import_module("IPython.display").display
+    return display

@@ -1,0 +1,231 @@
+"""Live progress of a run: a bar for the whole and one for each lane, or plain lines now and then."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from fairlane.client.notebook import Bar, Cell
+from fairlane.core.clock import Clock
+from fairlane.core.terminal_text import visible_line
+from fairlane.model.run import RunState, RunStatus
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+RATE_WINDOW_S = 10.0
+LINE_EVERY_S = 5.0
+LONGEST_TITLE = 40
+LEAST_BAR, WIDEST_BAR = 8, 30
+BESIDE_BAR = 72
+"""Columns of a terminal that are left to names and numbers, as long as the bar keeps its least width."""
+
+_FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("{task.fields[share]}", "right"),
+    ("{task.fields[count]}", "right"),
+    (" {task.fields[note]}", "left"),
+)
+
+
+class ProgressView(Protocol):
+    """Shows a run's status."""
+
+    def show(self, status: RunStatus) -> None:
+        """Draw ``status``; the last one is of a finished run, unless waiting ended before it."""
+        ...
+
+    def silent(self, seconds: float) -> None:
+        """Show that Redis has not answered for ``seconds``; the client keeps asking."""
+        ...
+
+
+@contextmanager
+def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
+    """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    screen = Console(stderr=True) if console is None else console
+    if screen.is_jupyter:
+        yield NotebookProgress(clock, Cell(clock))
+        return
+    if not screen.is_terminal:
+        yield PlainProgress(clock, screen)
+        return
+    bars = Progress(
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=max(LEAST_BAR, min(WIDEST_BAR, screen.width - BESIDE_BAR))),
+        *(
+            TextColumn(field, markup=False, table_column=Column(no_wrap=True, justify=side))
+            for field, side in _FIELDS
+        ),
+        console=screen,
+        auto_refresh=False,  # drawn when there is something new: no thread that outlives an interrupt
+    )
+    with bars:
+        yield LiveProgress(clock, bars, longest_title=min(LONGEST_TITLE, screen.width // 3))
+
+
+class LiveProgress:
+    """Bars that are redrawn with every status."""
+
+    def __init__(self, clock: Clock, bars: Progress, longest_title: int = LONGEST_TITLE) -> None:
+        self._clock, self._bars, self._longest = clock, bars, longest_title
+        self._rates: dict[str, Rate] = {}
+        self._rows: dict[str, TaskID] = {}
+
+    def show(self, status: RunStatus) -> None:
+        """Redraw the bars of the run and of its lanes."""
+        paused = status.paused is not None
+        self._draw("", status.name, *_whole(status), _mishaps(status), paused=paused)
+        for lane in status.lanes:
+            self._draw(lane.lane, f"  {lane.lane}", lane.done, lane.known, "", paused=paused)
+        self._bars.refresh()
+
+    def silent(self, seconds: float) -> None:
+        """Show beside the bar for how long Redis has not answered."""
+        if "" in self._rows:
+            self._bars.update(self._rows[""], note=_silence(seconds))
+            self._bars.refresh()
+
+    def _draw(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> None:
+        rate = self._rates.setdefault(row, Rate())
+        rate.count(self._clock.monotonic_ms(), done)
+        if row not in self._rows:
+            title = visible_line(title)
+            shown = title if len(title) <= self._longest else f"{title[: self._longest - 1]}…"
+            self._rows[row] = self._bars.add_task(shown, total=None, share="", count="", note="")
+        self._bars.update(
+            self._rows[row],
+            completed=done,
+            total=of,
+            share=_share(done, of),
+            count=f"{done:,}/{of:,}",
+            note=_beside(rate, of - done, note, paused=paused),
+        )
+
+
+class NotebookProgress:
+    """Bars in the output of a notebook's cell."""
+
+    def __init__(self, clock: Clock, cell: Cell) -> None:
+        self._clock, self._cell = clock, cell
+        self._rates: dict[str, Rate] = {}
+        self._bars: list[Bar] = []
+
+    def show(self, status: RunStatus) -> None:
+        """Redraw the bars in the cell's output."""
+        paused = status.paused is not None
+        self._bars = [self._bar("", status.name, *_whole(status), _mishaps(status), paused=paused)]
+        for lane in status.lanes:
+            bar = self._bar(lane.lane, lane.lane, lane.done, lane.known, "", paused=paused)
+            self._bars.append(bar._replace(part=True))
+        self._cell.draw(self._bars, at_once=status.state.finished)
+
+    def silent(self, seconds: float) -> None:
+        """Show beside the bar for how long Redis has not answered."""
+        silent = Bar("", 0, 0, _silence(seconds))
+        self._cell.draw([first._replace(note=silent.note) for first in self._bars[:1]] or [silent])
+
+    def _bar(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> Bar:
+        rate = self._rates.setdefault(row, Rate())
+        rate.count(self._clock.monotonic_ms(), done)
+        return Bar(title, done, of, _beside(rate, of - done, note, paused=paused))
+
+
+class PlainProgress:
+    """A line every `LINE_EVERY_S` seconds, and one at the end."""
+
+    def __init__(self, clock: Clock, console: Console) -> None:
+        self._clock, self._console = clock, console
+        self._rate = Rate()
+        self._due_ms = 0
+
+    def show(self, status: RunStatus) -> None:
+        """Print a line if one is due, or if the run has finished."""
+        done, of = _whole(status)
+        self._rate.count(self._clock.monotonic_ms(), done)
+        lanes = [f"{lane.lane} {lane.done:,}/{lane.known:,}" for lane in status.lanes]
+        whole = _beside(self._rate, of - done, _mishaps(status), paused=status.paused is not None)
+        parts = [whole, *lanes]
+        line = f"{status.name}: {_share(done, of)} {done:,}/{of:,}"
+        self._print(", ".join([line, *filter(None, parts)]), at_once=status.state.finished)
+
+    def silent(self, seconds: float) -> None:
+        """Print for how long Redis has not answered, if a line is due."""
+        self._print(_silence(seconds))
+
+    def _print(self, line: str, *, at_once: bool = False) -> None:
+        now = self._clock.monotonic_ms()
+        if at_once or now >= self._due_ms:
+            self._due_ms = now + round(LINE_EVERY_S * 1000)
+            self._console.print(visible_line(line), markup=False, highlight=False, soft_wrap=True)
+
+
+class Rate:
+    """How fast a count grows, over the last `RATE_WINDOW_S` seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int]] = deque()
+
+    def count(self, now_ms: int, done: int) -> None:
+        """The count now."""
+        self._seen.append((now_ms, done))
+        while len(self._seen) > 2 and self._seen[1][0] <= now_ms - RATE_WINDOW_S * 1000:
+            self._seen.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """``None`` until two moments have been seen."""
+        (first_ms, first), (last_ms, last) = self._seen[0], self._seen[-1]
+        return (last - first) * 1000 / (last_ms - first_ms) if last_ms > first_ms else None
+
+
+def _whole(status: RunStatus) -> tuple[int, int]:
+    """Jobs that are over, of all; a run without jobs is one thing that is over when the run is."""
+    return (status.jobs_done, status.jobs) if status.jobs else (int(status.state.finished), 1)
+
+
+def _share(done: int, of: int) -> str:
+    """Rounded down: 100 % is said when nothing is left."""
+    return f"{100 * done // of if of else 0} %"
+
+
+def _beside(rate: Rate, left: int, note: str, *, paused: bool) -> str:
+    """How fast and how long still, unless the run is paused; and what else there is to say."""
+    return ", ".join(words for words in ("" if paused else _pace(rate, left), note) if words)
+
+
+def _pace(rate: Rate, left: int) -> str:
+    per_second = rate.per_second
+    if per_second is None:
+        return ""
+    if left <= 0 or per_second <= 0:
+        return f"{per_second:.1f}/s"
+    minutes, seconds = divmod(round(left / per_second), 60)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return f"{per_second:.1f}/s, {clock} left"
+
+
+def _mishaps(status: RunStatus) -> str:
+    """Rejections, retries and failures, and the run's state where it is not running or completed."""
+    counted = [
+        (status.rate_limits, "× 429"),
+        (status.retries, "retries"),
+        (status.failed, "failed"),
+    ]
+    parts = [f"{count:,} {what}" for count, what in counted if count]
+    if status.state in (RunState.SUBMITTED, RunState.CANCELLED, RunState.REFUSED):
+        parts.append(str(status.state))
+    if status.paused is not None:
+        parts.append(f"paused by {visible_line(status.paused.by)}" if status.paused.by else "paused")
+    return ", ".join(parts)
+
+
+def _silence(seconds: float) -> str:
+    return f"Redis has not answered for {seconds:.0f} s; trying again"

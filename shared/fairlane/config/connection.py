@@ -1,0 +1,267 @@
+"""Connections: named, configured ways to providers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
+
+from fairlane.config.connection_checks import (
+    keys_in_headers,
+    missing_places,
+    password_in_proxy,
+    unknown_protocol,
+    unknown_provider,
+)
+from fairlane.config.endpoint import HttpEndpoint, misplaced
+from fairlane.config.presets import (
+    OF_PROTOCOL,
+    PRESETS,
+    PROTOCOLS,
+    LanePart,
+    Preset,
+    ProviderName,
+    lane_of_protocol,
+    preset_of,
+)
+from fairlane.core.section import Section, refusal
+from fairlane.model.lane import Charge, LaneScope
+
+LimitHeaders: TypeAlias = Literal[
+    "openai",
+    "anthropic",
+    "azure",
+    "gemini",
+    "bedrock",
+    "deepseek",
+    "groq",
+    "mistral",
+    "together",
+    "fireworks",
+    "cerebras",
+    "xai",
+    "generic",
+]
+"""Dialects of rate-limit headers that workers can read: `fairlane_workers.providers.limits.DIALECTS`."""
+
+Authentication: TypeAlias = Literal[
+    "bearer", "x-api-key", "api-key", "x-goog-api-key", "sigv4", "google", "none"
+]
+ErrorClass: TypeAlias = Literal[
+    "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "quota", "auth", "invalid"
+]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+ANYWHERE = "litellm://"
+"""The ``base_url`` that leaves the address to LiteLLM."""
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[!-~]$|^[!-~][ -~]{0,998}[!-~]$")]
+
+_STRUCTURED = frozenset(
+    {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}
+)
+_SCHEMES: Mapping[str, Authentication] = {
+    "anthropic": "x-api-key",
+    "azure_openai": "api-key",
+    "gemini": "x-goog-api-key",
+    "vertex": "google",
+}
+
+
+class Connection(Section):
+    """A named, configured way to a provider."""
+
+    provider: ProviderName | None = Field(
+        default=None,
+        description="Provider of this connection: `fairlane connections --providers` lists them. Its preset "
+        "gives the defaults of the keys below.",
+    )
+    protocol: str = Field(
+        description=f"API to speak: {', '.join(f'`{name}`' for name in PROTOCOLS)}, or one that another "
+        "package adds. Optional if `provider` is set."
+    )
+    base_url: str = Field(
+        pattern=r"^(https?://|litellm://$)",
+        description="Base URL of the API, including the version part. Optional if `provider` is set, unless "
+        "each account of that provider has its own URL.",
+    )
+    region: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9-]{1,40}$",
+        description='Cloud region, for "bedrock" and "vertex", such as "us-east-1".',
+    )
+    project: str | None = Field(
+        default=None, pattern=r"^[a-z0-9:.-]{1,100}$", description='The Google Cloud project of "vertex".'
+    )
+    api_version: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9.-]{1,40}$",
+        description='API version, for "azure_openai" and "anthropic". Default: the one that this release '
+        "was written for.",
+    )
+    api_key_env: Variable | None = Field(
+        default=None,
+        description="Name of the environment variable that holds the API key. Only workers need it. "
+        "Default: the provider's usual one.",
+    )
+    auth: Authentication | None = Field(
+        default=None,
+        description='How requests authenticate. "bearer": the key in the header Authorization; a header\'s '
+        'name: the key in that header; "sigv4" and "google": AWS or Google credentials of the workers; '
+        '"none". Default: the protocol\'s usual way.',
+    )
+    headers: dict[HeaderName, HeaderValue] = Field(
+        default_factory=dict,
+        description="Headers added to every request. They are not kept secret: do not put keys here.",
+    )
+    lane_scope: LaneScope | None = Field(
+        default=None,
+        description='What shares one rate limit, and so one lane. "model": each model has its own; '
+        '"connection": all models share one; "endpoint": all connections to one host and port share one. '
+        "Default: what the provider's documentation says.",
+    )
+    charge: Charge | None = Field(
+        default=None,
+        description='Tokens that the provider charges against its limits: "used", or "reserved": the prompt '
+        "and `max_tokens`. A lane's own `charge` overrides it. Default: what the provider does.",
+    )
+    limit_headers: LimitHeaders | None = Field(
+        default=None,
+        description="Dialect of the provider's rate-limit headers. Default: detected from the host. "
+        "Headers that only one provider uses override it.",
+    )
+    error_map: dict[str, ErrorClass] = Field(
+        default_factory=dict,
+        description="Overrides how errors are classified. Each entry maps an error's type, code or HTTP "
+        'status to "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "quota", "auth" '
+        'or "invalid".',
+    )
+    stream: bool = Field(default=True, description="Stream task calls, so that listeners see chunks.")
+    structured_output: bool | None = Field(
+        default=None,
+        description="Whether it supports structured output (a JSON schema). Default: as its protocol does.",
+    )
+    connect_timeout: float = Field(default=10.0, gt=0, description="Most seconds to connect to the server.")
+    proxy: str | None = Field(
+        default=None, pattern=r"^https?://", description="HTTP proxy for all requests. Default: none."
+    )
+    proxy_credentials_env: Variable | None = Field(
+        default=None,
+        description="Environment variable, of the workers only, that holds user:password for the proxy.",
+    )
+    ca_file: Path | None = Field(
+        default=None, description="File of certificates (PEM) to trust beside the system's."
+    )
+    client_certificate: Path | None = Field(
+        default=None, description="File with the certificate and key (PEM) that the server asks for."
+    )
+
+    endpoint: HttpEndpoint | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_providers_defaults(cls, given: Any) -> Any:
+        name = given.get("provider") if isinstance(given, Mapping) else None
+        if not isinstance(name, str):
+            sdk = isinstance(given, Mapping) and given.get("protocol") == "litellm"
+            return {"base_url": ANYWHERE, **given} if sdk else given
+        preset = preset_of(name)
+        if preset is None:
+            raise refusal(cls, unknown_provider(name))
+        known = preset.defaults()
+        merged = {**known, **given}
+        if isinstance(given.get("error_map"), Mapping):
+            merged["error_map"] = {**known.get("error_map", {}), **given["error_map"]}
+        if "base_url" not in given:
+            missing = missing_places(name, preset, given)
+            if missing:
+                raise refusal(cls, *missing)
+            merged["base_url"] = preset.address(given)
+        return merged
+
+    @model_validator(mode="after")
+    def _has_its_endpoint(self) -> Connection:
+        if wrong := list(misplaced(self.protocol, self.endpoint)):
+            raise refusal(type(self), *wrong)
+        return self
+
+    @field_validator("protocol")
+    @classmethod
+    def _is_installed(cls, protocol: str) -> str:
+        if wrong := unknown_protocol(protocol):
+            raise refusal(cls, wrong)
+        return protocol
+
+    @field_validator("headers")
+    @classmethod
+    def _hold_no_key(cls, headers: dict[str, str]) -> dict[str, str]:
+        if wrong := keys_in_headers(headers):
+            raise refusal(cls, *wrong)
+        return headers
+
+    @field_validator("error_map")
+    @classmethod
+    def _in_lower_case(cls, error_map: dict[str, ErrorClass]) -> dict[str, ErrorClass]:
+        return {kind.lower(): verdict for kind, verdict in error_map.items()}
+
+    @field_validator("proxy")
+    @classmethod
+    def _holds_no_password(cls, proxy: str | None) -> str | None:
+        if wrong := password_in_proxy(proxy or ""):
+            raise refusal(cls, *wrong)
+        return proxy
+
+    @property
+    def preset(self) -> Preset | None:
+        """The preset of its provider; without one, that of the only provider that speaks its protocol."""
+        name = self.provider or OF_PROTOCOL.get(self.protocol)
+        return None if name is None else PRESETS[name]
+
+    @property
+    def structured(self) -> bool:
+        """Whether its answers can be held to a JSON schema."""
+        return self.protocol in _STRUCTURED if self.structured_output is None else self.structured_output
+
+    @property
+    def scheme(self) -> Authentication:
+        """The authentication scheme of its requests."""
+        if self.auth is not None:
+            return self.auth
+        if self.protocol == "bedrock":
+            return "bearer" if self.api_key_env else "sigv4"
+        return _SCHEMES.get(self.protocol, "bearer")
+
+    @property
+    def lane_parts(self) -> tuple[LanePart, ...]:
+        """What its limits depend on."""
+        usual = lane_of_protocol(self.protocol) if self.preset is None else self.preset.lane
+        if self.lane_scope is None or self.lane_scope == "endpoint":
+            return usual
+        parts: tuple[LanePart, ...] = tuple(part for part in usual if part != "model")
+        return (*parts, "model") if self.lane_scope == "model" else parts
+
+    @cached_property
+    def scope(self) -> LaneScope:
+        """What shares one lane: a model's calls, the whole connection's, or those of its server."""
+        if self.lane_scope is not None:
+            return self.lane_scope
+        if self.protocol == "http":
+            return "endpoint"
+        return "model" if "model" in self.lane_parts else "connection"
+
+    @property
+    def charges(self) -> Charge:
+        """Which tokens the provider charges: "used" or "reserved"."""
+        return self.charge or ("used" if self.preset is None else self.preset.charge)
+
+    def lane_defaults(self, model: str) -> dict[str, Any]:
+        """The provider's defaults for a lane of this connection: fields of `LaneLimits`."""
+        preset = self.preset
+        known = dict(preset.limits) if preset else {}
+        if self.charges != "used":
+            known["charge"] = self.charges
+        factor = preset.output_factor(model) if preset else 1.0
+        return known if factor == 1 else {**known, "output_factor": factor}

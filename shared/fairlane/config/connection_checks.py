@@ -1,0 +1,93 @@
+"""Checks of a connection that no type can express: its provider, its address, keys in plain sight."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any
+from urllib.parse import urlsplit
+
+from fairlane.config.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
+from fairlane.core.redaction import MASK, is_secret_name
+from fairlane.core.section import Mistake
+
+_SECRET_HEADERS = frozenset({"x-auth-token", "x-amz-security-token", "ocp-apim-subscription-key"})
+_SECRET_SCHEMES = ("bearer ", "basic ", "api-key ", "token ")
+# The HTTP client sets these itself (RFC 9110 and 9112).
+_FRAMING_HEADERS = frozenset(
+    {"connection", "content-encoding", "content-length", "host", "te", "trailer"}
+    | {"transfer-encoding", "upgrade"}
+)
+_PLACES = {("bedrock", "region"): "us-east-1", ("vertex", "region"): "us-central1"}
+_LEAST_ALIKE = 0.7
+
+PROTOCOL_GROUP = "fairlane.protocols"
+"""The entry points that name protocols. Workers load them: `fairlane_workers.providers.registry`."""
+
+
+def example_of(provider: str, place: str) -> str:
+    """An example value for a field of a connection's address."""
+    return _PLACES.get((provider, place), f"my-{place}")
+
+
+def unknown_provider(name: str) -> Mistake:
+    """The error for an unknown provider, with the one that was probably meant."""
+    folded = name.lower()
+    also = [ALSO_CALLED[folded]] if folded in ALSO_CALLED else []
+    near = [*also, *difflib.get_close_matches(folded, PRESETS, n=1, cutoff=_LEAST_ALIKE)]
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    listed = "`fairlane connections --providers` lists them"
+    remedy = f"{meant}{listed}; for any other, give protocol and base_url."
+    return Mistake(("provider",), "is no provider that is known by name", remedy, name)
+
+
+def unknown_protocol(name: str) -> Mistake | None:
+    """The error for a protocol that neither Fairlane nor an installed package provides; names the nearest.
+
+    Entry points are read only for a name that is not Fairlane's own, and nothing is imported.
+    """
+    if name in PROTOCOLS:
+        return None
+    added = {point.name for point in entry_points(group=PROTOCOL_GROUP)}
+    if name in added:
+        return None
+    known = [*PROTOCOLS, *sorted(added.difference(PROTOCOLS))]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    remedy = f"{meant}Known here: {', '.join(known)}; another comes with a package that adds it."
+    return Mistake((), "is no protocol that is known here", remedy, name)
+
+
+def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[Mistake]:
+    """The fields that a preset's address needs and the configuration lacks."""
+    if preset.base_url is None:
+        problem = f"is missing: {preset.title} has no address that all share"
+        return [Mistake(("base_url",), problem, f'Write yours, like base_url = "{preset.example}".')]
+    problem = f"is missing: {preset.title} needs it"
+    return [
+        Mistake((part,), problem, f'Write {part} = "{example_of(name, part)}", or a base_url.')
+        for part in preset.places
+        if given.get(part) in (None, "")
+    ]
+
+
+def keys_in_headers(headers: Mapping[str, str]) -> list[Mistake]:
+    """Headers that would carry a key, whose values are not shown, and those that nobody sets by hand."""
+    found = []
+    for name, value in headers.items():
+        folded = name.lower()
+        if folded in _FRAMING_HEADERS:
+            found.append(Mistake((name,), "is set by whoever sends the request", "Leave it out.", value))
+        elif is_secret_name(name) or folded in _SECRET_HEADERS or value.lower().startswith(_SECRET_SCHEMES):
+            remedy = "Name the key's variable in api_key_env; `auth` says how it goes."
+            found.append(Mistake((name,), "would carry a key", remedy, MASK))
+    return found
+
+
+def password_in_proxy(proxy: str) -> list[Mistake]:
+    """A proxy's URL that holds a user or a password, neither of which is shown."""
+    if "@" not in urlsplit(proxy).netloc:
+        return []
+    remedy = 'Write "http://host:port", and the variable of user:password in proxy_credentials_env.'
+    return [Mistake((), "holds a user or password", remedy, MASK)]

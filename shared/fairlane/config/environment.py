@@ -1,0 +1,119 @@
+"""``FAIRLANE_*`` variables as settings: the key each one names, or the one it was probably meant to name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_origin
+
+from fairlane.config.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys, find_key
+from fairlane.config.problems import KEY_VARIABLES, Layer, Problem, did_you_mean
+
+CONFIG_VARIABLE = "FAIRLANE_CONFIG"
+HEADERS = "headers"
+
+ALIASES = {"FAIRLANE_REDIS_URL": "FAIRLANE_REDIS__URL"}
+"""Names that users try first, and the names that they mean."""
+
+# Kubernetes sets these in every pod of a namespace that has a service named fairlane-something.
+_SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)\w*)=|_PORT=\w+://")
+
+
+def process_environment() -> Mapping[str, str]:
+    """This process's environment: the one place where it is read."""
+    return os.environ  # noqa: TID251  every entry point gets the environment from here
+
+
+def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -> tuple[Layer, list[Problem]]:
+    """The settings that variables give, and a problem for each ``FAIRLANE_*`` variable that names no key.
+
+    An empty variable counts as not set. A connection, lane or team is matched with the names in the file
+    regardless of case and punctuation, since no variable is called ``openai:gpt-4o``; a name that is not in
+    the file is taken in lower case, and a header's with hyphens.
+    """
+    data: dict[str, Any] = {}
+    unknown: list[str] = []
+    for variable, value in _candidates(environ):
+        path = _path_of(variable, from_file)
+        key = find_key(path)
+        if key is None:
+            unknown.append(variable)
+        elif value:
+            _put(data, path, _parsed(key, value))
+    keep_keys = _credential_variables(from_file) | _credential_variables(data)
+    problems = [_unknown(variable) for variable in unknown if variable not in keep_keys]
+    return Layer("the environment", data), problems
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    named = {name: value for name, value in environ.items() if name.startswith(VARIABLE_PREFIX)}
+    for alias, name in ALIASES.items():
+        if alias in named:
+            value = named.pop(alias)
+            named[name] = named.get(name) or value
+    named.pop(CONFIG_VARIABLE, None)
+    return ((name, value) for name, value in named.items() if not _SERVICE_LINK.search(f"{name}={value}"))
+
+
+def _path_of(variable: str, from_file: Mapping[str, Any]) -> list[str]:
+    path = variable.removeprefix(VARIABLE_PREFIX).lower().split("__")
+    key = find_key(path)
+    below: Any = from_file
+    for place, part in enumerate(key.path if key else ()):
+        names = below if isinstance(below, Mapping) else {}
+        if part == ENTRY:
+            path[place] = _as_in_file(path[place], names, header=path[place - 1] == HEADERS)
+        below = names.get(path[place])
+    return path
+
+
+def _as_in_file(word: str, names: Iterable[str], *, header: bool) -> str:
+    found = next((name for name in names if _folded(name) == _folded(word)), None)
+    return found or (word.replace("_", "-") if header else word)
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "_", name.lower())
+
+
+def _parsed(key: Key, value: str) -> Any:
+    if get_origin(key.field.annotation) is tuple:
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        data = data.setdefault(part, {})
+    data[path[-1]] = value
+
+
+def _credential_variables(data: Mapping[str, Any]) -> set[str]:
+    """Variables that hold a connection's secrets may begin with our prefix too."""
+    connections = data.get("connections")
+    entries = connections.values() if isinstance(connections, Mapping) else ()
+    return {
+        str(entry[name])
+        for entry in entries
+        for name in KEY_VARIABLES
+        if isinstance(entry, Mapping) and name in entry
+    }
+
+
+def _with_names_of(variable: str, known: str) -> str:
+    """A key's variable with the names that ``variable`` has in those places."""
+    parts, given = known.split("__"), variable.split("__")
+    return "__".join(
+        given[place] if part == ENTRY.upper() and place < len(given) else part
+        for place, part in enumerate(parts)
+    )
+
+
+def _unknown(variable: str) -> Problem:
+    known = {CONFIG_VARIABLE, *(_with_names_of(variable, key.variable) for key in all_keys())}
+    near = did_you_mean(variable, known, prefix=VARIABLE_PREFIX)
+    remedy = near or "sections and keys are joined by two underscores, as in FAIRLANE_REDIS__URL."
+    return Problem(
+        variable, variable, "unknown key in the environment", f"There is no such setting: {remedy}"
+    )

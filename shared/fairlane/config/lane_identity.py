@@ -1,0 +1,111 @@
+"""What a provider's limit hangs on: calls that agree in all of it share one, whatever their connection is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import quote, urlsplit
+
+from fairlane.config.connection import Connection
+from fairlane.model.lane import endpoint_id, host_of
+
+ANY_MODEL = "*"
+_ACCOUNT_HEADERS = ("openai-organization", "openai-project", "x-goog-user-project")
+"""With these a key may stand for more than one account, each with limits of its own."""
+
+_AMBIENT = ("sigv4", "google")
+"""Credentials that workers find around them: one for all connections."""
+
+
+def lane_identity(connection: Connection, model: str, credential: str | None = None) -> str:
+    """The scope of the limit on a model's calls: ``credential=0123456789ab base_url=https://… model=gpt-4o``.
+
+    ``credential`` is the fingerprint that workers tell of its key. Until they do, its variable stands for it:
+    equal variables, equal keys. For a connection without a key its base URL does. The provider is named only
+    where no URL does that. The text is the same in every process and on every machine.
+    """
+    if connection.scope == "endpoint":
+        return endpoint_id(connection.base_url)
+    held, parts = _credential(connection, credential), set(connection.lane_parts)
+    if "credential" in parts and held is None:
+        parts = parts - {"credential"} | {"base_url"}
+    url = _plain(connection.base_url)
+    values: dict[str, str] = {}
+    if "base_url" not in parts:
+        values["provider"] = connection.provider or connection.protocol
+    if "credential" in parts and held is not None:
+        values["credential"] = held
+        values |= _account(connection)
+    if "region" in parts:
+        values["region"] = connection.region or url
+    if "base_url" in parts:
+        values["base_url"] = url
+    if "model" in parts:
+        values["model"] = model
+    return " ".join(f"{part}={quote(value, safe='/:@+,$')}" for part, value in values.items())
+
+
+def share_lanes(
+    identities: Mapping[str, str],
+    before: Mapping[str, str],
+    may_join: Callable[[str, str], bool] = lambda one, other: True,
+) -> dict[str, str]:
+    """Whose name the lanes of each connection carry: those with one identity share the lanes of one of them.
+
+    ``identities`` are in the order of the configuration, ``before`` is what was chosen last: whoever gives
+    its name goes on while it has a part in them, else the first does. So what a lane is called changes only
+    for those that join others or leave them. ``may_join`` is asked of who has not shared them yet.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, identity in identities.items():
+        groups.setdefault(identity, []).append(name)
+    chosen: dict[str, str] = {}
+    for names in groups.values():
+        own = [name for name in names if before.get(name) == name] or names
+        giver = max(own, key=lambda each: sum(before.get(name) == each for name in names))
+        for name in names:
+            shares = name == giver or before.get(name) == giver or may_join(name, giver)
+            chosen[name] = giver if shares else name
+    return {name: chosen[name] for name in identities}
+
+
+def credentials_by_variable(
+    connections: Mapping[str, Connection], reported: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The fingerprint of each connection's credential: its own, or that of another with its variable."""
+    known = {
+        variable: reported[name]
+        for name, connection in connections.items()
+        if (variable := connection.api_key_env) is not None and name in reported
+    }
+    return {
+        name: reported.get(name) or known.get(each.api_key_env or "") for name, each in connections.items()
+    }
+
+
+def lane_under(lane: str, connection: str) -> str:
+    """The lane of the same model, or of all, under the name of another connection."""
+    _, separator, model = lane.partition(":")
+    return f"{connection}{separator}{model}"
+
+
+def _credential(connection: Connection, reported: str | None) -> str | None:
+    scheme = connection.scheme
+    if scheme == "none":
+        return None
+    if reported is not None:
+        return reported
+    if connection.api_key_env is not None:
+        return f"${connection.api_key_env}"
+    return scheme if scheme in _AMBIENT else None
+
+
+def _account(connection: Connection) -> dict[str, str]:
+    stated = {name.lower(): value for name, value in connection.headers.items()}
+    return {name: stated[name] for name in _ACCOUNT_HEADERS if name in stated}
+
+
+def _plain(url: str) -> str:
+    """One spelling of a URL: scheme and host in lower case, no usual port, no slash at the end."""
+    parts = urlsplit(url.strip())
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme.lower()}://{host_of(parts)}{parts.path.rstrip('/')}{query}"

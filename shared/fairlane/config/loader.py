@@ -1,0 +1,129 @@
+"""Reads `Settings` once, at an entry point: ``fairlane.toml``, then ``FAIRLANE_*``, then arguments."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fairlane.config.consistency import contradictions
+from fairlane.config.environment import CONFIG_VARIABLE, process_environment, read_environment
+from fairlane.config.problems import Layer, Problem, from_validation, raise_all, unknown_key
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.errors import ConfigurationError
+
+DEFAULT_FILE = Path("fairlane.toml")
+
+
+def load_settings(
+    path: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> Settings:
+    """The settings in force.
+
+    The file is ``path``, else what ``FAIRLANE_CONFIG`` names, else ``fairlane.toml`` in the working directory
+    if there is one. ``overrides`` are sections or top-level keys (``redis={"url": …}``) and win over all;
+    ``None`` in them means "not given". ``environ`` defaults to the process's environment.
+
+    Raises `ConfigurationError` that tells everything that is wrong at once.
+    """
+    variables = process_environment() if environ is None else environ
+    file = _find_file(path, variables)
+    from_file = Layer(str(file or DEFAULT_FILE), _read_file(file) if file else {})
+    from_environment, problems = read_environment(variables, from_file.data)
+    layers = (Layer("the arguments", _given(overrides)), from_environment, from_file)
+    settings = _validate(layers, file, problems)
+    raise_all(problems)
+    return settings
+
+
+def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkerSecrets:
+    """The credentials this process was given; ``missing`` names those that are not there."""
+    variables = process_environment() if environ is None else environ
+    wanted = {name: c.api_key_env for name, c in settings.connections.items() if c.api_key_env}
+    found = {name: variables.get(variable, "").strip() for name, variable in wanted.items()}
+    proxies = {
+        name: variables.get(c.proxy_credentials_env, "").strip()
+        for name, c in settings.connections.items()
+        if c.proxy_credentials_env
+    }
+    return WorkerSecrets.model_validate(
+        {
+            "keys": {name: key for name, key in found.items() if key},
+            "proxies": {name: credentials for name, credentials in proxies.items() if credentials},
+            "missing": {name: wanted[name] for name, key in found.items() if not key},
+        }
+    )
+
+
+def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    named = environ.get(CONFIG_VARIABLE)
+    chosen, asked_by = (path, "--config") if path else (Path(named), CONFIG_VARIABLE) if named else (None, "")
+    if chosen is None:
+        return DEFAULT_FILE.absolute() if DEFAULT_FILE.is_file() else None
+    file = chosen.expanduser().absolute()
+    if not file.is_file():
+        raise ConfigurationError(
+            asked_by, str(chosen), "there is no such file", "Name an existing TOML file."
+        )
+    return file
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            str(file), None, f"cannot be read: {error}", "Make it readable, in UTF-8."
+        ) from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(
+            str(file), _broken_line(text, str(error)), f"is not TOML: {error}", "Texts need quotes."
+        ) from error
+
+
+def _broken_line(text: str, message: str) -> str:
+    """The line at fault up to its "=", since what follows may be a secret."""
+    line = re.search(r"line (\d+)", message)
+    lines = text.splitlines() or [""]
+    return lines[min(int(line[1]), len(lines)) - 1 if line else -1].partition("=")[0].strip()
+
+
+def _given(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _given(value) if isinstance(value, Mapping) else value
+        for name, value in overrides.items()
+        if value is not None
+    }
+
+
+def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(low)
+    for name, value in high.items():
+        below = merged.get(name)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            value = _merged(below, value)
+        merged[name] = value
+    return merged
+
+
+def _validate(layers: Sequence[Layer], file: Path | None, problems: list[Problem]) -> Settings:
+    """The settings of the layers, the first of which wins; what is wrong is added to ``problems``."""
+    data: dict[str, Any] = {}
+    for layer in reversed(layers):
+        data = _merged(data, layer.data)
+    if "config_file" in data:
+        problems.append(unknown_key(["config_file"], layers[-1].origin))
+    data["config_file"] = str(file) if file else None
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        problems.extend(from_validation(error, layers))
+        return Settings()
+    problems.extend(contradictions(settings, layers))
+    return settings

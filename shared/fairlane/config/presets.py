@@ -1,0 +1,306 @@
+"""The providers that are known by name: where each is, what it speaks, and what tells its limits apart."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias, get_args
+
+from fairlane.model.lane import Charge, LaneScope
+
+ProviderName: TypeAlias = Literal[
+    "openai",
+    "azure_openai",
+    "bedrock",
+    "gemini",
+    "vertex",
+    "anthropic",
+    "xai",
+    "groq",
+    "deepseek",
+    "qwen",
+    "ollama",
+    "fireworks",
+    "mistral",
+    "together",
+    "lepton",
+    "cerebras",
+    "replicate",
+    "baseten",
+    "openrouter",
+    "vllm",
+]
+PROVIDERS: tuple[ProviderName, ...] = get_args(ProviderName)
+
+LanePart: TypeAlias = Literal["credential", "base_url", "region", "model"]
+"""What a limit may depend on: two calls that agree in all parts of their provider share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What a connection to a provider is where its configuration does not say otherwise.
+
+    ``base_url`` may hold ``{region}`` and ``{project}``; it is ``None`` where every account has its own, as
+    ``example`` shows; ``elsewhere`` are the regions that lie at another. ``lane``: see `LanePart`.
+    ``settings`` are further fields of a connection, ``limits`` fields of a lane's limits besides ``charge``.
+    ``output_factors`` are patterns of models (as `fnmatch` has them) whose output tokens count several times.
+    """
+
+    title: str
+    protocol: str
+    base_url: str | None
+    api_key_env: str | None
+    lane: tuple[LanePart, ...]
+    charge: Charge = "used"
+    limit_headers: str | None = None
+    example: str = ""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    output_factors: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def scope(self) -> LaneScope:
+        """What shares one lane: a model's calls, or the whole connection's."""
+        return "model" if "model" in self.lane else "connection"
+
+    def defaults(self) -> dict[str, Any]:
+        """The fields of a connection, as configuration has them."""
+        fields = {
+            "protocol": self.protocol,
+            "base_url": self.base_url,
+            "api_key_env": self.api_key_env,
+            "limit_headers": self.limit_headers,
+            **self.settings,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The fields of a connection that its address is made of."""
+        named = (part for _, part, _, _ in string.Formatter().parse(self.base_url or "") if part)
+        return tuple(dict.fromkeys(named))
+
+    def address(self, given: Mapping[str, Any]) -> str:
+        """Where it is. Raises ``KeyError`` where one of `places` is not given."""
+        url = self.elsewhere.get(str(given.get("region")), self.base_url or "")
+        return url.format(**{part: given[part] for part in self.places})
+
+    def output_factor(self, model: str) -> float:
+        """How many tokens an output token of a model counts as in the token limits."""
+        return next((factor for pattern, factor in self.output_factors if fnmatchcase(model, pattern)), 1.0)
+
+
+_ACCOUNT: tuple[LanePart, ...] = ("credential",)
+_MODEL: tuple[LanePart, ...] = ("credential", "model")
+
+# Caching does not change what counts towards OpenAI's limits: they are judged before a cache is looked at.
+_CACHE_COUNTS = {"cache_reads": "counted"}
+# A 429 is for calls in flight, or never comes: no rate is to be sought.
+_NO_RATE = {"requests_per_minute": 0}
+# Some of their models refuse a JSON schema, or all do.
+_NO_SCHEMA = {"structured_output": False}
+
+# The quotas of Bedrock: Claude 3.7 and later.
+_BURNT_FIVEFOLD = (
+    "*claude-3-7-*",
+    *(f"*claude-{family}-[4-9]*" for family in ("opus", "sonnet", "haiku")),
+)
+_VERTEX = "/v1/projects/{project}/locations/{region}"
+
+
+def _openai(
+    title: str,
+    base_url: str | None,
+    key: str | None,
+    lane: tuple[LanePart, ...],
+    headers: str | None = None,
+    **more: Any,
+) -> Preset:
+    return Preset(title, "openai", base_url, key, lane, limit_headers=headers, **more)
+
+
+PRESETS: Mapping[ProviderName, Preset] = {
+    "openai": _openai(
+        "OpenAI",
+        "https://api.openai.com/v1",
+        "OPENAI_API_KEY",
+        ("credential", "base_url", "model"),
+        "openai",
+        limits=_CACHE_COUNTS,
+    ),
+    "azure_openai": Preset(
+        "Azure OpenAI",
+        "azure_openai",
+        None,
+        "AZURE_OPENAI_API_KEY",
+        ("base_url", "model"),
+        "reserved",
+        "azure",
+        "https://example.openai.azure.com",
+        limits=_CACHE_COUNTS,
+    ),
+    "bedrock": Preset(
+        "Amazon Bedrock",
+        "bedrock",
+        "https://bedrock-runtime.{region}.amazonaws.com",
+        None,
+        ("region", "model", "credential"),
+        "reserved",
+        "bedrock",
+        elsewhere=dict.fromkeys(
+            ("cn-north-1", "cn-northwest-1"), "https://bedrock-runtime.{region}.amazonaws.com.cn"
+        ),
+        output_factors=tuple((pattern, 5.0) for pattern in _BURNT_FIVEFOLD),
+    ),
+    "gemini": Preset(
+        "Google Gemini (AI Studio)",
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta",
+        "GEMINI_API_KEY",
+        _MODEL,
+        limit_headers="gemini",
+    ),
+    "vertex": Preset(
+        "Google Vertex AI",
+        "vertex",
+        "https://{region}-aiplatform.googleapis.com" + _VERTEX,
+        None,
+        ("base_url", "model"),
+        limit_headers="gemini",
+        elsewhere={
+            "global": "https://aiplatform.googleapis.com" + _VERTEX,
+            "us": "https://aiplatform.us.rep.googleapis.com" + _VERTEX,
+            "eu": "https://aiplatform.eu.rep.googleapis.com" + _VERTEX,
+        },
+    ),
+    "anthropic": Preset(
+        "Anthropic",
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        "ANTHROPIC_API_KEY",
+        _ACCOUNT,
+        limit_headers="anthropic",
+    ),
+    "xai": _openai("xAI", "https://api.x.ai/v1", "XAI_API_KEY", _MODEL, "xai"),
+    "groq": _openai(
+        "Groq",
+        "https://api.groq.com/openai/v1",
+        "GROQ_API_KEY",
+        _MODEL,
+        "groq",
+        settings={**_NO_SCHEMA, "error_map": {"498": "overloaded"}},  # its flex tier has no capacity
+    ),
+    "deepseek": _openai(
+        "DeepSeek",
+        "https://api.deepseek.com/v1",
+        "DEEPSEEK_API_KEY",
+        _ACCOUNT,
+        "deepseek",
+        settings=_NO_SCHEMA,
+        limits=_NO_RATE,
+    ),
+    "qwen": _openai(
+        "Qwen (Alibaba Cloud Model Studio)",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+        _ACCOUNT,
+        # Its 429s say `insufficient_quota` of a minute's tokens; debts are a 400.
+        settings={
+            **_NO_SCHEMA,
+            "error_map": {"insufficient_quota": "rate_limited", "arrearage": "quota"},
+        },
+    ),
+    "ollama": Preset("Ollama", "ollama", "http://127.0.0.1:11434", None, ("base_url",), limits=_NO_RATE),
+    "fireworks": _openai(
+        "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", _ACCOUNT, "fireworks"
+    ),
+    "mistral": _openai("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", _ACCOUNT, "mistral"),
+    "together": _openai(
+        "Together",
+        "https://api.together.ai/v1",
+        "TOGETHER_API_KEY",
+        _ACCOUNT,
+        "together",
+        settings=_NO_SCHEMA,
+    ),
+    "lepton": _openai(
+        "Lepton",
+        None,
+        "LEPTON_API_TOKEN",
+        _ACCOUNT,
+        example="https://llama3-1-8b.lepton.run/api/v1",
+        settings=_NO_SCHEMA,
+    ),
+    "cerebras": _openai(
+        "Cerebras",
+        "https://api.cerebras.ai/v1",
+        "CEREBRAS_API_KEY",
+        _MODEL,
+        "cerebras",
+        charge="reserved",
+    ),
+    "replicate": Preset(
+        "Replicate", "replicate", "https://api.replicate.com/v1", "REPLICATE_API_TOKEN", _ACCOUNT
+    ),
+    "baseten": _openai("Baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY", _ACCOUNT),
+    "openrouter": _openai(
+        "OpenRouter",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        _ACCOUNT,
+        settings={**_NO_SCHEMA, "error_map": {"403": "permanent"}},  # a prompt that moderation flagged
+    ),
+    "vllm": _openai("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
+}
+
+ALSO_CALLED: Mapping[str, ProviderName] = {
+    "aistudio": "gemini",
+    "alibaba": "qwen",
+    "aws": "bedrock",
+    "azure": "azure_openai",
+    "claude": "anthropic",
+    "dashscope": "qwen",
+    "google": "gemini",
+    "grok": "xai",
+    "gpt": "openai",
+    "vertex_ai": "vertex",
+}
+"""What people may write for a provider; only ever a suggestion."""
+
+OF_PROTOCOL: Mapping[str, ProviderName] = {
+    name: name for name in PROVIDERS if name == PRESETS[name].protocol != "openai"
+}
+"""The protocols that one provider alone speaks: whose habits a connection has that names none."""
+
+LANE_OF_PROTOCOL: Mapping[str, tuple[LanePart, ...]] = {
+    "openai": PRESETS["openai"].lane,
+    "openai_responses": PRESETS["openai"].lane,
+    "azure_openai": PRESETS["azure_openai"].lane,
+    "anthropic": _ACCOUNT,
+    "gemini": _MODEL,
+    "vertex": PRESETS["vertex"].lane,
+    "bedrock": PRESETS["bedrock"].lane,
+    "replicate": _ACCOUNT,
+    "ollama": PRESETS["ollama"].lane,
+    "http": ("base_url",),
+    "litellm": ("credential", "base_url", "model"),
+}
+"""For a connection that names no provider."""
+
+PROTOCOLS: tuple[str, ...] = tuple(LANE_OF_PROTOCOL)
+"""The protocols that Fairlane itself speaks; installed packages may add others."""
+
+
+def lane_of_protocol(protocol: str) -> tuple[LanePart, ...]:
+    """What a limit depends on at a connection that names no provider; for a protocol of another package,
+    everything that may tell two limits apart.
+    """
+    return LANE_OF_PROTOCOL.get(protocol, ("credential", "base_url", "model"))
+
+
+def preset_of(provider: str) -> Preset | None:
+    """The preset of a provider by any text; ``None`` if there is no such provider."""
+    return next((preset for name, preset in PRESETS.items() if name == provider), None)

@@ -1,0 +1,288 @@
+"""The sections of the settings. Each part of Fairlane takes its own section, not all settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from fairlane.config.topology import topology_of
+from fairlane.core.section import Section
+
+_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+
+ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+TeamName = Annotated[str, Field(pattern=_NAME)]
+
+
+def require_checks(url: str) -> str:
+    """Return the URL. Raises ``ValueError`` if it switches off the check of certificates."""
+    asked = {name: value[-1].lower() for name, value in parse_qs(urlsplit(url).query).items()}
+    reqs, hostname = asked.get("ssl_cert_reqs", "required"), asked.get("ssl_check_hostname", "true")
+    if reqs not in ("required", "cert_required") or hostname in ("0", "f", "false", "n", "no"):
+        raise ValueError(
+            "certificates are always checked: name the authority instead, ?ssl_ca_certs=/path/to/ca.pem"
+        )
+    return url
+
+
+def _for_celery(url: str) -> str:
+    """Return the URL. Raises ``ValueError`` if Celery cannot use it."""
+    if url.startswith("sentinel://"):
+        raise ValueError("name Sentinels and their service in one: redis+sentinel://host:26379,…/mymaster")
+    topology = topology_of(url)
+    if topology is not None and topology.service is None:
+        raise ValueError("Celery's queues cannot be on a cluster: name one Redis, Sentinels or RabbitMQ")
+    return url
+
+
+class RedisSettings(Section):
+    """The Redis with the live state."""
+
+    url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://",
+        description="Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://; "
+        "redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST.",
+    )
+    deployment: str = Field(
+        default="main",
+        pattern=_NAME,
+        description="Prefix of this deployment's keys, so that several deployments can share one Redis.",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_checked(cls, url: str) -> str:
+        topology_of(url)
+        return require_checks(url)
+
+
+class CelerySettings(Section):
+    """The broker that carries attempts to the workers."""
+
+    broker_url: str | None = Field(
+        default=None,
+        description="Celery's broker: Redis as above, except a cluster, or RabbitMQ (amqp:// or amqps://). "
+        "Default: the Redis with the live state.",
+    )
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_checked(cls, url: str | None) -> str | None:
+        return None if url is None else require_checks(_for_celery(url))
+
+
+class Budget(Section):
+    """The most that a team may use in a day or a month, on one lane or on all."""
+
+    lane: str = Field(default="*", min_length=1, description='A lane as `fairlane lanes` names it; "*": all.')
+    per: Literal["day", "month"] = Field(description='"day" or "month", each in UTC.')
+    requests: int | None = Field(default=None, gt=0, le=10**12, description="Calls.")
+    tokens: int | None = Field(default=None, gt=0, le=10**12, description="Input and output together.")
+    usd: float | None = Field(
+        default=None, gt=0, le=10**6, description="Dollars, by `prices`; a model without one costs nothing."
+    )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that are set, by unit."""
+        limits = {"requests": self.requests, "tokens": self.tokens, "usd": self.usd}
+        return {unit: most for unit, most in limits.items() if most is not None}
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Budget:
+        if not self.limits:
+            raise ValueError("a budget needs requests, tokens or usd")
+        return self
+
+
+class TeamSettings(Section):
+    """A team's share of the lanes that it uses with other teams, and its budgets."""
+
+    weight: float = Field(default=1.0, gt=0, le=1000, description="Its share, relative to the other teams'.")
+    lendable_percent: float = Field(
+        default=100.0,
+        ge=0,
+        le=100,
+        description="Percent of its share that other teams may use while it does not. The rest is reserved.",
+    )
+    borrowing_limit_percent: float | None = Field(
+        default=None,
+        ge=0,
+        description="Percent of its share that it may take on top of it, while other teams do not use "
+        "theirs. Default: no limit.",
+    )
+    max_percent: float | None = Field(
+        default=None, gt=0, le=100, description="Most percent of a lane that it may take. Default: all of it."
+    )
+    budgets: tuple[Budget, ...] = Field(
+        default=(),
+        description='The most it may use: `lane` ("*": all), `per` ("day" or "month", UTC), and `requests`, '
+        "`tokens` or `usd`. Jobs beyond it wait for the next period.",
+    )
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the team has a reserved share, or a limit below the whole lane."""
+        return self.lendable_percent < 100 or (self.borrowing_limit_percent, self.max_percent) != (None, None)
+
+
+class ArchiveSettings(Section):
+    """The database that keeps finished runs."""
+
+    url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of a database: sqlite:///runs.db, postgresql+psycopg://… The scheduler "
+        "moves finished runs there. Default: none; they stay in Redis until they expire.",
+    )
+    after_seconds: float = Field(
+        default=86_400.0,
+        ge=0,
+        description="Seconds that a finished run stays in Redis before it moves. "
+        "A new run can continue it there.",
+    )
+
+
+class AuditSettings(Section):
+    """The log of who changed what."""
+
+    keep: int = Field(default=100_000, ge=1, description="Number of entries to keep, approximately.")
+
+
+class PayloadLimits(Section):
+    """Limits of what a team may submit; the scheduler rejects more, with a message."""
+
+    row_bytes: int = Field(
+        default=1024 * 1024,
+        ge=1,
+        description="Largest row as JSON, in bytes. The items of a larger row fail.",
+    )
+    run_bytes: int = Field(
+        default=1024**3, ge=1, description="Most bytes of a run's rows in Redis, compressed."
+    )
+    spec_bytes: int = Field(
+        default=4 * 1024 * 1024,
+        ge=1,
+        description="Largest submission without its rows, in bytes: prompts, parameters, evaluators.",
+    )
+    waiting_requests: int = Field(
+        default=10_000,
+        ge=1,
+        description="Most unread requests of a team. Later ones are rejected.",
+    )
+    active_runs: int = Field(default=10_000, ge=1, description="Most unfinished runs of a team.")
+
+
+class SchedulerSettings(Section):
+    """The scheduler: global bounds and intervals."""
+
+    max_concurrent: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most calls in flight over all lanes while a run is active that was admitted under this "
+        "limit. Default: only max_in_flight limits them.",
+    )
+    datasets: tuple[str, ...] = Field(
+        default=(),
+        description="Places of datasets that runs may name and the scheduler reads: folders, or "
+        "prefixes of URLs.",
+    )
+    max_in_flight: int = Field(default=1000, ge=1, description="Most calls in flight over all lanes.")
+    leader_lease_seconds: float = Field(
+        default=3.0,
+        ge=0.5,
+        description="Seconds of silence after which another scheduler replaces the leader.",
+    )
+    lease_seconds: float = Field(
+        default=15.0, ge=1.0, description="Seconds without a heartbeat after which an attempt is requeued."
+    )
+    worker_timeout_seconds: float = Field(
+        default=5.0, ge=1.0, description="Seconds without a heartbeat after which a worker counts as dead."
+    )
+    finished_ttl_seconds: float = Field(
+        default=7 * 86_400, ge=1, description="Seconds that a finished run stays in Redis."
+    )
+    limits: PayloadLimits = PayloadLimits()
+
+
+MOST_SLOTS = 5000
+"""Most concurrent calls that a worker may be allowed."""
+
+
+class WorkerSettings(Section):
+    """A worker process."""
+
+    slots: int = Field(
+        default=1000,
+        ge=1,
+        le=MOST_SLOTS,
+        description="Most concurrent calls of one worker. It begins with 100, and takes more while they are "
+        "used and its event loop is in time. With modules it stays at 100.",
+    )
+    lanes: tuple[str, ...] = Field(default=(), description="Serve only these lanes. Empty: all.")
+    beat_seconds: float = Field(default=1.0, gt=0, le=30, description="Seconds between two heartbeats.")
+    shutdown_grace_seconds: float = Field(
+        default=20.0, ge=0, description="Seconds that calls in flight have to end on a warm stop."
+    )
+    modules: tuple[str, ...] = Field(
+        default=(),
+        description="Python modules whose functions runs may call here, submodules included. "
+        "A worker without any takes no calls of functions.",
+    )
+    max_response_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1024, description="Largest response that is read, in bytes."
+    )
+
+
+class LogSettings(Section):
+    """Structured logs on standard error."""
+
+    format: Literal["console", "json"] = Field(default="console", description="Form of a log line.")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is written."
+    )
+
+
+class MetricsSettings(Section):
+    """The HTTP server of schedulers and workers for Prometheus and probes: /metrics, /healthz, /readyz."""
+
+    enabled: bool = Field(default=True, description="Start this server.")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on. The metrics show the names of lanes and teams. "
+        "0.0.0.0: all addresses of this machine.",
+    )
+    scheduler_port: int = Field(
+        default=9460,
+        ge=0,
+        le=65_535,
+        description="Port of a scheduler. If it is taken, the next free one of twenty; 0: any free port. "
+        "The log shows which.",
+    )
+    worker_port: int = Field(
+        default=9480, ge=0, le=65_535, description="Port of a worker, chosen in the same way."
+    )
+    lanes: int = Field(
+        default=200,
+        ge=1,
+        le=2000,
+        description='Most lanes with a label of their own. The others share "(other)".',
+    )
+    teams: int = Field(
+        default=100,
+        ge=1,
+        le=2000,
+        description='Most teams with a label of their own. The others share "(other)".',
+    )
+
+
+class TracingSettings(Section):
+    """OpenTelemetry spans of calls. Workers send them as the variables OTEL_* say. Needs the extra `otel`."""
+
+    enabled: bool = Field(
+        default=False, description="Workers add spans to the trace in which a run was submitted."
+    )
+    items_per_run: int = Field(default=1000, ge=1, description="Most traced items of a run, evenly spread.")

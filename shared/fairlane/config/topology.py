@@ -1,0 +1,87 @@
+"""URLs of several Redis servers: those that Sentinels watch, or the nodes of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+Address: TypeAlias = tuple[str, int]
+
+SENTINEL, CLUSTER = "+sentinel", "+cluster"
+SENTINEL_PORT, NODE_PORT = 26379, 6379
+
+_OF_SENTINELS = ("sentinel_username", "sentinel_password")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Where to ask for the server that is to be used; ``service`` is the Sentinels' name of it.
+
+    ``service`` ``None``: a cluster. ``user`` and ``query`` are what each server's own URL has, ``sentinel``
+    what a Sentinel needs of us.
+    """
+
+    scheme: str
+    nodes: tuple[Address, ...]
+    service: str | None
+    database: int
+    user: str
+    query: str
+    sentinel: tuple[tuple[str, str], ...] = ()
+
+    def server_url(self, address: Address) -> str:
+        """The URL of one of its servers."""
+        host, port = address
+        named = f"[{host}]" if ":" in host else host
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.user}{named}:{port}/{self.database}{query}"
+
+
+def topology_of(url: str) -> Topology | None:
+    """The topology in a URL; ``None`` for a URL of one server. Raises ``ValueError``.
+
+    ``redis+sentinel://[user:password@]host[:port][,host…]/SERVICE[/DATABASE]``,
+    ``redis+cluster://[user:password@]host[:port][,host…]``, both also with ``rediss``.
+    """
+    scheme = url.partition("://")[0]
+    if not scheme.endswith((SENTINEL, CLUSTER)):
+        return None
+    parts = urlsplit(url)
+    user, _, hosts = parts.netloc.rpartition("@")
+    stated = parse_qsl(parts.query)
+    clustered = scheme.endswith(CLUSTER)
+    service, database = _in_cluster(parts.path) if clustered else _service(parts.path)
+    return Topology(
+        scheme=scheme.partition("+")[0],
+        nodes=tuple(_address(host, NODE_PORT if clustered else SENTINEL_PORT) for host in hosts.split(",")),
+        service=service,
+        database=database,
+        user=f"{user}@" if user else "",
+        query=urlencode([(name, value) for name, value in stated if name not in _OF_SENTINELS]),
+        sentinel=tuple(
+            (name.removeprefix("sentinel_"), value) for name, value in stated if name in _OF_SENTINELS
+        ),
+    )
+
+
+def _service(path: str) -> tuple[str, int]:
+    name, _, database = path.strip("/").partition("/")
+    if not name:
+        raise ValueError("the name under which Sentinels know the server is missing: …/mymaster")
+    if not (database or "0").isdecimal():
+        raise ValueError(f"{database!r} is no number of a database: …/{name}/0")
+    return unquote(name), int(database or 0)
+
+
+def _in_cluster(path: str) -> tuple[None, int]:
+    if path.strip("/") not in ("", "0"):
+        raise ValueError("a cluster has one database alone, 0")
+    return None, 0
+
+
+def _address(text: str, default: int) -> Address:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise ValueError("hosts are separated by commas: host:port,host:port")
+    return parts.hostname, parts.port or default

@@ -1,0 +1,85 @@
+"""Clocks that code receives as an argument, so that tests run it under a manual one; and times in words."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+class Clock(Protocol):
+    """Tells the time. Durations are milliseconds inside Fairlane, seconds in its public API."""
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch; for records and logs, never for admission decisions."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never run backwards; for deadlines inside one process."""
+        ...
+
+    def worked_ms(self) -> float:
+        """CPU time of this thread so far, in milliseconds; waiting does not count."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds of the monotonic clock."""
+        return time.monotonic_ns() // 1_000_000
+
+    def worked_ms(self) -> float:
+        """CPU time of this thread, in milliseconds."""
+        return time.thread_time() * 1000
+
+
+class ManualClock:
+    """A clock that stands still until it is advanced: deterministic time for tests and simulation."""
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = start_ms
+
+    def now_ms(self) -> int:
+        """The time it was advanced to."""
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        """The same time."""
+        return self._now_ms
+
+    def worked_ms(self) -> float:
+        """Always 0: work takes no time."""
+        return 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward by ``seconds``; raises ``ValueError`` for a negative amount."""
+        if seconds < 0:
+            raise ValueError(f"time only moves forward, got {seconds} s")
+        self._now_ms += round(seconds * 1000)
+
+
+def timestamp() -> str:
+    """Now, as a log line has it: ISO 8601, for a line about an earlier event."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def span(milliseconds: float) -> str:
+    """A duration in its largest unit, rounded down: ``"850 ms"``, ``"12 s"``, ``"3 min"``, ``"2 d"``."""
+    whole = max(0, int(milliseconds))
+    for unit_ms, unit in _UNITS:
+        if whole >= unit_ms:
+            return f"{whole // unit_ms} {unit}"
+    return f"{whole} ms"
+
+
+def until(at_ms: int, now_ms: int) -> str:
+    """``"in 59 min"``; ``"now"`` for a moment in the past or less than a second away."""
+    return f"in {span(at_ms - now_ms)}" if at_ms - now_ms >= 1000 else "now"

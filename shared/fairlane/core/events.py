@@ -1,0 +1,101 @@
+"""The names of all log events, for code that greps and dashboards that filter; `docs/logs.md` lists them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Event(StrEnum):
+    """Log event names. Each line carries run, job, lane, team and attempt if it concerns one.
+
+    A comment gives the event's own fields.
+    """
+
+    # Jobs and attempts
+    QUEUEING = "queueing"  # queue_depth
+    ACQUIRED = "acquired"  # active_slots, queue_depth
+    RELEASED = "released"  # active_slots, status_code, wire_ms
+    RETRY = "retry"  # status_code, delay_s, reason
+    TIMEOUT = "timeout"  # timeout_s
+    ATTEMPT_FAILED = "attempt_failed"  # a defect in the worker; carries a traceback
+    ATTEMPT_UNREPORTED = "attempt_unreported"  # error
+    EVALUATION_MALFORMED = "evaluation_malformed"  # agent, dimension, raw
+    EVALUATION_FAILED = "evaluation_failed"  # agent, dimension, status_code, elapsed_s, attempts, reason
+    FUNCTION_RAISED = "function_raised"  # function; carries a traceback
+    HANDLE_UNSAVED = "handle_unsaved"  # error
+    LATE_REPORT = "late_report"  # status_code
+    STALE_CLAIM = "stale_claim"  # error
+    LEASE_RECOVERED = "lease_recovered"  # worker, failed
+
+    # Runs
+    RUN_ADMITTED = "run_admitted"  # items, jobs
+    RUN_HELD = "run_held"  # lane, reason
+    RUN_REFUSED = "run_refused"  # reason
+    RUN_PROGRESS = "run_progress"  # done, total, in_flight, waiting_for; every 30 s
+    RUN_FINISHED = "run_finished"  # predict_waiting_s, predict_calling_s, score_waiting_s, score_calling_s
+    RUN_CANCELLED = "run_cancelled"  # jobs
+    RUN_PAUSED = "run_paused"  # by
+    RUN_RESUMED = "run_resumed"  # by
+    RUN_ENDED_EARLY = "run_ended_early"  # jobs, reason
+    JOBS_FAILED_UNCALLED = "jobs_failed_uncalled"  # lane, jobs, reason
+    RUN_ARCHIVED = "run_archived"
+    ARCHIVE_FAILED = "archive_failed"  # error
+    FEEDING_FAILED = "feeding_failed"  # error
+    SPEC_UNREADABLE = "spec_unreadable"
+    PLAN_UNREADABLE = "plan_unreadable"  # errors
+    PAGE_UNREADABLE = "page_unreadable"  # page, error
+    SESSIONS_UNREADABLE = "sessions_unreadable"  # page, error
+
+    # Teams
+    INBOX_CUT = "inbox_cut"  # waiting, kept
+    TOKENIZERS_MISSING = "tokenizers_missing"  # reason
+    TEAM_THROTTLED = "team_throttled"  # throttled_ms
+    BUDGET_NEARLY_USED = "budget_nearly_used"  # team, lane, per, unit, used, most, until
+    BUDGET_USED_UP = "budget_used_up"  # the same
+
+    # Lanes
+    LANE_CREATED = "lane_created"
+    LANE_BLOCKED = "lane_blocked"  # reason, delay_s
+    LANE_RATE_CUT = "lane_rate_cut"  # reason
+    LANE_PARKED = "lane_parked"  # reason
+    LANE_SHARED = "lane_shared"
+    LANE_RESTORED = "lane_restored"
+    LANE_REOPENED = "lane_reopened"
+    LANES_JOINED = "lanes_joined"  # connection, lanes
+    LANES_PARTED = "lanes_parted"  # connection, before
+    LIMITS_OVERRULED = "limits_overruled"  # lane, by
+    CIRCUIT_OPENED = "circuit_opened"  # reason
+    CIRCUIT_CLOSED = "circuit_closed"
+
+    # Credentials
+    CREDENTIAL_MISSING = "credential_missing"  # connection, variable
+    CREDENTIAL_IN_USE = "credential_in_use"  # connection, fingerprint
+    CREDENTIAL_CHANGED = "credential_changed"  # connection, fingerprint, before
+    CREDENTIALS_DIFFER = "credentials_differ"  # connection, fingerprint, held
+    CREDENTIALS_UNREPORTED = "credentials_unreported"  # error
+
+    # Processes
+    LEADER_ELECTED = "leader_elected"  # epoch
+    LEADER_LOST = "leader_lost"  # epoch
+    TICK_FAILED = "tick_failed"
+    SURVEY_FAILED = "survey_failed"
+    WORKER_STARTED = "worker_started"  # worker, slots
+    WORKER_STOPPING = "worker_stopping"  # busy
+    WORKER_DRAINING = "worker_draining"  # busy
+    WORKER_RESUMED = "worker_resumed"  # busy
+    WORKER_LOST = "worker_lost"  # worker, leases
+    LANES_SERVED = "lanes_served"  # app, lanes
+    HEARTBEAT_FAILED = "heartbeat_failed"  # worker
+    LISTENING_FAILED = "listening_failed"  # worker
+    BATCH_FAILED = "batch_failed"  # commands
+    MESSAGE_UNREADABLE = "message_unreadable"  # id
+    SLOT_NOT_FREED = "slot_not_freed"
+    CONSUMER_FAILED = "consumer_failed"
+    BROKER_UNREACHABLE = "broker_unreachable"  # error, again_s
+    BROKER_REFUSES = "broker_refuses"  # error, again_s
+    STORE_UNREACHABLE = "store_unreachable"  # error, store
+    STORE_BACK = "store_back"  # store
+    METRICS_SERVED = "metrics_served"  # url
+    METRICS_UNSERVED = "metrics_unserved"  # host, port, error
+    METRICS_REQUEST_BROKEN = "metrics_request_broken"
+    FLOWER_NAVIGATION_UNKNOWN = "flower_navigation_unknown"  # template

@@ -1,0 +1,194 @@
+"""Keeps credentials out of log lines and error messages."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+MASK = "***"
+RUN = 12
+"""Characters of a credential in a row that are masked. Fewer tell little, and may be part of a word."""
+
+HINT = 6
+STRIDE = RUN - HINT + 1
+"""`Secrets` compares ``HINT`` characters at every ``STRIDE``-th place: a seventh of all places is enough."""
+
+LEAST_VARIED = 5
+"""Different characters in a run: one of dashes or zeros is no credential's."""
+
+LONGEST = 4096
+"""Characters: a longer credential is masked as a whole only."""
+
+LEAST_SPELLING = 8
+FINGERPRINT_DIGITS = 12
+
+SECRET_NAMES = frozenset(
+    {
+        "api_key",
+        "apikey",
+        "authorization",
+        "cookie",
+        "password",
+        "proxy_authorization",
+        "secret",
+        "set_cookie",
+        "token",
+        "x_api_key",
+    }
+)
+
+# Greedy up to the last "@" of a word: a password may itself hold "@" or "/"; masking too much does no harm.
+_URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]*):[^\s'\"]*@")
+_QUERY_SECRET = re.compile(r"([?&](?:(?:sentinel_)?password|api_key|key|token)=)[^&\s'\"]+")
+_BEARER = re.compile(r"(\bBearer\s+)[^\s'\",]+", re.IGNORECASE)
+
+
+def fingerprint(secret: str, salt: bytes) -> str:
+    """A fingerprint that distinguishes the credentials of a deployment: 12 hexadecimal digits.
+
+    HMAC-SHA256: without the deployment's salt nobody can test a guess against it.
+    """
+    return hmac.new(salt, secret.encode(), hashlib.sha256).hexdigest()[:FINGERPRINT_DIGITS]
+
+
+def spellings(secret: str) -> tuple[str, ...]:
+    """Spellings of a secret in text: plain, escaped for JSON or a URL, base64, hexadecimal; longest first.
+
+    Base64 of a secret inside a longer text depends on its neighbours; only the constant part is included.
+    """
+    raw = secret.encode()
+    found = {json.dumps(secret)[1:-1], quote(secret), quote(secret, safe=""), quote_plus(secret), raw.hex()}
+    for before in range(3):
+        whole = base64.b64encode(b"0" * before + raw).decode().rstrip("=")
+        first = -(-before * 8 // 6)
+        core = whole[first : (before + len(raw)) * 8 // 6]
+        found |= {core, core.replace("+", "-").replace("/", "_")}
+    # A shorter spelling could be an ordinary word.
+    longer = {each for each in found if len(each) >= LEAST_SPELLING}
+    return tuple(sorted(longer | {secret}, key=len, reverse=True))
+
+
+def disguises(secret: str) -> tuple[str, ...]:
+    """`spellings` and those in which a provider may hide what it echoes, in lower case.
+
+    Base32 and HTML, each character percent-encoded, and reversed. Like base64, base32 inside a longer text
+    depends on its neighbours; only the constant part is included.
+    """
+    raw = secret.encode(errors="replace")
+    found = {
+        secret,
+        *spellings(secret),
+        html.escape(secret),
+        "".join(f"%{byte:02x}" for byte in raw),
+        secret[::-1],
+    }
+    for before in range(5):
+        whole = base64.b32encode(b"0" * before + raw).decode().rstrip("=")
+        found.add(whole[-(-before * 8 // 5) : (before + len(raw)) * 8 // 5])
+    return tuple({each.lower() for each in found if len(each) >= RUN})
+
+
+class Secrets:
+    """The credentials of one connection, to be masked in whatever its provider sends.
+
+    As an iterable: the spellings to be masked whole. `masked` finds any `RUN` characters of any disguise,
+    in upper or lower case.
+    """
+
+    def __init__(self, held: Iterable[str] = (), also: Iterable[str] = ()) -> None:
+        """``also``: texts that may hold a credential, such as a URL's query, masked only as a whole."""
+        keys = tuple(held)
+        self._spelled = tuple(each for secret in (*keys, *also) for each in spellings(secret))
+        self._runs, self._hints = set[str](), set[str]()
+        for disguise in {each for secret in keys if len(secret) <= LONGEST for each in disguises(secret)}:
+            runs = {disguise[at : at + RUN] for at in range(len(disguise) - RUN + 1)}
+            self._runs |= {run for run in runs if len(set(run)) >= LEAST_VARIED}
+        for run in self._runs:
+            self._hints |= {run[at : at + HINT] for at in range(RUN - HINT + 1)}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spelled)
+
+    def masked(self, text: str) -> str:
+        """``text`` without any `RUN` characters in a row of a credential, however it is spelled."""
+        if not self._runs or len(text) < RUN:
+            return text
+        lower = text.lower()
+        if len(lower) != len(text):  # such as İ, which becomes two characters
+            lower = "".join(sign.lower() if sign.isascii() else sign for sign in text)
+        hints, runs = self._hints, self._runs
+        # Every run holds a whole hint that begins at a multiple of the stride.
+        near = [at for at in range(0, len(lower) - HINT + 1, STRIDE) if lower[at : at + HINT] in hints]
+        starts = sorted(
+            {
+                at
+                for hit in near
+                for at in range(max(0, hit - STRIDE + 1), hit + 1)
+                if lower[at : at + RUN] in runs
+            }
+        )
+        if not starts:
+            return text
+        parts, done = list[str](), 0
+        for first, last in _joined(starts):
+            parts += [text[done:first].rstrip("\\"), MASK]
+            # Half an escape sequence on either side would break a JSON text.
+            covered = text[max(done, first) : last]
+            slashes = len(covered) - len(covered.rstrip("\\"))
+            done = last + slashes % 2
+        return "".join([*parts, text[done:]])
+
+
+def _joined(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Stretches of text that runs cover, from runs' first characters in order."""
+    first, last = starts[0], starts[0] + RUN
+    for start in starts:
+        if start > last:
+            yield first, last
+            first = start
+        last = start + RUN
+    yield first, last
+
+
+def mask_text(text: str) -> str:
+    """``text`` with the passwords of URLs and bearer tokens masked."""
+    if "://" in text:
+        text = _QUERY_SECRET.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1:{MASK}@", text))
+    if "earer" in text or "EARER" in text:
+        text = _BEARER.sub(rf"\1{MASK}", text)
+    return text
+
+
+def mask_value(name: str, value: Any) -> Any:
+    """``value`` as a log may show it under ``name``: secrets are masked, also inside texts."""
+    if value is None:
+        return None
+    if is_secret_name(name):
+        return MASK
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, Mapping):
+        return {key: mask_value(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mask_value(name, inner) for inner in value]
+    return value
+
+
+def is_key_name(name: str) -> bool:
+    """Whether a URL's parameter of this name is a credential."""
+    return name.lower() in ("key", "code", "sig", "signature") or is_secret_name(name)
+
+
+@lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Whether a field of this name (``Authorization``, ``x-api-key``, ``redis_password``) is a credential."""
+    plain = name.lower().replace("-", "_")
+    return plain in SECRET_NAMES or plain.endswith(("_password", "_api_key", "_secret", "_access_token"))

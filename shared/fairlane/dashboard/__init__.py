@@ -1,1 +1,0 @@
-"""Fairlane's pages in Flower: lanes, runs and teams. Needs the extra ``flower``."""

@@ -1,0 +1,66 @@
+"""One server a data directory: two that append to one file would ruin it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.private import make_private
+from fairlane.embedded.waiting import wait_until
+
+# A parent that was killed leaves its server to the reaper, which gives it a few seconds to end.
+PATIENCE_S = 5.0
+
+
+class DirectoryLock:
+    """An advisory lock on a directory, held by this process and by every child that is handed ``fileno``.
+
+    So it is free only when the last of them has ended, whatever way that came about.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "lock"
+        self._fileno: int | None = None
+
+    @property
+    def fileno(self) -> int:
+        """The open file that carries the lock. Raises `LocalStackError` while it is not held."""
+        if self._fileno is None:
+            raise LocalStackError("redis", f"{self._path} is not locked")
+        return self._fileno
+
+    def acquire(self) -> None:
+        """Take it, with some patience; raises `LocalStackError` if another stack keeps it."""
+        if self._fileno is not None:
+            return
+        make_private(self._path.parent)
+        fileno = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            taken = wait_until(lambda: _try_to_lock(fileno), PATIENCE_S)
+        except BaseException:
+            os.close(fileno)
+            raise
+        if not taken:
+            os.close(fileno)
+            raise LocalStackError(
+                "redis",
+                f"the data directory {self._path.parent} is in use by another local stack. "
+                "Stop that one, or choose another --data-dir",
+            )
+        self._fileno = fileno
+
+    def release(self) -> None:
+        """Give up our part of it; nothing happens if it is not held."""
+        if self._fileno is not None:
+            os.close(self._fileno)
+            self._fileno = None
+
+
+def _try_to_lock(fileno: int) -> bool:
+    try:
+        fcntl.flock(fileno, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

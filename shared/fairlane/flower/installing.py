@@ -1,0 +1,74 @@
+"""Puts our pages into Flower before it starts, by what it leaves open to that: its list of handlers, its
+template loader, its task formatter and its options.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flower import urls
+from flower.options import options
+from flower.views.tasks import TASK_COLUMNS
+from tornado.routing import URLSpec
+from tornado.web import url
+
+from fairlane.client.deployment import Deployment
+from fairlane.flower import data, pages
+from fairlane.flower.readers import Readers
+from fairlane.flower.task_pages import LearningTask, LearningTasks
+from fairlane.flower.task_rows import COLUMNS, DEFAULT_COLUMNS, TaskRows
+from fairlane.flower.templating import StackedLoader
+
+STATIC = Path(__file__).parent / "static"
+RUN = r"([^/]+)/([A-Za-z0-9_-]{1,64})"
+ITEM = r"(\d{1,15})"
+
+
+def install(deployment: Deployment, *, show_text: bool) -> Readers:
+    """Once in a process. Prompts and outputs are on the pages of items only with ``show_text``."""
+    readers = Readers.of(deployment, show_text=show_text)
+    rows = TaskRows(lambda ref: readers.runs.look(ref)[1])
+    # The first that fits answers, and the last answers whatever no other does.
+    urls.handlers[:] = [*task_routes(readers, rows), *urls.handlers[:-1], *routes(readers), urls.handlers[-1]]
+    urls.settings["template_loader"] = StackedLoader(urls.settings["template_path"])
+    options.format_task = formatter(rows)
+    options.tasks_columns = DEFAULT_COLUMNS
+    TASK_COLUMNS.update(COLUMNS)
+    return readers
+
+
+def formatter(rows: TaskRows) -> Any:
+    """What Flower takes for a formatter: a plain function."""
+
+    def format_task(task: Any) -> Any:
+        return rows.format(task)
+
+    return format_task
+
+
+def task_routes(readers: Readers, rows: TaskRows) -> list[URLSpec]:
+    """What stands in for Flower's own pages of tasks."""
+    shared: dict[str, Any] = {"readers": readers, "rows": rows}
+    return [url(r"/task/(.+)", LearningTask, shared), url(r"/tasks/datatable", LearningTasks, shared)]
+
+
+def routes(readers: Readers) -> list[URLSpec]:
+    """Our pages, their data and their buttons; all but the static files ask for Flower's login."""
+    shared: dict[str, Any] = {"readers": readers}
+    return [
+        url(r"/lanes", pages.LanesPage, shared, name="fairlane-lanes"),
+        url(r"/lane/(.+)", pages.LanePage, shared, name="fairlane-lane"),
+        url(r"/runs", pages.RunsPage, shared, name="fairlane-runs"),
+        url(rf"/run/{RUN}", pages.RunPage, shared, name="fairlane-run"),
+        url(rf"/run/{RUN}/{ITEM}", pages.ItemPage, shared, name="fairlane-item"),
+        url(r"/teams", pages.TeamsPage, shared, name="fairlane-teams"),
+        url(r"/fairlane/data/lanes", data.LanesData, shared),
+        url(r"/fairlane/data/lane/(.+)", data.LaneData, shared),
+        url(r"/fairlane/data/runs", data.RunsData, shared),
+        url(rf"/fairlane/data/run/{RUN}", data.RunData, shared),
+        url(rf"/fairlane/data/run/{RUN}/{ITEM}", data.ItemData, shared),
+        url(r"/fairlane/data/teams", data.TeamsData, shared),
+        url(rf"/fairlane/run/{RUN}/(cancel|pause|resume)", data.RunAction, shared),
+        url(r"/fairlane/static/(.*)", pages.Assets, {"path": str(STATIC)}, name="fairlane-static"),
+    ]

@@ -1,0 +1,134 @@
+"""Teams: what each may claim of the lanes that it uses, what it takes of them, and its budgets."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from fairlane.client.deployment import Deployment
+from fairlane.config.sections import TeamSettings
+from fairlane.model.run import RunRef
+from fairlane.store.run_queries import RunProgress
+from fairlane.store.write.budgets import Allowance
+
+WATCHED = 300
+"""Active runs that are counted; of more, the last by name are left out."""
+
+USE_MS = 60_000
+
+
+class Use:
+    """Calls that have ended within the last minute, by lane and team: as far as somebody has looked on."""
+
+    def __init__(self) -> None:
+        self._before: dict[RunRef, Mapping[str, int]] | None = None
+        self._ended: deque[tuple[int, Counter[tuple[str, str]]]] = deque()
+
+    @property
+    def watched(self) -> set[RunRef]:
+        """Runs that were there when we last looked."""
+        return set(self._before or ())
+
+    def look(self, ended: Mapping[RunRef, Mapping[str, int]], now_ms: int) -> None:
+        """How many jobs of each run are over by now, by lane."""
+        counts = Counter[tuple[str, str]]()
+        for ref, lanes in ended.items():
+            before = lanes if self._before is None else self._before.get(ref, {})
+            for lane, count in lanes.items():
+                counts[lane, ref.team] += max(0, count - before.get(lane, 0))
+        self._before = dict(ended)
+        self._ended.append((now_ms, counts))
+        while self._ended and self._ended[0][0] <= now_ms - USE_MS:
+            self._ended.popleft()
+
+    def of(self) -> Counter[tuple[str, str]]:
+        """Calls by (lane, team)."""
+        return sum((counts for _, counts in self._ended), Counter[tuple[str, str]]())
+
+
+class TeamBoard:
+    """Reads teams. What it returns is ready for JSON; times are server milliseconds. Threads may share it."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment, self._use, self._lock = deployment, Use(), Lock()
+
+    def all(self) -> dict[str, Any]:
+        """Every team, with the lanes that it uses and its budgets."""
+        here, reader = self._deployment, self._deployment.reader
+        now_ms, lanes = here.now_ms(), here.lanes.names()
+        active = here.run_states.active()
+        progress = here.run_states.of(sorted(active, key=str)[:WATCHED])
+        waiting, in_flight = reader.queued_by_team(), reader.in_flight(lanes)
+        with self._lock:
+            self._use.look(reader.ended(sorted({*progress, *self._use.watched}, key=str)), now_ms)
+            use = self._use.of()
+        budgeted = here.budgets.teams()
+        named = {*reader.teams(), *here.settings.teams, *budgeted, *(ref.team for ref in active)}
+        teams = sorted(named)
+        claims, allowances = here.shares(teams), here.budgets.of(budgeted, now_ms)
+        shares = {lane: _shares(lane, claims, waiting.get(lane, {}), in_flight[lane], use) for lane in lanes}
+        return {
+            "now_ms": now_ms,
+            "teams": [
+                {
+                    "team": team,
+                    "weight": claims[team].weight,
+                    "kept_percent": 100 - claims[team].lendable_percent,
+                    "max_percent": claims[team].max_percent,
+                    **_runs_of(team, active, progress),
+                    "lanes": [found | {"lane": lane} for lane in lanes if (found := shares[lane].get(team))],
+                    "budgets": [_budget(each) for each in allowances if each.team == team],
+                }
+                for team in teams
+            ],
+        }
+
+
+def _shares(
+    lane: str,
+    claims: Mapping[str, TeamSettings],
+    waiting: Mapping[str, int],
+    in_flight: Mapping[str, int],
+    use: Mapping[tuple[str, str], int],
+) -> dict[str, dict[str, Any]]:
+    """Of those that want a lane or have used it: the part due to each by its weight, and what it takes."""
+    wants = [team for team in claims if waiting.get(team) or in_flight.get(team) or use.get((lane, team))]
+    weights = sum(claims[team].weight for team in wants)
+    ended = sum(use.get((lane, team), 0) for team in wants)
+    return {
+        team: {
+            "share": claims[team].weight / weights,
+            "use": use.get((lane, team), 0) / ended if ended else None,
+            "ended": use.get((lane, team), 0),
+            "in_flight": in_flight.get(team, 0),
+            "waiting": waiting.get(team, 0),
+        }
+        for team in wants
+    }
+
+
+def _runs_of(team: str, active: Iterable[RunRef], progress: Mapping[RunRef, RunProgress]) -> dict[str, int]:
+    own: Sequence[RunRef] = [ref for ref in active if ref.team == team]
+    seen = [progress[ref] for ref in own if ref in progress]
+    return {
+        "active_runs": len(own),
+        "paused_runs": sum(each.paused for each in seen),
+        "waiting": sum(each.waiting for each in seen),
+        "in_flight": sum(each.in_flight for each in seen),
+    }
+
+
+def _budget(allowance: Allowance) -> dict[str, Any]:
+    return {
+        "lane": allowance.lane,
+        "per": allowance.per,
+        "unit": allowance.unit,
+        "most": allowance.most,
+        "used": allowance.used,
+        "share": allowance.share,
+        "state": allowance.state,
+        "name": allowance.name,
+        "end": allowance.end_in_words,
+    }

@@ -1,0 +1,138 @@
+"""A Redis client for rehearsals: one socket and one caller, without pool, retries or metrics.
+
+A rehearsal sends hundreds of thousands of small commands one after another. There redis-py costs more CPU
+than the server (decision 0053 has the figures).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from redis import Redis
+from redis.client import Pipeline
+from redis.exceptions import NoScriptError, ResponseError
+
+Command = tuple[Any, ...]
+
+READ_BYTES = 1 << 16
+
+
+class DirectRedis(Redis):
+    """redis-py's commands over one connection to a socket file, without pool or retry; replies are bytes.
+
+    For one caller in one thread and a server that nobody else uses: transactions are plain pipelines.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(unix_socket_path=path, protocol=2)
+        self._line = _Line(path)
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send one command and return its parsed reply."""
+        (reply,) = self._line.ask([args])
+        return _answer(self, args, options, reply)
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Any:
+        """A pipeline on the same socket."""
+        pipeline = _DirectPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+        pipeline.line = self._line
+        return pipeline
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._line.close()
+        super().close()
+
+
+class _DirectPipeline(Pipeline):
+    line: _Line
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        self.command_stack.append((args, options))
+        return self
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        stack, self.command_stack = self.command_stack, []
+        replies = self.line.ask([args for args, _ in stack])
+        return [
+            reply
+            if isinstance(reply, Exception) and not raise_on_error
+            else _answer(self, args, options, reply)
+            for (args, options), reply in zip(stack, replies, strict=True)
+        ]
+
+
+def _answer(client: Redis, args: Command, options: dict[str, Any], reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    callbacks: Any = client.response_callbacks
+    callback = callbacks.get(args[0])
+    options.pop("keys", None)  # for client-side caches, and for no callback
+    return callback(reply, **options) if callback else reply
+
+
+class _Line:
+    """Sends commands in the Redis protocol, version 2, and reads their replies."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self._buffer, self._at = b"", 0
+
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in one write; returns the replies in order, errors among them."""
+        if not commands:
+            return []
+        self._socket.sendall(b"".join([_packed(command) for command in commands]))
+        return [self._reply() for _ in commands]
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _reply(self) -> Any:
+        line = self._read_line()
+        kind, rest = line[:1], line[1:]
+        if kind == b"$":
+            return None if rest == b"-1" else self._read_bytes(int(rest))
+        if kind == b":":
+            return int(rest)
+        if kind == b"*":
+            return None if rest == b"-1" else [self._reply() for _ in range(int(rest))]
+        if kind == b"+":
+            return rest
+        return _error(rest.decode(errors="replace"))
+
+    def _read_line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n", self._at)) < 0:
+            self._receive()
+        line = self._buffer[self._at : end]
+        self._at = end + 2
+        return line
+
+    def _read_bytes(self, length: int) -> bytes:
+        while len(self._buffer) < self._at + length + 2:
+            self._receive()
+        start, self._at = self._at, self._at + length + 2
+        return self._buffer[start : start + length]
+
+    def _receive(self) -> None:
+        more = self._socket.recv(READ_BYTES)
+        if not more:
+            raise ConnectionResetError("the embedded Redis has closed its connection")
+        self._buffer, self._at = self._buffer[self._at :] + more, 0
+
+
+def _packed(command: Command) -> bytes:
+    # A command of two words is one argument to redis-py: "SCRIPT LOAD".
+    parts = [*command[0].split(" "), *command[1:]] if " " in command[0] else command
+    packed = [b"*%d\r\n" % len(parts)]
+    for part in parts:
+        value = part if isinstance(part, bytes) else str(part).encode()
+        packed.append(b"$%d\r\n%b\r\n" % (len(value), value))
+    return b"".join(packed)
+
+
+def _error(text: str) -> ResponseError:
+    return NoScriptError(text) if text.startswith("NOSCRIPT") else ResponseError(text)

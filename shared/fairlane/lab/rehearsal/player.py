@@ -1,0 +1,56 @@
+"""Plays scenarios in this process or in several, each on a Redis server of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from fairlane.lab.rehearsal.backend import backend, quiet
+from fairlane.lab.rehearsal.measure import Measure, measure
+from fairlane.lab.rehearsal.picture import Curves, curves
+from fairlane.lab.rehearsal.recording import Progress, record
+from fairlane.lab.rehearsal.scenario import Scenario
+
+TERMINATED = 128 + signal.SIGTERM
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The results of a rehearsal: its figures, and the curves of each lane."""
+
+    scenario: Scenario
+    measure: Measure
+    courses: tuple[Curves, ...]
+
+
+def play(scenario: Scenario, progress: Progress | None = None) -> Played:
+    """One scenario. Raises `LocalStackError` where no Redis can be had."""
+    quiet()
+    with backend() as redis:
+        recording = record(scenario, redis, progress)
+    courses = tuple(curves(recording, lane) for lane in recording.lanes.values())
+    return Played(scenario, measure(recording), courses)
+
+
+def play_all(scenarios: Sequence[Scenario], processes: int) -> Iterator[Played]:
+    """Play all, and yield each as it finishes; ending the iteration early ends the processes too."""
+    if processes == 1:
+        yield from map(play, scenarios)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes, leave_interrupts_to_the_parent) as pool:
+        yield from pool.imap_unordered(play, scenarios)
+
+
+def leave_interrupts_to_the_parent() -> None:
+    """Ignore Ctrl-C, which the parent handles; on SIGTERM exit, so that the server ends too."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(TERMINATED)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end)

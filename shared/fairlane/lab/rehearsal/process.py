@@ -1,0 +1,89 @@
+"""Runs a rehearsal as a process of its own, and shows how far it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from fairlane.cli.output import took
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.environment import child_environment
+
+MODULE = "fairlane.lab.rehearsal"
+STOP_TIMEOUT_S = 10.0
+
+
+def rehearse_apart(scenario: Mapping[str, Any], *, show: bool) -> dict[str, Any]:
+    """The numbers of a scenario, as `fairlane.lab.rehearsal.measure.Measure` writes them.
+
+    ``show`` draws a bar on standard error while it plays. Raises `LocalStackError` where it fails; whatever
+    else ends the wait ends the process too.
+    """
+    with tempfile.TemporaryFile("w+") as complaints, _process(complaints) as process:
+        if process.stdin is None or process.stdout is None:
+            raise LocalStackError("rehearsal", "has no pipes")
+        try:
+            process.stdin.write(json.dumps(scenario))
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it ended before it read; its error output is reported below
+        measure = _follow(process.stdout, show)
+        code = process.wait()
+        if code != 0 or measure is None:
+            complaints.seek(0)
+            said = complaints.read().strip().splitlines()
+            raise LocalStackError("rehearsal", said[-1] if said else f"ended with code {code}")
+    return measure
+
+
+@contextmanager
+def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
+    # -P as for a console script: what lies in the working directory is no module of ours.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", MODULE, "--scenario-json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        text=True,
+        env=child_environment({}),
+        start_new_session=True,  # Ctrl-C is for us; we end it
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+
+def _follow(lines: IO[str], show: bool) -> dict[str, Any] | None:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    console = Console(stderr=True, quiet=not show)
+    with Progress(
+        *columns, console=console, transient=True, disable=not (show and console.is_terminal)
+    ) as bar:
+        task = bar.add_task("", total=None)
+        for line in lines:
+            message = json.loads(line)
+            if "measure" in message:
+                measure: dict[str, Any] = message["measure"]
+                return measure
+            passed = took(message["seconds"] * 1000)
+            jobs, done = message["jobs"], message["done"]
+            bar.update(task, total=jobs, completed=done, description=f"{passed} rehearsed")
+    return None

@@ -1,0 +1,50 @@
+"""``fairlane simulate``: serves the simulated provider until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.output import say
+from fairlane.cli.process import ReadyFileOption
+from fairlane.embedded.ports import LOOPBACK
+from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
+from fairlane.lab.simulator.http.serving import run_simulator
+
+SIMULATOR_PORT = 8100
+
+
+def simulate(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="TOML with a \\[models.NAME] table for each model; left out: fast and judge.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = LOOPBACK,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: any free port.")
+    ] = SIMULATOR_PORT,
+    ready_file: ReadyFileOption = None,
+    seed: Annotated[int | None, typer.Option(help="Seed, instead of the one in the file.")] = None,
+) -> None:
+    """Run the simulated provider alone: every protocol, with limits and faults."""
+    if config is not None:
+        simulated = SimulatorConfig.from_toml(config)
+    else:
+        models = {"fast": SimulatedModel(), "judge": SimulatedModel(output="judge")}
+        simulated = SimulatorConfig(models=models)
+    if seed is not None:
+        simulated = simulated.model_copy(update={"seed": seed})
+    say(f"simulating {', '.join(simulated.models)} on {host}, port {port or 'any'}")
+    run_simulator(simulated, host, port, ready_file)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(simulate)

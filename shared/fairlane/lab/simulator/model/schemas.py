@@ -1,0 +1,66 @@
+"""Generates JSON that follows a schema, for the few keywords that strict structured outputs use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+LEAST, MOST = 1, 5
+"""Bounds of a number whose schema has none: the usual scale of a judge."""
+
+
+class Example:
+    """Values that follow a schema. ``draw`` maps a path in the document to a number in [0, 1).
+
+    In a list of objects, one property may have an ``enum``. The list then has one entry for each of its
+    values, in order. It leaves out those in ``omits``; entries in ``breaks`` have words in place of numbers.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[str], float],
+        omits: frozenset[str] = frozenset(),
+        breaks: frozenset[str] = frozenset(),
+    ) -> None:
+        self._draw, self._omits, self._breaks = draw, omits, breaks
+
+    def of(self, schema: Mapping[str, Any], path: str = "$") -> Any:
+        """A value that the schema allows; ``None`` for an unknown type."""
+        if "enum" in schema:
+            values = list(schema["enum"])
+            return values[int(self._draw(path) * len(values))]
+        match schema.get("type"):
+            case "object":
+                return {name: self.of(each, f"{path}.{name}") for name, each in _properties(schema).items()}
+            case "array":
+                return self._list(schema.get("items", {}), path)
+            case "integer" | "number":
+                low, high = schema.get("minimum", LEAST), schema.get("maximum", MOST)
+                return low + int(self._draw(path) * (int(high - low) + 1))
+            case "boolean":
+                return self._draw(path) < 0.5
+            case "string":
+                return f"as seen at {path}"
+            case _:
+                return None
+
+    def _list(self, items: Mapping[str, Any], path: str) -> list[Any]:
+        named = next((name for name, each in _properties(items).items() if "enum" in each), None)
+        if named is None:
+            return [self.of(items, f"{path}[0]")]
+        entries = []
+        for value in items["properties"][named]["enum"]:
+            if value in self._omits:
+                continue
+            entry = {**self.of(items, f"{path}[{value}]"), named: value}
+            entries.append(_broken(entry) if value in self._breaks else entry)
+        return entries
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    return properties
+
+
+def _broken(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: "high" if isinstance(value, int | float) else value for name, value in entry.items()}

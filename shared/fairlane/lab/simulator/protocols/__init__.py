@@ -1,0 +1,29 @@
+"""The protocols that the simulated provider speaks, one file each."""
+
+from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
+from fairlane.lab.simulator.protocols.azure_openai import AzureOpenAI
+from fairlane.lab.simulator.protocols.bedrock import Bedrock
+from fairlane.lab.simulator.protocols.gemini import Gemini, Vertex
+from fairlane.lab.simulator.protocols.mistral_chat import MistralChat
+from fairlane.lab.simulator.protocols.ollama import Ollama
+from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai_embeddings import OpenAIEmbeddings
+from fairlane.lab.simulator.protocols.openai_responses import OpenAIResponses
+from fairlane.lab.simulator.protocols.replicate import Replicate
+from fairlane.lab.simulator.wire.dialect import Dialect
+
+DIALECTS: tuple[Dialect, ...] = (
+    OpenAIChat(),
+    OpenAIResponses(),
+    AzureOpenAI(),
+    MistralChat(),
+    OpenAIEmbeddings(),
+    AnthropicMessages(),
+    Gemini(),
+    Vertex(),
+    Bedrock(),
+    Ollama(),
+    Replicate(),
+)
+
+__all__ = ["DIALECTS"]

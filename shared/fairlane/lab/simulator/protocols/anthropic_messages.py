@@ -1,0 +1,174 @@
+"""Anthropic's messages, as the simulated provider speaks them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from fairlane.lab.simulator.limits.admission import Axis, Level
+from fairlane.lab.simulator.protocols.anthropic_request import read_call
+from fairlane.lab.simulator.wire.dialect import (
+    NO_PATH,
+    Call,
+    Dialect,
+    Exceeded,
+    Problem,
+    Reply,
+    RetryAfterForm,
+    Stamp,
+    ToolUse,
+    halves,
+    write_event,
+    write_json,
+)
+
+_AXIS_WORDS: dict[Axis, str] = {
+    "requests": "requests per minute",
+    "tokens": "tokens per minute",
+    "input": "input tokens per minute",
+    "output": "output tokens per minute",
+    "day": "requests per day",
+    "concurrency": "concurrent requests",
+}
+_HEADER_NAMES: dict[Axis, str] = {
+    "requests": "requests",
+    "tokens": "tokens",
+    "input": "input-tokens",
+    "output": "output-tokens",
+}
+_BY_STATUS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class AnthropicMessages(Dialect):
+    """Messages; streams are named events that end with ``message_stop``."""
+
+    paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
+    retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
+
+    def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
+        """Reads as `anthropic_request` does."""
+        return read_call(payload)
+
+    def presented_key(self, headers: Mapping[str, str]) -> str | None:
+        """Anthropic accepts both headers; its own client sends ``x-api-key``."""
+        return headers.get("x-api-key") or super().presented_key(headers)
+
+    def error(self, problem: Problem) -> bytes:
+        """See `Dialect.error`."""
+        return write_json(_error(problem))
+
+    def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
+        """See `Dialect.completion`."""
+        usage = {"input_tokens": call.prompt_tokens, "output_tokens": reply.completion_tokens}
+        content: dict[str, Any] = {"type": "text", "text": reply.text}
+        if reply.tool is not None:
+            content = {**_tool_use(reply.tool, stamp), "input": json.loads(reply.tool.arguments)}
+        return write_json(
+            {
+                **_message(call, stamp),
+                "content": [content],
+                "stop_reason": _stop_reason(reply),
+                "usage": usage,
+            }
+        )
+
+    def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
+        """Named events from ``message_start`` to ``message_stop``."""
+        opening = {**_message(call, stamp), "usage": {"input_tokens": call.prompt_tokens, "output_tokens": 1}}
+        ending = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
+        if reply.tool is None:
+            block: dict[str, Any] = {"type": "text", "text": ""}
+            frames = [_delta(type="text_delta", text=piece) for piece in pieces]
+        else:
+            block = {**_tool_use(reply.tool, stamp), "input": {}}
+            parts = ("", *halves(reply.tool.arguments))
+            frames = [b"".join(_delta(type="input_json_delta", partial_json=part) for part in parts)]
+        frames[0] = (
+            _event("message_start", message=opening)
+            + _event("content_block_start", index=0, content_block=block)
+            + _event("ping")
+            + frames[0]
+        )
+        frames[-1] += (
+            _event("content_block_stop", index=0)
+            + _event("message_delta", delta=ending, usage={"output_tokens": reply.completion_tokens})
+            + _event("message_stop")
+        )
+        return frames
+
+    def stream_error(self, problem: Problem) -> bytes:
+        """See `Dialect.stream_error`."""
+        return write_event(_error(problem), "error")
+
+    def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
+        """``anthropic-ratelimit-*``; resets are times in RFC 3339, in whole seconds."""
+        headers: dict[str, str] = {}
+        for axis, name in _HEADER_NAMES.items():
+            level = levels.get(axis)
+            if level is None:
+                continue
+            reset = datetime.fromtimestamp(-(-(now_ms + level.reset_ms) // 1000), tz=UTC)
+            headers[f"anthropic-ratelimit-{name}-limit"] = str(level.limit)
+            headers[f"anthropic-ratelimit-{name}-remaining"] = str(level.remaining)
+            headers[f"anthropic-ratelimit-{name}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return headers
+
+
+def _message(call: Call, stamp: Stamp) -> dict[str, Any]:
+    return {
+        "id": f"msg_{stamp.ordinal}",
+        "type": "message",
+        "role": "assistant",
+        "model": call.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def _tool_use(tool: ToolUse, stamp: Stamp) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"toolu_{stamp.ordinal}", "name": tool.name}
+
+
+def _delta(**delta: str) -> bytes:
+    return _event("content_block_delta", index=0, delta=delta)
+
+
+def _stop_reason(reply: Reply) -> str:
+    if reply.tool is not None:
+        return "tool_use"
+    return "max_tokens" if reply.truncated else "end_turn"
+
+
+def _error(problem: Problem) -> dict[str, Any]:
+    error: dict[str, Any] = {
+        "type": _BY_STATUS.get(problem.status, "api_error"),
+        "message": problem.message if problem.exceeded is None else _exceeded(problem.exceeded),
+    }
+    if problem.code == "quota":
+        error["details"] = {"error_code": "enforced_spend_limit_reached"}
+    return {"type": "error", "error": error}
+
+
+def _exceeded(exceeded: Exceeded) -> str:
+    return (
+        "This request would exceed your organization’s rate limit of "
+        f"{exceeded.limit:,} {_AXIS_WORDS[exceeded.axis]} (model: {exceeded.model})."
+    )
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return write_event({"type": kind, **fields}, kind)

@@ -1,0 +1,138 @@
+"""Amazon Bedrock's Converse, as the simulated provider speaks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from fairlane.lab.simulator.protocols.bedrock_request import read_call
+from fairlane.lab.simulator.wire.aws import event_frame, exception_frame, is_signed
+from fairlane.lab.simulator.wire.dialect import (
+    NO_PATH,
+    Call,
+    Dialect,
+    Presented,
+    Problem,
+    Reply,
+    Stamp,
+    halves,
+    write_json,
+)
+
+_BY_STATUS = {
+    400: "ValidationException",
+    401: "UnrecognizedClientException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    424: "ModelErrorException",
+    429: "ThrottlingException",
+    503: "ServiceUnavailableException",
+    529: "ServiceUnavailableException",
+}
+_BY_CODE = {"quota": "ServiceQuotaExceededException", "key": "UnrecognizedClientException"}
+_AXIS_WORDS: Mapping[str, str] = {
+    "requests": "requests",
+    "tokens": "tokens",
+    "input": "tokens",
+    "output": "tokens",
+    "day": "requests per day",
+    "concurrency": "requests",
+}
+
+
+class Bedrock(Dialect):
+    """Converse; a stream consists of Amazon's frames. The key is ``ID:SECRET`` for signatures, or a token."""
+
+    paths: ClassVar[tuple[str, ...]] = ("/model/{model}/{operation:converse|converse-stream}",)
+    stream_type: ClassVar[str] = "application/vnd.amazon.eventstream"
+    wrong_key_status: ClassVar[int] = 403
+
+    def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
+        """The path names the model and the operation, which says whether the answer is a stream."""
+        return read_call(payload, path.get("model", ""), stream=path.get("operation") == "converse-stream")
+
+    def accepts(self, presented: Presented, key: str) -> bool:
+        """A bearer token that equals ``key``, or else a valid signature."""
+        bearer = self.presented_key(presented.headers)
+        return bearer == key if bearer is not None else is_signed(presented, key, "bedrock")
+
+    def error(self, problem: Problem) -> bytes:
+        """See `Dialect.error`."""
+        return write_json({"message": _message(problem)})
+
+    def error_headers(self, problem: Problem) -> dict[str, str]:
+        """The exception's name, which the body lacks."""
+        return {"x-amzn-errortype": _kind(problem), "x-amzn-requestid": "simulated"}
+
+    def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
+        """See `Dialect.completion`."""
+        block: dict[str, Any] = {"text": reply.text}
+        if reply.tool is not None:
+            use = {**_use(reply.tool.name, stamp), "input": json.loads(reply.tool.arguments)}
+            block = {"toolUse": use}
+        return write_json(
+            {
+                "output": {"message": {"role": "assistant", "content": [block]}},
+                "stopReason": _stop_reason(reply),
+                **_metadata(call, reply),
+            }
+        )
+
+    def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
+        """Frames from ``messageStart`` to ``metadata``."""
+
+        def delta(content: Mapping[str, Any]) -> bytes:
+            return event_frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": content})
+
+        opening = event_frame("messageStart", {"role": "assistant", "p": "abcd"})
+        if reply.tool is None:
+            frames = [delta({"text": piece}) for piece in pieces]
+        else:
+            start = {"toolUse": _use(reply.tool.name, stamp)}
+            opening += event_frame("contentBlockStart", {"contentBlockIndex": 0, "start": start})
+            frames = [delta({"toolUse": {"input": part}}) for part in halves(reply.tool.arguments)]
+        frames[0] = opening + frames[0]
+        frames[-1] += (
+            event_frame("contentBlockStop", {"contentBlockIndex": 0})
+            + event_frame("messageStop", {"stopReason": _stop_reason(reply)})
+            + event_frame("metadata", _metadata(call, reply))
+        )
+        return frames
+
+    def stream_error(self, problem: Problem) -> bytes:
+        """An exception frame; its name begins in lower case."""
+        kind = _kind(problem)
+        return exception_frame(kind[0].lower() + kind[1:], {"message": _message(problem)})
+
+
+def _use(name: str, stamp: Stamp) -> dict[str, Any]:
+    return {"toolUseId": f"tooluse_{stamp.ordinal}", "name": name}
+
+
+def _stop_reason(reply: Reply) -> str:
+    if reply.tool is not None:
+        return "tool_use"
+    return "max_tokens" if reply.truncated else "end_turn"
+
+
+def _metadata(call: Call, reply: Reply) -> dict[str, Any]:
+    usage = {
+        "inputTokens": call.prompt_tokens,
+        "outputTokens": reply.completion_tokens,
+        "totalTokens": call.prompt_tokens + reply.completion_tokens,
+    }
+    return {"usage": usage, "metrics": {"latencyMs": 1}}
+
+
+def _kind(problem: Problem) -> str:
+    if problem.code in _BY_CODE:
+        return _BY_CODE[problem.code]
+    return _BY_STATUS.get(problem.status, "InternalServerException")
+
+
+def _message(problem: Problem) -> str:
+    axis = problem.code if problem.exceeded is None else problem.exceeded.axis
+    words = _AXIS_WORDS.get(axis or "") if problem.status == 429 else None
+    return f"Too many {words}, please wait before trying again." if words else problem.message

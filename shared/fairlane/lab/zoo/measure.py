@@ -1,0 +1,76 @@
+"""The figures of a player in a world: utilisation against the oracle, refusals, failed and lost jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from fairlane.lab.zoo.playing import Course
+from fairlane.lab.zoo.provider import ADMITTED, FAULTY
+from fairlane.model.hints import AXES
+
+REFUSED = frozenset({*AXES, "day", "concurrency"})
+"""Verdicts that mean "refused by a limit"; failures in an outage do not count as such."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One player in one world. Shares are 0 to 1.
+
+    ``used``: the player's successes within the horizon, divided by the oracle's, from a cold start.
+    ``used_late``: the same for the second half of the horizon. ``refused``: the share of its calls that a
+    limit refused. ``in_outage``: the number of its calls that failed in an outage.
+    """
+
+    seed: int
+    player: str
+    traits: tuple[str, ...]
+    configured: bool
+    horizon_s: float
+    best: int
+    calls: int
+    used: float
+    used_late: float
+    refused: float
+    refused_calls: int
+    in_outage: int
+    failed: int
+    unfinished: int
+    lost: int
+
+
+def measure(course: Course, player: str) -> Figures:
+    """The figures of a course."""
+    world, best = course.world, course.best
+    within = [arrival for arrival in course.arrivals if arrival.at_ms <= world.horizon_ms]
+    verdicts = Counter(arrival.verdict for arrival in within)
+    half_ms = world.horizon_ms / 2
+    whole = len(best.times_ms)
+    late = whole - best.by(half_ms)
+    ours_late = sum(arrival.verdict == ADMITTED and arrival.at_ms > half_ms for arrival in within)
+    refused = sum(count for verdict, count in verdicts.items() if verdict in REFUSED)
+    return Figures(
+        seed=world.seed,
+        player=player,
+        traits=world.traits,
+        configured=world.configured is not None,
+        horizon_s=world.horizon_s,
+        best=whole,
+        calls=len(within),
+        used=verdicts[ADMITTED] / whole if whole else 1.0,
+        used_late=min(1.0, ours_late / late) if late else 1.0,
+        refused=refused / len(within) if within else 0.0,
+        refused_calls=refused,
+        in_outage=len(within) - refused - verdicts[ADMITTED] - verdicts[FAULTY],
+        failed=course.failed,
+        unfinished=course.unfinished,
+        lost=course.lost,
+    )
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The quantile ``share`` of the values, by nearest rank; 0 if there are no values."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, round(share * (len(ordered) - 1))))]

@@ -1,0 +1,104 @@
+"""From settings and flags to a local stack: which Redis, which ports, which simulated connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fairlane.cli.invocation import Invocation
+from fairlane.config.settings import Settings
+from fairlane.core.errors import ConfigurationError
+from fairlane.embedded.addresses import address_of
+from fairlane.embedded.private import PRIVATE, make_private
+from fairlane.embedded.server import ping
+from fairlane.local.plan import SIMULATED, connection_variables
+from fairlane.local.stack import Stack
+
+SIMULATOR_URL = "http://127.0.0.1:8100/v1"
+REDIS_PORT = 6379
+EVERYTHING = "*\n"  # what version control leaves out of a data directory
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+def settings_for(invocation: Invocation, simulate: bool) -> Settings:
+    """The settings in force; with ``simulate`` they have a connection ``sim`` in any case."""
+    if not simulate:
+        return invocation.settings()
+    try:
+        settings = invocation.settings()
+    except ConfigurationError:
+        # Perhaps lanes of a connection that only the simulation brings; anything else shows again below.
+        settings = Settings()
+    if SIMULATED.keys() <= settings.connections.keys():
+        return settings
+    added = {name: {"protocol": protocol, "base_url": SIMULATOR_URL} for name, protocol in SIMULATED.items()}
+    return invocation.settings(connections=added)
+
+
+def simulated_connections(settings: Settings) -> dict[str, str]:
+    """Connections that lead to the simulated provider, ``sim`` and what begins with it: name → protocol."""
+    names = [name for name in settings.connections if name.startswith(tuple(SIMULATED))]
+    return SIMULATED | {name: settings.connections[name].protocol for name in names}
+
+
+def simulator_port(settings: Settings) -> int | None:
+    """The port the settings expect it at, so that a worker started by hand finds it too."""
+    for name in simulated_connections(settings):
+        connection = settings.connections.get(name)
+        address = urlsplit(connection.base_url) if connection else None
+        if address and address.hostname in LOCAL_HOSTS and address.port:
+            return address.port
+    return None
+
+
+def choose_redis(flag: str | None, settings: Settings) -> tuple[str | None, int | None]:
+    """The URL of a server to use, or ``None`` and the port to wish for one of our own.
+
+    A URL that was stated is used; if it is this machine's and nobody serves it, we do. Where none was stated,
+    a server that happens to run here is left alone.
+    """
+    if flag is not None:
+        return flag, None
+    if "url" not in settings.redis.model_fields_set:
+        return None, REDIS_PORT
+    address = urlsplit(settings.redis.url)
+    ours_to_serve = (
+        address.scheme == "redis"
+        and address.hostname in LOCAL_HOSTS
+        and not address.username
+        and not address.password
+        and address.path in ("", "/", "/0")
+    )
+    if not ours_to_serve or ping(settings.redis.url) is None:
+        return settings.redis.url, None
+    return None, address.port or REDIS_PORT
+
+
+def variables_for_others(stack: Stack, invocation: Invocation) -> dict[str, str]:
+    """What another terminal has to set to use this stack; nothing that its settings say anyway."""
+    try:
+        stated = Invocation(config=invocation.config).settings()
+    except ConfigurationError:
+        stated = Settings()
+    known = {
+        "FAIRLANE_CONFIG" if invocation.config is None else "",
+        "FAIRLANE_REDIS__URL" if stated.redis.url == stack.redis_url else "",
+    }
+    for name, connection in stated.connections.items():
+        if connection.base_url == address_of(stack.simulator_url or "", connection.protocol):
+            known |= connection_variables(name, connection.protocol, connection.base_url).keys()
+    variables = stack.environment.items()
+    return {name: value for name, value in variables if name.startswith("FAIRLANE_") and name not in known}
+
+
+def keep_out_of_git(data_dir: Path) -> None:
+    """Make the data directory one that version control and other users do not see.
+
+    A directory that is there without our mark may be shared, and keeps its mode.
+    """
+    mark = data_dir / ".gitignore"
+    if mark.exists() and mark.read_text(encoding="utf-8", errors="replace") == EVERYTHING:
+        data_dir.chmod(PRIVATE)
+    make_private(data_dir)
+    if not mark.exists():
+        mark.write_text(EVERYTHING, encoding="utf-8")

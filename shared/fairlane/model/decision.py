@@ -1,0 +1,184 @@
+"""Decides whether a job finishes or is tried again, and when: the one retry layer, as pure functions."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fairlane.model.job import (
+    Aborted,
+    AccessDenied,
+    Claim,
+    FlawedAnswer,
+    InvalidResponse,
+    Lesson,
+    NetworkFailure,
+    Outcome,
+    Overloaded,
+    PermanentFailure,
+    RateLimited,
+    ServerError,
+    Signal,
+    Success,
+    TimedOut,
+    Usage,
+)
+
+Jitter = Literal["full", "added"]
+
+ADDED_JITTER_S = 0.5
+
+
+class RetryPolicy(BaseModel):
+    """Exponential back-off, in seconds.
+
+    ``max_attempts`` counts calls that failed for a reason of their own job. A rate limit costs none of them;
+    ``max_rate_limits`` is its own, larger budget. An overload (503, 529) costs none either, nor does any
+    failure of a lane that answers nobody.
+
+    ``jitter`` says how the n-th wait is drawn. "full": anything from 0 to min(max, initial·2^(n-1)), which
+    spreads callers best (Brooker, "Exponential Backoff And Jitter", AWS 2015). "added":
+    min(initial·2^(n-1) + up to half a second, max), so that no wait is shorter than the one before it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_attempts: int = Field(default=3, ge=1, le=100)
+    initial_delay: float = Field(default=1.0, ge=0, le=3600)
+    max_delay: float = Field(default=60.0, ge=0, le=86_400)
+    max_rate_limits: int = Field(default=1000, ge=1)
+    jitter: Jitter = "full"
+
+    @model_validator(mode="after")
+    def _ordered(self) -> RetryPolicy:
+        if self.max_delay < self.initial_delay:
+            low, high = self.initial_delay, self.max_delay
+            raise ValueError(f"max_delay ({high:g}) is below initial_delay ({low:g})")
+        return self
+
+    def delay_ms(self, attempts_spent: int, rng: random.Random) -> int:
+        """Milliseconds to wait once ``attempts_spent`` calls have failed, 1 or more."""
+        backoff = self.initial_delay * 2.0 ** min(attempts_spent - 1, 1000)
+        if self.jitter == "full":
+            delay = rng.uniform(0.0, min(self.max_delay, backoff))
+        else:
+            delay = min(self.max_delay, backoff + rng.uniform(0.0, ADDED_JITTER_S))
+        return round(delay * 1000)
+
+
+ABORTED_DELAY_MS = 1000
+"""Delay of a job that a worker cannot do: another worker may, and the same one must not spin on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The job has ended; ``error`` is ``None`` if it succeeded. ``attempts`` counts all that it used."""
+
+    lesson: Lesson
+    attempts: int
+    error: str | None = None
+
+
+Cost = Literal["nothing", "unproven", "attempt"]
+"""What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
+that started later, since until then the failure may be the lane's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """The job is requeued and waits at least ``delay_ms``.
+
+    It has ``max_attempts``; with none left it is not requeued, and its worker finishes it.
+    """
+
+    lesson: Lesson
+    delay_ms: int = 0
+    cost: Cost = "nothing"
+    rate_limited: bool = False
+    max_attempts: int = 0
+
+
+Decision: TypeAlias = Finish | Defer
+
+
+def decide(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Decision:
+    """Finish or defer the job, with the lesson for its lane. ``rng`` draws the back-off."""
+    attempts = claim.attempts + 1
+    match outcome:
+        case Success():
+            return Finish(_lesson(outcome, "ok", outcome.usage), attempts)
+        case RateLimited():
+            lesson = _lesson(outcome, "limited")
+            if claim.rate_limits + 1 >= policy.max_rate_limits:
+                error = f"rate limited {claim.rate_limits + 1} times: {outcome.message}"
+                return Finish(lesson, claim.attempts, error)
+            return Defer(lesson, rate_limited=True)
+        case Overloaded():
+            return Defer(_lesson(outcome, "overloaded"))
+        case ServerError():
+            return _again(_lesson(outcome, "server_error"), "unproven", claim, policy, rng)
+        case NetworkFailure() | TimedOut() | InvalidResponse():
+            return _again(_lesson(outcome, "broken"), "unproven", claim, policy, rng)
+        case FlawedAnswer():
+            return _again(_lesson(outcome, "answered", outcome.usage), "attempt", claim, policy, rng)
+        case PermanentFailure():
+            # Without a status the provider was not asked, so the lane has nothing to learn.
+            signal: Signal = "none" if outcome.status is None else "answered"
+            return Finish(_lesson(outcome, signal), attempts, outcome.message)
+        case AccessDenied():
+            return Defer(_lesson(outcome, "refused"))
+        case Aborted():
+            return Defer(_lesson(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
+    assert_never(outcome)
+
+
+def finish(decision: Defer, attempts: int) -> Finish:
+    """Finish a job whose ``attempts`` are used up, with the lesson of its last one."""
+    return Finish(decision.lesson, attempts, decision.lesson.reason)
+
+
+def _again(lesson: Lesson, cost: Cost, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Defer:
+    delay_ms = policy.delay_ms(claim.attempts + claim.unproven + 1, rng)
+    return Defer(lesson, delay_ms, cost, max_attempts=policy.max_attempts)
+
+
+def _lesson(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> Lesson:
+    return Lesson(
+        signal,
+        usage or Usage(),
+        outcome.retry_after_ms,
+        "" if isinstance(outcome, Success) else outcome.message,
+        outcome.hints,
+        outcome.deadline_ms if isinstance(outcome, TimedOut) else None,
+        _refusal(outcome) if isinstance(outcome, PermanentFailure) else "",
+    )
+
+
+REFUSALS = frozenset({400, 404, 405, 410, 422})
+"""Statuses with which providers reject a model or a parameter. A 413 is about one row's size."""
+
+_IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+"""A request's own id in a provider's message: equal refusals differ in it."""
+
+
+def _refusal(outcome: PermanentFailure) -> str:
+    """The status and the provider's words without ids; "" if it rejected only this row's content."""
+    if outcome.status not in REFUSALS or outcome.content:
+        return ""
+    return f"{outcome.status} {_IDENTIFIER.sub('…', outcome.message)}"
+
+
+def unsent(
+    why: str = "the permit came too late: with the calls before it, it would exceed the burst",
+) -> Defer:
+    """Requeue a job whose permit came too late to be used. Nothing was sent; the lane has its permit back."""
+    return Defer(Lesson("unsent", reason=why))
+
+
+def requeue(why: str, delay_ms: int = 0) -> Defer:
+    """Requeue a job untried, at no cost to its attempts or its lane."""
+    return Defer(Lesson("none", reason=why), delay_ms)

@@ -1,0 +1,163 @@
+"""Evaluators as data of a run's spec. `scorers` computes the pure ones, workers call the others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")
+
+
+class ExactMatch(_Spec):
+    """1 if the output equals the row's field ``expected``, else 0."""
+
+    kind: Literal["exact_match"] = "exact_match"
+    expected: str
+    ignore_case: bool = False
+    strip: bool = True
+
+
+class Contains(_Spec):
+    """1 if the output contains the row's field ``expected``, or the fixed ``text``, else 0."""
+
+    kind: Literal["contains"] = "contains"
+    expected: str | None = None
+    text: str | None = None
+    ignore_case: bool = False
+
+
+class Regex(_Spec):
+    """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field."""
+
+    kind: Literal["regex"] = "regex"
+    pattern: str = Field(max_length=1000)
+    expected: str | None = None
+
+
+class JsonValid(_Spec):
+    """1 if the output is valid JSON; with ``required``, an object that has all these keys."""
+
+    kind: Literal["json_valid"] = "json_valid"
+    required: tuple[str, ...] = ()
+
+
+class NumericMatch(_Spec):
+    """1 if the last number in the output equals the row's field ``expected`` within ``tolerance``."""
+
+    kind: Literal["numeric_match"] = "numeric_match"
+    expected: str
+    tolerance: float = Field(default=1e-6, ge=0)
+
+
+Level = Literal["item", "session"]
+"""An evaluator scores one output, or all outputs of a session in order."""
+
+FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[:.][A-Za-z_]\w*$"
+"""``package.module:function``, or a Celery task's dotted name."""
+
+
+class Assertions(_Spec):
+    """The share of a row's own assertions that its output meets; the row's field ``field`` lists them."""
+
+    kind: Literal["assertions"] = "assertions"
+    field: str
+
+
+class Judge(_Spec):
+    """An LLM call over the row and its ``output``; ``choices`` maps an answer to its score.
+
+    Rows whose field ``when`` is empty or missing are not judged.
+    """
+
+    kind: Literal["llm_judge"] = "llm_judge"
+    model: str
+    template: str
+    choices: dict[str, float] = Field(min_length=1, max_length=100)
+    params: dict[str, Any] = Field(default_factory=dict)
+    level: Level = "item"
+    when: str | None = None
+
+
+class Criterion(BaseModel):
+    """One thing that an agent scores, from ``minimum`` to ``maximum``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    id: str = Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")
+    description: str = Field(max_length=10_000)
+    minimum: float = 1.0
+    maximum: float = 5.0
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Criterion:
+        if self.minimum >= self.maximum:
+            raise ValueError(
+                f"criterion {self.id!r}: minimum ({self.minimum:g}) is not below maximum ({self.maximum:g})"
+            )
+        return self
+
+
+class Agent(_Spec):
+    """An LLM that scores an output by several criteria; each is a score ``<agent>.<criterion>``.
+
+    It makes one call per criterion. With ``batching`` it makes one structured call for all criteria, then one
+    for each that the answer lacks. ``None`` takes the client's default when the run is submitted.
+    """
+
+    kind: Literal["agent"] = "agent"
+    model: str
+    template: str
+    criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=100)
+    batching: bool | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _criteria_differ(self) -> Agent:
+        seen: set[str] = set()
+        for criterion in self.criteria:
+            if criterion.id in seen:
+                raise ValueError(f"agent {self.name!r} has two criteria with the id {criterion.id!r}")
+            seen.add(criterion.id)
+        return self
+
+
+class FunctionScorer(_Spec):
+    """A Python function on the workers, ``package.module:function``, that returns the score."""
+
+    kind: Literal["function"] = "function"
+    function: str = Field(pattern=FUNCTION, max_length=200)
+    lane: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.:\-]{1,100}$")
+    level: Level = "item"
+
+
+class Similarity(_Spec):
+    """The cosine between the embeddings of the output and of the row's field ``expected``, or of ``text``.
+
+    With ``threshold`` 1 if it is at least that, else 0. Rows whose field ``when`` is empty or missing are not
+    judged.
+    """
+
+    kind: Literal["similarity"] = "similarity"
+    model: str
+    expected: str | None = None
+    text: str | None = None
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    params: dict[str, Any] = Field(default_factory=dict)
+    when: str | None = None
+
+
+PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions
+"""Computed in the process that has the output, without a job."""
+
+CallSpec = Judge | Agent | FunctionScorer | Similarity
+"""Each of their scores is a job of its own."""
+
+EvaluatorSpec = Annotated[
+    PureSpec | CallSpec,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,224 @@
+"""Stored results of jobs, and the record that an item's results become."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlane.model.job import JobState, Usage
+from fairlane.model.run import RunSpec, cell_of
+
+PACK_CHARS = 400
+"""Shorter results are stored plain: zlib would save little of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """The result of a task job, with the scores that need no call."""
+
+    state: JobState
+    output: str | None = None
+    error: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    attempts: int = 0
+    latency_ms: int | None = None
+    model: str | None = None
+    scores: Mapping[str, float | None] = field(default_factory=dict)
+    score_errors: Mapping[str, str] = field(default_factory=dict)
+    cached: bool = False
+    finish_reason: str | None = None
+
+    def to_json(self) -> str:
+        """The stored form: JSON with short keys, without what is ``None``."""
+        return _compact(
+            {
+                "s": self.state,
+                "o": self.output,
+                "e": self.error,
+                "u": _usage_list(self.usage),
+                "a": self.attempts,
+                "l": self.latency_ms,
+                "m": self.model,
+                "sc": dict(self.scores) or None,
+                "se": dict(self.score_errors) or None,
+                "c": 1 if self.cached else None,
+                "f": self.finish_reason,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> TaskResult:
+        """Parse the stored form, packed or plain; unknown keys are ignored."""
+        data: dict[str, Any] = json.loads(unpacked(text))
+        return cls(
+            state=JobState(data["s"]),
+            output=data.get("o"),
+            error=data.get("e"),
+            usage=_usage(data.get("u")),
+            attempts=data.get("a", 0),
+            latency_ms=data.get("l"),
+            model=data.get("m"),
+            scores=data.get("sc", {}),
+            score_errors=data.get("se", {}),
+            cached=bool(data.get("c")),
+            finish_reason=data.get("f"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeResult:
+    """The result of an evaluation job. ``answer`` is the judge's text."""
+
+    state: JobState
+    score: float | None = None
+    answer: str | None = None
+    error: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    attempts: int = 0
+    cached: bool = False
+
+    def to_json(self) -> str:
+        """The stored form: JSON with short keys, without what is ``None``."""
+        return _compact(
+            {
+                "s": self.state,
+                "v": self.score,
+                "o": self.answer,
+                "e": self.error,
+                "u": _usage_list(self.usage),
+                "a": self.attempts,
+                "c": 1 if self.cached else None,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> JudgeResult:
+        """Parse the stored form, packed or plain; unknown keys are ignored."""
+        data: dict[str, Any] = json.loads(unpacked(text))
+        return cls(
+            state=JobState(data["s"]),
+            score=data.get("v"),
+            answer=data.get("o"),
+            error=data.get("e"),
+            usage=_usage(data.get("u")),
+            attempts=data.get("a", 0),
+            cached=bool(data.get("c")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The one terminal record of an item: its task's outcome and every evaluator's score.
+
+    ``scores`` maps evaluator names to scores; ``None`` if there is none, then ``score_errors`` says why.
+    ``output`` is ``None`` unless the task succeeded. ``eval_usage`` has the tokens of each evaluation's call,
+    ``arguments`` the reasons that agents gave for their scores, by the same names.
+
+    ``attempts``: how many of its `RetryPolicy.max_attempts` the task has used, its last call included.
+    Calls that cost none (429s, overloads, outages) are not in it; 0: no call was made, or the cache answered.
+    """
+
+    item: int
+    row: Mapping[str, Any]
+    model: str
+    prompt: int
+    repetition: int
+    state: JobState
+    output: str | None
+    scores: Mapping[str, float | None]
+    score_errors: Mapping[str, str]
+    usage: Usage
+    attempts: int
+    error: str | None
+    latency_ms: int | None = None
+    cached: bool = False
+    eval_usage: Mapping[str, Usage] = field(default_factory=dict)
+    finish_reason: str | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def assemble(
+    spec: RunSpec,
+    item: int,
+    row: Mapping[str, Any],
+    stored: Sequence[str | bytes | None],
+    missing: JobState = JobState.CANCELLED,
+) -> Record:
+    """The record of an item from its stored results, task first. ``missing``: the state of the rest."""
+    cell = cell_of(spec, item)
+    task = TaskResult.from_json(stored[0]) if stored[0] else TaskResult(missing)
+    scores, errors = dict(task.scores), dict(task.score_errors)
+    used: dict[str, Usage] = {}
+    arguments: dict[str, str] = {}
+    for step, text in zip(spec.evals, stored[1:], strict=True):
+        result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
+        if result.usage.total is not None and not result.cached:
+            used[step.name] = result.usage
+        if step.batch:
+            continue
+        if step.criterion is not None and result.answer:
+            arguments[step.name] = result.answer
+        scores[step.name] = result.score
+        if result.error:
+            errors[step.name] = result.error
+    return Record(
+        item=item,
+        row=row,
+        model=task.model or (spec.models[cell.model] if spec.models else ""),
+        prompt=cell.prompt,
+        repetition=cell.repetition,
+        state=task.state,
+        output=task.output,
+        scores=scores,
+        score_errors=errors,
+        usage=task.usage,
+        attempts=task.attempts,
+        error=task.error,
+        latency_ms=task.latency_ms,
+        cached=task.cached,
+        eval_usage=used,
+        arguments=arguments,
+        finish_reason=task.finish_reason,
+    )
+
+
+def read_score(answer: str) -> float:
+    """The score in a function's answer: a finite number or a truth value, as JSON. Raises ``ValueError``."""
+    value = json.loads(answer)
+    if not isinstance(value, bool | int | float) or not math.isfinite(value):
+        raise ValueError(f"a score is a finite number or a truth value, the function returned {answer[:200]}")
+    return float(value)
+
+
+def packed(text: str) -> str | bytes:
+    """A result in its stored form: compressed from `PACK_CHARS` characters on."""
+    if len(text) < PACK_CHARS:
+        return text
+    return b"z" + zlib.compress(text.encode(errors="replace"), 1)
+
+
+def unpacked(stored: str | bytes) -> str | bytes:
+    """The inverse of `packed`."""
+    return zlib.decompress(stored[1:]) if isinstance(stored, bytes) and stored[:1] == b"z" else stored
+
+
+def _compact(data: dict[str, Any]) -> str:
+    return json.dumps({key: value for key, value in data.items() if value is not None}, separators=(",", ":"))
+
+
+def _usage_list(usage: Usage) -> list[int | None] | None:
+    if usage.total is None:
+        return None
+    cached = [] if usage.cached_tokens is None else [usage.cached_tokens]
+    return [usage.input_tokens, usage.output_tokens, *cached]
+
+
+def _usage(stored: list[int | None] | None) -> Usage:
+    return Usage(*stored[:3]) if stored else Usage()  # a newer version may store more
+
+
+SKIPPED_JUDGE = JudgeResult(JobState.SKIPPED, error="the task has no output to judge").to_json()

@@ -1,0 +1,392 @@
+"""Runs and items: the submitted spec and its optional parts, the numbering of cells, and run states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.job import JobState
+from fairlane.model.lane import FUNCTIONS
+from fairlane.model.origins import Choice, Continuation, Source
+from fairlane.model.steps import Step, item_steps, session_steps
+
+Rate = Annotated[float, Field(ge=0)] | Literal["auto"]
+
+AUTO_HEADROOM = 1.25
+"""Tasks under "auto" start so much faster than a fixed rate of evaluations needs: a fifth of them may fail
+before evaluations wait for tasks."""
+
+# A name is shown in tables, logs and titles: no control characters, no marks that turn or hide its signs.
+SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
+
+CacheMode = Literal["off", "read", "read_write"]
+OnRefusal = Literal["fail", "hold"]
+
+
+class Bounds(Choice):
+    """A run's own limits, beside those of its lanes.
+
+    ``ahead``: the most items whose task has started and whose evaluations have not ended. ``None`` means
+    twice the calls that their lanes can have in flight now, 0 no limit. Rates are starts per second, within
+    what the lanes allow: a number is fixed, 0 means that the run adds no limit, and "auto" follows the other
+    role (`RunSpec.role_rates`). ``delay`` is the least time between two starts on a lane, in seconds.
+    ``max_duration`` is in seconds. Jobs that wait for a lane that is down fail after ``max_outage`` seconds.
+    ``on_refusal``: whether the other jobs for a model that rejects the run's first calls alike fail, or are
+    held until the run is resumed.
+    """
+
+    max_concurrent: int | None = Field(default=None, ge=1)
+    ahead: int | None = Field(default=None, ge=0)
+    task_rate: Rate = "auto"
+    eval_rate: Rate = "auto"
+    delay: float = Field(default=0.0, ge=0, le=86_400)
+    max_duration: float | None = Field(default=None, gt=0)
+    max_outage: float = Field(default=3600.0, gt=0)
+    on_refusal: OnRefusal = "fail"
+    budget_tokens: int | None = Field(default=None, ge=1)
+    budget_usd: float | None = Field(default=None, gt=0)
+
+
+class Order(Choice):
+    """Which items run one at a time, each after the one before has ended.
+
+    ``serial``: all items. ``serial_field``: the items whose row has this field set; they run before all
+    others. ``store_output_as``: a template over the row that names the output; templates of later items can
+    use it by that name. ``conversation``: prompts can read the turns before theirs. ``conversation_field``:
+    rows that share its value are one conversation; without it, all rows are one.
+    """
+
+    serial: bool = False
+    serial_field: str | None = None
+    store_output_as: str | None = None
+    conversation: bool = False
+    conversation_field: str | None = None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether later items read outputs of earlier ones."""
+        return self.conversation or self.store_output_as is not None
+
+
+class CacheChoice(Choice):
+    """Whether the team's cache answers equal calls; ``ttl`` is how many seconds it keeps an answer."""
+
+    mode: CacheMode = "off"
+    ttl: float = Field(default=7 * 86_400.0, gt=0)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the run takes answers from the cache."""
+        return self.mode != "off"
+
+    @property
+    def writes(self) -> bool:
+        """Whether the run adds its answers to the cache."""
+        return self.mode == "read_write"
+
+
+SPEC_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """Names a run: its team and its id."""
+
+    team: str
+    run: str
+
+    def __str__(self) -> str:
+        return f"{self.team}/{self.run}"
+
+    @classmethod
+    def parse(cls, text: str) -> RunRef:
+        """The inverse of `str`."""
+        team, _, run = text.partition("/")
+        return cls(team, run)
+
+
+class Message(BaseModel):
+    """One chat message whose content is a Jinja2 template over the row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: str = Field(min_length=1, max_length=32)
+    content: str
+
+
+class StoredModel(BaseModel):
+    """A document that one process stores and another reads, perhaps in a neighbouring version."""
+
+    @classmethod
+    def read(cls, text: str | bytes) -> Self:
+        """Parse stored JSON; fields that a newer version added are ignored.
+
+        Raises ``ValidationError``, also for an unknown version.
+        """
+        return cls.model_validate_json(text, extra="ignore")
+
+
+class RunSpec(StoredModel):
+    """A run as a client submits it. Its rows are stored beside it, in pages of ``page_rows``.
+
+    A task calls a model with a prompt, or with the chat body in the row's ``request_field``. With
+    ``output_field`` there is no call: the row holds the output to score. A model "python:…" is a function
+    that takes the row. ``open``: the client still writes rows, so ``rows`` is not final. ``trace`` is the W3C
+    ``traceparent`` of the submission, if it is traced.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = Field(default=SPEC_VERSION, ge=1, le=SPEC_VERSION)
+    run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    team: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    name: str = Field(max_length=200, pattern=SHOWN)
+    prompts: tuple[tuple[Message, ...], ...] = Field(default=(), max_length=100)
+    models: tuple[str, ...] = Field(default=(), max_length=100)
+    params: dict[str, Any] = Field(default_factory=dict)
+    repetitions: int = Field(default=1, ge=1, le=10_000)
+    evaluators: tuple[EvaluatorSpec, ...] = Field(default=(), max_length=50)
+    priority: int = Field(default=0, ge=-100, le=100)
+    interactive: bool = False
+    timeout: float = Field(default=120.0, gt=0, le=86_400)
+    retry: RetryPolicy = RetryPolicy()
+    output_field: str | None = None
+    request_field: str | None = None
+    lane: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.:\-]{1,100}$")
+    session_field: str | None = None
+    sessions: int = Field(default=0, ge=0)
+    bounds: Bounds = Bounds()
+    order: Order = Order()
+    cache: CacheChoice = CacheChoice()
+    source: Source | None = None
+    continues: Continuation | None = None
+    trace: str | None = Field(default=None, pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+    open: bool = False
+    rows: int = Field(ge=0)
+    page_rows: int = Field(ge=1, le=10_000)
+    submitted_ms: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _has_a_task(self) -> Self:
+        """A run has given outputs, or models with something to ask them."""
+        if self.output_field is not None:
+            if self.models or self.prompts:
+                raise ValueError("models: outputs are given (output_field), so there is no task to do")
+            return self
+        if not self.models:
+            raise ValueError("models: give 1 to 100 models")
+        functions = all(model.startswith(f"{FUNCTIONS}:") for model in self.models)
+        if not (self.prompts or functions or self.request_field is not None):
+            raise ValueError("prompts: give 1 to 100 prompts")
+        return self
+
+    @cached_property
+    def evals(self) -> tuple[Step, ...]:
+        """The evaluation jobs of an item: the k-th is its step k + 1."""
+        return item_steps(self.evaluators) if self.evaluators else ()
+
+    @cached_property
+    def session_evals(self) -> tuple[Step, ...]:
+        """The evaluation jobs of a session in each of its cells."""
+        return session_steps(self.evaluators) if self.evaluators else ()
+
+    @cached_property
+    def steps(self) -> int:
+        """Jobs an item has: its task and its evaluations."""
+        return 1 + len(self.evals)
+
+    def labels(self, job: int) -> dict[str, str]:
+        """Further fields of log lines about a job: an agent's evaluation is named."""
+        step = job % self.steps
+        if step == 0 or (self.session_evals and job >= self.items * self.steps):
+            return {}
+        return self.evals[step - 1].labels
+
+    @property
+    def calls_tasks(self) -> bool:
+        """Whether tasks are called; otherwise the rows hold their outputs."""
+        return self.output_field is None
+
+    @property
+    def role_rates(self) -> tuple[float | None, float | None]:
+        """Starts per second of tasks and of evaluations that the run itself sets; ``None``: it sets none.
+
+        Under "auto" a role keeps up with the other's fixed rate, and beyond that the lanes adapt. A lane's
+        slow start and its cuts are the lane's, for all runs on it: no run has any of its own.
+        """
+        task, evaluation = self.bounds.task_rate, self.bounds.eval_rate
+        if not isinstance(task, str):
+            derived = task * max(1, len(self.evals))
+            return task or None, (derived if isinstance(evaluation, str) else evaluation) or None
+        if isinstance(evaluation, str):
+            return None, None
+        follows = AUTO_HEADROOM * evaluation / len(self.evals) if self.evals else 0
+        return follows or None, evaluation or None
+
+    @cached_property
+    def cells_per_row(self) -> int:
+        """Items that each row has: prompts × models × repetitions."""
+        return max(1, len(self.prompts)) * max(1, len(self.models)) * self.repetitions
+
+    @property
+    def items(self) -> int:
+        """Items of the run."""
+        return self.rows * self.cells_per_row
+
+    @property
+    def session_jobs(self) -> int:
+        """Evaluation jobs of all sessions."""
+        return self.sessions * self.cells_per_row * len(self.session_evals)
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that progress counts: tasks and evaluations, also those that end without a call."""
+        return self.items * (self.steps if self.calls_tasks else self.steps - 1) + self.session_jobs
+
+
+class Plan(StoredModel):
+    """A run as the scheduler admitted it: the spec, and the lane of each evaluation.
+
+    ``unstructured`` are connections without structured output: agents make one call per criterion there.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    spec: RunSpec
+    eval_lanes: tuple[str, ...] = ()
+    session_lanes: tuple[str, ...] = ()
+    unstructured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An item's coordinates: indices of row, prompt, model and repetition (all from 0)."""
+
+    row: int
+    prompt: int
+    model: int
+    repetition: int
+
+
+def cell_of(spec: RunSpec, item: int) -> Cell:
+    """The coordinates of an item; rows are outermost, so that a page of rows is a range of items."""
+    rest, repetition = divmod(item, spec.repetitions)
+    rest, model = divmod(rest, max(1, len(spec.models)))
+    row, prompt = divmod(rest, max(1, len(spec.prompts)))
+    return Cell(row=row, prompt=prompt, model=model, repetition=repetition)
+
+
+class RunState(StrEnum):
+    """SUBMITTED → RUNNING → COMPLETED | CANCELLED | TIMED_OUT | STOPPED; SUBMITTED → REFUSED.
+
+    TIMED_OUT: its ``max_duration`` ended. STOPPED: the next call would exceed its budget.
+    """
+
+    SUBMITTED = "submitted"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    STOPPED = "stopped"
+    REFUSED = "refused"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state is final."""
+        return self not in (RunState.SUBMITTED, RunState.RUNNING)
+
+
+def failed_of(by_state: Mapping[JobState, int]) -> int:
+    """How many jobs failed: FAILED (the call went wrong) and INVALID (there was no call to make) alike."""
+    return by_state.get(JobState.FAILED, 0) + by_state.get(JobState.INVALID, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProgress:
+    """A lane's part of a run: how many jobs are known to use it, and how many of those ended."""
+
+    lane: str
+    known: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Since when a run is paused (server time), and by whom: the client's word, perhaps empty."""
+
+    since_ms: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A model that rejected the run's first calls alike, by lane, and the provider's ``words``.
+
+    ``kind`` is the call kind: a run may call a lane in several ways, and is held only where it was rejected.
+    """
+
+    lane: str
+    kind: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTime:
+    """Time of a run's tasks, or of its evaluations, in seconds summed over all of them.
+
+    ``waiting_s``: from being queued to their ends, outside of calls: for a permit, a worker or a retry.
+    ``calling_s``: in ``calls``, from a worker's claim to its report, also of calls that failed.
+    """
+
+    calls: int = 0
+    waiting_s: float = 0.0
+    calling_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run at one moment. ``jobs_done / jobs`` reaches exactly 1 when the run is finished.
+
+    ``paused`` is set while somebody has paused the run. ``predict`` is the time of tasks, ``score`` that of
+    evaluations, of a finished run; ``None`` where nothing was called.
+    """
+
+    run: str
+    team: str
+    name: str
+    state: RunState
+    items: int
+    items_done: int
+    jobs: int
+    jobs_done: int
+    by_state: Mapping[JobState, int]
+    in_flight: int
+    retries: int
+    rate_limits: int
+    late_reports: int
+    lanes: tuple[LaneProgress, ...]
+    submitted_ms: int
+    started_ms: int | None
+    finished_ms: int | None
+    reason: str | None = None
+    paused: Pause | None = None
+    predict: RoleTime | None = None
+    score: RoleTime | None = None
+    rejections: tuple[Rejection, ...] = ()
+
+    @property
+    def progress(self) -> float:
+        """Share of jobs that ended, 0 to 1; an empty run is complete."""
+        return self.jobs_done / self.jobs if self.jobs else float(self.state.finished)
+
+    @property
+    def failed(self) -> int:
+        """Jobs that failed, as `failed_of` counts them."""
+        return failed_of(self.by_state)

@@ -1,0 +1,147 @@
+"""Sessions: rows that belong together; their outputs are also scored as a whole once all items ended.
+
+A client numbers a run's sessions by first appearance and writes two kinds of fields beside the pages of rows:
+`memberships_field` holds the `SessionMembership` of each row of a page, `members_field` the rows of each
+session of a block.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fairlane.core.errors import BrokenSessions
+from fairlane.model.job import Usage
+from fairlane.model.run import RunSpec
+
+MOST_ROWS = 10_000
+"""Most rows of one session: a worker reads all of them for one call."""
+
+BLOCK = 128
+"""Sessions whose members share one Redis field: few fields, and each a few kilobytes in usual runs."""
+
+_MOST_BYTES = 32 * 1024 * 1024
+"""Largest field as JSON, in bytes: three times a block of the largest sessions."""
+
+
+class SessionMembership(NamedTuple):
+    """A row's session: its number, and how many rows it has."""
+
+    session: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session in one cell: its evaluation ``step`` (from 0) and its ``turns``, in the order of rows.
+
+    A turn is ``{"row", "output"}``; an output is ``None`` if the row's item has none.
+    """
+
+    step: int
+    turns: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """How one session was scored in one cell: by one prompt, model and repetition.
+
+    ``session`` is the value of the run's session field in its rows; ``items`` are in the order of rows.
+    A score is ``None`` if the evaluator produced none; then ``score_errors`` says why. ``eval_usage`` has the
+    tokens of each evaluation's call.
+    """
+
+    session: Any
+    model: str
+    prompt: int
+    repetition: int
+    items: tuple[int, ...]
+    scores: Mapping[str, float | None]
+    score_errors: Mapping[str, str]
+    eval_usage: Mapping[str, Usage] = field(default_factory=dict)
+
+
+def memberships_field(page: int) -> str:
+    """The field, beside a run's pages, with the memberships of a page's rows."""
+    return f"session:{page}"
+
+
+def members_field(session: int) -> str:
+    """The field with the rows of a session and of the others in its block."""
+    return f"members:{session // BLOCK}"
+
+
+def encode_memberships(memberships: Sequence[SessionMembership]) -> bytes:
+    """Compressed JSON of a page's memberships."""
+    return _encode([[each.session for each in memberships], [each.size for each in memberships]])
+
+
+def decode_memberships(blob: bytes, sessions: int) -> list[SessionMembership]:
+    """The memberships of a page, in a run of that many sessions. Raises `BrokenSessions`."""
+    columns = _decode(blob)
+    if len(columns) != 2 or len(columns[0]) != len(columns[1]):
+        raise BrokenSessions("the memberships of a page are not a session and a size for each row")
+    memberships = [SessionMembership(*pair) for pair in zip(*columns, strict=True)]
+    if not all(each.session < sessions and 1 <= each.size <= MOST_ROWS for each in memberships):
+        raise BrokenSessions(
+            f"a row is in a session beyond the {sessions:,} there are, or in one of no such size"
+        )
+    return memberships
+
+
+def encode_members(block: Sequence[Sequence[int]]) -> bytes:
+    """Compressed JSON of the rows of each session of a block."""
+    return _encode(block)
+
+
+def decode_members(blob: bytes, rows: int) -> list[list[int]]:
+    """The rows of each session of a block, in a run of that many rows. Raises `BrokenSessions`."""
+    block = _decode(blob)
+    for members in block:
+        if not 1 <= len(members) <= MOST_ROWS or max(members) >= rows:
+            raise BrokenSessions(f"a session has {len(members):,} rows, or one beyond the {rows:,} there are")
+    return block
+
+
+def _encode(numbers: Sequence[Sequence[int]]) -> bytes:
+    return zlib.compress(json.dumps(numbers, separators=(",", ":")).encode(), 1)
+
+
+def _decode(blob: bytes) -> list[list[int]]:
+    """Lists of numbers from 0. Raises `BrokenSessions` for anything else: a client wrote it."""
+    inflater = zlib.decompressobj()
+    try:
+        text = inflater.decompress(blob, _MOST_BYTES)
+        if not inflater.eof:
+            raise BrokenSessions(f"sessions are cut short, or larger than {_MOST_BYTES:,} bytes")
+        lists = json.loads(text)
+    except (zlib.error, ValueError, RecursionError) as error:
+        raise BrokenSessions(f"sessions cannot be read: {error}") from error
+    if not isinstance(lists, list) or not all(isinstance(each, list) for each in lists):
+        raise BrokenSessions("sessions are no lists of numbers")
+    if not all(type(number) is int and number >= 0 for each in lists for number in each):
+        raise BrokenSessions("sessions hold what is no number")
+    return lists
+
+
+def first_session_job(spec: RunSpec) -> int:
+    """The first job of sessions: they follow the jobs of all items."""
+    return spec.items * spec.steps
+
+
+def session_job(spec: RunSpec, session: int, cell: int, step: int) -> int:
+    """The job of a session's evaluation ``step`` (from 0) in a cell. ``cell`` counts the items of a row."""
+    return first_session_job(spec) + (session * spec.cells_per_row + cell) * len(spec.session_evals) + step
+
+
+def session_of_job(spec: RunSpec, job: int) -> tuple[int, int, int] | None:
+    """The session, cell and step of a job; ``None`` for an item's."""
+    number = job - first_session_job(spec)
+    if not spec.session_evals or number < 0:
+        return None
+    place, step = divmod(number, len(spec.session_evals))
+    session, cell = divmod(place, spec.cells_per_row)
+    return session, cell, step

@@ -1,0 +1,170 @@
+"""Tokens of calls: estimated, reserved by the entries of queues, and their price.
+
+Usage in the response trues an estimate up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from fairlane.core.section import Section
+from fairlane.model.job import Usage
+
+CHARS_PER_TOKEN = 4
+"""About four characters of English text make a token: the rule of thumb of OpenAI's documentation ("What are
+tokens and how to count them?"). Other scripts and code have more tokens; usage corrects the estimate."""
+
+TOKENS_PER_MESSAGE = 3
+"""Tokens of a message's role and separators, and once more for the start of the answer (OpenAI's cookbook,
+"How to count tokens with tiktoken")."""
+
+MARKS_PER_MESSAGE = 16
+"""More than the tokens that mark a message's begin, role and end in any published chat format."""
+
+DESCRIBING = ("tools", "functions", "response_format", "tool_choice", "system")
+"""Parameters whose content providers put into the prompt."""
+
+TOOL_MARKS = 1024
+"""More than the instructions that providers add where there are tools (Anthropic's: up to 530 tokens)."""
+
+DEFAULT_OUTPUT_TOKENS = 1024
+"""Tokens reserved for the first answers if the parameters set no limit: longer than most answers."""
+
+MOST_OUTPUT_TOKENS = 1_000_000
+"""Cap of the reservation, above any model's longest answer: a larger limit would block a lane for days."""
+
+
+class Estimate(NamedTuple):
+    """Tokens of one call, before or after it: the whole prompt, and the whole answer.
+
+    ``most_input``: tokens that the prompt cannot exceed; 0 means ``input``. ``guessed``: nothing limits the
+    answer's length, and ``output`` is a guess.
+    """
+
+    input: int
+    output: int
+    most_input: int = 0
+    guessed: bool = False
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input + self.output
+
+    @property
+    def most(self) -> int:
+        """The tokens that a budget reserves: the prompt's bound, and the answer."""
+        return max(self.input, self.most_input) + self.output
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of ``text``, ``ceil(characters / 4)``; 0 for an empty one."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def estimate_call(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> Estimate:
+    """Tokens to reserve for one call: at least what the rule of thumb gives.
+
+    The output is the limit that ``params`` set (``max_completion_tokens``, ``max_tokens``), times ``n``, or
+    `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: the provider will reject it.
+    """
+    texts = [_text(message.get("content")) for message in messages]
+    prompt = sum(estimate_tokens(text) + TOKENS_PER_MESSAGE for text in texts)
+    limits = [
+        limit
+        for name in ("max_completion_tokens", "max_tokens")
+        if (limit := _positive(params.get(name))) > 0
+    ]
+    asked = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
+    return Estimate(
+        prompt + TOKENS_PER_MESSAGE,
+        min(asked, MOST_OUTPUT_TOKENS),
+        most_input=_most_input(messages, params),
+        guessed=not limits,
+    )
+
+
+def estimate_inputs(inputs: Sequence[str]) -> Estimate:
+    """Tokens to reserve for embedding texts: providers count no output."""
+    most = sum(_bytes(text) + MARKS_PER_MESSAGE for text in inputs)
+    return Estimate(sum(estimate_tokens(text) for text in inputs), 0, most_input=most)
+
+
+def _most_input(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> int:
+    """Tokens that the prompt cannot exceed: each has at least one byte, but for those that mark messages."""
+    spoken = sum(_bytes(_text(value)) for message in messages for value in message.values())
+    described = sum(_bytes(json.dumps(params[name], default=str)) for name in DESCRIBING if params.get(name))
+    return spoken + described + MARKS_PER_MESSAGE * (len(messages) + 1) + (TOOL_MARKS if described else 0)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _text(content: object) -> str:
+    """A message's content; a list of parts counts as its JSON."""
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _positive(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+class Entry(NamedTuple):
+    """A job in a queue. In Redis it is ``"job:input:output:kind:most_input:guessed"``, or only the first four
+    if the others are 0.
+
+    ``kind`` groups the calls of a run whose answers have similar lengths: a task's is the index of its model,
+    and those of the evaluations follow.
+    """
+
+    job: int
+    tokens: Estimate
+    kind: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Entry:
+        """Parse what `str` returned; parts that a newer version added are ignored."""
+        job, tokens_in, tokens_out, kind, most, guessed = [*map(int, text.split(":")), 0, 0][:6]
+        return cls(job, Estimate(tokens_in, tokens_out, most, guessed == 1), kind)
+
+    def __str__(self) -> str:
+        tokens = self.tokens
+        text = f"{self.job}:{tokens.input}:{tokens.output}:{self.kind}"
+        return (
+            f"{text}:{tokens.most_input}:{tokens.guessed:d}" if tokens.most_input or tokens.guessed else text
+        )
+
+
+class Price(Section):
+    """Prices of a model's tokens, in USD per million."""
+
+    input: float = Field(ge=0, description="Input tokens.")
+    output: float = Field(ge=0, description="Output tokens.")
+    cached_input: float | None = Field(
+        default=None, ge=0, description="Input tokens read from a cache. Default: the price of other input."
+    )
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """The price of ``"<connection>:<model>"``: under its own name, else under the longest matching pattern.
+
+    Patterns are those of a shell, like ``"openai:gpt-4o*"``.
+    """
+    if model in prices:
+        return prices[model]
+    fitting = [pattern for pattern in prices if fnmatchcase(model, pattern)]
+    return prices[max(fitting, key=len)] if fitting else None
+
+
+def cost_usd(usage: Usage, price: Price) -> float:
+    """USD for one call's tokens; an unknown count costs nothing."""
+    cached = usage.cached_tokens or 0
+    fresh = max(0, (usage.input_tokens or 0) - cached)
+    read = price.input if price.cached_input is None else price.cached_input
+    return (fresh * price.input + cached * read + (usage.output_tokens or 0) * price.output) / 1e6

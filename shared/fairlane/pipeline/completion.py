@@ -1,0 +1,243 @@
+"""The one way to complete a job that is not tried again: its record, and the jobs that follow it. Pure.
+
+Workers complete calls, the feeder completes items that need no call, the recoverer completes jobs whose
+workers died, the laboratory completes simulated calls. Each writes a `Completion` in one script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlane.core.errors import TemplateError
+from fairlane.evaluators.scorers import score
+from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.evaluators import CallSpec, FunctionScorer, Similarity
+from fairlane.model.job import JobState
+from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.run import Plan
+from fairlane.model.sessions import SessionMembership, session_job, session_of_job
+from fairlane.model.steps import Step
+from fairlane.model.tokens import Entry, Estimate, estimate_call
+from fairlane.pipeline.conversation import remembered
+from fairlane.pipeline.evaluations import (
+    FinishedJob,
+    KnownResult,
+    NextJob,
+    RenderedEvaluations,
+    end_evaluation,
+    evaluation_result,
+    next_jobs,
+    render_evaluations,
+    skipped_evaluations,
+)
+from fairlane.pipeline.rendering import Call, RunItem
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """All that one script writes of a completed job.
+
+    ``payload`` is its stored result; ``follow`` are evaluations of the same item; ``malformed`` are discarded
+    parts of the answer, for the log. ``memory`` are fields that later items of a serial run read. ``session``
+    is set once no evaluation of the item is left.
+    """
+
+    state: JobState
+    payload: str
+    follow: tuple[NextJob, ...] = ()
+    malformed: tuple[str, ...] = ()
+    memory: Mapping[str, str] = field(default_factory=dict)
+    session: SessionCompletion | None = None
+
+    def recorded(self, item: RunItem) -> RecordedJob:
+        """The item's task as a job that is recorded without a call."""
+        return RecordedJob(item.job(0), self.state if item.spec.calls_tasks else "given", self.payload, "")
+
+
+def complete_task(
+    item: RunItem,
+    finished: FinishedJob,
+    membership: SessionMembership | None = None,
+    *,
+    rendered: RenderedEvaluations | None = None,
+    known: Mapping[int, KnownResult] | None = None,
+    call: Call | None = None,
+    memory: Mapping[bytes, bytes] | None = None,
+) -> Completion:
+    """Complete an item's task: score its output, and decide its evaluations.
+
+    ``rendered`` are its evaluations, if the caller rendered them to look up which are ``known``. ``call`` and
+    ``memory``, the run's stored memory, are needed only if later items read this one.
+    """
+    result = _task_result(item, finished)
+    if finished.answer is None:
+        follow: tuple[NextJob, ...] = skipped_evaluations(item.number, item.rendering.plan.eval_lanes)
+        return _of_item(item, result, follow, membership, None)
+    output = finished.answer.output
+    follow = ()
+    if item.spec.evals:
+        follow = next_jobs(item, rendered or render_evaluations(item, output), output, known or {})
+    stored = {} if memory is None or call is None else _stored_memory(item, call, output, memory)
+    return _of_item(item, result, follow, membership, output, memory=stored)
+
+
+def complete_evaluation(
+    item: RunItem,
+    step: int,
+    finished: FinishedJob,
+    output: str | None,
+    membership: SessionMembership | None = None,
+) -> Completion:
+    """Complete evaluation ``step`` (from 1) of an item's ``output``."""
+    end = end_evaluation(item, step, finished, output or "", {})
+    return _of_item(item, end.result, end.follow, membership, output, malformed=end.malformed)
+
+
+def complete_session_evaluation(step: Step, finished: FinishedJob) -> Completion:
+    """Complete an evaluation of a session: nothing follows it."""
+    result = evaluation_result(step, finished)
+    return Completion(result.state, result.to_json())
+
+
+def complete_invalid(
+    item: RunItem, error: str, model: str | None, membership: SessionMembership | None
+) -> Completion:
+    """Complete an item that can never run: its task is invalid, its evaluations are skipped."""
+    result = TaskResult(JobState.INVALID, error=error, model=model)
+    follow = skipped_evaluations(item.number, item.rendering.plan.eval_lanes)
+    return _of_item(item, result, follow, membership, None)
+
+
+def complete_without_row(
+    plan: Plan,
+    job: int,
+    finished: FinishedJob,
+    tokens: Estimate,
+    membership: SessionMembership | None = None,
+) -> Completion:
+    """Complete a job without its row and its scores: one that is given up, or a simulated one.
+
+    Each evaluation that becomes ready reserves ``tokens``.
+    """
+    spec, lanes = plan.spec, plan.eval_lanes
+    state = JobState.FAILED if finished.answer is None else JobState.SUCCEEDED
+    judged = JudgeResult(state, error=finished.error, attempts=finished.attempts).to_json()
+    if session_of_job(spec, job) is not None:
+        return Completion(state, judged)
+    item, step = divmod(job, spec.steps)
+    if step == 0 and finished.answer is None:
+        follow: tuple[NextJob, ...] = skipped_evaluations(item, lanes)
+    else:
+        kinds = max(1, len(spec.models)) - 1
+        follow = tuple(
+            ReadyJob(Entry(job - step + number, tokens, kinds + number), lanes[number - 1])
+            for number, each in enumerate(spec.evals, start=1)
+            if each.after == step
+        )
+    task = TaskResult(state, error=finished.error, attempts=finished.attempts).to_json()
+    answered = step > 0 or finished.answer is not None
+    session = session_completion_without_row(plan, item, membership, answered=answered)
+    return Completion(state, judged if step else task, follow, session=session)
+
+
+def _of_item(
+    item: RunItem,
+    result: TaskResult | JudgeResult,
+    follow: tuple[NextJob, ...],
+    membership: SessionMembership | None,
+    output: str | None,
+    *,
+    malformed: tuple[str, ...] = (),
+    memory: Mapping[str, str] | None = None,
+) -> Completion:
+    """A completion with the session's, unless an evaluation of the item is still to be called."""
+    pending = any(isinstance(each, ReadyJob) for each in follow)
+    session = None if pending or membership is None else _session_completion(item, membership, output)
+    return Completion(result.state, result.to_json(), follow, malformed, memory or {}, session)
+
+
+def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
+    """A task's result, with the scores that need no call."""
+    common: dict[str, Any] = {
+        "attempts": finished.attempts,
+        "latency_ms": finished.latency_ms,
+        "model": item.model(),
+        "cached": finished.cached,
+    }
+    if finished.answer is None:
+        return TaskResult(JobState.FAILED, error=finished.error, **common)
+    output = finished.answer.output
+    scored = {
+        each.name: score(each, output, item.row)
+        for each in item.spec.evaluators
+        if not isinstance(each, CallSpec)
+    }
+    return TaskResult(
+        JobState.SUCCEEDED,
+        output=output,
+        usage=finished.answer.usage,
+        finish_reason=finished.answer.finish_reason,
+        scores={name: each.value for name, each in scored.items()},
+        score_errors={name: each.error for name, each in scored.items() if each.error},
+        **common,
+    )
+
+
+def _stored_memory(item: RunItem, call: Call, output: str, memory: Mapping[bytes, bytes]) -> dict[str, str]:
+    try:
+        return remembered(item.rendering, item.cell, item.row, call, output, memory)
+    except TemplateError:
+        return {}  # its register's name needs a field that the row lacks, so no item can read it
+
+
+def _session_completion(
+    item: RunItem, membership: SessionMembership, output: str | None
+) -> SessionCompletion:
+    """The report of an item that ended to its session; ``output`` is ``None`` if it has none."""
+    tokens = [_session_tokens(item, step, membership.size, output) for step in item.spec.session_evals]
+    return _of_session(item.rendering.plan, item.number, membership, output is not None, tokens)
+
+
+def session_completion_without_row(
+    plan: Plan, item: int, membership: SessionMembership | None, *, answered: bool
+) -> SessionCompletion | None:
+    """The report to its session of item ``item`` whose row is not at hand; ``answered``: it has an output.
+
+    The session's last item makes its evaluations ready.
+    """
+    if membership is None:
+        return None
+    tokens = [_template_tokens(step) for step in plan.spec.session_evals]
+    return _of_session(plan, item, membership, answered, tokens)
+
+
+def _of_session(
+    plan: Plan, item: int, membership: SessionMembership, answered: bool, tokens: Sequence[Estimate]
+) -> SessionCompletion:
+    spec, cell = plan.spec, item % plan.spec.cells_per_row
+    first_kind = max(1, len(spec.models)) + len(spec.evals)
+    entries = [
+        Entry(session_job(spec, membership.session, cell, step), each, first_kind + step)
+        for step, each in enumerate(tokens)
+    ]
+    evaluations = tuple(zip(entries, plan.session_lanes, strict=True))
+    return SessionCompletion(membership.session, cell, membership.size, answered, evaluations)
+
+
+def _session_tokens(item: RunItem, step: Step, size: int, output: str | None) -> Estimate:
+    """The tokens of a session whose turns are all like this item, the only turn at hand."""
+    try:
+        empty = item.rendering.session(step, []).tokens
+        one = item.rendering.session(step, [{"row": dict(item.row), "output": output}]).tokens
+    except TemplateError:
+        return _template_tokens(step)
+    return Estimate(empty.input + size * max(0, one.input - empty.input), empty.output)
+
+
+def _template_tokens(step: Step) -> Estimate:
+    """The tokens of a session's template alone."""
+    if isinstance(step.evaluator, FunctionScorer | Similarity):  # no tokens; similarity scores no session
+        return Estimate(0, 0)
+    return estimate_call([{"content": step.evaluator.template}], step.evaluator.params)

@@ -1,0 +1,223 @@
+"""Renders the call of each job of a run, from templates that are compiled once. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairlane.core.errors import TemplateError
+from fairlane.core.redaction import is_secret_name
+from fairlane.evaluators.agents import answer_format, instruction
+from fairlane.evaluators.scorers import as_text
+from fairlane.model.evaluators import Agent, FunctionScorer, Judge, Similarity
+from fairlane.model.lane import FUNCTIONS
+from fairlane.model.run import Cell, Plan, RunSpec, cell_of
+from fairlane.model.steps import Step
+from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
+from fairlane.templates.template import Prompt, Template
+
+OPERATORS_OWN = frozenset(
+    {
+        *("api_base", "api_host", "api_version", "azure_endpoint", "base_url", "default_headers"),
+        *("default_query", "endpoint", "extra_body", "extra_headers", "extra_query", "headers"),
+        *("http_client", "organization", "proxies", "proxy"),
+    }
+)
+"""Parameters with which providers' clients change the address, the headers or the route of a call."""
+
+Row = Mapping[str, Any]
+Turns = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A rendered call: ``messages`` for a chat, ``arguments`` for a Python function, ``inputs`` to embed."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    params: Mapping[str, Any]
+    arguments: Mapping[str, Any] | None = None
+    inputs: tuple[str, ...] | None = None
+
+    @property
+    def tokens(self) -> Estimate:
+        """The tokens to reserve for it; a function uses none."""
+        if self.arguments is not None:
+            return Estimate(0, 0)
+        if self.inputs is not None:
+            return estimate_inputs(self.inputs)
+        return estimate_call(self.messages, self.params)
+
+    def digest(self, repetition: int) -> str:
+        """Its cache key: equal calls have equal keys, except in different repetitions."""
+        asked = self.messages if self.inputs is None else {"inputs": self.inputs}
+        content = [self.model, asked, dict(self.params), self.arguments, repetition]
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunItem:
+    """An item of a run, with its row. ``number`` counts a run's items from 0."""
+
+    rendering: Rendering
+    number: int
+    cell: Cell
+    row: Row
+
+    @classmethod
+    def of(cls, rendering: Rendering, number: int, row: Row) -> RunItem:
+        """Item ``number``, with its cell."""
+        return cls(rendering, number, cell_of(rendering.spec, number), row)
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's spec."""
+        return self.rendering.spec
+
+    def job(self, step: int) -> int:
+        """The job of one of its steps."""
+        return self.number * self.spec.steps + step
+
+    def model(self) -> str | None:
+        """Its task's model; ``None`` if the run calls no tasks or the row names no model."""
+        try:
+            return self.rendering.model(self.cell, self.row) if self.spec.models else None
+        except TemplateError:
+            return None
+
+
+class Rendering:
+    """The compiled templates of a run. Raises `TemplateError` if one does not compile."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        spec = self.spec = plan.spec
+        _check_params(spec)
+        self._prompts = [Prompt(messages, f"prompts[{i}]") for i, messages in enumerate(spec.prompts)]
+        self._models = [Template(f"models[{i}]", text) for i, text in enumerate(spec.models)]
+        self._templates = {
+            each.name: Template(f"evaluators[{each.name}].template", each.template)
+            for each in spec.evaluators
+            if isinstance(each, Judge | Agent)
+        }
+        store = spec.order.store_output_as
+        self._register = Template("store_output_as", store) if store is not None else None
+
+    def model(self, cell: Cell, row: Row) -> str:
+        """The model of the item's task."""
+        return self._models[cell.model].render(row).strip()
+
+    def task(self, cell: Cell, row: Row, memory: Row | None = None) -> Call:
+        """The item's task; ``memory``: names and values that earlier items of a serial run stored.
+
+        Raises `TemplateError`, or ``ValueError`` if the row's request is malformed.
+        """
+        spec, model = self.spec, self.model(cell, row)
+        if model.startswith(f"{FUNCTIONS}:"):
+            messages = self._prompts[cell.prompt].render(row) if self._prompts else None
+            arguments = {"row": dict(row), "params": dict(spec.params)}
+            return Call(model, [], {}, arguments | ({"messages": messages} if messages else {}))
+        if spec.request_field is not None:
+            return _requested(spec, model, row)
+        names = {**memory, **row} if memory else row
+        return Call(model, self._prompts[cell.prompt].render(names), spec.params)
+
+    def evaluation(self, step: Step, row: Row, output: str) -> Call:
+        """One evaluation of an item's output. Raises `TemplateError`."""
+        evaluator = step.evaluator
+        if isinstance(evaluator, FunctionScorer):
+            return Call(step.model, [], {}, {"output": output, "row": dict(row)})
+        if isinstance(evaluator, Similarity):
+            inputs = (output, _reference(evaluator, row))
+            return Call(evaluator.model, [], evaluator.params, inputs=inputs)
+        text = self._templates[evaluator.name].render(row, output=output, **_criterion_names(step))
+        if isinstance(evaluator, Judge):
+            return _asked(evaluator.model, text, evaluator.params)
+        criteria = (step.criterion,) if step.criterion else evaluator.criteria
+        params = dict(evaluator.params)
+        if evaluator.model.partition(":")[0] not in self.plan.unstructured:
+            params["response_format"] = answer_format(criteria, batch=step.batch)
+        return _asked(evaluator.model, f"{text}\n\n{instruction(criteria, batch=step.batch)}", params)
+
+    def session(self, step: Step, turns: Turns) -> Call:
+        """One evaluation of a session; ``turns`` are ``{"row", "output"}``, in order. Raises
+        `TemplateError`.
+        """
+        evaluator = step.evaluator
+        if isinstance(evaluator, FunctionScorer):
+            return Call(step.model, [], {}, {"session": [dict(turn) for turn in turns]})
+        if isinstance(evaluator, Similarity):
+            raise TemplateError(f"evaluators[{evaluator.name}]", "embeddings are compared by item")
+        text = self._templates[evaluator.name].render({}, session=list(turns))
+        return _asked(step.model, text, evaluator.params)
+
+    def register(self, row: Row) -> str:
+        """The name under which later items find this one's output; empty if the run keeps none."""
+        return self._register.render(row).strip() if self._register else ""
+
+
+def operators_own(params: Mapping[str, Any]) -> str | None:
+    """The first parameter that sets an address or a credential: only connections may; else ``None``."""
+    for name in params:
+        if name.lower().replace("-", "_") in OPERATORS_OWN or is_secret_name(name):
+            return name
+    return None
+
+
+def _check_params(spec: RunSpec) -> None:
+    """Raises `TemplateError` for a parameter of a model's call that `operators_own` names."""
+    configured = {
+        f"evaluators[{e.name}].params": e.params
+        for e in spec.evaluators
+        if isinstance(e, Judge | Agent | Similarity)
+    }
+    if not all(model.startswith(f"{FUNCTIONS}:") for model in spec.models):
+        configured["params"] = spec.params
+    for field, params in configured.items():
+        if taken := operators_own(params):
+            raise TemplateError(
+                field, f"{taken!r} cannot be set by a run: the operator configures connections"
+            )
+
+
+def is_judged(step: Step, row: Row) -> bool:
+    """Whether the evaluation's ``when`` field lets it run on this row."""
+    when = step.evaluator.when if isinstance(step.evaluator, Judge | Similarity) else None
+    return not when or bool(row.get(when))
+
+
+def _reference(evaluator: Similarity, row: Row) -> str:
+    """The text that the output is compared to."""
+    if evaluator.expected is None:
+        return evaluator.text or ""
+    if row.get(evaluator.expected) is None:
+        field = f"evaluators[{evaluator.name}].expected"
+        raise TemplateError(field, f"the row has no field {evaluator.expected!r}")
+    return as_text(row[evaluator.expected])
+
+
+def _criterion_names(step: Step) -> dict[str, Any]:
+    if not isinstance(step.evaluator, Agent):
+        return {}
+    criteria = (step.criterion,) if step.criterion else step.evaluator.criteria
+    names: dict[str, Any] = {"criteria": [each.model_dump() for each in criteria]}
+    return names | {"criterion": names["criteria"][0]} if step.criterion else names
+
+
+def _asked(model: str, text: str, params: Mapping[str, Any]) -> Call:
+    return Call(model, [{"role": "user", "content": text}], params)
+
+
+def _requested(spec: RunSpec, model: str, row: Row) -> Call:
+    """The chat body that a row holds, sent to the run's model."""
+    body = row.get(str(spec.request_field))
+    if not isinstance(body, Mapping) or not isinstance(body.get("messages"), list):
+        raise TemplateError("request_field", f"the row's field {spec.request_field!r} holds no chat request")
+    params = {name: value for name, value in body.items() if name not in ("model", "messages", "stream")}
+    if taken := operators_own(params):
+        raise TemplateError("request_field", f"the row's request sets {taken!r}, which connections alone say")
+    return Call(model, [dict(each) for each in body["messages"]], {**spec.params, **params})

@@ -1,0 +1,145 @@
+"""Opens Redis the way every role does: one set of timeouts and retries, errors in our own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import BusyLoadingError, NoPermissionError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from fairlane.config.sections import RedisSettings
+from fairlane.config.topology import topology_of
+from fairlane.core.errors import OldSchema, StoreRefuses, StoreUnavailable
+from fairlane.store.connection.primary_pool import primary_pool
+from fairlane.store.connection.server_states import refusing_state
+from fairlane.store.connection.tls_errors import first_word_refused, options_of, refusal_of, tls_alert
+from fairlane.store.keys import KEY_VERSION, Keys
+from fairlane.store.redis_client import RedisClient as RedisClient
+
+_SENTINELS_PASSWORD = re.compile(r"([?&]sentinel_password=)[^&#]*")
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+def open_store(settings: RedisSettings, *, retries: int = 1) -> RedisClient:
+    """A client of the server that holds a deployment's state; see `open_redis`."""
+    return open_redis(settings.url, deployment=settings.deployment, retries=retries)
+
+
+def open_redis(url: str, *, deployment: str | None = None, retries: int = 1, **options: Any) -> RedisClient:
+    """A client whose replies are bytes. ``deployment`` says which node of a cluster has the keys.
+
+    A command without a reply is sent again ``retries`` times, although it may have taken effect; then the
+    client raises.
+    """
+    # What redis-py takes for a network connection, and refuses for a socket file.
+    network = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_keepalive": True}
+    how: dict[str, Any] = {
+        **({} if url.startswith("unix://") else network),
+        "socket_timeout": ANSWER_TIMEOUT_S,
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), retries),
+    }
+    topology = topology_of(url)
+    if topology is not None:
+        if deployment is None:
+            raise ValueError("which deployment's server is meant?")
+        return Redis.from_pool(primary_pool(topology, deployment, **how, **options))
+    return Redis.from_url(url, **how, **options_of(url), **options)
+
+
+def require(redis: RedisClient, url: str) -> RedisClient:
+    """The client, after one PING. Raises `StoreUnavailable`."""
+    try:
+        redis.ping()
+    except BusyLoadingError as error:
+        raise unavailable(without_password(url), error) from error
+    except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+        if hung_up := first_word_refused(error, url):
+            raise StoreUnavailable(without_password(url), *hung_up) from error
+        raise unavailable(without_password(url), _cause_of(error, url)) from error
+    except RedisError as error:
+        raise answered(without_password(url), error) from error
+    return redis
+
+
+def require_trust(url: str, deployment: str | None = None) -> None:
+    """Raise `StoreUnavailable` where a server answers and TLS fails: no waiting would fix that."""
+    if not url.startswith("rediss"):
+        return
+    with open_redis(url, deployment=deployment, retries=0) as client:
+        try:
+            client.ping()
+        except (RedisError, OSError) as error:
+            cause = _cause_of(error, url)
+            if refusal_of(cause, url) is not None:
+                raise unavailable(without_password(url), cause) from error
+
+
+def _cause_of(error: Exception, url: str) -> Exception:
+    """The error, or the alert that the server sent before it ended the connection."""
+    if refusal_of(error, url) is not None or isinstance(error, RedisTimeoutError):
+        return error
+    return tls_alert(url) or error
+
+
+def unavailable(shown: str, error: Exception) -> StoreUnavailable:
+    """The error to raise for an error of Redis; ``shown`` is its URL without the password."""
+    state = refusing_state(error)
+    if state is not None:
+        return StoreRefuses(shown, *state)
+    refused = refusal_of(error, shown)
+    return StoreUnavailable(shown, str(error)) if refused is None else StoreUnavailable(shown, *refused)
+
+
+def answered(shown: str, error: RedisError) -> StoreUnavailable:
+    """The same for an error that the server answered."""
+    if refusing_state(error) is not None:
+        return unavailable(shown, error)
+    return StoreUnavailable(shown, f"the server answered {error}")
+
+
+def without_password(url: str) -> str:
+    """The URL with its password masked."""
+    parts = urlsplit(_SENTINELS_PASSWORD.sub(r"\1***", url))
+    if parts.password is None:
+        return urlunsplit(parts)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def if_allowed(read: Callable[[], T], otherwise: D) -> T | D:
+    """The result of ``read``, or ``otherwise`` where Redis denies it to this user."""
+    try:
+        return read()
+    except NoPermissionError:
+        return otherwise
+
+
+def require_schema(redis: RedisClient, settings: RedisSettings) -> None:
+    """Raise `OldSchema` where the deployment has keys of an earlier schema; costs one round trip.
+
+    A team's own user may not look for them: then this raises nothing.
+    """
+    for version in range(1, int(KEY_VERSION[1:])):
+        old = Keys(settings.deployment, f"v{version}")
+        with suppress(NoPermissionError):
+            if redis.exists(old.leader, old.teams, old.lanes):
+                raise OldSchema(without_password(settings.url), settings.deployment, old.prefix, KEY_VERSION)
+
+
+def require_schema_once(settings: RedisSettings) -> None:
+    """`require_schema` on a connection of its own; raises nothing where Redis does not answer yet."""
+    with open_store(settings, retries=0) as redis, suppress(RedisError, OSError):
+        require_schema(redis, settings)

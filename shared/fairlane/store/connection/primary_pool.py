@@ -1,0 +1,90 @@
+"""Connections that find the primary each time they are made, and end once it is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from redis.asyncio.connection import Connection as AsyncConnection
+from redis.asyncio.connection import ConnectionPool as AsyncConnectionPool
+from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
+from redis.connection import Connection, ConnectionPool, SSLConnection, parse_url
+from redis.exceptions import AskError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from fairlane.config.topology import Topology
+from fairlane.store.connection.primary import Finder, finder_of
+from fairlane.store.connection.tls_errors import options_of
+
+_ELSEWHERE = (ReadOnlyError, MasterDownError, AskError, TryAgainError, ClusterDownError)
+"""The server is a replica now; our keys are with another node, or on their way there (MOVED, ASK, TRYAGAIN);
+or the nodes have not agreed yet who takes over."""
+
+
+class _Blocking(Connection):
+    """Whoever gets a ``ConnectionError`` from it is connected to the primary at the next try."""
+
+    def __init__(self, *, finder: Finder, **options: Any) -> None:
+        self._finder = finder
+        super().__init__(**options)
+
+    def _connect(self) -> Any:
+        self.host, self.port = self._finder.find()
+        return super()._connect()
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        """See redis-py's."""
+        try:
+            return super().read_response(*args, **options)
+        except _ELSEWHERE as error:
+            self.disconnect()
+            raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
+
+
+class _BlockingTls(_Blocking, SSLConnection):
+    """The same over TLS."""
+
+
+class _Asynchronous(AsyncConnection):
+    """`_Blocking` for asyncio. It looks for the primary on a thread: that is rare, and one piece of code."""
+
+    def __init__(self, *, finder: Finder, **options: Any) -> None:
+        self._finder = finder
+        super().__init__(**options)
+
+    async def _connect(self) -> None:
+        self.host, self.port = await asyncio.to_thread(self._finder.find)
+        await super()._connect()
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        """See redis-py's."""
+        try:
+            return await super().read_response(*args, **options)
+        except _ELSEWHERE as error:
+            await self.disconnect()
+            raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
+
+
+class _AsynchronousTls(_Asynchronous, AsyncSSLConnection):
+    """The same over TLS."""
+
+
+def primary_pool(topology: Topology, deployment: str, **options: Any) -> ConnectionPool:
+    """Blocking connections to the primary; ``options`` are a connection's."""
+    kind = _BlockingTls if topology.scheme == "rediss" else _Blocking
+    return ConnectionPool(connection_class=kind, **_stated(topology, deployment), **options)
+
+
+def async_primary_pool(topology: Topology, deployment: str, **options: Any) -> AsyncConnectionPool:
+    """Connections to the primary for asyncio."""
+    kind = _AsynchronousTls if topology.scheme == "rediss" else _Asynchronous
+    return AsyncConnectionPool(connection_class=kind, **_stated(topology, deployment), **options)
+
+
+def _stated(topology: Topology, deployment: str) -> dict[str, Any]:
+    """What the URL says of a connection, but for where it goes."""
+    url = topology.server_url(topology.nodes[0])
+    stated: dict[str, Any] = {**parse_url(url), **options_of(url)}
+    for found_out in ("host", "port", "connection_class"):
+        stated.pop(found_out, None)
+    return {**stated, "finder": finder_of(topology, deployment)}

@@ -1,0 +1,91 @@
+"""Says in words why a Redis that answers refuses commands: it is full, read-only, loading, busy.
+
+Each of these is a state that ends, so whoever meets one waits and tries again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+)
+
+
+class Refusal(NamedTuple):
+    """Why Redis cannot be used, and the remedy."""
+
+    problem: str
+    remedy: str
+
+
+_RESUMES = "all that waits resumes by itself then"
+
+FULL = Refusal(
+    "Redis is full: it uses all the memory that its maxmemory allows",
+    f"Raise maxmemory or delete keys; {_RESUMES}",
+)
+
+REPLICA = Refusal(
+    "Redis is a replica and takes no writes",
+    f"Name the primary in redis.url, or let the failover end; {_RESUMES}",
+)
+
+DISK = Refusal(
+    "Redis cannot write to its disk", f"Make room on its disk and see the server's log; {_RESUMES}"
+)
+
+# Error codes of Redis and Valkey: https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors
+_STATES = {
+    "OOM": FULL,
+    "READONLY": REPLICA,
+    # A primary that becomes a replica ends every blocking pop so.
+    "UNBLOCKED": REPLICA,
+    "LOADING": Refusal("Redis is loading its data from disk", f"Wait until it has; {_RESUMES}"),
+    "MISCONF": DISK,
+    "NOREPLICAS": Refusal(
+        "Redis has fewer replicas than its min-replicas-to-write and takes no writes",
+        f"Start its replicas, or lower min-replicas-to-write; {_RESUMES}",
+    ),
+    "BUSY": Refusal("Redis is busy with one long script", f"Wait, or run SCRIPT KILL; {_RESUMES}"),
+    "MASTERDOWN": Refusal("this replica of Redis has lost its primary", f"Start the primary; {_RESUMES}"),
+    "CLUSTERDOWN": Refusal(
+        "the Redis cluster is down: no node has the slot of our keys",
+        f"Start its nodes; {_RESUMES}",
+    ),
+}
+
+# redis-py strips the codes of errors that have a class.
+_CLASSES: dict[type[RedisError], str] = {
+    OutOfMemoryError: "OOM",
+    ReadOnlyError: "READONLY",
+    BusyLoadingError: "LOADING",
+    MasterDownError: "MASTERDOWN",
+    ClusterDownError: "CLUSTERDOWN",
+}
+
+# The code opens the text. A pipeline puts the command in front of it, and Redis 6.2 the line of the script.
+_CODE = re.compile(rf"(?:^|-)({'|'.join(_STATES)}) ")
+_OF_PIPELINE = "of pipeline caused error: "
+
+
+def refusing_state(error: BaseException) -> Refusal | None:
+    """The state in which Redis refused a command; ``None`` for any other error."""
+    for kind, code in _CLASSES.items():
+        if isinstance(error, kind):
+            return _STATES[code]
+    if not isinstance(error, RedisError):
+        return None
+    found = _CODE.search(str(error).rpartition(_OF_PIPELINE)[2])
+    return None if found is None else _STATES[found[1]]
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether Redis refused a command because its memory is used up."""
+    return refusing_state(error) is FULL

@@ -1,9 +1,0 @@
--- Stops a lane: nothing new starts until it is resumed; what is in flight ends as it may.
--- KEYS: lanes lane audit
--- ARGV: name audit
--- USES: time audit
--- RETURNS: 1 paused, 0 no such lane.
-if redis.call('SISMEMBER', KEY.lanes, ARG.name) == 0 then return 0 end
-redis.call('HSET', KEY.lane, 'paused', 1)
-audit()
-return 1

@@ -1,0 +1,15 @@
+-- The audit log: who has changed what, written in the same step as the change. It is written after the change, which
+-- Redis may refuse.
+-- GIVES: audit
+-- USES: core/time
+-- NEEDS: KEY.audit ARG.audit
+
+-- ARG.audit is an entry of `fairlane.store.write.audit`; `more` joins its detail. Redis dates the entry by its own
+-- clock.
+function audit(more)
+  local entry = cjson.decode(ARG.audit)
+  for name, value in pairs(more or {}) do entry.detail[name] = value end
+  local detail = next(entry.detail) and cjson.encode(entry.detail) or '{}'
+  redis.call('XADD', KEY.audit, 'MAXLEN', '~', whole(entry.keep), '*',
+    'role', entry.role, 'who', entry.who, 'act', entry.act, 'team', entry.team, 'what', entry.what, 'detail', detail)
+end

@@ -1,0 +1,56 @@
+-- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
+-- GIVES: admission_of blocked_by admit
+-- USES: lane/advance lane/buckets lane/circuit lane/concurrency_limit lane/limits lane/rate lane/refusal
+--       lane/token_bucket lane/token_charges
+-- NEEDS: KEY.leases
+
+function admission_of(row, limits, room, most, now)
+  local day_used, day_until, day_shut = day_use(row, now)
+  return {
+    row = row, limits = limits, now = now, taken = 0, room = room, most = most,
+    buckets = buckets_of(row, limits, now), day = allowed(row, limits, 'day') or math.huge, day_used = day_used,
+    day_until = day_until, day_shut = day_shut, window = concurrency_limit(row, limits),
+    cluster = redis.call('ZCARD', KEY.leases), probing = row.circuit == 'open',
+  }
+end
+
+-- What blocks a job that is charged `reserved` now, and when that may end (0: when woken); nil if nothing does. Of
+-- several buckets the slowest counts. `margins` are to be left in buckets, by axis. A job larger than a bucket starts
+-- when the bucket is full, and leaves a debt.
+function blocked_by(admission, reserved, margins)
+  local row, now, gap = admission.row, admission.now, admission.limits.min_gap_ms or 0
+  if admission.probing and admission.taken > 0 then return 'probing', 0 end
+  if (row.inflight or 0) >= admission.window then return 'window', 0 end
+  if admission.taken >= admission.room or admission.cluster >= admission.most then return 'slots', 0 end
+  if gap > 0 and now < (row.started_ms or 0) + gap then return 'gap', row.started_ms + gap end
+  if admission.day_shut then return 'day', admission.day_shut end
+  if admission.day_used >= admission.day then return 'day', admission.day_until end
+  local doubt_ends = in_doubt(row, admission.limits, now)
+  if doubt_ends then return 'doubt', doubt_ends end
+  local trial_ends = trial_until(row)
+  if trial_ends then return 'refused', trial_ends end
+  local reason, at
+  for _, bucket in ipairs(admission.buckets) do
+    local wanted = bucket.axis == 'requests' and 1 or amount_on(bucket.axis, reserved)
+    local need = math.min(wanted * UNIT, bucket.full) + math.ceil(margins[bucket.axis] or 0) * UNIT
+    local has = bucket.level + bucket.spilled
+    local ready = has < need and math.max(now, bucket.from_ms) + wait_for(has, need, bucket.pace)
+    if ready and ready > (at or 0) then reason, at = bucket.axis, ready end
+  end
+  return reason, at
+end
+
+-- Takes what a permit costs. Returns the numbers of its charges, by token axis.
+function admit(admission, reserved)
+  local row = admission.row
+  admission.taken, admission.cluster = admission.taken + 1, admission.cluster + 1
+  admission.day_used = admission.day_used + 1
+  row.inflight, row.granted, row.started_ms = (row.inflight or 0) + 1, (row.granted or 0) + 1, admission.now
+  row.day_used, row.day_until_ms = admission.day_used, admission.day_until
+  row.spent_input = (row.spent_input or 0) + reserved.input
+  row.spent_output = (row.spent_output or 0) + reserved.output
+  if admission.probing then row.circuit = 'half-open' end
+  if known(row.doubt_for) then row.doubted, row.doubtful = row.doubted + 1, row.doubtful + 1 end
+  note_grant(row, admission.now)
+  return take_tokens(row, admission.buckets, reserved)
+end

@@ -1,0 +1,41 @@
+-- Brings a lane up to now: applies what time alone has changed since permits were last requested.
+-- GIVES: advance_to_now note_grant
+-- USES: lane/concurrency_limit lane/constants lane/counts lane/growth lane/limit_estimator lane/limits lane/rate
+--       lane/refusal lane/state lane/window_detector
+
+-- Counting starts anew where jobs, not the limit, were scarce for a while: what the provider has saved is unknown.
+local function keep_slack(row, axis, count, elapsed_ms, now)
+  if known(row.shut) then return end
+  row[axis .. '_slack_ms'] = (row[axis .. '_slack_ms'] or SLACK_MS) + elapsed_ms
+  if row[axis .. '_slack_ms'] < SLACK_MS then return end
+  mark_opening(row, axis, now, count)
+  row[axis .. '_slack_ms'], row[axis .. '_saved'] = 0, 1
+end
+
+-- Ages rates, turns windows, and ends 429s that were silent for long enough.
+function advance_to_now(row, limits, now)
+  local since = now - (row.asked_ms or now)
+  local elapsed = math.min(60000, since)
+  row.asked_ms, row.known_ms = now, row.known_ms or now
+  if row.stop == 'window' then widen_window(row, limits, elapsed) end
+  for _, axis in ipairs(AXES) do
+    if axis == 'requests' or known(row[axis .. '_est']) then
+      local count = admitted(row, axis)
+      roll_windows(row, axis, count, now)
+      if row.stop == axis then
+        local most = allowed(row, limits, axis)
+        if most then age_estimate(row, axis, most, elapsed, has_risen(row, axis, count, now)) end
+        row[axis .. '_slack_ms'] = 0
+      else
+        if row.stop ~= 'refused' then row[axis .. '_idle_ms'] = (row[axis .. '_idle_ms'] or 0) + since end
+        keep_slack(row, axis, count, elapsed, now)
+      end
+    end
+  end
+  if refusals_ended(row, now) then learn_opening(row, limits, now) end
+end
+
+-- Notes a granted permit: the first since a 429 shows whether the lane is open.
+function note_grant(row, now)
+  if known(row.shut) and not known(row.after_ms) then row.after_ms = now end
+end

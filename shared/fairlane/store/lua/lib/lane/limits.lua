@@ -1,0 +1,38 @@
+-- What a lane allows now, and what shuts the whole lane.
+-- GIVES: allowed day_use shut_reason
+-- USES: lane/rate lane/state
+
+local DAY_MS = 86400000
+
+-- What an axis allows a minute ('day': a day); nil is no limit. The configured limit is an upper bound (0: never
+-- limited) that learning lowers, unless it is exact. The second result says whether the configured limit decides.
+function allowed(lane, limits, axis)
+  local configured = limits[CONFIGURED[axis]]
+  if configured == 0 then return nil end
+  if configured and limits.exact == 1 then return configured, true end
+  local learned = axis == 'day' and lane.day_rate or axis ~= 'day' and learned_rate(lane, axis, configured)
+  if configured and (not learned or configured <= learned) then return configured, true end
+  return learned or nil, false
+end
+
+-- Requests started in the present day, and when it ends: at midnight UTC, or at the time of every day to which a hint
+-- has moved `day_until_ms`. Where the provider's own day is used up, the third result is when that ends.
+function day_use(lane, now)
+  local ends, shut_ms = lane.day_until_ms or 0, lane.day_shut_ms or 0
+  shut_ms = now < shut_ms and shut_ms or nil
+  if now < ends then return lane.day_used or 0, ends, shut_ms end
+  return 0, ends + (math.floor((now - ends) / DAY_MS) + 1) * DAY_MS, shut_ms
+end
+
+-- What shuts the whole lane, and when to request permits again (0: not before the lane is woken).
+function shut_reason(lane, now)
+  if lane.paused == 1 then return 'paused', 0 end
+  if lane.parked then return 'parked', 0 end
+  if lane.circuit == 'half-open' then return 'probing', 0 end
+  if lane.circuit == 'open' and now < lane.open_ms then
+    if known(lane.held_until_ms) then return 'held', lane.open_ms end
+    return 'circuit', lane.open_ms
+  end
+  if lane.blocked_ms and now < lane.blocked_ms then return 'blocked', lane.blocked_ms end
+  return nil
+end

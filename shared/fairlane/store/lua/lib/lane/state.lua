@@ -1,0 +1,31 @@
+-- A lane's hash as a table: read, changed and written back in one step each.
+-- GIVES: AXES CONFIGURED read_hash edited write_hash
+-- USES: core/time
+
+-- Axes with a bucket each: `<axis>_level` units at `<axis>_ms`. The axis `day` is a count, `day_used` until
+-- `day_until_ms`; its learned limit a day is `day_rate`.
+AXES = { 'requests', 'tokens', 'input', 'output' }
+CONFIGURED = {
+  requests = 'requests_per_minute', tokens = 'tokens_per_minute', input = 'input_tokens_per_minute',
+  output = 'output_tokens_per_minute', day = 'requests_per_day',
+}
+
+function read_hash(key)
+  local flat, row = redis.call('HGETALL', key), {}
+  for i = 1, #flat, 2 do row[flat[i]] = tonumber(flat[i + 1]) or flat[i + 1] end
+  return row
+end
+
+-- A lane under change: `write_hash` stores what is set in it, and everything else is read through.
+function edited(lane)
+  return setmetatable({}, { __index = lane })
+end
+
+function write_hash(key, row)
+  local flat = {}
+  for name, value in pairs(row) do
+    flat[#flat + 1] = name
+    flat[#flat + 1] = type(value) == 'number' and (value % 1 == 0 and whole(value) or tostring(value)) or value
+  end
+  if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
+end

@@ -1,7 +1,0 @@
--- Fencing: only the holder of the current epoch, within its lease, may go on.
--- GIVES: leads
-
-function leads(key, epoch, now)
-  local held = redis.call('HMGET', key, 'epoch', 'until_ms')
-  return held[1] == epoch and tonumber(held[2]) > now
-end

@@ -1,0 +1,26 @@
+-- Whose fault a failed call is. It is the lane's until the lane has answered a call that started later; from then on
+-- it is the job's, and costs it an attempt, unless an outage lay between (lib/run/end_attempt.lua). So an outage costs
+-- no attempt, however it begins, and a job that its provider cannot serve ends as soon as others are served.
+-- GIVES: prove_failures charge_failure
+-- NEEDS: KEY.lane
+
+-- Decides unproven failures of a job, if the lane has answered a later call since: they cost attempts, or nothing if
+-- they fell into the lane's last outage.
+function prove_failures(spent)
+  if spent.unproven == 0 then return end
+  local answered_n, after, ended = unpack(redis.call('HMGET', KEY.lane, 'answered_n', 'outage_after', 'outage_until'))
+  if tonumber(answered_n or 0) <= spent.last then return end
+  local in_outage = ended and tonumber(after) < spent.last and spent.last < tonumber(ended)
+  spent.attempts = spent.attempts + (in_outage and 0 or spent.unproven)
+  spent.unproven, spent.last = 0, 0
+end
+
+-- Charges a job for a failed call: "nothing", an "attempt", or an "unproven" one.
+function charge_failure(spent, lease, cost)
+  if cost == 'unproven' then
+    spent.unproven, spent.last = spent.unproven + 1, math.max(spent.last, lease.n)
+    prove_failures(spent)
+  elseif cost == 'attempt' then
+    spent.attempts = spent.attempts + 1
+  end
+end

@@ -1,0 +1,33 @@
+-- A job's one terminal record, and the end of its item.
+-- GIVES: record_job end_item
+-- USES: core/time core/wake
+-- NEEDS: KEY.dirty KEY.done KEY.finished KEY.jobs KEY.results KEY.state ARG.channel
+
+-- Writes a job's record; returns false if it already has one. The state 'given' does not count as a job.
+function record_job(job, state, payload, lane)
+  if redis.call('SETBIT', KEY.done, job, 1) == 1 then return false end
+  redis.call('HSET', KEY.results, job, payload)
+  redis.call('HDEL', KEY.jobs, job)
+  if state == 'given' then return true end
+  redis.call('HINCRBY', KEY.state, 'jobs_done', 1)
+  redis.call('HINCRBY', KEY.state, 'n:' .. state, 1)
+  if lane ~= '' then redis.call('HINCRBY', KEY.state, 'over:' .. lane, 1) end
+  return true
+end
+
+-- Ends the item of `job` if that was its last job; returns whether it was. An item whose task has ended and which has
+-- evaluations left is 'pending' (lib/run/bounds.lua); a 'serial' run's next item waits for it.
+function end_item(ref, job, steps)
+  local step = job % steps
+  for each = 0, steps - 1 do
+    if redis.call('GETBIT', KEY.done, job - step + each) == 0 then
+      if step == 0 then redis.call('HINCRBY', KEY.state, 'pending', 1) end
+      return false
+    end
+  end
+  if step ~= 0 then redis.call('HINCRBY', KEY.state, 'pending', -1) end
+  redis.call('RPUSH', KEY.finished, whole((job - step) / steps))
+  redis.call('HINCRBY', KEY.state, 'items_done', 1)
+  if redis.call('HGET', KEY.state, 'serial') then wake(KEY.dirty, ARG.channel, '|' .. ref) end
+  return true
+end

@@ -1,0 +1,60 @@
+-- Holds a run's jobs for a model whose provider rejected the run's first calls to it in the same way. So a model that
+-- does not exist, or a wrong parameter, costs a few calls and not all.
+-- GIVES: ENOUGH_REFUSALS HELD_BOUND refusal_fields held_by_refusals next_allowed
+-- USES: core/time run/entry
+
+-- Fields of a run's state, by call kind and lane:
+--   answered:<kind>:<lane>   1 after any other answer; then the run's jobs for the model are never held
+--   rejected:<kind>:<lane>   JSON {count, refusal, words}: equal rejections, while there is no other answer
+
+ENOUGH_REFUSALS = 5 -- equal rejections that hold the jobs: one or two may be due to their rows
+HELD_BOUND = 'request_refused' -- the bound that a run reports on a lane if all its jobs there are held
+local LOOK_AT = 100 -- most held jobs that one request skips: about 0.1 ms
+
+-- The names of the two fields.
+function refusal_fields(kind, lane)
+  local model = whole(kind) .. ':' .. lane
+  return 'answered:' .. model, 'rejected:' .. model
+end
+
+-- Whether refusals hold a run's jobs of a call kind on a lane.
+function held_by_refusals(state, kind, lane)
+  local _, field = refusal_fields(kind, lane)
+  local past = redis.call('HGET', state, field)
+  return past and cjson.decode(past).count >= ENOUGH_REFUSALS
+end
+
+-- {held, learns} for the model of an offer's job. `learns`: the job's answer helps to decide whether to hold the model.
+local function model_of(offer, kind)
+  offer.models = offer.models or {}
+  if not offer.models[kind] then
+    local answered = redis.call('HGET', offer.state, (refusal_fields(kind, offer.lane)))
+    local held = not answered and held_by_refusals(offer.state, kind, offer.lane)
+    offer.models[kind] = { held = held, learns = not answered }
+  end
+  return offer.models[kind]
+end
+
+-- The first job of an offer's queues that no refusals hold: its entry, its queue, and whether its answer is learned
+-- from. Held jobs go to the end of their queue. Where only held jobs are seen: nil, nil, nil, and when to look again
+-- (0: when woken).
+function next_allowed(offer, now)
+  local again
+  for _, queue in ipairs({ offer.hot, offer.fresh }) do
+    local passed, text = 0, redis.call('LINDEX', queue, 0)
+    while text do
+      local entry = parse_entry(text)
+      local model = model_of(offer, entry.kind)
+      if not model.held then return entry, queue, model.learns or nil end
+      passed, again = passed + 1, again or 0
+      if passed >= redis.call('LLEN', queue) then break end
+      if passed > LOOK_AT then
+        again = now + 1000
+        break
+      end
+      redis.call('RPUSH', queue, redis.call('LPOP', queue))
+      text = redis.call('LINDEX', queue, 0)
+    end
+  end
+  return nil, nil, nil, again
+end

@@ -1,0 +1,40 @@
+-- How long a run's tasks and evaluations wait, and how long their calls take: counts and sums in the run's state.
+-- GIVES: jobs_ready job_ended call_ended
+-- USES: core/time
+-- NEEDS: KEY.state
+
+-- Fields by role, "task" or "eval": 'calls:' ended calls, 'calling_ms:' their time; 'open:' jobs that were queued
+-- and have not ended, 'open_ms:' the sum of all ends less the sum of all times of queueing. So 'open_ms' plus 'open'
+-- times the present time is the total time that all jobs have spent waiting or in calls.
+
+-- The role of a job's call; nil if its run is deleted.
+local function role_of(job)
+  local steps, first_session_job = unpack(redis.call('HMGET', KEY.state, 'steps', 'first_session_job'))
+  if not steps then return nil end
+  local task = job % tonumber(steps) == 0 and job < (tonumber(first_session_job) or math.huge)
+  return task and 'task' or 'eval'
+end
+
+-- Notes jobs that are queued for the first time.
+function jobs_ready(role, count, now)
+  if count == 0 then return end
+  redis.call('HINCRBY', KEY.state, 'open:' .. role, count)
+  redis.call('HINCRBY', KEY.state, 'open_ms:' .. role, whole(-count * now))
+end
+
+-- Notes the end of a job that was queued.
+function job_ended(job, now)
+  local role = role_of(job)
+  if not role then return end
+  redis.call('HINCRBY', KEY.state, 'open:' .. role, -1)
+  redis.call('HINCRBY', KEY.state, 'open_ms:' .. role, whole(now))
+end
+
+-- Notes the end of an attempt; its time counts from its claim. An attempt that no worker claimed does not count.
+function call_ended(lease, now)
+  if not lease.claimed_ms then return end
+  local role = role_of(lease.job)
+  if not role then return end
+  redis.call('HINCRBY', KEY.state, 'calls:' .. role, 1)
+  redis.call('HINCRBY', KEY.state, 'calling_ms:' .. role, whole(now - lease.claimed_ms))
+end

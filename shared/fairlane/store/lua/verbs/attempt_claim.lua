@@ -1,0 +1,26 @@
+-- Lets one worker start an attempt, once: any other copy of its message is stale.
+-- KEYS: leases leased lane jobs
+-- ARGV: now_ms attempt job worker claim lease_ms
+-- USES: core/time lane/arrivals run/attempt_counts run/blame
+-- RETURNS: JSON {attempts, unproven, rate_limits, waited_ms, sendable, good_ms, handle} for the holder, nil for a stale
+--          claim: what the job has spent, the time since the grant, whether the call may be sent, for how long from
+--          now, and, where there is one, the handle of a call that its provider still makes.
+-- `claim` names this very request: sent again because its reply was lost, it gets the same reply; a second copy of
+-- the message is another claim, even at the same worker.
+local record = redis.call('HGET', KEY.leased, ARG.attempt)
+if not record then return false end
+local lease, now = cjson.decode(record), clock(ARG.now_ms)
+if lease.worker and lease.claim ~= ARG.claim then return false end
+if not lease.claimed_ms then
+  lease.claimed_ms = now
+  lease.sendable, lease.good_ms = arrive(KEY.lane, lease, now)
+end
+lease.worker, lease.claim = ARG.worker, ARG.claim
+redis.call('HSET', KEY.leased, ARG.attempt, cjson.encode(lease))
+redis.call('ZADD', KEY.leases, now + tonumber(ARG.lease_ms), ARG.attempt)
+local spent = attempt_counts(KEY.jobs, ARG.job)
+prove_failures(spent)
+return cjson.encode({
+  attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited,
+  waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms, handle = spent.handle,
+})

@@ -1,0 +1,11 @@
+-- Empties a lane's buckets, so that nothing bursts after Redis may have lost the last permits.
+-- KEYS: lane limits audit
+-- ARGV: now_ms audit
+-- USES: core/audit core/time lane/buckets lane/state
+-- RETURNS: 1.
+local now, change = clock(ARG.now_ms), {}
+empty_buckets(read_hash(KEY.lane), read_hash(KEY.limits), change, now)
+change.ramp_ms = now
+write_hash(KEY.lane, change)
+audit()
+return 1

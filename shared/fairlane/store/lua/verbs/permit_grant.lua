@@ -1,0 +1,60 @@
+-- Grants permits of one lane to runs in the order offered, as many as its buckets, window and circuit allow now.
+-- KEYS: leader lane limits owed in_flight reserved_shares leases leased starved headroom_tokens
+--       headroom_input headroom_output queues*
+-- ARGV: now_ms epoch name room max_in_flight lease_ms shares offers
+-- USES: core/leader core/time lane/admission lane/advance lane/arrivals lane/delayed lane/dominant_share lane/limits
+--       lane/permit lane/state lane/token_charges team/reserved_shares
+-- RETURNS: JSON, or nil when not the leader:
+--   permits   [{offer, job, number, input, output, kind, most, guessed, share}, …]; offers count from 0
+--   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that a bound of theirs delays (until_ms 0: until woken)
+--   queued    jobs that are still queued, per offer
+--   at_ms, reason   when to request permits again (0: when woken), and what blocks the lane ('': nothing)
+--   in_flight, pending, window   calls of the lane, those that hold no slot, and the most at once
+--   owed      {"<team>": billionths of lane minutes that it was charged too little}
+--   now_ms    the server's time
+-- `offers` is [{run, most, ahead}, …] (lib/run/bounds.lua). KEY.queues has hot, fresh, jobs and state of each, and
+-- then each team's budget (lib/team/budget.lua). `shares` are the teams' shares of the lane
+-- (lib/team/reserved_shares.lua); a job that waits for a reserved part is not in `delayed`, as that may change with
+-- every call.
+local now = clock(ARG.now_ms)
+if not is_leader(KEY.leader, ARG.epoch, now) then return false end
+
+local lane, limits, offers = read_hash(KEY.lane), read_hash(KEY.limits), cjson.decode(ARG.offers)
+local row = edited(lane)
+advance_to_now(row, limits, now)
+local admission = admission_of(row, limits, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
+local shares = shares_of_lane(ARG.shares, row, limits, now)
+local reason, at = shut_reason(row, now)
+local permits, delays, queued = {}, { runs = {} }, {}
+
+for i, each in ipairs(offers) do
+  local offer = open_offer(i, each, #offers, ARG.name, now)
+  for _ = 1, reason and 0 or each.most do
+    local job = next_job(offer, admission, shares)
+    if not job then break end
+    local bound, until_ms = delayed_by(offer, job, admission, shares)
+    if bound then
+      note_delay(delays, offer, bound, until_ms, row)
+      break
+    end
+    reason, at = blocked_by(admission, job.reserved, job.margins)
+    if reason then break end
+    permits[#permits + 1] = grant_permit(offer, job, admission, shares, tonumber(ARG.lease_ms))
+  end
+end
+for i = 1, #offers do queued[i] = queued_jobs(i) end
+local owed = take_owed(KEY.owed)
+save_shares(shares, row.stop ~= 'window' and owed or {})
+if delays.reserved_until and not reason then
+  reason, at = 'reserved', delays.reserved_until < math.huge and delays.reserved_until or 0
+end
+if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
+row.stop = reason or ''
+save_buckets(lane, admission.buckets, row, now)
+note_arrival_bounds(lane, limits, admission.buckets, row)
+write_hash(KEY.lane, row)
+return cjson.encode({
+  permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = reason or '', owed = owed,
+  in_flight = row.inflight or 0, pending = row.pending or 0, window = math.min(admission.window, admission.most),
+  now_ms = now,
+})

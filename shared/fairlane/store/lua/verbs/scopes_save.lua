@@ -1,0 +1,24 @@
+-- Saves each connection's scope and credential; resumes lanes that an earlier credential has parked.
+-- KEYS: leader scopes dirty audit lanes*
+-- ARGV: now_ms epoch channel records names audit
+-- USES: core/audit core/leader core/time core/wake lane/unpark
+-- RETURNS: the names of the lanes that were resumed, each with a probe; nil when not the leader.
+-- `records` is {connection: its record as a text, or false where the connection is gone}; KEY.lanes has the states
+-- of the lanes `names`. `audit` is '' where no credential has changed.
+local now, opened = clock(ARG.now_ms), {}
+if not is_leader(KEY.leader, ARG.epoch, now) then return false end
+for connection, record in pairs(cjson.decode(ARG.records)) do
+  if record then
+    redis.call('HSET', KEY.scopes, connection, record)
+  else
+    redis.call('HDEL', KEY.scopes, connection)
+  end
+end
+for i, name in ipairs(cjson.decode(ARG.names)) do
+  if unpark(KEY.lanes[i], now) then
+    opened[#opened + 1] = name
+    wake(KEY.dirty, ARG.channel, name)
+  end
+end
+if ARG.audit ~= '' then audit(#opened > 0 and {opened = opened} or nil) end
+return opened

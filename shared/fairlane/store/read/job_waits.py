@@ -1,0 +1,182 @@
+"""A run's jobs that have not ended: their leases, their delays, and how far the run is fed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from fairlane.model.results import unpacked
+from fairlane.model.run import Plan, RunRef
+from fairlane.model.tokens import Entry
+from fairlane.store.connection.connect import RedisClient, if_allowed
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import RunStates
+from fairlane.store.write.budgets import Allowance, Budgets
+
+SCANNED_AT_ONCE = 1000
+
+
+class Delay(NamedTuple):
+    """A job that is tried again at ``due_ms``."""
+
+    job: int
+    lane: str
+    due_ms: int
+
+
+class Head(NamedTuple):
+    """A run's next job on a lane; ``fresh``: never called, neither a retry nor an evaluation of an output."""
+
+    entry: Entry
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A permit that a job holds. ``worker`` is ``None`` until one has taken it."""
+
+    lane: str
+    worker: str | None
+    granted_ms: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobTraces:
+    """One job in a run's keys, apart from queues and delays."""
+
+    done: bool
+    result_state: str | None
+    run_state: str
+    flight: Flight | None
+
+
+class HeldShare(NamedTuple):
+    """Percent of a lane that a team may take at most, and when the next call may start; ``None``: when one
+    ends.
+    """
+
+    most: float
+    until_ms: int | None
+
+
+class RunTraces:
+    """Reads one run's jobs. Methods that scan all leases or delays are O(n) in their number."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, ref: RunRef) -> None:
+        self._redis, self._keys, self._ref = redis, keys, ref
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._ref.run
+
+    @property
+    def team(self) -> str:
+        """The run's team."""
+        return self._ref.team
+
+    def plan(self) -> Plan | None:
+        """The run as admitted; ``None`` where it is not, or where another version wrote it."""
+        text = self._redis.get(self._keys.plan(self._ref))
+        try:
+            return Plan.read(text) if text else None
+        except ValidationError:
+            return None
+
+    def state(self) -> dict[str, str]:
+        """The run's counts, and the bounds that it was admitted with; empty where it was not."""
+        (run,) = RunStates(self._redis, self._keys).read([self._ref])
+        return run.texts
+
+    def budgets(self, now_ms: int) -> list[Allowance]:
+        """The state of its team's budgets."""
+        return Budgets(self._redis, self._keys).of([self._ref.team], now_ms)
+
+    def held_share(self, lane: str) -> HeldShare | None:
+        """The team's maximum share of the lane, where that share last delayed the team; ``None`` also
+        where this user may not know.
+        """
+        keys = self._keys
+        text = if_allowed(
+            lambda: self._redis.hget(keys.reserved_shares(lane), f"held {self._ref.team}"), None
+        )
+        if text is None:
+            return None
+        most, until_ms = text.decode().split()
+        if until_ms == "0" and self._redis.hget(keys.lane(lane), "teams_wait") != b"1":
+            return None
+        return HeldShare(100 * float(most), int(until_ms) or None)
+
+    def head(self, lane: str) -> Head | None:
+        """The run's next job on a lane; ``None`` where it has nothing queued there."""
+        keys, ref = self._keys, self._ref
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.lindex(keys.hot(ref, lane), 0)
+        pipeline.lindex(keys.fresh(ref, lane), 0)
+        hot, fresh = pipeline.execute()
+        text = hot or fresh
+        return Head(Entry.parse(text.decode()), fresh=not hot) if text else None
+
+    def sees_all(self) -> bool:
+        """Whether this user may read keys of the whole deployment: leases, delays, workers, the leader."""
+        return if_allowed(lambda: self._redis.exists(self._keys.leased) >= 0, otherwise=False)
+
+    def leases(self) -> int:
+        """Calls in flight, of all runs; 0 where they may not be counted."""
+        return if_allowed(lambda: int(self._redis.zcard(self._keys.leases)), 0)
+
+    def lanes(self) -> list[str]:
+        """Lanes on which the run has had jobs."""
+        return sorted(lane.decode() for lane in self._redis.smembers(self._keys.run_lanes(self._ref)))
+
+    def delays(self, job: int | None = None) -> Iterator[Delay]:
+        """Jobs that wait out a back-off, or one of them."""
+        match = f"{self._ref}|*" if job is None else f"{self._ref}|{job}:*"
+        if not self.sees_all():
+            return
+        for member, due_ms in self._redis.zscan_iter(self._keys.delayed, match=match, count=SCANNED_AT_ONCE):
+            _, entry, lane = member.decode().split("|", 2)
+            yield Delay(int(entry.partition(":")[0]), lane, int(due_ms))
+
+    def flights(self) -> Iterator[Flight]:
+        """Permits that jobs of the run hold."""
+        match = f"{self._ref}/*"
+        if not self.sees_all():
+            return
+        for _, record in self._redis.hscan_iter(self._keys.leased, match=match, count=SCANNED_AT_ONCE):
+            yield _flight(json.loads(record))
+
+    def job(self, job: int) -> JobTraces:
+        """The state of one job, apart from queues and delays."""
+        keys, ref = self._keys, self._ref
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.getbit(keys.done(ref), job)
+        pipeline.hget(keys.results(ref), str(job))
+        pipeline.hget(keys.jobs(ref), str(job))
+        pipeline.hget(keys.state(ref), "state")
+        done, result, tried, state = pipeline.execute()
+        record = None
+        if tried is not None:
+            number = tried.decode().partition(":")[0]
+            lease = f"{ref}/{job}/{number}"
+            record = if_allowed(lambda: self._redis.hget(keys.leased, lease), None)
+        return JobTraces(
+            done=bool(done),
+            result_state=json.loads(unpacked(result)).get("s") if result else None,
+            run_state=state.decode() if state else "",
+            flight=_flight(json.loads(record)) if record else None,
+        )
+
+
+def _flight(record: dict[str, Any]) -> Flight:
+    return Flight(
+        lane=record["lane"],
+        worker=record.get("worker"),
+        granted_ms=int(record["granted_ms"]),
+        number=int(record["number"]),
+    )

@@ -1,0 +1,60 @@
+"""Looks up the lane of a model's calls, as the scheduler has published it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane.config.connection import Connection
+from fairlane.config.lane_identity import lane_under
+from fairlane.model.lane import FUNCTIONS, lane_key, split_model
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+
+_NONE: Mapping[str, Connection] = {}
+
+
+class LaneDirectory:
+    """Connections as the scheduler has published them; the settings decide for unpublished ones."""
+
+    def __init__(
+        self, published: Mapping[str, Mapping[str, Any]], connections: Mapping[str, Connection] = _NONE
+    ) -> None:
+        self._published, self._connections = published, connections
+
+    @classmethod
+    def read(
+        cls, redis: RedisClient, keys: Keys, connections: Mapping[str, Connection] = _NONE
+    ) -> LaneDirectory:
+        """The directory now. A change affects items fed afterwards; a run's evaluations keep their lanes."""
+        return cls(_published(redis.get(keys.catalog)), connections)
+
+    def lane_of(self, model: str, stated: str | None = None) -> str | None:
+        """``"<connection>:<model>"`` → lane; a function's may be ``stated``. ``None`` where it is unknown."""
+        try:
+            connection, name = split_model(model)
+        except ValueError:
+            return None
+        if connection == FUNCTIONS:
+            return f"{FUNCTIONS}:{stated or name}"
+        entry, known = self._published.get(connection, {}), self._connections.get(connection)
+        if "lanes" in entry:
+            return f"{entry['lanes']}:{name}" if entry.get("scope") == "model" else str(entry["lanes"])
+        return lane_key(connection, name, known.scope, known.base_url) if known else None
+
+    def carrier(self, lane: str) -> str:
+        """The lane on which calls of a lane of that name go: another's, where its connection shares that."""
+        connection = lane.partition(":")[0]
+        entry = self._published.get(connection, {})
+        if "lanes" not in entry or entry.get("scope") == "endpoint":
+            return lane
+        return lane_under(lane, entry["lanes"])
+
+
+def _published(text: bytes | None) -> dict[str, Mapping[str, Any]]:
+    try:
+        found = json.loads(text)["connections"] if text else {}
+        return {name: fields for name, fields in found.items() if isinstance(fields, dict)}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}

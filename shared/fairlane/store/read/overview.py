@@ -1,0 +1,142 @@
+"""Reads a whole deployment, for people: its server, its leader, its queues, the ids of a team's runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from fairlane.model.run import RunRef
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import RunStates
+from fairlane.store.write.inbox import Inbox, submitted_by
+
+WAITING_READ = 1000
+"""Requests that are read of an inbox; they lie there for moments while a scheduler leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """The leader. ``until_ms`` is server time, after which nobody leads."""
+
+    identity: str
+    epoch: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """A server as it reports itself; ``None`` and empty where it does not. Memory in bytes, limit 0: none."""
+
+    program: str
+    version: str
+    append_only: bool | None
+    append_failed: bool
+    replica: bool
+    eviction: str | None
+    memory_used: int
+    memory_limit: int
+
+    @property
+    def refusing(self) -> Refusal | None:
+        """Why this server takes no writes, as far as it reports; ``None`` where it takes them."""
+        if self.replica:
+            return REPLICA
+        if self.append_failed:
+            return DISK
+        keeps_all = self.eviction in (None, "noeviction")
+        return FULL if keeps_all and 0 < self.memory_limit < self.memory_used else None
+
+
+class DeploymentReader:
+    """Reads keys that belong to no single run."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def server(self) -> ServerView | None:
+        """The server as INFO reports it; ``None`` where INFO is missing or denied."""
+        try:
+            info: Mapping[str, Any] = self._redis.info()
+        except ResponseError:
+            return None
+        return _server(info) if "redis_version" in info else None
+
+    def leader(self) -> LeaderView | None:
+        """The latest leader; ``None`` where there was none yet."""
+        identity, epoch, until_ms = self._redis.hmget(self._keys.leader, "id", "epoch", "until_ms")
+        if identity is None or until_ms is None:
+            return None
+        return LeaderView(identity.decode(), int(epoch or 0), int(float(until_ms)))
+
+    def queued(self) -> dict[str, int]:
+        """Queued jobs by lane: those that the scheduler has fed, not whole runs."""
+        return {lane: sum(teams.values()) for lane, teams in self.queued_by_team().items()}
+
+    def queued_by_team(self) -> dict[str, dict[str, int]]:
+        """The same, by lane and team."""
+        runs, queued = RunStates(self._redis, self._keys), dict[str, Counter[str]]()
+        for (ref, lane), length in runs.queued(runs.active()).items():
+            queued.setdefault(lane, Counter())[ref.team] += length
+        return {lane: dict(teams) for lane, teams in queued.items()}
+
+    def in_flight(self, lanes: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Calls in flight, by lane and team."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hgetall(self._keys.in_flight(lane))
+        return {
+            lane: {team.decode(): int(count) for team, count in teams.items() if int(count) > 0}
+            for lane, teams in zip(lanes, pipeline.execute(), strict=True)
+        }
+
+    def ended(self, refs: Sequence[RunRef]) -> dict[RunRef, dict[str, int]]:
+        """Finished jobs of these runs, by lane; expired runs have none."""
+        found = RunStates(self._redis, self._keys).read(refs)
+        return {ref: run.counts("over:") for ref, run in zip(refs, found, strict=True)}
+
+    def teams(self) -> list[str]:
+        """Teams that have ever sent a request, and those that the operator has added."""
+        return Inbox(self._redis, self._keys).teams()
+
+    def newest_runs(self, teams: Sequence[str], most: int) -> list[RunRef]:
+        """The latest runs of these teams together, the newest first; some may have expired."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for team in teams:
+            pipeline.zrevrange(self._keys.runs(team), 0, most - 1, withscores=True)
+        found = [
+            (submitted_ms, RunRef(team, run.decode()))
+            for team, runs in zip(teams, pipeline.execute(), strict=True)
+            for run, submitted_ms in runs
+        ]
+        found.sort(key=lambda each: (each[0], each[1].run), reverse=True)
+        return [ref for _, ref in found[:most]]
+
+    def run_ids(self, team: str) -> list[str]:
+        """Every run of a team, oldest first, those that wait to be admitted too; some may have expired."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.zrange(self._keys.runs(team), 0, -1)
+        pipeline.lrange(self._keys.inbox(team), -WAITING_READ, -1)
+        admitted, requests = pipeline.execute()
+        waiting = (submitted_by(raw) for raw in requests)
+        return sorted({run.decode() for run in admitted} | {run for run in waiting if run})
+
+
+def _server(info: Mapping[str, Any]) -> ServerView:
+    valkey = info.get("valkey_version")
+    appends = info.get("aof_enabled")
+    return ServerView(
+        program="Valkey" if valkey else "Redis",
+        version=str(valkey or info["redis_version"]),
+        append_only=None if appends is None else bool(appends),
+        append_failed=info.get("aof_last_write_status", "ok") != "ok",
+        replica=info.get("role") in ("slave", "replica"),
+        eviction=info.get("maxmemory_policy"),
+        memory_used=int(info.get("used_memory", 0)),
+        memory_limit=int(info.get("maxmemory", 0)),
+    )

@@ -1,0 +1,334 @@
+"""Reads a team's runs: specs, states, records and sessions' records, a bounded number at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from fairlane.core.errors import BrokenPage, BrokenSessions, RunArchived, RunNotFound
+from fairlane.core.lru import Lru
+from fairlane.datasets.references import SourcePages
+from fairlane.datasets.rows import decode_page
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import JudgeResult, Record, assemble
+from fairlane.model.run import Plan, RunRef, RunSpec, RunState, RunStatus, cell_of
+from fairlane.model.sessions import (
+    BLOCK,
+    SessionRecord,
+    decode_members,
+    members_field,
+    session_job,
+)
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import RunFields, answers, read_hostile
+from fairlane.store.write.inbox import submitted_by
+
+PAGES_KEPT = 8
+"""Decoded pages of rows kept while records are read out of order."""
+
+_UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobState.SKIPPED}
+"""The state of a job without a record, by the state of its run; else it was cancelled."""
+
+_SESSION_UNFINISHED = {RunState.CANCELLED: JobState.CANCELLED, RunState.TIMED_OUT: JobState.TIMED_OUT}
+"""The state of a session's evaluation without a record, by the state of its run; else it was skipped."""
+
+
+def server_ms(redis: RedisClient) -> int:
+    """The server's clock, in milliseconds since the epoch."""
+    seconds, microseconds = redis.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+class Overview(NamedTuple):
+    """A run's status, with its spec where it can be read (a rejected run may have none)."""
+
+    status: RunStatus
+    spec: RunSpec | None
+
+
+class RunReader:
+    """Reads runs of any team. Raises `RunNotFound` for a run that does not exist or has expired."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def connections(self) -> frozenset[str] | None:
+        """Names of the connections that the scheduler has published; ``None`` while it has not."""
+        text = self._redis.get(self._keys.catalog)
+        try:
+            return frozenset(json.loads(text)["connections"]) if text else None
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def now_ms(self) -> int:
+        """The server's clock, which orders the runs of clients whose own clocks differ."""
+        return server_ms(self._redis)
+
+    def overview(self, ref: RunRef) -> Overview:
+        """The run's status, and its spec."""
+        found = self._overviews([ref])[0]
+        if found is None:
+            raise RunNotFound(ref.run)
+        return found
+
+    def status(self, ref: RunRef, spec: RunSpec) -> RunStatus:
+        """The run's status, for a caller that knows its spec: one small read."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hgetall(self._keys.state(ref))
+        pipeline.exists(self._keys.spec(ref))
+        state, waits = pipeline.execute()
+        if state:
+            return RunFields(state).status(ref, spec.name)
+        if not waits:
+            raise RunNotFound(ref.run)
+        return _submitted(spec)
+
+    def is_lost(self, ref: RunRef) -> bool:
+        """Whether a run was submitted, and nothing asks the scheduler for it any more."""
+
+        def read() -> list[Any]:
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.exists(self._keys.state(ref))
+            pipeline.exists(self._keys.spec(ref))
+            pipeline.lrange(self._keys.inbox(ref.team), 0, -1)
+            return answers(pipeline)
+
+        known, waits, requests = read_hostile(read) or (0, 1, [])
+        return bool(waits and not known) and ref.run not in map(submitted_by, requests)
+
+    def recent(self, team: str, limit: int) -> list[RunStatus]:
+        """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out."""
+        waiting = [RunRef(team, run) for run in self._asked_for(team, limit)]
+        found = {str(ref): each for ref, each in zip(waiting, self._overviews(waiting), strict=True) if each}
+        start = 0
+        while len(found) < limit + len(waiting):
+            page = self._redis.zrevrange(self._keys.runs(team), start, start + limit - 1)
+            refs = [RunRef(team, run.decode()) for run in page]
+            found |= {str(ref): each for ref, each in zip(refs, self._overviews(refs), strict=True) if each}
+            start += limit
+            if len(page) < limit:
+                break
+        newest = sorted(found.values(), key=lambda each: (each.status.submitted_ms, each.status.run))
+        return [each.status for each in reversed(newest[-limit:])]
+
+    def is_archived(self, ref: RunRef) -> bool:
+        """Whether only a stub of the run is left here."""
+        return bool(self._redis.hexists(self._keys.state(ref), "archived"))
+
+    def handed_rows(self, ref: RunRef, spec: RunSpec) -> int:
+        """Rows of an open run that were fed, at least; 0 while it waits to be admitted."""
+        return int(self._redis.hget(self._keys.state(ref), "cursor") or 0) // spec.cells_per_row
+
+    def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
+        """The run's state, and up to ``count`` items from the ``start``-th that ended, in that order.
+
+        Raises `RunArchived` where only a stub is left.
+        """
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hmget(self._keys.state(ref), "state", "archived")
+        pipeline.exists(self._keys.spec(ref))
+        pipeline.lrange(self._keys.finished(ref), start, start + count - 1)
+        (state, archived), waits, items = pipeline.execute()
+        if state is None and not waits:
+            raise RunNotFound(ref.run)
+        if archived is not None:
+            raise RunArchived(ref.run)
+        return RunState(state.decode() if state else "submitted"), [int(item) for item in items]
+
+    def _asked_for(self, team: str, limit: int) -> list[str]:
+        """Ids of the last submissions that still lie in the inbox."""
+        found = []
+        for raw in self._redis.lrange(self._keys.inbox(team), -2 * limit, -1):
+            if run := submitted_by(raw):
+                found.append(run)
+        return found[-limit:]
+
+    def _overviews(self, refs: Sequence[RunRef]) -> list[Overview | None]:
+        pipeline = self._redis.pipeline(transaction=True)
+        for ref in refs:
+            pipeline.hgetall(self._keys.state(ref))
+            pipeline.get(self._keys.plan(ref))
+            pipeline.get(self._keys.spec(ref))
+        replies = pipeline.execute()
+        return [_overview(ref, *replies[i * 3 : i * 3 + 3]) for i, ref in enumerate(refs)]
+
+
+class RecordReader:
+    """Reads one run's records; keeps a few decoded pages of its rows. Without ``rows`` they are empty."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, *, rows: bool = True) -> None:
+        self._redis, self._keys, self._spec, self._with_rows = redis, keys, spec, rows
+        self._ref = RunRef(spec.team, spec.run)
+        self._pages = Lru[int, list[dict[str, Any]]](PAGES_KEPT)
+        self._source_pages = None if spec.source is None else SourcePages(spec.source, spec.page_rows)
+
+    def records(self, items: Sequence[int]) -> list[Record]:
+        """The records of ``items``, in that order, in two round trips or a few more.
+
+        An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
+        only a stub of the run is left.
+        """
+        spec, steps = self._spec, self._spec.steps
+        if not items:
+            return []
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hget(self._keys.state(self._ref), "state")
+        pipeline.hget(self._keys.state(self._ref), "archived")
+        jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
+        pipeline.hmget(self._keys.results(self._ref), [str(job) for job in jobs])
+        state, archived, stored = pipeline.execute()
+        if state is None:
+            raise RunNotFound(self._ref.run)
+        if archived is not None:
+            raise RunArchived(self._ref.run)
+        missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
+        return [
+            assemble(
+                spec, item, self.row(cell_of(spec, item).row), stored[i * steps : (i + 1) * steps], missing
+            )
+            for i, item in enumerate(items)
+        ]
+
+    def rows(self, count: int) -> Iterator[Mapping[str, Any]]:
+        """The first ``count`` rows of the run, in order. Raises `RunNotFound` where one is lost."""
+        for row in range(count):
+            found = self._row(row)
+            if found is None:
+                raise RunNotFound(self._ref.run)
+            yield found
+
+    def row(self, row: int) -> Mapping[str, Any]:
+        """One row of the run; empty where it is lost or damaged, so that its record stays readable."""
+        return self._row(row) or {}
+
+    def _row(self, row: int) -> Mapping[str, Any] | None:
+        if not self._with_rows:
+            return {}
+        number, within = divmod(row, self._spec.page_rows)
+        page = self._pages.get_or_make(number, lambda: self._read_page(number))
+        return page[within] if within < len(page) else None
+
+    def _read_page(self, number: int) -> list[dict[str, Any]]:
+        encoded = self._redis.hget(self._keys.rows(self._ref), str(number))
+        if encoded is None:
+            return [] if self._source_pages is None else self._source_pages.page(number)
+        try:
+            return decode_page(encoded)
+        except BrokenPage:
+            return []
+
+
+class SessionReader:
+    """Reads one run's sessions."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec) -> None:
+        self._redis, self._keys, self._spec = redis, keys, spec
+        self._ref = RunRef(spec.team, spec.run)
+        self._rows = RecordReader(redis, keys, spec)
+
+    def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
+        """The records of some sessions of one block, in each of their cells, for a run that has ended.
+
+        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where sessions are gone.
+        """
+        if not sessions:
+            return []
+        spec, keys = self._spec, self._keys
+        jobs = [
+            session_job(spec, session, cell, step)
+            for session in sessions
+            for cell in range(spec.cells_per_row)
+            for step in range(len(spec.session_evals))
+        ]
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hmget(keys.state(self._ref), "state", "archived")
+        pipeline.hget(keys.rows(self._ref), members_field(sessions[0]))
+        for job in jobs:
+            pipeline.hget(keys.results(self._ref), str(job))
+        (state, archived), members, *stored = pipeline.execute()
+        if state is None:
+            raise RunNotFound(self._ref.run)
+        if archived is not None:
+            raise RunArchived(self._ref.run)
+        block = decode_members(members or b"", spec.rows)
+        if sessions[-1] % BLOCK >= len(block):
+            raise BrokenSessions(f"the rows of session {sessions[-1] + 1} are missing")
+        results, missing = iter(stored), _SESSION_UNFINISHED.get(RunState(state.decode()), JobState.SKIPPED)
+        return [
+            self._record(block[session % BLOCK], cell, [next(results) for _ in spec.session_evals], missing)
+            for session in sessions
+            for cell in range(spec.cells_per_row)
+        ]
+
+    def _record(
+        self, rows: Sequence[int], cell: int, stored: Sequence[bytes | None], missing: JobState
+    ) -> SessionRecord:
+        spec = self._spec
+        scores: dict[str, float | None] = {}
+        errors: dict[str, str] = {}
+        used: dict[str, Usage] = {}
+        for step, text in zip(spec.session_evals, stored, strict=True):
+            result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
+            scores[step.name] = result.score
+            if result.error:
+                errors[step.name] = result.error
+            if result.usage.total is not None and not result.cached:
+                used[step.name] = result.usage
+        rest, repetition = divmod(cell, spec.repetitions)
+        prompt, model = divmod(rest, max(1, len(spec.models)))
+        return SessionRecord(
+            session=self._rows.row(rows[0]).get(spec.session_field or ""),
+            model=spec.models[model] if spec.models else "",
+            prompt=prompt,
+            repetition=repetition,
+            items=tuple(row * spec.cells_per_row + cell for row in rows),
+            scores=scores,
+            score_errors=errors,
+            eval_usage=used,
+        )
+
+
+def _overview(
+    ref: RunRef, state: Mapping[bytes, bytes], plan: bytes | None, written: bytes | None
+) -> Overview | None:
+    spec = _readable_spec(plan, written)
+    if state:
+        return Overview(RunFields(state).status(ref, spec.name if spec else ref.run), spec)
+    return Overview(_submitted(spec), spec) if spec and spec.run == ref.run else None
+
+
+def _readable_spec(plan: bytes | None, written: bytes | None) -> RunSpec | None:
+    try:
+        if plan:
+            return Plan.read(plan).spec
+        return RunSpec.read(written) if written else None
+    except ValidationError:
+        return None
+
+
+def _submitted(spec: RunSpec) -> RunStatus:
+    """A run that waits to be admitted."""
+    return RunStatus(
+        run=spec.run,
+        team=spec.team,
+        name=spec.name,
+        state=RunState.SUBMITTED,
+        items=spec.items,
+        items_done=0,
+        jobs=spec.jobs,
+        jobs_done=0,
+        by_state={},
+        in_flight=0,
+        retries=0,
+        rate_limits=0,
+        late_reports=0,
+        lanes=(),
+        submitted_ms=spec.submitted_ms,
+        started_ms=None,
+        finished_ms=None,
+    )

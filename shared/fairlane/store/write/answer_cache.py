@@ -1,0 +1,50 @@
+"""A team's cache of answers: content-addressed, so equal calls need be made once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane.model.job import Success, Usage
+from fairlane.model.results import packed, unpacked
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+
+
+class Answers:
+    """Finds answers by the digests of calls (`fairlane.pipeline.rendering.Call.digest`)."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def find(self, team: str, digests: Mapping[int, str]) -> dict[int, Success]:
+        """Those that are there, by the caller's own numbers, in one round trip."""
+        if not digests:
+            return {}
+        stored = self._redis.mget([self._keys.answer(team, digest) for digest in digests.values()])
+        return {
+            number: answer
+            for number, text in zip(digests, stored, strict=True)
+            if text is not None and (answer := read_answer(text)) is not None
+        }
+
+
+def written_answer(answer: Success) -> str | bytes:
+    """An answer as it is cached."""
+    usage = answer.usage
+    document = {
+        "o": answer.output,
+        "f": answer.finish_reason,
+        "u": [usage.input_tokens, usage.output_tokens, usage.cached_tokens],
+    }
+    return packed(json.dumps(document, separators=(",", ":")))
+
+
+def read_answer(stored: bytes) -> Success | None:
+    """A cached answer; ``None`` for anything else. Its usage is that of the original call."""
+    try:
+        document: dict[str, Any] = json.loads(unpacked(stored))
+        return Success(str(document["o"]), Usage(*document["u"]), document.get("f"))
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,96 @@
+"""Finds finished runs, and reduces archived ones to stubs: their state and their plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from fairlane.core.errors import RunArchived, RunNotFound
+from fairlane.model.run import RunRef
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import RunFields, RunStates
+from fairlane.store.script import script
+from fairlane.store.write.attempts import run_keys
+from fairlane.store.write.audit import UNNAMED, Act, Auditor
+
+AT_ONCE = 1000
+
+
+class Left(IntEnum):
+    """What became of a run's stub: made now, made before, or not made."""
+
+    NOT_FINISHED = -1
+    NO_RUN = 0
+    STUB = 1
+    STUB_BEFORE = 2
+
+
+class Remains(NamedTuple):
+    """A run's state as Redis has it, by field, and its plan as JSON."""
+
+    state: Mapping[str, str]
+    plan: str | None
+
+
+class Brief(NamedTuple):
+    """The fields that decide whether a run is archived. ``state`` is ``None`` where it has expired."""
+
+    ref: RunRef
+    state: str | None
+    finished_ms: int
+    archived: bool
+
+
+class ArchiveStubs:
+    """Finds finished runs, and turns those that have been copied into stubs."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._redis, self._keys, self._auditor = redis, keys, auditor
+
+    def remains(self, ref: RunRef) -> Remains:
+        """A run's state and plan; an empty state where there is no such run."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hgetall(self._keys.state(ref))
+        pipeline.get(self._keys.plan(ref))
+        state, plan = pipeline.execute()
+        return Remains(RunFields(state).texts, plan.decode() if plan else None)
+
+    def listed(self, team: str) -> list[RunRef]:
+        """The team's runs, the oldest first; some may have expired."""
+        return [RunRef(team, run.decode()) for run in self._redis.zrange(self._keys.runs(team), 0, -1)]
+
+    def briefs(self, refs: Sequence[RunRef]) -> list[Brief]:
+        """How far these runs are, in that order."""
+        states, found = RunStates(self._redis, self._keys), list[Brief]()
+        for first in range(0, len(refs), AT_ONCE):
+            some = refs[first : first + AT_ONCE]
+            runs = states.read(some, "state", "finished_ms", "archived")
+            found += [
+                Brief(ref, run.state, run.count("finished_ms"), run.archived)
+                for ref, run in zip(some, runs, strict=True)
+            ]
+        return found
+
+    def results(self, ref: RunRef, jobs: Sequence[int]) -> list[bytes | None]:
+        """Stored results of a run that still holds them all. Raises `RunNotFound` and `RunArchived`."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hmget(self._keys.state(ref), "state", "archived")
+        if jobs:
+            pipeline.hmget(self._keys.results(ref), [str(job) for job in jobs])
+        (state, archived), *stored = pipeline.execute()
+        if state is None:
+            raise RunNotFound(ref.run)
+        if archived is not None:
+            raise RunArchived(ref.run)
+        return stored[0] if stored else []
+
+    def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> Left:
+        """Reduce the run that finished then to a stub; a stub stays as it is."""
+        keys = run_keys(self._keys, ref) | {"audit": self._keys.audit}
+        del keys["active"], keys["plan"]
+        audited = self._auditor.entry(Act.ARCHIVED, ref.run, ref.team)
+        arguments = {"now_ms": now_ms, "finished_ms": finished_ms, "audit": audited}
+        call = script("run_archive").bind(keys, arguments)
+        return Left(call.run(self._redis))

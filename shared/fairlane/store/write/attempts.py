@@ -1,0 +1,254 @@
+"""Builds the script calls of an attempt: claim, wait for, finish, defer, recover. Callers may batch them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from fairlane.model.decision import Cost
+from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.results import packed
+from fairlane.model.run import RunRef
+from fairlane.store.keys import TOKEN_AXES, Keys
+from fairlane.store.script import Call, script
+
+
+def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
+    """Everything a run owns besides its queues, by the names that scripts use."""
+    return {
+        "active": keys.active,
+        "state": keys.state(ref),
+        "plan": keys.plan(ref),
+        "results": keys.results(ref),
+        "finished": keys.finished(ref),
+        "done": keys.done(ref),
+        "jobs": keys.jobs(ref),
+        "run_lanes": keys.run_lanes(ref),
+        "spec": keys.spec(ref),
+        "rows": keys.rows(ref),
+        "memory": keys.memory(ref),
+        "sessions": keys.sessions(ref),
+    }
+
+
+def headroom_keys(keys: Keys, lane: str) -> dict[str, str]:
+    """A lane's lists of charges, one for each token axis, by the names that scripts use."""
+    return {f"headroom_{axis}": keys.headroom(lane, axis) for axis in TOKEN_AXES}
+
+
+class Attempts:
+    """Builds the calls. ``now_ms`` is empty in production: decisions use the Redis server's clock."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def claim(self, attempt: Attempt, worker: str, lease_ms: int, now_ms: str | int = "") -> Call:
+        """Claim an attempt. The call may be sent again if its reply was lost; other claims are rejected."""
+        keys = self._keys
+        return script("attempt_claim").bind(
+            {
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "lane": keys.lane(attempt.lane),
+                "jobs": keys.jobs(RunRef(attempt.team, attempt.run)),
+            },
+            {
+                "now_ms": now_ms,
+                "attempt": attempt.id,
+                "job": attempt.job,
+                "worker": worker,
+                "claim": secrets.token_hex(8),
+                "lease_ms": lease_ms,
+            },
+        )
+
+    def wait_for(self, attempt: Attempt, worker: str, handle: str, *, frees_slot: bool) -> Call:
+        """The provider makes the call that ``handle`` names, and is only asked for it. The reply is 1, or 0
+        where the lease is lost. ``frees_slot``: the attempt counts in flight, and against no slot.
+        """
+        keys = self._keys
+        return script("attempt_await").bind(
+            {
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "lane": keys.lane(attempt.lane),
+                "in_flight": keys.in_flight(attempt.lane),
+                "dirty": keys.dirty,
+                "starved": keys.starved,
+                "jobs": keys.jobs(RunRef(attempt.team, attempt.run)),
+            },
+            {
+                "channel": keys.wake,
+                "attempt": attempt.id,
+                "worker": worker,
+                "handle": quote(handle, safe=""),
+                "frees": int(frees_slot),
+            },
+        )
+
+    def finish(
+        self,
+        attempt: Attempt,
+        worker: str,
+        lesson: Lesson,
+        state: JobState,
+        payload: str,
+        follow: Sequence[ReadyJob | RecordedJob] = (),
+        now_ms: str | int = "",
+        *,
+        memory: Mapping[str, str] | None = None,
+        joined: SessionCompletion | None = None,
+        took_ms: int | None = None,
+    ) -> Call:
+        """End the attempt with its job's terminal record. ``memory`` holds the values that later items of the
+        run read of this one; ``joined`` is the item's session, if any. ``took_ms``: the call's duration by
+        the worker's monotonic clock; without it, the time from its claim counts.
+        """
+        ref = RunRef(attempt.team, attempt.run)
+        hot = self._queues(ref, follow, joined)
+        return script("attempt_finish").bind(
+            self._lane_keys(attempt.lane)
+            | run_keys(self._keys, ref)
+            | {"budget": self._keys.budget(attempt.team), "hot": hot},
+            self._report(attempt, worker, lesson, now_ms)
+            | {
+                "state": state,
+                "payload": packed(payload),
+                "follow": follow_json(follow),
+                "memory": json.dumps(dict(memory or {})),
+                "joined": joined.to_json() if joined else "",
+                "took_ms": "" if took_ms is None else took_ms,
+            },
+        )
+
+    def defer(
+        self,
+        attempt: Attempt,
+        worker: str,
+        lesson: Lesson,
+        *,
+        delay_ms: int = 0,
+        cost: Cost = "nothing",
+        max_attempts: int = 0,
+        rate_limited: bool = False,
+        handle: str | None = None,
+        now_ms: str | int = "",
+    ) -> Call:
+        """End the attempt without its job, which is called again after ``delay_ms``.
+
+        ``cost`` is what the call costs its job. A job that has used up ``max_attempts`` (0: any number) with
+        it stays leased. ``handle`` names an asynchronous call that the next attempt resumes.
+        """
+        keys, ref = self._keys, RunRef(attempt.team, attempt.run)
+        return script("attempt_defer").bind(
+            self._lane_keys(attempt.lane)
+            | {
+                "state": keys.state(ref),
+                "jobs": keys.jobs(ref),
+                "delayed": keys.delayed,
+                "hot": keys.hot(ref, attempt.lane),
+                "budget": keys.budget(attempt.team),
+            },
+            self._report(attempt, worker, lesson, now_ms)
+            | {"delay_ms": delay_ms, "cost": cost, "max_attempts": max_attempts, "limited": int(rate_limited)}
+            | {"handle": quote(handle or "", safe="")},
+        )
+
+    def recover(
+        self,
+        attempt: Attempt,
+        epoch: int,
+        *,
+        dead_worker: str,
+        max_attempts: int,
+        payload: str,
+        follow: Sequence[ReadyJob | RecordedJob],
+        joined: SessionCompletion | None = None,
+        now_ms: str | int = "",
+    ) -> Call:
+        """Requeue the job of a lapsed lease, or of ``dead_worker``'s lease. Past ``max_attempts`` the job
+        fails with ``payload``, and ``follow`` and ``joined`` apply as in `finish`. The reply is 0 (nothing to
+        do), 1 (requeued) or 2 (failed).
+        """
+        ref = RunRef(attempt.team, attempt.run)
+        return script("attempt_recover").bind(
+            {"leader": self._keys.leader}
+            | self._lane_keys(attempt.lane)
+            | run_keys(self._keys, ref)
+            | {"budget": self._keys.budget(attempt.team)}
+            | {"hot": [self._keys.hot(ref, attempt.lane), *self._queues(ref, follow, joined)]},
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": self._keys.wake,
+                "attempt": attempt.id,
+                "dead_worker": dead_worker,
+                "max_attempts": max_attempts,
+                "payload": payload,
+                "follow": follow_json(follow),
+                "joined": joined.to_json() if joined else "",
+            },
+        )
+
+    def _queues(
+        self, ref: RunRef, follow: Sequence[ReadyJob | RecordedJob], joined: SessionCompletion | None
+    ) -> list[str]:
+        lanes = [step.lane for step in follow if isinstance(step, ReadyJob)] + (
+            joined.lanes if joined else []
+        )
+        return [self._keys.hot(ref, lane) for lane in lanes]
+
+    def _lane_keys(self, lane: str) -> dict[str, str | Sequence[str]]:
+        keys = self._keys
+        return {
+            "leases": keys.leases,
+            "leased": keys.leased,
+            "lane": keys.lane(lane),
+            "limits": keys.limits(lane),
+            "owed": keys.owed(lane),
+            "in_flight": keys.in_flight(lane),
+            **headroom_keys(keys, lane),
+            "dirty": keys.dirty,
+            "starved": keys.starved,
+        }
+
+    def _report(
+        self, attempt: Attempt, worker: str, lesson: Lesson, now_ms: str | int
+    ) -> dict[str, str | int | float | bytes]:
+        return {
+            "now_ms": now_ms,
+            "channel": self._keys.wake,
+            "attempt": attempt.id,
+            "worker": worker,
+            "signal": lesson.signal,
+            "used_input": _known(lesson.usage.input_tokens),
+            "used_output": _known(lesson.usage.output_tokens),
+            "used_cached": _known(lesson.usage.cached_tokens),
+            "retry_after_ms": lesson.retry_after_ms or 0,
+            "hints": lesson.hints.to_json() if lesson.hints else "",
+            "reason": lesson.reason,
+            "deadline_ms": lesson.deadline_ms or 0,
+            "refusal": lesson.refusal,
+        }
+
+
+def _known(count: int | None) -> int:
+    return -1 if count is None else count
+
+
+def follow_json(follow: Sequence[ReadyJob | RecordedJob]) -> str:
+    """The steps that follow an ended job, as ``lib/run/follow_up.lua`` reads it."""
+    if not follow:
+        return "[]"
+    return json.dumps(
+        [
+            [step.job, "ready", str(step.entry), step.lane]
+            if isinstance(step, ReadyJob)
+            else [step.job, step.state, step.payload, step.lane]
+            for step in follow
+        ],
+        separators=(",", ":"),
+    )

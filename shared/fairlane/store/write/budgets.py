@@ -1,0 +1,236 @@
+"""Budgets over time: what each team may use in a day or a month, and how much of it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+
+from fairlane.config.sections import Budget
+from fairlane.core.errors import ConfigurationError
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import Call, script
+from fairlane.store.write.audit import UNNAMED, Act, Auditor
+
+ALL_LANES = "*"
+NEARLY = 0.8
+READ_AT_ONCE = 100
+KEEP_MS = 62 * 86_400_000
+"""A team's hash without a limit is kept until no period in it can be the present one."""
+
+Per: TypeAlias = Literal["day", "month"]
+Unit: TypeAlias = Literal["requests", "tokens", "usd"]
+
+_SCALE = {"usd": 1e9}
+"""Money is counted in billionths of a dollar."""
+
+
+class Period(NamedTuple):
+    """A day or a month in UTC: its name, and when the next one begins (server milliseconds)."""
+
+    name: str
+    end_ms: int
+
+
+def period_of(per: Per, now_ms: int) -> Period:
+    """The period that a moment is in, as ``lib/team/budget.lua`` has it."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if per == "day":
+        return Period(f"{now:%Y-%m-%d}", _ms(midnight + timedelta(days=1)))
+    beyond = midnight.replace(day=1) + timedelta(days=31)
+    return Period(f"{now:%Y-%m}", _ms(beyond.replace(day=1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """One budget of a team in its present period. Amounts are calls, tokens or dollars.
+
+    ``used`` has what calls in flight have reserved in it. ``held``: a job waits for its end. ``logged``: what
+    was logged of it last, a period and a state.
+    """
+
+    team: str
+    lane: str
+    per: Per
+    unit: Unit
+    most: float
+    used: float
+    held: bool
+    period: Period
+    logged: str = ""
+
+    @property
+    def share(self) -> float:
+        """The used part of the budget, above 1 where it was exceeded."""
+        return self.used / self.most
+
+    @property
+    def state(self) -> Literal["open", "nearly_used", "used_up"]:
+        """``used_up``: jobs wait for its end, or would. ``nearly_used``: from 80 % on."""
+        if self.held or self.used >= self.most:
+            return "used_up"
+        return "nearly_used" if self.share >= NEARLY else "open"
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it is nearly or wholly used, and the log has no event of that in this period."""
+        known = (f"{self.period.name} {self.state}", f"{self.period.name} used_up")
+        return self.state != "open" and self.logged not in known
+
+    @property
+    def name(self) -> str:
+        """``"team budget of 1,000,000 tokens a day on openai:gpt-4o"``."""
+        where = "" if self.lane == ALL_LANES else f" on {self.lane}"
+        return f"team budget of {amount_in_words(self.unit, self.most)} a {self.per}{where}"
+
+    @property
+    def end_in_words(self) -> str:
+        """``"00:00 UTC"``, ``"1 December, 00:00 UTC"``."""
+        end = datetime.fromtimestamp(self.period.end_ms / 1000, UTC)
+        return "00:00 UTC" if self.per == "day" else f"{end.day} {end:%B}, 00:00 UTC"
+
+
+def amount_in_words(unit: Unit, amount: float) -> str:
+    """``"1,000 tokens"``, ``"$2.50"``, ``"$0.0004"``."""
+    if unit == "usd":
+        return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.3g}"
+    return f"{amount:,.0f} {unit}"
+
+
+class Budgets:
+    """All teams' budgets. A limit set while running stays until the configuration of it changes."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._redis, self._keys, self._auditor = redis, keys, auditor
+
+    def teams(self) -> list[str]:
+        """Teams that have budgets."""
+        return sorted(team.decode() for team in self._redis.smembers(self._keys.budgets))
+
+    def some_teams(self, cursor: int) -> tuple[int, list[str]]:
+        """About `READ_AT_ONCE` of them from ``cursor`` on, and the next cursor; 0: those were the last."""
+        cursor, found = self._redis.sscan(self._keys.budgets, cursor, count=READ_AT_ONCE)
+        return int(cursor), [team.decode() for team in found]
+
+    def set(self, team: str, per: Per, limits: Mapping[str, float | None], lane: str = ALL_LANES) -> None:
+        """Limit units of a team on a lane or in all; ``None`` removes a limit. The use so far stays.
+
+        Raises `ConfigurationError` for a limit that makes no sense.
+        """
+        stated = {unit: most for unit, most in limits.items() if most is not None}
+        for unit in limits:
+            if unit not in get_args(Unit):
+                raise ConfigurationError(unit, unit, "is no unit", f"Units are {', '.join(get_args(Unit))}.")
+        if stated:
+            _require_sense(team, per, lane, stated)
+        changed = {_name(per, unit, lane): most for unit, most in limits.items()}
+        self._change(team, changed, None).run(self._redis)
+
+    def configure(self, budgets: Mapping[str, Sequence[Budget]]) -> None:
+        """Set the configured budgets of these teams, where the configuration has changed.
+
+        The server must know the scripts (`load_all`).
+        """
+        teams = iter(budgets)
+        while some := list(islice(teams, READ_AT_ONCE)):
+            asked, changes = (self._redis.pipeline(transaction=False) for _ in range(2))
+            for team in some:
+                asked.hget(self._keys.budget(team), "configured")
+            for team, text in zip(some, asked.execute(), strict=True):
+                said, stated = json.loads(text or "{}"), _stated(budgets[team])
+                names = {*said, *stated}
+                if changed := {
+                    name: stated.get(name) for name in names if said.get(name) != stated.get(name)
+                }:
+                    self._change(team, changed, stated).queue(changes)
+            changes.execute()
+
+    def of(self, teams: Sequence[str], now_ms: int) -> list[Allowance]:
+        """The state of these teams' budgets, in the order of teams, lanes, periods and units."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for team in teams:
+            pipeline.hgetall(self._keys.budget(team))
+        return [
+            allowance
+            for team, fields in zip(teams, pipeline.execute(), strict=True)
+            for allowance in _read(
+                team, {name.decode(): value.decode() for name, value in fields.items()}, now_ms
+            )
+        ]
+
+    def note_logged(self, allowances: Sequence[Allowance]) -> None:
+        """Note that the log has events of these states."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for each in allowances:
+            logged = f"{each.period.name} {each.state}"
+            pipeline.hset(
+                self._keys.budget(each.team), f"logged {_name(each.per, each.unit, each.lane)}", logged
+            )
+        pipeline.execute()
+
+    def _change(
+        self, team: str, limits: Mapping[str, float | None], stated: Mapping[str, float] | None
+    ) -> Call:
+        texts = {name: most is not None and f"{most:.15g}" for name, most in limits.items()}
+        keys = self._keys
+        return script("budget_set").bind(
+            {
+                "budgets": keys.budgets,
+                "budget": keys.budget(team),
+                "dirty": keys.dirty,
+                "audit": keys.audit,
+            },
+            {
+                "channel": keys.wake,
+                "team": team,
+                "limits": json.dumps(texts),
+                "configured": "" if stated is None else json.dumps(stated),
+                "keep_ms": KEEP_MS,
+                "audit": self._auditor.entry(Act.BUDGETED, team, team, after=texts),
+            },
+        )
+
+
+def _stated(budgets: Sequence[Budget]) -> dict[str, float]:
+    """Configured limits, under the names of `_name`."""
+    return {
+        _name(budget.per, unit, budget.lane): most
+        for budget in budgets
+        for unit, most in budget.limits.items()
+    }
+
+
+def _name(per: str, unit: str, lane: str) -> str:
+    return f"{per} {unit} {lane}"
+
+
+def _read(team: str, fields: Mapping[str, str], now_ms: int) -> list[Allowance]:
+    found: list[Allowance] = []
+    for field, most in fields.items():
+        if not field.startswith("limit "):
+            continue
+        _, said_per, said_unit, lane = field.split(" ", 3)
+        per, unit = cast(Per, said_per), cast(Unit, said_unit)
+        period = period_of(per, now_ms)
+        used = float(fields.get(f"used {per} {period.name} {unit} {lane}", 0)) / _SCALE.get(unit, 1)
+        held = fields.get(f"held {per} {unit} {lane}") == period.name
+        logged = fields.get(f"logged {per} {unit} {lane}", "")
+        found.append(Allowance(team, lane, per, unit, float(most), used, held, period, logged))
+    return sorted(found, key=lambda each: (each.lane, each.per, each.unit))
+
+
+def _require_sense(team: str, per: str, lane: str, limits: Mapping[str, float]) -> None:
+    try:
+        Budget.model_validate({"per": per, "lane": lane, **limits})
+    except ValueError as error:
+        problem = str(error).splitlines()
+        raise ConfigurationError(f"teams.{team}.budgets", dict(limits), " ".join(problem[1:3])) from None
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

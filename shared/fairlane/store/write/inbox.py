@@ -1,0 +1,248 @@
+"""Requests of clients to the scheduler: one list per team, each entry a small JSON object, hostile input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from redis.exceptions import NoPermissionError, OutOfMemoryError
+
+from fairlane.datasets.rows import encode_page
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import read_hostile
+from fairlane.store.script import script
+
+UPLOAD_TTL_S = 24 * 3600  # s: an upload that no scheduler admits expires
+READ_AT_ONCE = 100
+ENTRY_BYTES = 1024  # a longer entry is no request
+BY_CHARS = 100  # of the name in a request
+SEARCHED_AT_ONCE = 1000
+NOTED_AT_ONCE = 64
+
+
+RELIEVING = frozenset(("cancel", "pause"))
+"""Requests that a client may make while Redis is full."""
+
+
+class Request(BaseModel):
+    """One entry: submit, cancel, pause, resume or extend a run of the team whose inbox it lies in.
+
+    To extend: an open run has ``rows`` rows by now, and no more will come after the ``last``. ``by`` is the
+    person's name as the client gives it: it is shown to the team, and proves nothing.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    op: Literal["submit", "cancel", "extend", "pause", "resume"]
+    run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    rows: int = Field(default=0, ge=0)
+    last: bool = False
+    by: str = Field(default="", max_length=BY_CHARS, pattern=r"^[^\x00-\x1f\x7f]*$")
+
+
+def submitted_by(entry: bytes) -> str | None:
+    """The id of the run that an entry of an inbox submits; ``None`` if it submits none."""
+    try:
+        request = Request.model_validate_json(entry)
+    except ValidationError:
+        return None
+    return request.run if request.op == "submit" else None
+
+
+class Outbox:
+    """The client's side: uploads a run's rows and sends requests."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def upload(self, ref: RunRef, pages: Iterable[list[dict[str, Any]]]) -> int:
+        """Write pages of rows as they come; returns the number of rows. Leaves nothing behind if it fails."""
+        key, rows = self._keys.rows(ref), 0
+        try:
+            for number, page in enumerate(pages):
+                pipeline = self._redis.pipeline(transaction=True)
+                pipeline.hset(key, str(number), encode_page(page))
+                pipeline.expire(key, UPLOAD_TTL_S)
+                pipeline.execute()
+                rows += len(page)
+        except BaseException:
+            self._redis.unlink(key)
+            raise
+        return rows
+
+    def note(self, ref: RunRef, fields: Iterable[tuple[str, bytes]]) -> None:
+        """Write fields beside the rows of an upload. Leaves nothing behind if it fails."""
+        key = self._keys.rows(ref)
+        noted = iter(fields)
+        try:
+            while some := dict(islice(noted, NOTED_AT_ONCE)):
+                pipeline = self._redis.pipeline(transaction=True)
+                pipeline.hset(key, mapping=some)
+                pipeline.expire(key, UPLOAD_TTL_S)
+                pipeline.execute()
+        except BaseException:
+            self._redis.unlink(key)
+            raise
+
+    def missing(self, ref: RunRef, pages: int) -> int:
+        """How many of an upload's pages are not in Redis."""
+        there = 0
+        for first in range(0, pages, SEARCHED_AT_ONCE):
+            pipeline = self._redis.pipeline(transaction=False)
+            for number in range(first, min(first + SEARCHED_AT_ONCE, pages)):
+                pipeline.hexists(self._keys.rows(ref), str(number))
+            there += sum(map(bool, pipeline.execute()))
+        return pages - there
+
+    def append(self, ref: RunRef, number: int, page: list[dict[str, Any]]) -> None:
+        """Write one more page of a run that is open."""
+        self._redis.hset(self._keys.rows(ref), str(number), encode_page(page))
+
+    def extend(self, ref: RunRef, rows: int, *, last: bool) -> None:
+        """Extend an open run to ``rows`` rows; ``last``: it gets no more."""
+        self._ask(ref, "extend", rows=rows, last=last)
+
+    def submit(self, spec: RunSpec) -> None:
+        """Submit an uploaded run."""
+        ref = RunRef(spec.team, spec.run)
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.set(self._keys.spec(ref), spec.model_dump_json(), ex=UPLOAD_TTL_S)
+        pipeline.execute()
+        self._ask(ref, "submit")
+
+    def discard(self, ref: RunRef) -> None:
+        """Delete an upload that was not submitted."""
+        self._redis.unlink(self._keys.rows(ref), self._keys.spec(ref))
+
+    def cancel(self, ref: RunRef) -> None:
+        """Request to cancel a run."""
+        self._ask(ref, "cancel")
+
+    def pause(self, ref: RunRef, by: str) -> None:
+        """Request to pause a run; ``by`` says for whom."""
+        self._ask(ref, "pause", by=_shown(by))
+
+    def resume(self, ref: RunRef, by: str) -> None:
+        """Request to resume a paused run."""
+        self._ask(ref, "resume", by=_shown(by))
+
+    def _ask(self, ref: RunRef, op: str, **more: int | bool | str) -> None:
+        entry, announced = json.dumps({"op": op, "run": ref.run, **more}), f"inbox:{ref.team}"
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.rpush(self._keys.inbox(ref.team), entry)
+        pipeline.publish(self._keys.wake, announced)
+        try:
+            pipeline.execute()
+        except OutOfMemoryError:
+            if op not in RELIEVING or not self._ask_though_full(ref, entry, announced):
+                raise
+
+    def _ask_though_full(self, ref: RunRef, entry: str, announced: str) -> bool:
+        """Ask for what frees memory; false where this user may run no scripts, or much is asked already."""
+        values = {"entry": entry, "channel": self._keys.wake, "message": announced}
+        call = script("inbox_ask").bind({"inbox": self._keys.inbox(ref.team)}, values)
+        try:
+            return bool(call.run(self._redis))
+        except NoPermissionError:
+            return False
+
+
+def _shown(name: str) -> str:
+    """The part of a name that a request may carry."""
+    return "".join(sign for sign in name if sign.isprintable())[:BY_CHARS]
+
+
+class Inbox:
+    """The scheduler's side: reads requests, a bounded number a team at a time."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def teams(self) -> list[str]:
+        """Teams that have ever asked for something, and those that the operator has made."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.smembers(self._keys.teams)
+        pipeline.hkeys(self._keys.registry)
+        asked, made = pipeline.execute()
+        return sorted({team.decode("utf-8", "replace") for team in (*asked, *made)})
+
+    def filled(self, teams: Sequence[str]) -> list[str]:
+        """Those of ``teams`` whose inbox is not empty, in that order."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for team in teams:
+            pipeline.exists(self._keys.inbox(team))
+        return [team for team, there in zip(teams, pipeline.execute(), strict=True) if there]
+
+    def search(self, cursor: int) -> tuple[int, list[str]]:
+        """Search a part of all keys for inboxes; returns the next cursor (0: the end) and their teams."""
+        pattern = self._keys.inbox("*")
+        before, after = pattern.split("*")
+        cursor, found = self._redis.scan(cursor, match=pattern, count=SEARCHED_AT_ONCE)
+        names = [key.decode("utf-8", "replace").removeprefix(before).removesuffix(after) for key in found]
+        return int(cursor), names
+
+    def tidy(self, cursor: int) -> int:
+        """Look through a part of all keys for what teams have written: what no run owns and has no end gets
+        one. Where to go on; 0: the end. The server must know the scripts.
+        """
+        before, inbox = (part.encode() for part in self._keys.inbox("*").split("*"))
+        cursor, found = self._redis.scan(cursor, match=before + b"*", count=SEARCHED_AT_ONCE)
+        written = [key for key in found if not key.endswith(inbox)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for key in written:
+            pipeline.ttl(key)
+        endless = [key for key, left in zip(written, pipeline.execute(), strict=True) if left == -1]
+        for key in endless:
+            team, _, rest = key[len(before) :].decode("utf-8", "replace").partition(":")
+            state = self._keys.state(RunRef(team, rest.removeprefix("run:").partition(":")[0]))
+            keys: dict[str, Any] = {"state": state, "upload": key}
+            script("upload_expire").bind(keys, {"ttl_s": UPLOAD_TTL_S}).queue(pipeline)
+        pipeline.execute()
+        return int(cursor)
+
+    def forget_expired(self, team: str, first: int, count: int) -> tuple[int, int]:
+        """Remove expired runs among ``count`` of the team's index from ``first`` on: the numbers
+        of runs read and removed.
+        """
+        index = self._keys.runs(team)
+        runs = [run.decode() for run in self._redis.zrange(index, first, first + count - 1)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for run in runs:
+            pipeline.exists(self._keys.state(RunRef(team, run)))
+        gone = [run for run, exists in zip(runs, pipeline.execute(), strict=True) if not exists]
+        if gone:
+            self._redis.zrem(index, *gone)
+        return len(runs), len(gone)
+
+    def remember(self, team: str) -> None:
+        """This team has asked for something; its runs are looked after from now on."""
+        self._redis.sadd(self._keys.teams, team)
+
+    def peek(self, team: str, first: int = 0) -> Iterator[Request | None]:
+        """Requests in order, from the ``first``; ``None`` for an entry that is none. They stay until `drop`.
+
+        What is no list goes away: nothing could ever be asked for again.
+        """
+        bounds = {"first": first, "most": READ_AT_ONCE, "entry_bytes": ENTRY_BYTES}
+        for raw in script("inbox_peek").bind({"inbox": self._keys.inbox(team)}, bounds).run(self._redis):
+            try:
+                yield Request.model_validate_json(raw)
+            except ValidationError:
+                yield None
+
+    def waiting(self, team: str) -> int:
+        """Entries that lie there."""
+        return read_hostile(lambda: int(self._redis.llen(self._keys.inbox(team)))) or 0
+
+    def cut(self, team: str, count: int) -> None:
+        """Forget all but the first ``count`` entries."""
+        self._redis.ltrim(self._keys.inbox(team), 0, count - 1)
+
+    def drop(self, team: str, count: int) -> None:
+        """Forget the first ``count`` entries: they have been acted on."""
+        self._redis.lpop(self._keys.inbox(team), count)

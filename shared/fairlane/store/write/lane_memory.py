@@ -1,0 +1,57 @@
+"""Keeps a copy of what lanes have learned, so that they need not learn it again after Redis has lost it."""
+
+from __future__ import annotations
+
+import json
+
+from fairlane.model.hints import AXES
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import script
+
+_OF_AXIS = (
+    "est", "var", "age_ms", "back_ms", "slow", "window", "cost", "put_off", "steady",
+    "reported", "reported_ms", "foreign", "foreign_ms", "fullest",
+)  # fmt: skip
+_OF_LANE = ("window", "window_by", "window_age_ms", "window_step", "concurrency_reported", "day_rate")
+_OF_DAY = ("day_used", "day_until_ms", "day_shut_ms")
+_SHUT = ("paused", "parked", "blocked_ms", "circuit", "open_ms", "held_until_ms")
+LEARNED = (*(f"{axis}_{part}" for axis in AXES for part in _OF_AXIS), *_OF_LANE)
+"""Fields of a lane that it has learned of its provider's limits."""
+REMEMBERED = (*LEARNED, *_OF_DAY, *_SHUT)
+
+
+class LaneMemory:
+    """A copy of learned fields in the leader's memory: the only state that Redis may not have."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+        self._learned: dict[str, dict[str, str]] = {}
+
+    def refresh(self, lanes: list[str]) -> None:
+        """Copy what Redis knows of these lanes now."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hmget(self._keys.lane(lane), "known_ms", *REMEMBERED)
+        for lane, (known, *values) in zip(lanes, pipeline.execute(), strict=True):
+            if known is not None:
+                pairs = zip(REMEMBERED, values, strict=True)
+                self._learned[lane] = {name: value.decode() for name, value in pairs if value is not None}
+
+    def restore(self, now_ms: str | int = "") -> list[str]:
+        """Bring back the lanes that Redis has lost; returns them. A lane that it knows is left as it is."""
+        restored: list[str] = []
+        for lane, fields in self._learned.items():
+            # The probe's lease is lost with Redis: the next probe starts at once.
+            safe = fields | ({"circuit": "open"} if fields.get("circuit") == "half-open" else {})
+            call = script("lane_restore").bind(
+                {
+                    "lanes": self._keys.lanes,
+                    "lane": self._keys.lane(lane),
+                    "limits": self._keys.limits(lane),
+                },
+                {"now_ms": now_ms, "name": lane, "fields": json.dumps(safe)},
+            )
+            if call.run(self._redis) == 1:
+                restored.append(lane)
+        return restored

@@ -1,0 +1,252 @@
+"""The state of a lane, for people: its limits and their sources, its calls in flight, what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from fairlane.model.lane import LaneLimits
+
+STATED = {
+    "requests": "requests_per_minute",
+    "tokens": "tokens_per_minute",
+    "input": "input_tokens_per_minute",
+    "output": "output_tokens_per_minute",
+    "day": "requests_per_day",
+}
+AXES = tuple(STATED)
+
+FAILED = ("answered", "overloaded", "server_error", "broken", "refused")
+"""Signals of calls that failed for another reason than a rate limit."""
+
+WAITS = frozenset((*AXES, "window", "slots", "gap", "doubt", "refused", "reserved"))
+"""What limited a lane's jobs at the last grant, besides what shuts the lane."""
+
+Source = Literal["configured", "headers", "probed", "starting"]
+"""The operator, the provider's headers or bodies, 429s, or slow start, which no 429 has ended yet."""
+
+
+LaneState = Literal["active", "probing", "blocked", "parked", "paused"]
+"""Whether a lane grants permits: with a known limit, while it detects its limit, or not until what."""
+
+
+class AxisView(NamedTuple):
+    """One axis of a lane. Rates are a minute's, on the axis ``day`` a day's; ``None``: there is none.
+
+    ``allowed`` is the limit in force, from ``source``; ``learned`` is the one without the configuration.
+    ``configured`` is the operator's limit, ``reported`` the headers' one, ``probed`` the one detected from
+    refusals, with its standard deviation ``uncertainty``; the last two with their times. ``foreign`` is what
+    others use of the same key. ``level`` is what may start now (``from_ms``: then), in requests or tokens;
+    below 0, it is a debt. ``full`` is the most. A ``window`` or a day renews at ``renews_ms``.
+    """
+
+    configured: float | None = None
+    allowed: float | None = None
+    learned: float | None = None
+    source: Source | None = None
+    reported: float | None = None
+    reported_ms: int | None = None
+    probed: float | None = None
+    probed_ms: int | None = None
+    uncertainty: float | None = None
+    foreign: float = 0.0
+    level: float | None = None
+    full: float | None = None
+    from_ms: int | None = None
+    shape: Literal["bucket", "window", "unknown"] = "unknown"
+    renews_ms: int | None = None
+
+
+class Places(NamedTuple):
+    """The most calls in flight at once (``None``: no limit but slots), and who says so."""
+
+    most: int | None = None
+    source: Literal["configured", "headers", "refusals", "latency"] | None = None
+
+
+class Hold(NamedTuple):
+    """Why nothing starts now, in the words of the granting script; when that ends, if time alone ends it."""
+
+    reason: str
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """A lane at ``now_ms``. Times are server milliseconds; ``axes`` has every axis, by its name.
+
+    ``reason`` is what held its jobs when permits were last asked for; ``shut`` what keeps the whole lane
+    shut now. ``asked_to_wait``: the provider named the end of its block. ``ramp`` is the share of its rate
+    that the lane uses after an outage, ``latency_ms`` how long a call takes lately. At ``started_ms`` a call
+    was last granted. ``pending`` of the calls in flight hold no worker's slot. It has answered nobody since
+    ``down_since_ms``; ``last_error`` is the latest failure in the provider's words. A held lane was
+    asked by its provider to wait until ``held_until_ms``.
+    """
+
+    lane: str
+    limits: LaneLimits
+    axes: Mapping[str, AxisView]
+    places: Places
+    in_flight: int
+    granted: int
+    succeeded: int
+    limited: int
+    failed: int
+    returned: int
+    reason: str
+    shut: Hold | None
+    blocked_until_ms: int | None
+    asked_to_wait: bool
+    circuit: str
+    parked: str | None
+    paused: bool
+    ramp: float
+    latency_ms: float | None
+    started_ms: int | None
+    now_ms: int
+    pending: int = 0
+    down_since_ms: int | None = None
+    last_error: str | None = None
+    last_error_ms: int | None = None
+    held_until_ms: int | None = None
+
+    @property
+    def failed_share(self) -> float:
+        """The share of ended calls that failed for another reason than a rate limit, 0 to 1."""
+        ended = self.succeeded + self.failed + self.limited
+        return self.failed / ended if ended else 0.0
+
+    @property
+    def state(self) -> LaneState:
+        """The state of the lane, as every table, page and document shows it."""
+        if self.paused:
+            return "paused"
+        if self.parked is not None:
+            return "parked"
+        if self.shut is not None:
+            return "blocked"
+        return "probing" if self.axes["requests"].source == "starting" else "active"
+
+    @property
+    def learned_per_minute(self) -> float | None:
+        """The rate of requests by learning alone, slow start's too; ``None`` where nothing is learned."""
+        return self.axes["requests"].learned
+
+    @property
+    def shared(self) -> bool:
+        """Whether somebody else was found to use the same key."""
+        return any(axis.foreign > 0 for axis in self.axes.values())
+
+    def hold(self, queued: int) -> Hold | None:
+        """What keeps jobs from starting; ``None`` where nothing does, or nothing waits."""
+        if self.shut is not None or not queued:
+            return self.shut
+        if self.reason not in WAITS:
+            return None
+        return Hold(self.reason, self.axes["day"].renews_ms if self.reason == "day" else None)
+
+
+def read_view(
+    lane: str, state: Mapping[str, str], stored: Mapping[str, str], view: Mapping[str, Any], now_ms: int
+) -> LaneView:
+    """A lane from its hashes ``lane:<lane>:state`` and ``:limits``, and the view of ``lane_view.lua``."""
+
+    def count(name: str) -> int:
+        return int(float(state.get(name, 0)))
+
+    limits, until_ms = read_limits(stored), _future(view.get("until_ms"), now_ms)
+    return LaneView(
+        lane=lane,
+        limits=limits,
+        axes={axis: _axis(axis, state, limits, view["axes"][axis], now_ms) for axis in AXES},
+        places=_places(state, limits, view.get("concurrency")),
+        in_flight=count("inflight"),
+        pending=count("pending"),
+        held_until_ms=_whole(_number(state, "held_until_ms")),
+        granted=count("granted"),
+        succeeded=count("seen_ok"),
+        limited=count("seen_limited"),
+        failed=sum(count(f"seen_{signal}") for signal in FAILED),
+        returned=count("seen_unsent"),
+        reason=state.get("stop", ""),
+        shut=Hold(view["reason"], until_ms) if "reason" in view else None,
+        blocked_until_ms=_future(_number(state, "blocked_ms"), now_ms),
+        asked_to_wait=bool(state.get("again_ms")) and state.get("again_ms") == state.get("blocked_ms"),
+        circuit=state.get("circuit", "closed"),
+        parked=state.get("parked"),
+        paused=state.get("paused") == "1",
+        ramp=float(view["ramp"]),
+        latency_ms=view.get("latency_ms"),
+        started_ms=_whole(_number(state, "started_ms")),
+        down_since_ms=_whole(_number(state, "down_ms")),
+        last_error=state.get("last_error"),
+        last_error_ms=_whole(_number(state, "last_error_ms")),
+        now_ms=now_ms,
+    )
+
+
+def read_limits(stored: Mapping[str, str]) -> LaneLimits:
+    """Limits as `stored_limit` has written them; fields of another version are passed over."""
+    fields: dict[str, float | str] = {
+        name: value for name, value in stored.items() if name in LaneLimits.model_fields
+    }
+    if "burst_ms" in stored:
+        fields["burst_seconds"] = float(stored["burst_ms"]) / 1000
+    return LaneLimits.model_validate(fields)
+
+
+def stored_limit(name: str, value: float | bool | str) -> tuple[str, str]:
+    """A limit's field and value in Redis: numbers as they are, yes as 1, no as 0, a burst in milliseconds."""
+    if name == "burst_seconds":
+        return "burst_ms", str(round(float(value) * 1000))
+    return name, str(int(value) if isinstance(value, bool) else value)
+
+
+def _axis(
+    axis: str, state: Mapping[str, str], limits: LaneLimits, view: Mapping[str, Any], now_ms: int
+) -> AxisView:
+    probed = _number(state, f"{axis}_est") if state.get(f"{axis}_age_ms") else None
+    variance = _number(state, f"{axis}_var")
+    return AxisView(
+        configured=getattr(limits, STATED[axis]),
+        allowed=view.get("allowed"),
+        learned=view.get("learned"),
+        source=view.get("source"),
+        reported=_number(state, "day_rate" if axis == "day" else f"{axis}_reported"),
+        reported_ms=_whole(_number(state, f"{axis}_reported_ms")),
+        probed=probed,
+        probed_ms=None if probed is None else _whole(_number(state, f"{axis}_est_ms")),
+        uncertainty=None if probed is None or variance is None else variance**0.5,
+        foreign=view.get("others", 0.0),
+        level=view.get("level"),
+        full=view.get("full"),
+        from_ms=_future(view.get("from_ms"), now_ms),
+        shape=view["shape"],
+        renews_ms=_whole(view.get("renews_ms")),
+    )
+
+
+def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) -> Places:
+    if most is None:
+        return Places()
+    if limits.max_concurrency == most:
+        return Places(int(most), "configured")
+    if _number(state, "concurrency_reported") == most:
+        return Places(int(most), "headers")
+    return Places(int(most), "latency" if state.get("window_by") == "latency" else "refusals")
+
+
+def _number(state: Mapping[str, str], name: str) -> float | None:
+    """A field that is absent or empty where nothing is known."""
+    text = state.get(name)
+    return float(text) if text else None
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _future(at_ms: float | None, now_ms: int) -> int | None:
+    """A time that is still to come."""
+    return int(at_ms) if at_ms is not None and at_ms > now_ms else None

@@ -1,0 +1,381 @@
+"""Lanes in Redis: grants permits, changes limits, pauses and resumes, and reads the state of each lane."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from pydantic import ValidationError
+
+from fairlane.core.errors import ConfigurationError, LaneNotFound
+from fairlane.model.lane import LaneLimits
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Entry, Estimate
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import script
+from fairlane.store.write.attempts import headroom_keys
+from fairlane.store.write.audit import UNNAMED, Act, Auditor
+from fairlane.store.write.lane_memory import LEARNED
+from fairlane.store.write.lane_view import LaneView, read_view, stored_limit
+
+Limit: TypeAlias = float | bool | str | None
+"""A value of `LaneLimits`, or ``None`` for none."""
+
+VIEWED_AT_ONCE = 100
+BILLION = 10**9  # shares are kept in billionths
+
+
+class Offer(NamedTuple):
+    """A run that may take up to ``most`` permits in turn.
+
+    ``ahead``: most of its items whose task has begun and whose evaluations are not over; 0: any number.
+    """
+
+    ref: RunRef
+    most: int
+    ahead: int = 0
+
+
+class ReservedShare(NamedTuple):
+    """A team's parts of a lane, of 1: ``own`` stays reserved while the team does not use it, ``most`` is the
+    most that it may take.
+    """
+
+    own: float = 0.0
+    most: float = 1.0
+
+
+class DelayedRun(NamedTuple):
+    """A run that a bound, a budget or a share delays on a lane until then (server time; 0: until woken)."""
+
+    offer: int
+    bound: str
+    until_ms: int
+    in_flight: int
+
+
+class Permit(NamedTuple):
+    """A granted attempt: its offer's index, its dispatch number, its entry in the queue, and its dominant
+    share of the lane in minutes, which its team is charged.
+    """
+
+    offer: int
+    number: int
+    entry: Entry
+    share: float = 0.0
+
+    @property
+    def job(self) -> int:
+        """The job's number in its run."""
+        return self.entry.job
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lane's reply. ``at_ms``: request permits again then (server time; 0: when woken). ``queued``: jobs
+    still queued, by offer.
+
+    ``window``: most calls that the lane may have in flight. ``owed``: lane minutes by team that its calls
+    took beyond their charges, negative where they took less. ``pending``: calls of ``in_flight`` that hold no
+    worker's slot, since their provider makes them on its own.
+    """
+
+    permits: Sequence[Permit]
+    at_ms: int
+    reason: str
+    in_flight: int
+    queued: Sequence[int]
+    now_ms: int
+    delayed: Sequence[DelayedRun] = ()
+    window: int = 0
+    owed: Mapping[str, float] = field(default_factory=dict)
+    pending: int = 0
+
+    @property
+    def wait_ms(self) -> int:
+        """Milliseconds until ``at_ms``, by the server's clock."""
+        return max(0, self.at_ms - self.now_ms)
+
+
+class Outage(NamedTuple):
+    """A lane that is down: since when, until when it is not probed (server milliseconds), its last error."""
+
+    since_ms: int
+    probe_ms: int
+    error: str
+
+
+class Lanes:
+    """All lanes of a deployment."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._redis, self._keys, self._auditor = redis, keys, auditor
+
+    def names(self) -> list[str]:
+        """Every lane that was configured or used."""
+        return sorted(lane.decode() for lane in self._redis.smembers(self._keys.lanes))
+
+    def knows(self, lane: str) -> bool:
+        """Whether a lane of that name was configured or used."""
+        return bool(self._redis.sismember(self._keys.lanes, lane))
+
+    def grant(
+        self,
+        lane: str,
+        epoch: int,
+        offers: Sequence[Offer],
+        *,
+        room: int,
+        max_in_flight: int,
+        lease_ms: int,
+        now_ms: str | int = "",
+        shares: Mapping[str, ReservedShare] | None = None,
+    ) -> Grant | None:
+        """Grant as many permits as the lane allows now, in the order offered; ``None`` if this is not the
+        leader.
+
+        ``shares``: reserved and maximum shares of the lane by team; other teams have neither.
+        """
+        keys = self._keys
+        queues = [
+            name
+            for ref, *_ in offers
+            for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
+        ] + [keys.budget(ref.team) for ref, *_ in offers]
+        reply = (
+            script("permit_grant")
+            .bind(
+                {
+                    "leader": keys.leader,
+                    "lane": keys.lane(lane),
+                    "limits": keys.limits(lane),
+                    "owed": keys.owed(lane),
+                    "in_flight": keys.in_flight(lane),
+                    "reserved_shares": keys.reserved_shares(lane),
+                    "leases": keys.leases,
+                    "leased": keys.leased,
+                    "starved": keys.starved,
+                    **headroom_keys(keys, lane),
+                    "queues": queues,
+                },
+                {
+                    "now_ms": now_ms,
+                    "epoch": epoch,
+                    "name": lane,
+                    "room": room,
+                    "max_in_flight": max_in_flight,
+                    "lease_ms": lease_ms,
+                    "shares": _shares_json(shares) if shares else "",
+                    "offers": json.dumps(
+                        [{"run": str(ref), "most": most, "ahead": ahead} for ref, most, ahead in offers]
+                    ),
+                },
+            )
+            .run(self._redis)
+        )
+        return None if reply is None else _read_grant(json.loads(reply))
+
+    def limit(self, lane: str, limits: Mapping[str, Limit]) -> bool:
+        """Set limits by their names in `LaneLimits`; ``None`` removes one. True if the lane is new.
+
+        Raises `ConfigurationError` for a limit that there is not or that makes no sense; nothing is written.
+        """
+        made = _require_sense(lane, limits)
+        fields: dict[str, str | None] = {}
+        for name, value in limits.items():
+            field, text = stored_limit(name, getattr(made, name))
+            fields[field] = None if value is None else text
+        call = script("lane_limit").bind(
+            {
+                "lanes": self._keys.lanes,
+                "limits": self._keys.limits(lane),
+                "dirty": self._keys.dirty,
+                "audit": self._keys.audit,
+            },
+            {
+                "channel": self._keys.wake,
+                "control": self._keys.control,
+                "name": lane,
+                "fields": json.dumps(fields),
+                "audit": self._auditor.entry(Act.LIMITED, lane, after=fields),
+            },
+        )
+        return bool(call.run(self._redis) == 1)
+
+    def configure(self, lane: str, limits: LaneLimits | None) -> bool:
+        """Make a lane known, with its configured limits. True if it is new.
+
+        Unchanged configuration has no effect: limits set while running stay until it changes.
+        """
+        stated = limits.model_dump(exclude_unset=True) if limits else {}
+        said = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
+        known = LaneLimits.model_fields.keys() & {*said, *stated}  # a later version may have said more
+        changed = {name: stated.get(name) for name in known if said.get(name) != stated.get(name)}
+        new = self.limit(lane, changed)
+        if changed:
+            self._redis.hset(self._keys.configured, lane, json.dumps(stated))
+        return new
+
+    def pause(self, lane: str) -> None:
+        """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
+        call = script("lane_pause").bind(
+            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane), "audit": self._keys.audit},
+            {"name": lane, "audit": self._auditor.entry(Act.PAUSED, lane)},
+        )
+        if call.run(self._redis) == 0:
+            raise LaneNotFound(lane, self.names())
+
+    def resume(self, lane: str, now_ms: str | int = "") -> None:
+        """End a lane's pause and waits, or open a parked one with a single probe. Raises `LaneNotFound`."""
+        call = script("lane_resume").bind(
+            {
+                "lanes": self._keys.lanes,
+                "lane": self._keys.lane(lane),
+                "limits": self._keys.limits(lane),
+                "dirty": self._keys.dirty,
+                "audit": self._keys.audit,
+            },
+            {
+                "now_ms": now_ms,
+                "channel": self._keys.wake,
+                "name": lane,
+                "audit": self._auditor.entry(Act.OPENED, lane),
+            },
+        )
+        if call.run(self._redis) == 0:
+            raise LaneNotFound(lane, self.names())
+
+    def outages(self, lanes: Sequence[str]) -> dict[str, Outage]:
+        """Which of these lanes are down, and wait for their next probe."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hmget(self._keys.lane(lane), "circuit", "down_ms", "open_ms", "last_error")
+        return {
+            lane: Outage(int(since), int(probe), (error or b"").decode())
+            for lane, (circuit, since, probe, error) in zip(lanes, pipeline.execute(), strict=True)
+            if circuit == b"open" and since
+        }
+
+    def inherit(self, lane: str, source: str, since_ms: int, now_ms: str | int = "") -> bool:
+        """Start from what another lane has learned, and from nothing else of it. True if it was done.
+
+        Once for a ``since_ms``; where that is 0, only while the lane was never used.
+        """
+        keys = {
+            "lane": self._keys.lane(lane),
+            "from": self._keys.lane(source),
+            "limits": self._keys.limits(lane),
+        }
+        values = {"now_ms": now_ms, "since_ms": since_ms, "fields": json.dumps(LEARNED)}
+        return bool(script("lane_inherit").bind(keys, values).run(self._redis) == 1)
+
+    def drain(self, lane: str, now_ms: str | int = "") -> None:
+        """Empty the lane's buckets: nothing bursts after Redis came back."""
+        keys = {
+            "lane": self._keys.lane(lane),
+            "limits": self._keys.limits(lane),
+            "audit": self._keys.audit,
+        }
+        entry = self._auditor.entry(Act.DRAINED, lane)
+        script("lane_drain").bind(keys, {"now_ms": now_ms, "audit": entry}).run(self._redis)
+
+    def in_flight(self, lanes: Sequence[str]) -> list[dict[str, int]]:
+        """Calls in flight by team, lane by lane."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hgetall(self._keys.in_flight(lane))
+        return [{team.decode(): int(count) for team, count in found.items()} for found in pipeline.execute()]
+
+    def on_slots(self, lanes: Sequence[str]) -> dict[str, int]:
+        """Attempts that hold a permit and a worker's slot, by lane."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hmget(self._keys.lane(lane), "inflight", "pending")
+        found = zip(lanes, pipeline.execute(), strict=True)
+        return {lane: int(held or 0) - int(pending or 0) for lane, (held, pending) in found}
+
+    def view(self, lane: str, now_ms: str | int = "") -> LaneView:
+        """The state of one lane. Raises `LaneNotFound`."""
+        if not self.knows(lane):
+            raise LaneNotFound(lane, self.names())
+        return self.views([lane], now_ms)[0]
+
+    def views(self, lanes: Sequence[str], now_ms: str | int = "") -> list[LaneView]:
+        """The states of these lanes, a hundred at one moment; an unknown lane looks like one never used."""
+        found = []
+        for first in range(0, len(lanes), VIEWED_AT_ONCE):
+            some = lanes[first : first + VIEWED_AT_ONCE]
+            owned = [key for lane in some for key in (self._keys.lane(lane), self._keys.limits(lane))]
+            reply = json.loads(
+                script("lane_view").bind({"lanes": owned}, {"now_ms": now_ms}).look(self._redis)
+            )
+            found += [
+                read_view(
+                    lane, _object(each["state"]), _object(each["limits"]), each["view"], reply["now_ms"]
+                )
+                for lane, each in zip(some, reply["lanes"], strict=True)
+            ]
+        return found
+
+
+def _read_grant(reply: Mapping[str, Any]) -> Grant:
+    return Grant(
+        permits=[
+            Permit(
+                each["offer"],
+                each["number"],
+                Entry(
+                    each["job"],
+                    Estimate(each["input"], each["output"], each["most"], each["guessed"]),
+                    each["kind"],
+                ),
+                each["share"],
+            )
+            for each in reply["permits"]
+        ],
+        at_ms=int(reply["at_ms"]),
+        reason=reply["reason"],
+        in_flight=int(reply["in_flight"]),
+        queued=[int(count) for count in reply["queued"]],
+        now_ms=int(reply["now_ms"]),
+        delayed=[
+            DelayedRun(each["offer"], each["bound"], int(each["until_ms"]), int(each["in_flight"]))
+            for each in reply["delayed"]
+        ],
+        window=int(reply["window"]),
+        owed={team: billionths / BILLION for team, billionths in _object(reply["owed"]).items()},
+        pending=int(reply["pending"]),
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """An object in a reply. Lua has one empty table, which arrives as an object or as a list."""
+    return dict(value)
+
+
+def _shares_json(shares: Mapping[str, ReservedShare]) -> str:
+    return json.dumps({team: share._asdict() for team, share in shares.items()})
+
+
+def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
+    stated = {name: value for name, value in limits.items() if value is not None}
+    try:
+        made = LaneLimits.model_validate(stated)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0])
+        raise ConfigurationError(
+            f"lanes.{lane}.{name}",
+            limits.get(name),
+            first["msg"],
+            f"Limits are {', '.join(LaneLimits.model_fields)}",
+        ) from None
+    for name in stated:
+        value = getattr(made, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigurationError(f"lanes.{lane}.{name}", value, "is not finite", "0 is no limit")
+    return made

@@ -1,0 +1,65 @@
+"""Leases as the recoverer sees them: which have lapsed, and what each one was for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from fairlane.model.job import Attempt
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Estimate
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The record that an attempt holds a permit. ``worker`` is ``None`` until the attempt is claimed."""
+
+    attempt: Attempt
+    worker: str | None
+    granted_ms: int
+    tokens: Estimate
+
+    @property
+    def ref(self) -> RunRef:
+        """The attempt's run."""
+        return RunRef(self.attempt.team, self.attempt.run)
+
+
+class Leases:
+    """Reads leases; `Attempts.recover` is what changes them."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def lapsed(self, now_ms: int, limit: int = 200) -> list[Lease]:
+        """Leases whose deadline has passed, the oldest first."""
+        ids = self._redis.zrangebyscore(self._keys.leases, "-inf", now_ms, start=0, num=limit)
+        records = self._redis.hmget(self._keys.leased, ids) if ids else []
+        strays = [name for name, record in zip(ids, records, strict=True) if record is None]
+        if strays:
+            self._redis.zrem(self._keys.leases, *strays)
+        return [_lease(json.loads(record)) for record in records if record is not None]
+
+    def of_worker(self, worker: str) -> list[Lease]:
+        """Every lease that a worker holds."""
+        found = (_lease(json.loads(record)) for record in self._redis.hvals(self._keys.leased))
+        return [lease for lease in found if lease.worker == worker]
+
+    def count(self) -> int:
+        """Attempts in flight, over all lanes."""
+        return int(self._redis.zcard(self._keys.leases))
+
+
+def _lease(record: dict[str, Any]) -> Lease:
+    ref = RunRef.parse(record["ref"])
+    return Lease(
+        attempt=Attempt(
+            run=ref.run, team=ref.team, job=record["job"], number=record["number"], lane=record["lane"]
+        ),
+        worker=record.get("worker"),
+        granted_ms=record["granted_ms"],
+        tokens=Estimate(record["input"], record["output"], record.get("most", 0), record.get("guessed") == 1),
+    )

@@ -1,0 +1,92 @@
+"""Keeps whose lanes each connection uses, and by which credential, for the next leader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import script
+from fairlane.store.write.audit import UNNAMED, Act, Auditor
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One connection's. Its lanes carry the name of ``lanes``, itself or one with which it shares them.
+
+    ``credential`` is the fingerprint in force, empty where no worker has reported one; ``held`` are all that
+    workers were found to hold last. Since ``left_ms`` (server time) it has lanes of its own and not those of
+    ``left``.
+    """
+
+    lanes: str
+    credential: str = ""
+    held: tuple[str, ...] = ()
+    left: str = ""
+    left_ms: int = 0
+
+
+class Scopes:
+    """The scopes of a deployment's connections in Redis. Only the leader changes them."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._redis, self._keys, self._auditor = redis, keys, auditor
+
+    def read(self) -> dict[str, Scope]:
+        """As they were settled last, by connection."""
+        stored = self._redis.hgetall(self._keys.scopes)
+        return {name.decode(): _read(json.loads(text)) for name, text in stored.items()}
+
+    def save(
+        self,
+        changes: Mapping[str, Scope | None],
+        rotated: Mapping[str, str],
+        lanes: Sequence[str],
+        epoch: int,
+        now_ms: str | int = "",
+    ) -> list[str] | None:
+        """Save these scopes (``None``: the connection is gone). Returns ``None`` if this is not the leader.
+
+        ``rotated``: changed credentials' fingerprints, by connection. Parked ones of ``lanes`` are resumed
+        with a single probe, and returned.
+        """
+        keys = self._keys
+        records = {name: json.dumps(asdict(scope)) if scope else False for name, scope in changes.items()}
+        audited = ""
+        if rotated:
+            audited = self._auditor.entry(
+                Act.CREDENTIAL_CHANGED, ", ".join(rotated), fingerprints=dict(rotated)
+            )
+        call = script("scopes_save").bind(
+            {
+                "leader": keys.leader,
+                "scopes": keys.scopes,
+                "dirty": keys.dirty,
+                "audit": keys.audit,
+                "lanes": [keys.lane(lane) for lane in lanes],
+            },
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": keys.wake,
+                "records": json.dumps(records),
+                "names": json.dumps(list(lanes)),
+                "audit": audited,
+            },
+        )
+        opened = call.run(self._redis)
+        return None if opened is None else [lane.decode() for lane in opened]
+
+    def publish(self, connections: Mapping[str, Mapping[str, str]]) -> None:
+        """Write what clients may see of the connections, for `fairlane.store.read.lane_directory`."""
+        self._redis.set(self._keys.catalog, json.dumps({"connections": connections}))
+
+
+def _read(record: Mapping[str, Any]) -> Scope:
+    """A record, of which a later version may say more."""
+    known: dict[str, Any] = {name: record[name] for name in Scope.__dataclass_fields__ if name in record}
+    known["held"] = tuple(known.get("held", ()))
+    return Scope(**known)

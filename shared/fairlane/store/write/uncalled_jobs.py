@@ -1,0 +1,83 @@
+"""Fails queued jobs without a call: their lane is down, or refusals hold the run's jobs for their model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.run import RunRef
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import script
+from fairlane.store.write.attempts import follow_json, run_keys
+
+Cause: TypeAlias = Literal["outage", "refusals"]
+"""Why a job is not called. It fails only while the cause lasts."""
+
+
+class JobCompletion(Protocol):
+    """What `UncalledJobs.fail` writes of a job; `fairlane.pipeline.completion.Completion` is one."""
+
+    @property
+    def payload(self) -> str:
+        """Its stored result."""
+        ...
+
+    @property
+    def follow(self) -> Sequence[ReadyJob | RecordedJob]:
+        """Evaluations that follow it."""
+        ...
+
+    @property
+    def session(self) -> SessionCompletion | None:
+        """Its item's part of a session, if that is complete."""
+        ...
+
+
+class UncalledJobs:
+    """For the leader: fenced by its epoch."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self.redis, self.keys = redis, keys
+
+    def first_queued(self, ref: RunRef, lane: str, most: int) -> list[tuple[str, str]]:
+        """The first jobs of the run's queue on a lane that has any: pairs of its key and an entry."""
+        for queue in (self.keys.hot(ref, lane), self.keys.fresh(ref, lane)):
+            if found := self.redis.lrange(queue, 0, most - 1):
+                return [(queue, entry.decode()) for entry in found]
+        return []
+
+    def fail(
+        self,
+        ref: RunRef,
+        lane: str,
+        queue: str,
+        entry: str,
+        cause: Cause,
+        completion: JobCompletion,
+        epoch: int,
+        now_ms: str | int = "",
+    ) -> int:
+        """Fail a queue's first job while ``cause`` lasts. 1: failed, 2: and the run has ended, 0: not."""
+        keys, session = self.keys, completion.session
+        following = [each.lane for each in completion.follow if isinstance(each, ReadyJob)]
+        following += session.lanes if session else []
+        call = script("job_fail").bind(
+            {"leader": keys.leader, **run_keys(keys, ref)}
+            | {"lane": keys.lane(lane), "queue": queue, "dirty": keys.dirty}
+            | {"hot": [keys.hot(ref, each) for each in following]},
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": keys.wake,
+                "ref": str(ref),
+                "name": lane,
+                "cause": cause,
+                "entry": entry,
+                "payload": completion.payload,
+                "follow": follow_json(completion.follow),
+                "joined": session.to_json() if session else "",
+            },
+        )
+        return int(call.run(self.redis))

@@ -1,0 +1,129 @@
+"""Workers by their heartbeats: the living ones, their slots and their lanes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import Call, script
+from fairlane.store.write.audit import UNNAMED, Act, Auditor
+
+
+class Wish(StrEnum):
+    """What an operator may ask of a worker."""
+
+    IDLE = "idle"  # take nothing new, finish what is in hand, and stay
+    STOP = "stop"  # the same, and then end
+    WORK = "work"  # take work again
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker as it reports itself. ``lanes`` are the lanes whose queues it consumes now, or consumed last.
+
+    ``modules`` are those whose functions it runs, or the names of the tasks that it runs. ``stopping``: it
+    takes nothing new; ``draining`` says that an operator asked for that, ``drained`` that nothing is left.
+    ``messages`` is the newest version of messages that it reads. ``busy`` of its slots are used; ``pending``
+    calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
+    of the keys that it holds, by connection.
+    """
+
+    name: str
+    slots: int
+    lanes: tuple[str, ...]
+    version: str
+    pid: int
+    host: str
+    started_ms: int
+    busy: int = 0
+    stopping: bool = False
+    modules: tuple[str, ...] = ()
+    draining: bool = False
+    drained: bool = False
+    messages: int = 1
+    pending: int = 0
+    credentials: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A worker's last beat, at the server's time."""
+
+    worker: str
+    beat_ms: int
+    info: WorkerInfo
+
+
+class Workers:
+    """The registry of workers."""
+
+    def __init__(self, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        self._keys, self._auditor = keys, auditor
+
+    def beat(
+        self,
+        worker: str,
+        info: WorkerInfo,
+        attempts: Sequence[str],
+        lease_ms: int,
+        *,
+        changed: bool,
+        now_ms: str | int = "",
+    ) -> Call:
+        """Keeps the leases of ``attempts``; the reply lists those that were lost."""
+        keys = self._keys
+        return script("worker_beat").bind(
+            {"workers": keys.workers, "leases": keys.leases, "leased": keys.leased, "dirty": keys.dirty},
+            {
+                "now_ms": now_ms,
+                "channel": keys.wake,
+                "worker": worker,
+                "info": json.dumps(asdict(info), separators=(",", ":")),
+                "lease_ms": lease_ms,
+                "attempts": json.dumps(list(attempts)),
+                "changed": int(changed),
+            },
+        )
+
+    def leave(self, worker: str) -> Call:
+        """Forget a worker that stops."""
+        return script("worker_leave").bind(
+            {"workers": self._keys.workers, "drains": self._keys.drains, "dirty": self._keys.dirty},
+            {"channel": self._keys.wake, "worker": worker},
+        )
+
+    def ask(self, redis: RedisClient, worker: str, wish: Wish) -> bool:
+        """Request a worker to drain, stop or work; false where there is no worker of that id."""
+        keys = self._keys
+        asked = script("worker_drain").bind(
+            {"workers": keys.workers, "drains": keys.drains, "audit": keys.audit},
+            {
+                "control": keys.control,
+                "worker": worker,
+                "request": wish,
+                "audit": self._auditor.entry(Act.WORKER_ASKED, worker),
+            },
+        )
+        return bool(asked.run(redis) == 1)
+
+    def beats(self, redis: RedisClient) -> list[Beat]:
+        """Every worker that has not left or been forgotten."""
+        return read_beats(redis.hgetall(self._keys.workers))
+
+
+def read_beats(stored: Mapping[bytes, bytes]) -> list[Beat]:
+    """The registry's hash as it is stored, by worker."""
+    return [_beat(worker.decode(), record.decode()) for worker, record in sorted(stored.items())]
+
+
+def _beat(worker: str, record: str) -> Beat:
+    beat_ms, _, text = record.partition(" ")
+    data: dict[str, Any] = json.loads(text)
+    known: dict[str, Any] = {name: data[name] for name in WorkerInfo.__dataclass_fields__ if name in data}
+    known["lanes"], known["modules"] = tuple(data["lanes"]), tuple(data.get("modules", ()))
+    return Beat(worker, int(beat_ms), WorkerInfo(**known))

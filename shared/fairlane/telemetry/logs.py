@@ -1,0 +1,136 @@
+"""Configures structured logs on standard error, for a terminal or as JSON, also for libraries."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any, TextIO, cast
+
+import structlog
+from pydantic_core import PydanticSerializationError, to_json
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
+
+from fairlane.config.sections import LogSettings
+from fairlane.core.redaction import mask_value
+from fairlane.core.terminal_text import visible, visible_json, visible_line
+
+# At "info" these write a line or more for every call, which our own events already cover.
+_WORDY_LIBRARIES = ("aiohttp.access", "celery.app.trace", "celery.worker.strategy", "httpx", "kombu")
+
+
+def configure_logging(settings: LogSettings, process: str, stream: TextIO | None = None) -> None:
+    """Send every log line of this process to ``stream`` (standard error), marked with ``process``.
+
+    Call it once, at an entry point. It also covers standard `logging`.
+    """
+    out = sys.stderr if stream is None else stream
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.MaybeTimeStamper(fmt="iso", utc=True),
+        _ProcessName(process),
+    ]
+    finish = _rendering(settings, colors=out.isatty())
+    structlog.configure(
+        processors=[*shared, *finish],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+    )
+    _route_standard_logging(shared, finish, level, out)
+
+
+def log_through_the_application(settings: LogSettings) -> None:
+    """Send our log lines to standard `logging`, in a process of another application.
+
+    If the application has configured structlog, they follow that.
+    """
+    if structlog.is_configured():
+        return
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.format_exc_info,
+            _mask_secrets,
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """A logger whose lines carry ``source=name``; may be made before logging is configured."""
+    return cast(FilteringBoundLogger, structlog.get_logger(source=name))
+
+
+class _ProcessName:
+    """Marks lines with their process, so that several processes can share a terminal or a file."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+
+    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
+        event["process"] = self._process
+        return event
+
+
+def _standard_source(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    event["source"] = event["_record"].name
+    return event
+
+
+def _rendering(settings: LogSettings, *, colors: bool) -> list[Processor]:
+    """The last steps of every line. Masking follows the rendering of exceptions: they quote URLs, too."""
+    if settings.format == "json":
+        return [structlog.processors.format_exc_info, _mask_secrets, _to_json_line]
+    console = structlog.dev.ConsoleRenderer(
+        colors=colors, exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
+    )
+    return [structlog.processors.format_exc_info, _mask_secrets, _write_out_controls, console]
+
+
+def _mask_secrets(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    return {name: mask_value(name, value) for name, value in event.items()}
+
+
+def _write_out_controls(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """What others wrote steers no terminal and begins no line; a traceback keeps its lines."""
+    return {
+        name: visible(value) if name == "exception" else _without_controls(value)
+        for name, value in event.items()
+    }
+
+
+def _without_controls(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible_line(value)
+    # Others are shown by their repr, which escapes.
+    return value
+
+
+def _to_json_line(_logger: Any, _method: str, event: EventDict) -> str:
+    try:
+        return visible_json(to_json(event, fallback=repr, inf_nan_mode="null").decode())
+    except PydanticSerializationError:
+        # A lone surrogate in a provider's text cannot be encoded as UTF-8; the line is written anyway.
+        return json.dumps(event, default=repr, skipkeys=True)
+
+
+def _route_standard_logging(
+    shared: list[Processor], finish: list[Processor], level: int, stream: TextIO
+) -> None:
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, _standard_source],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish],
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in _WORDY_LIBRARIES:
+        logging.getLogger(name).setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
+    logging.captureWarnings(True)

@@ -1,0 +1,235 @@
+"""Serves `/metrics` to Prometheus, `/healthz` and `/readyz` to probes; bounds the values of labels."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any, Protocol, TypeAlias, cast
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from fairlane.config.sections import MetricsSettings
+from fairlane.core.clock import Clock
+from fairlane.core.events import Event
+from fairlane.telemetry.logs import get_logger
+
+PORTS_TRIED = 20
+"""The configured port and those after it: so many processes of one role can share a machine."""
+REQUEST_TIMEOUT_S = 5.0
+MOST_REQUESTS = 8
+STOP_S = 5.0
+
+OTHER = "(other)"
+"""The value that combinations of labels beyond a maximum share; no team or lane can have this name."""
+
+Values: TypeAlias = tuple[str, ...]
+
+log = get_logger("metrics")
+
+
+class LabelValues:
+    """Bounds the values of a metric's labels: keeps the first ``most`` combinations of them.
+
+    Thread-safe, except that two threads at once may keep one combination more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[Values, Values] = {}
+
+    def known(self) -> list[Values]:
+        """The combinations that are kept."""
+        return list(self._known)
+
+    def of(self, *values: str) -> Values:
+        """The values themselves, or `OTHER` for each of them."""
+        known = self._known.get(values)
+        if known is not None:
+            return known
+        if len(self._known) >= self._most:
+            return (OTHER,) * len(values)
+        return self._known.setdefault(values, values)
+
+
+class Health(Protocol):
+    """Answers probes. Called on a thread of the server; must not wait."""
+
+    def sick(self) -> str | None:
+        """Why the process needs a restart; ``None`` while its loop turns."""
+        ...
+
+    def unready(self) -> str | None:
+        """Why the process cannot do its work now; ``None`` if it can."""
+        ...
+
+
+class Pulse:
+    """The time of the last occurrence of something, by a monotonic clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_ms: int | None = None
+
+    def beat(self) -> None:
+        """Note an occurrence now."""
+        self._last_ms = self._clock.monotonic_ms()
+
+    def silent_s(self) -> float | None:
+        """Seconds since the last occurrence; ``None`` before the first."""
+        return None if self._last_ms is None else (self._clock.monotonic_ms() - self._last_ms) / 1000
+
+
+class MetricsServer:
+    """One listening thread, and one for each of at most eight concurrent requests; it closes others."""
+
+    def __init__(self, settings: MetricsSettings, port: int, registry: CollectorRegistry, health: Health):
+        self._settings, self._port = settings, port
+        self._pages: dict[str, Callable[[str], _Page]] = {
+            "/metrics": lambda accept: _metrics(registry, accept),
+            "/healthz": lambda _: _health_page(health.sick()),
+            "/readyz": lambda _: _health_page(health.unready()),
+        }
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The server's URL; ``None`` if it does not listen."""
+        if self._server is None:
+            return None
+        host, port = self._server.server_address[:2]
+        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        """Listen at the port or the next free one; if none is free, log it and continue without."""
+        if not self._settings.enabled:
+            return
+        self._server = self._open()
+        if self._server is None:
+            return
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="fairlane-metrics", daemon=True
+        )
+        self._thread.start()
+        log.info(Event.METRICS_SERVED, url=self.url)
+
+    def stop(self) -> None:
+        """Stop listening, if it listens."""
+        server, thread, self._server = self._server, self._thread, None
+        if server is not None and thread is not None:
+            server.shutdown()
+            thread.join(STOP_S)
+            server.server_close()
+
+    def _open(self) -> _Server | None:
+        failure: OSError | None = None
+        for port in _ports(self._port):
+            try:
+                return _Server(self._settings.host, port, self._pages)
+            except OSError as error:
+                failure = error
+        log.warning(Event.METRICS_UNSERVED, host=self._settings.host, port=self._port, error=str(failure))
+        return None
+
+
+class _Page:
+    """The response to one request."""
+
+    def __init__(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.status, self.content_type, self.body = status, content_type, body
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+
+    def __init__(self, host: str, port: int, pages: dict[str, Callable[[str], _Page]]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.pages = pages
+        self._places = threading.BoundedSemaphore(MOST_REQUESTS)
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        """As `http.server` does, without asking for the name of the address: that may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log at debug: clients that disconnect or stay silent for five seconds are normal."""
+        log.debug(Event.METRICS_REQUEST_BROKEN, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = REQUEST_TIMEOUT_S
+    server_version, sys_version = "fairlane", ""
+
+    def do_GET(self) -> None:
+        page = cast(_Server, self.server).pages.get(self.path.partition("?")[0])
+        answer = _text(HTTPStatus.NOT_FOUND, "not found") if page is None else page(self._accepted)
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    do_HEAD = do_GET  # noqa: N815 - the names are http.server's
+
+    @property
+    def _accepted(self) -> str:
+        return self.headers.get("Accept", "")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: probes come every few seconds."""
+
+
+class _Lasting(Collector):
+    """A registry without the creation times of counters, which would double the number of series."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            family.samples = [each for each in family.samples if not each.name.endswith("_created")]
+            yield family
+
+
+def _ports(first: int) -> Iterable[int]:
+    return range(first, min(first + PORTS_TRIED, 65_536)) if first else (0,)
+
+
+def _metrics(registry: CollectorRegistry, accept: str) -> _Page:
+    encode, content_type = choose_encoder(accept)
+    return _Page(HTTPStatus.OK, content_type, encode(_Lasting(registry)))
+
+
+def _health_page(problem: str | None) -> _Page:
+    if problem is None:
+        return _text(HTTPStatus.OK, "ok")
+    return _text(HTTPStatus.SERVICE_UNAVAILABLE, problem)
+
+
+def _text(status: HTTPStatus, text: str) -> _Page:
+    return _Page(status, "application/json", json.dumps({"status": text}).encode() + b"\n")

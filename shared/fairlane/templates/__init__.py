@@ -1,0 +1,4 @@
+"""Prompt templates over a row: a Jinja2 sandbox with bounded work, rendered alike in every process.
+
+`pipeline`, `config` and the client use it; it imports `core`.
+"""

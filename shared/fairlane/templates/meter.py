@@ -1,0 +1,110 @@
+"""Bounds the work of one rendering: each value and loop is charged against one allowance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jinja2 import UndefinedError
+from jinja2.exceptions import TemplateRuntimeError
+from jinja2.runtime import Context, StrictUndefined, Undefined
+from jinja2.utils import missing
+
+MAX_CHARS = 1 << 20
+"""Longest text of a rendering, and of any string inside it, in characters: 1 Mi is more than any context."""
+
+ALLOWANCE = 1_000_000
+"""Units that one rendering may spend. A value, 64 characters, 64 bits of a whole number, or a template node
+in one pass of a loop cost one each. At worst that is less than a second of work; usual prompts spend a few
+dozen."""
+
+
+_NOTHING: dict[str, str] = {}
+_VIEWS: tuple[type, ...] = (type(_NOTHING.keys()), type(_NOTHING.values()), type(_NOTHING.items()))
+_CONTAINERS: tuple[Any, ...] = (list, tuple, dict, *_VIEWS)
+
+
+class WorkLimitError(TemplateRuntimeError):
+    """The template needs more than `ALLOWANCE`, or a value longer than `MAX_CHARS`."""
+
+
+class MissingVariableError(UndefinedError):
+    """A variable or an attribute that the template needs does not exist; ``name`` is its last part."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class RowUndefined(StrictUndefined):
+    """A missing value: its first use raises an error that names the field."""
+
+    __slots__ = ()
+
+    # Jinja's other operations on an undefined value are aliases that were bound to its own method.
+    def _fail_with_undefined_error(self, *args: Any, **kwargs: Any) -> Any:
+        name = str(self._undefined_name)
+        if self._undefined_obj is missing:
+            raise MissingVariableError(f"the row has no field {name!r}", name)
+        raise MissingVariableError(f"there is no {name!r} in this {type(self._undefined_obj).__name__}", name)
+
+    __iter__ = __str__ = __len__ = _fail_with_undefined_error
+    __eq__ = __ne__ = __bool__ = __hash__ = __contains__ = _fail_with_undefined_error
+    __add__ = __radd__ = __sub__ = __rsub__ = _fail_with_undefined_error
+    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _fail_with_undefined_error
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _fail_with_undefined_error
+    __pow__ = __rpow__ = __pos__ = __neg__ = _fail_with_undefined_error
+    __lt__ = __le__ = __gt__ = __ge__ = _fail_with_undefined_error
+    __int__ = __float__ = __complex__ = _fail_with_undefined_error
+    __call__ = __getitem__ = _fail_with_undefined_error
+
+
+class MeteredContext(Context):
+    """The variables of one rendering, and the rest of its allowance."""
+
+    remaining = ALLOWANCE
+
+    def charge(self, units: int) -> None:
+        """Spend ``units``; raises `WorkLimitError` when the allowance is used up."""
+        self.remaining -= units
+        if self.remaining < 0:
+            raise WorkLimitError("it takes too much work to render: shorten its loops or the row's values")
+
+    def weigh(self, value: object) -> None:
+        """Charge for ``value`` and all values inside it; a shared value counts each time it is reached."""
+        if isinstance(value, str):
+            self.charge(1 + (len(value) >> 6))
+        elif isinstance(value, _CONTAINERS):
+            self._weigh_parts(value)
+        else:
+            self.charge(1 + _words(value))
+
+    def _weigh_parts(self, value: Any) -> None:
+        waiting: list[Iterator[Any]] = [iter((value,))]
+        while waiting:
+            for part in waiting[-1]:
+                if isinstance(part, str):
+                    self.charge(1 + (len(part) >> 6))
+                    continue
+                self.charge(1 + _words(part))
+                if isinstance(part, Undefined):
+                    part._fail_with_undefined_error()
+                if isinstance(part, dict):
+                    waiting += (iter(part.keys()), iter(part.values()))
+                    break
+                if isinstance(part, _CONTAINERS):
+                    waiting.append(iter(part))
+                    break
+            else:
+                waiting.pop()
+
+
+def _words(value: object) -> int:
+    """Words of 64 bits that a whole number fills: arithmetic takes that much longer."""
+    return value.bit_length() >> 6 if isinstance(value, int) else 0
+
+
+def bounded(length: int) -> None:
+    """Check the length of a string before it is built. Raises `WorkLimitError`."""
+    if length > MAX_CHARS:
+        raise WorkLimitError(f"a text of {length:,} characters is longer than the {MAX_CHARS:,} allowed")

@@ -1,0 +1,161 @@
+"""Templates over a row: compiled once, rendered for every item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+from jinja2 import TemplateSyntaxError, meta
+from jinja2.environment import Template as JinjaTemplate
+
+from fairlane.core.errors import TemplateError
+from fairlane.templates.meter import MAX_CHARS, MeteredContext, MissingVariableError, WorkLimitError
+from fairlane.templates.sandbox import RowEnvironment
+
+_MARKUP = re.compile(r"\{[{%#]")
+_NEWLINE = re.compile(r"\r\n|\r")
+_COMPILED_KEPT = 512
+
+_TEXT = frozenset(("data", "whitespace", "comment", "comment_begin", "comment_end"))
+
+_environment = RowEnvironment()
+
+
+class Template:
+    """One text with Jinja2 markup, safe to render from several threads."""
+
+    __slots__ = ("_body", "_constant", "field")
+
+    def __init__(self, field: str, text: str) -> None:
+        """Compile ``text``; errors call it ``field``. Raises `TemplateError` with the line at fault."""
+        self.field = field
+        self._constant: str | None = None
+        self._body: JinjaTemplate | None = None
+        if len(text) > MAX_CHARS:
+            raise TemplateError(field, f"it has {len(text):,} characters, at most {MAX_CHARS:,} are allowed")
+        if _MARKUP.search(text) is None:
+            self._constant = _NEWLINE.sub("\n", text)
+            return
+        try:
+            self._body = _compiled(text)
+        except TemplateSyntaxError as error:
+            raise TemplateError(field, f"line {error.lineno}: {error.message}") from error
+        except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+            raise TemplateError(field, f"it cannot be compiled: {error}") from error
+
+    @property
+    def constant(self) -> bool:
+        """Whether it has no markup: every row renders to the same text."""
+        return self._body is None
+
+    def render(self, row: Mapping[str, Any], **extra: Any) -> str:
+        """The text for ``row``. ``extra`` names come before the row's fields, and ``row`` is the row itself.
+
+        Raises `TemplateError`; its ``variable`` names one that the row lacks, if that is the reason.
+        """
+        return self.render_variables(variables(row, **extra))
+
+    def render_variables(self, names: dict[str, Any]) -> str:
+        """Like `render`, with the result of `variables`, which serves all templates of an item."""
+        if self._body is None:
+            return self._constant or ""
+        pieces: list[str] = []
+        length = 0
+        try:
+            context = MeteredContext(_environment, names, None, {})
+            for piece in self._body.root_render_func(context):
+                length += len(piece)
+                if length > MAX_CHARS:
+                    raise WorkLimitError(f"it renders to more than {MAX_CHARS:,} characters")  # noqa: TRY301
+                pieces.append(piece)
+        except MissingVariableError as error:
+            raise TemplateError(self.field, str(error), error.name) from error
+        except Exception as error:  # an expression may raise anything at all
+            raise TemplateError(self.field, str(error) or type(error).__name__) from error
+        return "".join(pieces)
+
+
+def words_of(text: str, most: int) -> int:
+    """Words and signs in a text's markup, which compiling takes time for; counts to ``most`` + 1."""
+    if _MARKUP.search(text) is None:
+        return 0
+    count = 0
+    try:
+        for _, kind, _ in _environment.lex(text):
+            count += kind not in _TEXT
+            if count > most:
+                break
+    except TemplateSyntaxError:  # compiling it reports the error
+        return count
+    return count
+
+
+def variables(row: Mapping[str, Any], **extra: Any) -> dict[str, Any]:
+    """The variables of a template: the row's fields, ``row`` unless a field has that name, and ``extra``."""
+    return {"row": row, **row, **extra}
+
+
+class ChatMessage(Protocol):
+    """A role and a template for its content; `fairlane.run.Message` is one."""
+
+    @property
+    def role(self) -> str:
+        """The role, such as "user"."""
+        ...
+
+    @property
+    def content(self) -> str:
+        """The template."""
+        ...
+
+
+class Prompt:
+    """The messages of one prompt, compiled once."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: tuple[ChatMessage, ...], field: str = "prompt") -> None:
+        """Compile all contents. Raises `TemplateError` naming ``field``, message and line."""
+        self._messages = tuple(
+            (message.role, Template(f"{field}, message {number}", message.content))
+            for number, message in enumerate(messages, start=1)
+        )
+
+    def render(self, row: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Chat messages for ``row``, as providers take them. Raises what `Template.render` raises."""
+        names = variables(row)
+        return [
+            {"role": role, "content": template.render_variables(names)} for role, template in self._messages
+        ]
+
+
+def compile_template(field: str, text: str) -> Template:
+    """``text`` as a template; errors call it ``field``. Raises `TemplateError` with the line at fault."""
+    return Template(field, text)
+
+
+def referenced_variables(text: str) -> frozenset[str]:
+    """Names that ``text`` reads from a row, in any branch. ``text`` must compile."""
+    if _MARKUP.search(text) is None:
+        return frozenset()
+    return frozenset(meta.find_undeclared_variables(_environment.parse(text)))
+
+
+def check_templates(templates: Mapping[str, str]) -> frozenset[str]:
+    """Compile every ``field → text`` and return all names they reference.
+
+    Raises `TemplateError` for the first that does not compile.
+    """
+    names: frozenset[str] = frozenset()
+    for field, text in templates.items():
+        Template(field, text)
+        names |= referenced_variables(text)
+    return names
+
+
+@lru_cache(maxsize=_COMPILED_KEPT)
+def _compiled(text: str) -> JinjaTemplate:
+    code = _environment.compile(_environment.parse_metered(text))
+    return JinjaTemplate.from_code(_environment, code, {})

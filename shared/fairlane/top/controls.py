@@ -1,0 +1,146 @@
+"""What keys do in ``fairlane top``: panes, order, the chosen line, and what is asked before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from fairlane.top.frame import KEYS, Shown
+from fairlane.top.panes import LANES, PANES, RUNS, sorted_lines
+from fairlane.top.reading import Snapshot
+
+PAGE = 10
+_NOTHING_TO_EXPLAIN = "choose a lane or a run: those can be explained"
+_NOTHING_TO_PAUSE = "choose a lane or a run: those can be paused"
+
+
+class Act(NamedTuple):
+    """What is to be done with a lane, or with a run ``TEAM/RUN``."""
+
+    verb: Literal["explain", "pause", "resume"]
+    kind: Literal["lane", "run"]
+    target: str
+
+    def __str__(self) -> str:
+        verb = "let go on" if (self.verb, self.kind) == ("resume", "run") else self.verb
+        return f"{verb} {self.kind} {self.target}"
+
+
+@dataclass(slots=True)
+class _Order:
+    """How a pane's lines are sorted, and the name and place of the chosen one."""
+
+    column: int
+    reverse: bool = False
+    name: str | None = None
+    place: int = 0
+
+
+@dataclass(slots=True)
+class Controls:
+    """``left`` once the user quits. ``message`` is a line of news, ``details`` an explanation or the help."""
+
+    pane: int = 0
+    left: bool = False
+    still: bool = False
+    message: str = ""
+    details: Sequence[tuple[str, str]] = ()
+    _asked: Act | None = None
+    _orders: list[_Order] = field(default_factory=lambda: [_Order(pane.sort) for pane in PANES])
+
+    def shown(self, snapshot: Snapshot) -> Shown:
+        """What the screen has to show of a snapshot: the chosen line stays chosen while lines move."""
+        order, pane = self._orders[self.pane], PANES[self.pane]
+        lines = sorted_lines(pane, snapshot, order.column, reverse=order.reverse)
+        names = [pane.name_of(line) for line in lines]
+        if order.name in names:
+            order.place = names.index(order.name)
+        order.place = max(0, min(order.place, len(lines) - 1))
+        order.name = names[order.place] if names else None
+        question = f"{self._asked}? y: yes, any other key: no" if self._asked else ""
+        return Shown(
+            snapshot,
+            self.pane,
+            lines,
+            order.place,
+            order.column,
+            order.reverse,
+            message=question or self.message,
+            urgent=self._asked is not None,
+            details=self.details,
+            still=self.still,
+        )
+
+    def press(self, key: str, snapshot: Snapshot) -> Act | None:
+        """A key was pressed; what is to be done now, if anything."""
+        asked, self._asked, self.message = self._asked, None, ""
+        if asked is not None:
+            if key.lower() == "y":
+                return asked
+            self.message = "nothing was changed"
+            return None
+        if self.details and key not in ("q",):
+            self.details = ()
+            if key in ("escape", "enter", "e", "h", "?"):
+                return None
+        self._move(key, snapshot)
+        match key:
+            case "q":
+                self.left = True
+            case "h" | "?":
+                self.details = tuple(KEYS.items())
+            case "space":
+                self.still = not self.still
+            case "e" | "enter":
+                return self._explain(snapshot)
+            case "p":
+                self._ask(snapshot)
+            case _:
+                pass
+        return None
+
+    def _move(self, key: str, snapshot: Snapshot) -> None:
+        order, last = self._orders[self.pane], len(self.shown(snapshot).lines) - 1
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -PAGE, "page down": PAGE}
+        ends = {"home": 0, "end": last}
+        if key in steps or key in ends:
+            order.place = max(0, min(last, ends.get(key, order.place + steps.get(key, 0))))
+            order.name = None
+        elif key in ("right", "s", "left"):
+            order.column = (order.column + (-1 if key == "left" else 1)) % len(PANES[self.pane].columns)
+        elif key == "r":
+            order.reverse = not order.reverse
+        elif key in ("tab", "back tab"):
+            self.pane = (self.pane + (1 if key == "tab" else -1)) % len(PANES)
+        elif key in [str(number + 1) for number in range(len(PANES))]:
+            self.pane = int(key) - 1
+
+    def _explain(self, snapshot: Snapshot) -> Act | None:
+        line = self._chosen(snapshot)
+        if line is None or PANES[self.pane] not in (LANES, RUNS):
+            self.message = _NOTHING_TO_EXPLAIN
+            return None
+        return Act("explain", _kind(self.pane), PANES[self.pane].name_of(line))
+
+    def _ask(self, snapshot: Snapshot) -> None:
+        line, pane = self._chosen(snapshot), PANES[self.pane]
+        if line is None or pane not in (LANES, RUNS):
+            self.message = _NOTHING_TO_PAUSE
+        elif pane is LANES:
+            view = line.report.view
+            shut = view.paused or view.parked is not None
+            self._asked = Act("resume" if shut else "pause", "lane", view.lane)
+        elif line.status.state.finished:
+            self.message = f"run {line.status.run} is over"
+        else:
+            verb: Literal["pause", "resume"] = "resume" if line.status.paused else "pause"
+            self._asked = Act(verb, "run", pane.name_of(line))
+
+    def _chosen(self, snapshot: Snapshot) -> Any:
+        shown = self.shown(snapshot)
+        return shown.lines[shown.chosen] if shown.lines else None
+
+
+def _kind(pane: int) -> Literal["lane", "run"]:
+    return "lane" if PANES[pane] is LANES else "run"

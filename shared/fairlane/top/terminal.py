@@ -1,0 +1,172 @@
+"""A terminal that is read key by key, and is as it was before whatever happens."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from fairlane.cli.failures import Interrupted
+from fairlane.core.errors import NoTerminal
+
+READ_AT_ONCE = 1024
+PARTIAL_S = 0.05
+"""How long the rest of an escape sequence may take to come; then it was the key Esc."""
+
+NAMED: Final = {
+    b"\x1b[A": "up",
+    b"\x1b[B": "down",
+    b"\x1b[C": "right",
+    b"\x1b[D": "left",
+    b"\x1bOA": "up",
+    b"\x1bOB": "down",
+    b"\x1bOC": "right",
+    b"\x1bOD": "left",
+    b"\x1b[5~": "page up",
+    b"\x1b[6~": "page down",
+    b"\x1b[H": "home",
+    b"\x1b[F": "end",
+    b"\x1b[1~": "home",
+    b"\x1b[4~": "end",
+    b"\x1b[Z": "back tab",
+    b"\x1b": "escape",
+    b"\t": "tab",
+    b"\r": "enter",
+    b"\n": "enter",
+    b" ": "space",
+}
+"""What terminals send for keys that are no letters (ECMA-48 and xterm)."""
+
+_RESIZED, _STOPPED = signal.SIGWINCH, signal.SIGTSTP
+
+
+def keys_in(data: bytes) -> Iterator[str]:
+    """The keys in what a terminal sent: names of `NAMED`, or the character. What is not known is left out."""
+    while data:
+        if data[:1] == b"\x1b":
+            name, data = _escape(data)
+            if name is not None:
+                yield name
+        elif data[:1] in NAMED:
+            yield NAMED[data[:1]]
+            data = data[1:]
+        else:
+            size = next((n for n in (1, 2, 3, 4) if _character(data[:n])), 0)
+            if size and data[:size].decode().isprintable():
+                yield data[:size].decode()
+            data = data[max(1, size) :]
+
+
+def _escape(data: bytes) -> tuple[str | None, bytes]:
+    """The key that an escape sequence stands for, and what follows it."""
+    if data[1:2] not in (b"[", b"O"):
+        return NAMED[b"\x1b"], data[1:]
+    end = 2
+    while end < len(data) and not 0x40 <= data[end] <= 0x7E:
+        end += 1
+    return NAMED.get(data[: end + 1]), data[end + 1 :]
+
+
+def _character(data: bytes) -> bool:
+    try:
+        return len(data.decode()) == 1
+    except UnicodeDecodeError:
+        return False
+
+
+class Terminal:
+    """Keys, and the signals that come between them. Use it inside `opened`."""
+
+    def __init__(self, enter: Callable[[], None], leave: Callable[[], None]) -> None:
+        """``enter`` and ``leave`` take and give back the screen, also around Ctrl-Z."""
+        import termios  # where there is none, as on Windows, the rest of the command line works
+
+        self._termios, self._enter, self._leave = termios, enter, leave
+        self._input = sys.stdin.fileno()
+        self._before = termios.tcgetattr(self._input)
+        self._woken, self._wake = os.pipe()
+        self._noted: list[int] = []
+
+    @classmethod
+    @contextmanager
+    def opened(cls, enter: Callable[[], None], leave: Callable[[], None]) -> Iterator[Terminal]:
+        """The terminal as keys come from it; as it was when the block ends. Raises `NoTerminal`."""
+        if not (sys.stdin.isatty() and sys.stdout.isatty()) or sys.platform == "win32":
+            raise NoTerminal
+        made = cls(enter, leave)
+        handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, _RESIZED, _STOPPED)
+        before = {number: signal.signal(number, made._note) for number in handled}
+        made._take()
+        try:
+            yield made
+        finally:
+            made._give_back()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(made._woken)
+            os.close(made._wake)
+
+    def keys(self, seconds: float) -> list[str] | None:
+        """Keys that come within that time, at once where some are there; ``None`` where the size has changed.
+
+        Raises `Interrupted` for Ctrl-C, SIGTERM and SIGHUP, and where nobody holds the terminal any more.
+        """
+        ready, _, _ = select.select([self._input, self._woken], [], [], max(0.0, seconds))
+        if self._woken in ready:
+            os.read(self._woken, READ_AT_ONCE)
+            return self._answer_signals()
+        return list(keys_in(self._read())) if self._input in ready else []
+
+    def _read(self) -> bytes:
+        data = os.read(self._input, READ_AT_ONCE)
+        if not data:
+            raise Interrupted(signal.SIGHUP)
+        while (
+            data.endswith((b"\x1b", b"\x1b[", b"\x1bO"))
+            and select.select([self._input], [], [], PARTIAL_S)[0]
+        ):
+            data += os.read(self._input, READ_AT_ONCE)
+        return data
+
+    def _answer_signals(self) -> list[str] | None:
+        resized = False
+        while self._noted:
+            number = self._noted.pop(0)
+            if number == _STOPPED:
+                self._stop()
+                resized = True
+            elif number == _RESIZED:
+                resized = True
+            else:
+                raise Interrupted(number)
+        return None if resized else []
+
+    def _stop(self) -> None:
+        """Handle Ctrl-Z: restore the shell's terminal, and resume when the shell resumes the process."""
+        self._give_back()
+        handler = signal.signal(_STOPPED, signal.SIG_DFL)
+        signal.raise_signal(_STOPPED)
+        signal.signal(_STOPPED, handler)
+        self._take()
+
+    def _take(self) -> None:
+        mode = self._termios.tcgetattr(self._input)
+        mode[3] &= ~(self._termios.ICANON | self._termios.ECHO)
+        mode[6][self._termios.VMIN], mode[6][self._termios.VTIME] = 1, 0
+        self._termios.tcsetattr(self._input, self._termios.TCSADRAIN, mode)
+        self._enter()
+
+    def _give_back(self) -> None:
+        try:
+            self._leave()
+        finally:
+            self._termios.tcsetattr(self._input, self._termios.TCSADRAIN, self._before)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self._noted.append(number)
+        os.write(self._wake, b"!")

@@ -1,0 +1,311 @@
+"""Explains why a lane or a run waits, from lanes, queues, leases and delays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fairlane.core.clock import until
+from fairlane.core.errors import LaneNotFound
+from fairlane.model.run import Plan, RunRef, RunState, RunStatus
+from fairlane.store.connection.connect import RedisClient, if_allowed
+from fairlane.store.connection.server_states import Refusal
+from fairlane.store.keys import Keys
+from fairlane.store.read.job_waits import Delay, RunTraces
+from fairlane.store.read.overview import DeploymentReader
+from fairlane.store.read.reading import RunReader
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.runs import known_jobs
+from fairlane.store.write.workers import Workers
+from fairlane.why.eta import Cost, start_of
+from fairlane.why.held_teams import all_held, held_teams
+from fairlane.why.queues import Queues, RunQueue, ahead_of, share_of
+from fairlane.why.reasons import SHARED_OUT, Reason, reason_of
+from fairlane.why.run_bounds import UNTIMED, RunBounds
+from fairlane.why.waiting import Constraint, Eta, LaneWait, Waiting
+
+ENDS: Mapping[RunState, Constraint] = {
+    RunState.COMPLETED: "done",
+    RunState.CANCELLED: "cancelled",
+    RunState.TIMED_OUT: "timed_out",
+    RunState.STOPPED: "stopped",
+    RunState.REFUSED: "run_refused",
+}
+
+
+_SMALLEST = Cost(1, 1)
+MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
+_LOST = (
+    "the run is submitted, and nothing asks for the run any more: Redis has lost the request, as it may lose "
+    "its last second when it restarts. Submit it again"
+)
+_HANDED_OUT_SOON = "its next items are about to be handed out"
+
+
+def _refused(refusing: Refusal) -> str:
+    return f"{refusing.problem}: nothing starts or is recorded until that ends. {refusing.remedy}"
+
+
+class Surroundings:
+    """Everything that is read once per question: the leader, workers, lanes and their queues.
+
+    ``weights`` are the teams' as the settings of whoever asks have them; a team that they do not name has 1.
+    Where only ``team``'s own may be read, a scheduler and workers are taken to be there.
+    """
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        keys: Keys,
+        lanes: Sequence[str],
+        weights: Mapping[str, float],
+        now_ms: str | int,
+        team: str | None = None,
+    ) -> None:
+        self._weights, self._queues = weights, Queues(redis, keys)
+        self.views = dict(zip(lanes, Lanes(redis, keys).views(lanes, now_ms), strict=True))
+        self.queues = self._queues.on(lanes, team)
+        beats = if_allowed(lambda: Workers(keys).beats(redis), None)
+        self._in_part = beats is None
+        self._slots = dict.fromkeys(lanes, MANY_SLOTS)
+        if beats is not None:
+            working = [beat.info for beat in beats if not beat.info.stopping]
+            self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
+        self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
+        self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
+        server = DeploymentReader(redis, keys).server()
+        refusing = None if server is None else server.refusing
+        self.refusing = None if refusing is None else Reason("scheduler", _refused(refusing))
+
+    def _is_led(self, deployment: DeploymentReader) -> bool:
+        leader = deployment.leader()
+        return leader is not None and leader.until_ms > self._now_ms
+
+    @property
+    def now_ms(self) -> int:
+        """Server milliseconds at which everything was read."""
+        return self._now_ms
+
+    def depth(self, lane: str) -> int:
+        """Jobs queued on a lane, over all runs that are not paused."""
+        return sum(queue.queued for queue in self.queues[lane] if not queue.paused)
+
+    def share(self, team: str, lane: str) -> float:
+        """The team's part of a lane that several teams use."""
+        return share_of(team, self.queues[lane], self._weights)
+
+    def reason(
+        self, lane: str, queued: int, team: str | None = None, own: Reason | None = None
+    ) -> Reason | None:
+        """What holds ``queued`` jobs there, those of ``team`` if one is named; ``own``: their run's bound.
+
+        A lane that is shut, or that nobody serves, comes before a run's bound, and that before what is used
+        up of the lane, unless that takes longer.
+        """
+        if queued and self.refusing is not None:
+            return self.refusing
+        share = 1.0 if team is None else self.share(team, lane)
+        found = reason_of(self.views[lane], queued, self._slots[lane], led=self.led, share=share)
+        if own is None or found is None:
+            return own or found
+        used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"
+        if not used_up or not self._slots[lane]:
+            return found
+        if own.until_ms is None:
+            return own
+        next_ms = found.until_ms or self.eta(lane, 1, _SMALLEST).at_ms
+        return found if next_ms is not None and next_ms > own.until_ms else own
+
+    def ahead(self, ref: RunRef, lane: str, before: int) -> int:
+        """About how many jobs go before one that ``before`` others of its run precede."""
+        queues = self.queues[lane]
+        rivals = [queue.ref for queue in queues if queue.ref.team == ref.team and queue.ref != ref]
+        priorities = self._queues.priorities([ref, *rivals]) if rivals else {}
+        return ahead_of(ref, before, queues, self._weights, priorities)
+
+    def eta(self, lane: str, jobs: int, cost: Cost, places: int | None = None) -> Eta:
+        """``places``: calls that the run of the last of them may have in flight."""
+        if not self.led or self.refusing is not None:
+            return Eta(None, True)
+        slots = self._slots[lane] if places is None else min(self._slots[lane], places)
+        found = start_of(jobs, self.views[lane], cost, slots)
+        return found._replace(at_least=True) if self._in_part else found
+
+    def cost(self, lane: str, ref: RunRef) -> Cost:
+        """The mean charge of the run's next jobs on a lane."""
+        return self._queues.of(ref, lane).cost
+
+
+def explain_lane(
+    redis: RedisClient, keys: Keys, lane: str, now_ms: str | int = "", team: str | None = None
+) -> Waiting:
+    """Why the jobs of a lane wait, whoever's they are. Raises `LaneNotFound`."""
+    known = Lanes(redis, keys).names()
+    if lane not in known:
+        raise LaneNotFound(lane, known)
+    here = Surroundings(redis, keys, [lane], {}, now_ms, team)
+    view, queued = here.views[lane], here.depth(lane)
+    held = held_teams(redis, keys, lane, here.queues[lane], here.now_ms)
+    reason = here.reason(lane, queued) or _not_paused(here.queues[lane]) or all_held(held, queued)
+    reason = reason or _unheld(queued, view.in_flight)
+    going = [queue for queue in here.queues[lane] if not queue.paused]
+    largest = max(going, key=lambda queue: queue.queued, default=None)
+    eta = here.eta(lane, queued, here.cost(lane, largest.ref)) if largest else Eta(here.now_ms)
+    wait = LaneWait(lane, *reason, queued=queued, in_flight=view.in_flight, eta=eta)
+    return Waiting(lane, "lane", view.state, *reason, None, None, eta, (wait,), here.now_ms, held_teams=held)
+
+
+def explain_run(
+    redis: RedisClient, keys: Keys, status: RunStatus, weights: Mapping[str, float], now_ms: str | int = ""
+) -> Waiting:
+    """Why the jobs of a run wait, lane by lane."""
+    ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
+    here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team)
+    flying = Counter(flight.lane for flight in traces.flights())
+    if not traces.sees_all() and len(status.lanes) == 1:
+        flying[status.lanes[0].lane] = status.in_flight
+    delays = list(traces.delays())
+    plan = traces.plan()
+    bounds = RunBounds(traces, plan, status.items, here.now_ms)
+    unfed = bounds.unfed
+    parts = (
+        ()
+        if status.state.finished
+        else tuple(
+            _lane_of_run(
+                here, ref, bounds, part.lane, part.known - part.done, flying[part.lane], delays, stretch
+            )
+            for part, stretch in zip(status.lanes, _spread(status, plan, unfed), strict=True)
+        )
+    )
+    parts = tuple(_after_tasks(part, parts) for part in parts)
+    reason, eta = _whole(status, here, parts, bounds)
+    if status.state is RunState.SUBMITTED and RunReader(redis, keys).is_lost(ref):
+        reason, eta = Reason("admission", _LOST), Eta(None, True)
+    ahead = max((part.ahead for part in parts if part.ahead is not None), default=None)
+    return Waiting(status.run, "run", status.state, *reason, None, ahead, eta, parts, here.now_ms)
+
+
+def _lane_of_run(
+    here: Surroundings,
+    ref: RunRef,
+    bounds: RunBounds,
+    lane: str,
+    known: int,
+    flying: int,
+    delays: Sequence[Delay],
+    unfed: int,
+) -> LaneWait:
+    """``known``: jobs of the run on the lane that are not over, ``unfed`` not among them."""
+    queued = next((queue.queued for queue in here.queues[lane] if queue.ref == ref), 0)
+    due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
+    not_ready = max(0, known - queued - flying - len(due))
+    waits = queued + len(due) + not_ready + unfed
+    held = bounds.paused() if waits else None
+    reason = held or here.reason(lane, queued or len(due), ref.team, bounds.reason(lane))
+    ahead, eta = None, Eta(here.now_ms)
+    if waits:
+        ahead = here.ahead(ref, lane, waits - 1)
+        eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.places)
+        if eta.at_ms is not None:
+            eta = eta._replace(
+                at_ms=max(eta.at_ms, bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:])
+            )
+        eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
+    if reason is None and not queued:
+        reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, flying)
+    if waits and reason is not None and reason.constraint in UNTIMED:
+        eta = eta._replace(at_least=True)
+    return LaneWait(
+        lane,
+        *(reason or _unheld(queued, flying)),
+        queued=queued,
+        in_flight=flying,
+        delayed=len(due),
+        next_due_ms=due[0] if due else None,
+        not_ready=not_ready,
+        unfed=unfed,
+        share=here.share(ref.team, lane) if waits else 1.0,
+        ahead=ahead,
+        eta=eta,
+    )
+
+
+def _after_tasks(part: LaneWait, parts: Sequence[LaneWait]) -> LaneWait:
+    """Evaluations without an output start after the last task, on whatever lane."""
+    if not part.not_ready:
+        return part
+    ends = [each.eta.at_ms for each in parts if each.waits]
+    known = [at_ms for at_ms in ends if at_ms is not None]
+    return replace(part, eta=Eta(max(known) if len(known) == len(ends) else None, at_least=True))
+
+
+def _before_the_lane(
+    now_ms: int, due: Sequence[int], bounds: RunBounds, unfed: int, not_ready: int, flying: int
+) -> Reason | None:
+    if due:
+        when = until(due[0], now_ms)
+        return Reason("delayed", f"{len(due):,} to be tried again, the first {when}", due[0])
+    if unfed or (not_ready and bounds.given and bounds.unfed):
+        return bounds.feeding() or Reason("feeding", _HANDED_OUT_SOON)
+    if not_ready and not flying:
+        return Reason("task", "its evaluations wait for the outputs that they are to score")
+    return None
+
+
+def _not_paused(queues: Sequence[RunQueue]) -> Reason | None:
+    """Where all that is queued is of runs that are paused."""
+    queued = sum(queue.queued for queue in queues)
+    if not queued or not all(queue.paused for queue in queues):
+        return None
+    return Reason("run_paused", f"the {queued:,} jobs queued here are of runs that are paused")
+
+
+def _unheld(queued: int, flying: int) -> Reason:
+    if queued:
+        return Reason("nothing", "nothing holds it: the next job starts in a moment")
+    if flying:
+        return Reason("running", f"nothing waits: {flying:,} calls are in flight")
+    return Reason("nothing", "nothing waits")
+
+
+def _whole(
+    status: RunStatus, here: Surroundings, parts: Sequence[LaneWait], bounds: RunBounds
+) -> tuple[Reason, Eta]:
+    """What limits the run as a whole: the lane whose last job starts last."""
+    if status.state.finished:
+        return ended(status), Eta()
+    if here.refusing is not None:
+        return here.refusing, Eta(None, True)
+    if not here.led:
+        return Reason("scheduler", "no scheduler leads: nothing starts until one does"), Eta(None, True)
+    if status.state is RunState.SUBMITTED:
+        return Reason("admission", "the run waits to be admitted, as a rule for less than a second"), Eta()
+    if held := bounds.paused():
+        return held, Eta(None, True)
+    waiting = [part for part in parts if part.waits] or [part for part in parts if part.in_flight]
+    if not waiting:
+        if own := bounds.feeding():
+            return own, Eta(None, True)
+        if bounds.unfed:
+            return Reason("feeding", _HANDED_OUT_SOON), Eta()
+        return Reason("nothing", "its last jobs are being recorded"), Eta()
+    last = max(waiting, key=lambda part: float("inf") if part.eta.at_ms is None else part.eta.at_ms)
+    at_least = last.eta.at_least or any(part.eta.at_least for part in waiting)
+    return Reason(last.constraint, last.sentence, last.until_ms), Eta(last.eta.at_ms, at_least)
+
+
+def ended(status: RunStatus) -> Reason:
+    """How a finished run ended."""
+    words = str(status.state).replace("_", " ")
+    because = f": {status.reason}" if status.reason else ""
+    verb = "was" if status.state is RunState.REFUSED else "is"
+    return Reason(ENDS[status.state], f"the run {verb} {words}{because}")
+
+
+def _spread(status: RunStatus, plan: Plan | None, unfed: int) -> list[int]:
+    """Unfed items, split over lanes like the fed ones: rows not read yet may name other models."""
+    judged = known_jobs(plan, status.items) if plan else {}
+    tasks = [max(0, part.known - judged.get(f"known:{part.lane}", 0)) for part in status.lanes]
+    return [round(unfed * count / sum(tasks)) if count else 0 for count in tasks]

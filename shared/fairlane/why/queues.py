@@ -1,0 +1,141 @@
+"""What waits on a lane, run by run, and how much of it goes first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from fairlane.model.run import Plan, RunRef
+from fairlane.store.connection.connect import RedisClient, if_allowed
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import RunStates, queue_lengths
+from fairlane.store.script import script
+from fairlane.store.write.attempts import headroom_keys
+from fairlane.why.eta import Cost
+
+LOOKED_AT = 5_000
+"""Most retries and evaluations among which a job's position is searched."""
+
+PRIORITIES_READ = 50
+"""A team's runs on a lane whose priority is read; further ones count as equal."""
+
+
+OWN_RUNS_READ = 200
+"""A team's latest runs, among which the active ones are looked for where it may not ask which are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunQueue:
+    """A run's part of a lane: its queued jobs, and all of its unfed items.
+
+    Jobs of a ``paused`` run wait for no other job, and no other job waits for them.
+    """
+
+    ref: RunRef
+    queued: int
+    unfed: int
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """One run's queue on a lane: what its next jobs cost, and a job's place in it (1 is next)."""
+
+    queued: int
+    cost: Cost
+    place: int | None
+
+
+class Queues:
+    """Reads queues. The cost grows with the runs that are active, not with what they hold."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def on(self, lanes: Sequence[str], team: str | None = None) -> dict[str, list[RunQueue]]:
+        """Runs with queued jobs, by lane; only those of ``team`` where no more may be read."""
+        refs, found = self._active(team), {lane: list[RunQueue]() for lane in lanes}
+        runs = RunStates(self._redis, self._keys).read(refs, "items", "handed", "paused_ms")
+        queued = queue_lengths(self._redis, self._keys, [(ref, lane) for ref in refs for lane in lanes])
+        for ref, run in zip(refs, runs, strict=True):
+            unfed = run.count("items") - run.count("handed")
+            for lane in lanes:
+                if queued[ref, lane]:
+                    found[lane].append(RunQueue(ref, queued[ref, lane], unfed, run.paused))
+        return found
+
+    def _active(self, team: str | None) -> list[RunRef]:
+        active = if_allowed(RunStates(self._redis, self._keys).active, None)
+        if active is not None:
+            return active
+        if team is None:
+            return []
+        latest = self._redis.zrevrange(self._keys.runs(team), 0, OWN_RUNS_READ - 1)
+        return [RunRef(team, run.decode()) for run in latest]
+
+    def of(self, ref: RunRef, lane: str, job: int = -1) -> QueueView:
+        """One run's queue, and the position of ``job`` in it."""
+        keys = self._keys
+        owned = {
+            "lane": keys.lane(lane),
+            "limits": keys.limits(lane),
+            "state": keys.state(ref),
+            "hot": keys.hot(ref, lane),
+            "fresh": keys.fresh(ref, lane),
+            **headroom_keys(keys, lane),
+        }
+        call = script("queue_view").bind(owned, {"job": job, "looked": LOOKED_AT})
+        reply = json.loads(call.look(self._redis))
+        count = reply["sampled"]
+        cost = Cost(reply["input"] / count, reply["output"] / count) if count else Cost(0, 0)
+        return QueueView(reply["queued"], cost, reply["position"] or None)
+
+    def priorities(self, refs: Sequence[RunRef]) -> dict[RunRef, int]:
+        """How these runs rank among their team's; runs that cannot be read are left out."""
+        some = refs[:PRIORITIES_READ]
+        pipeline = self._redis.pipeline(transaction=False)
+        for ref in some:
+            pipeline.get(self._keys.plan(ref))
+        found = {}
+        for ref, text in zip(some, pipeline.execute(), strict=True):
+            try:
+                found[ref] = Plan.read(text or b"").spec.priority
+            except ValidationError:
+                continue
+        return found
+
+
+def share_of(team: str, queues: Sequence[RunQueue], weights: Mapping[str, float]) -> float:
+    """A team's part of a lane, by weight among the teams that wait for it."""
+    teams = {queue.ref.team for queue in queues if not queue.paused} | {team}
+    return weights.get(team, 1.0) / sum(weights.get(each, 1.0) for each in teams)
+
+
+def ahead_of(
+    ref: RunRef,
+    before: int,
+    queues: Sequence[RunQueue],
+    weights: Mapping[str, float],
+    priorities: Mapping[RunRef, int],
+) -> int:
+    """About how many jobs start before one that has ``before`` others of its own run before it.
+
+    While that many start, an equal run of the team starts as many and one with a higher priority all it has;
+    each other team then starts as many as its weight allows beside these. None starts more than it has.
+    """
+    own = priorities.get(ref, 0)
+    team = before
+    for queue in queues:
+        if queue.ref.team != ref.team or queue.ref == ref or queue.paused:
+            continue
+        rank, has = priorities.get(queue.ref, own), queue.queued + queue.unfed
+        team += has if rank > own else min(has, before) if rank == own else 0
+    others: dict[str, int] = {}
+    for queue in queues:
+        if queue.ref.team != ref.team and not queue.paused:
+            others[queue.ref.team] = others.get(queue.ref.team, 0) + queue.queued + queue.unfed
+    weight = weights.get(ref.team, 1.0)
+    return team + sum(min(has, round(team * weights.get(name, 1.0) / weight)) for name, has in others.items())

@@ -1,0 +1,141 @@
+"""Translates what limits a lane into a constraint, a few words and a sentence: the one place that does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from fairlane.core.clock import span, until
+from fairlane.store.write.lane_view import AXES, AxisView, Hold, LaneView
+from fairlane.why.waiting import Constraint
+
+SHARED_OUT = frozenset((*AXES, "window", "slots", "gap"))
+"""Constraints of a fully used lane: capacity that one team leaves goes to another."""
+
+UNITS = {
+    "requests": "requests/min",
+    "tokens": "tokens/min",
+    "input": "input tokens/min",
+    "output": "output tokens/min",
+    "day": "requests/day",
+}
+SOURCES = {
+    "configured": "configured",
+    "headers": "by its headers",
+    "probed": "learned from 429s",
+    "starting": "still probing",
+    "refusals": "learned from 429s",
+    "latency": "learned from latency",
+}
+
+
+IN_SHORT = {
+    "requests": "request rate",
+    "tokens": "token rate",
+    "input": "input token rate",
+    "output": "output token rate",
+    "day": "requests of the day",
+    "window": "concurrency",
+    "slots": "workers' slots",
+    "gap": "least gap",
+    "reserved": "the rest is reserved for other teams",
+    "circuit": "circuit open",
+    "held": "held: its provider asked for too long a wait",
+    "probing": "circuit half-open: one probe is in flight",
+    "doubt": "a call failed and none is answered: few calls start",
+    "refused": "429s: one call tests whether the lane opens",
+}
+"""Constraints of a lane in a few words, for tables; those that are missing are words of their own."""
+
+
+class Reason(NamedTuple):
+    """A constraint, a sentence that says so, and when it ends if time alone ends it."""
+
+    constraint: Constraint
+    sentence: str
+    until_ms: int | None = None
+
+
+def reason_of(view: LaneView, queued: int, slots: int, *, led: bool, share: float = 1.0) -> Reason | None:
+    """What limits ``queued`` jobs of a lane whose workers have ``slots``; ``None`` where nothing does.
+
+    ``share`` is the asking team's part of the lane; below 1 other teams use it, too.
+    """
+    lane, hold = view.lane, view.hold(queued)
+    if hold is not None and hold.reason not in SHARED_OUT:
+        return Reason(cast(Constraint, hold.reason), _shut_in_words(view, hold), hold.until_ms)
+    if not led and queued:
+        return Reason("scheduler", "no scheduler leads: nothing starts until one does; see `fairlane doctor`")
+    if not slots and queued:
+        return Reason("slots", f"no worker serves {lane}: start one, or let one serve it")
+    if hold is None:
+        return None
+    words = used_up_in_words(view, hold.reason, slots)
+    if share < 1:
+        explained = f"{lane} is used to the full ({words}); this team has {share:.0%} of it beside others"
+        return Reason("fairness", explained, hold.until_ms)
+    left = f"; it resumes {until(hold.until_ms, view.now_ms)}" if hold.until_ms is not None else ""
+    return Reason(cast(Constraint, hold.reason), f"{lane} is used to the full: {words}{left}", hold.until_ms)
+
+
+def used_up_in_words(view: LaneView, reason: str, slots: int) -> str:
+    """What is used up, its limit, and the limit's source."""
+    if reason == "window":
+        source = f", {SOURCES[view.places.source]}" if view.places.source else ""
+        return f"{view.in_flight:,} calls in flight of {view.places.most or view.in_flight:,}{source}"
+    if reason == "slots":
+        return f"no free worker slot (its workers have {slots:,}), or max_in_flight is reached"
+    if reason == "gap":
+        return f"calls start at least {view.limits.min_gap_ms:,} ms apart"
+    return rate_in_words(reason, view.axes[reason])
+
+
+def rate_in_words(name: str, axis: AxisView) -> str:
+    """``"about 598 requests/min, learned from 429s"``."""
+    if axis.allowed is None:
+        return f"no limit of {UNITS[name]}"
+    about = "" if axis.source == "configured" else "about "
+    source = f", {SOURCES[axis.source]}" if axis.source else ""
+    return f"{about}{per_minute(axis.allowed)} {UNITS[name]}{source}"
+
+
+def per_minute(rate: float) -> str:
+    """A rate to three digits or whole: ``"1,200"``, ``"59.7"``, ``"0.25"``."""
+    return f"{rate:,.0f}" if abs(rate) >= 100 else f"{rate:,.3g}"
+
+
+def _shut_in_words(view: LaneView, hold: Hold) -> str:
+    lane = view.lane
+    when = until(hold.until_ms, view.now_ms) if hold.until_ms is not None else "then"
+    match hold.reason:
+        case "paused":
+            return f"{lane} is paused by an operator; `fairlane lanes resume {lane}` resumes it"
+        case "parked":
+            remedy = f"once that is fixed, `fairlane lanes resume {lane}` tries it"
+            return f"{lane} is parked: {view.parked}; {remedy}"
+        case "circuit":
+            return f"{_down_in_words(view)}: its circuit is open, one call tries again {when}"
+        case "held":
+            asked = until(view.held_until_ms or view.now_ms, view.now_ms)
+            words = f"{lane} is held: its provider asked to come back {asked}, longer than a lane waits"
+            return f"{words}; one call asks again {when}, and `fairlane lanes resume {lane}` lifts the hold"
+        case "probing":
+            return f"{_down_in_words(view)}; one call tests whether it answers now"
+        case "doubt":
+            return f"a call on {lane} failed and none has been answered since; few calls start until one is"
+        case "blocked" if view.asked_to_wait:
+            return f"{lane} is blocked: the provider asked to come back, {when}"
+        case "blocked":
+            return f"{lane} is blocked after a 429, an overload or a Retry-After; it resumes {when}"
+        case "reserved":
+            words = f"the rest of {lane} is reserved for teams that do not lend it"
+            return f"{words}; `fairlane teams list` has them"
+        case _:
+            return f"{lane} met 429s; one call tests whether the provider takes calls again"
+
+
+def _down_in_words(view: LaneView) -> str:
+    """``"sim:fast has answered nobody for 12 min (connection refused)"``."""
+    error = f" ({view.last_error})" if view.last_error else ""
+    if view.down_since_ms is None:
+        return f"{view.lane} is not tested yet{error}"
+    return f"{view.lane} has answered nobody for {span(max(0, view.now_ms - view.down_since_ms))}{error}"

@@ -1,0 +1,168 @@
+"""Calls keep the lane's rate and burst where they reach the provider, however late they are."""
+
+from __future__ import annotations
+
+import random
+from heapq import heappop, heappush
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.model.decision import unsent
+from fairlane.model.job import Attempt, Lesson, Usage
+from fairlane.model.tokens import Estimate
+from tests.support.deployment import Deployment
+from tests.support.redis import emptied
+
+ASK_MS, PLAYED_MS, TOKENS = 10, 6_000, Estimate(20, 30)
+JITTER_MS, LEAST_GOOD_MS = 50, 50
+
+
+def _play(d: Deployment, ref: object, seed: int, paused_ms: int, slow_workers: int) -> list[int]:
+    """When calls reach the provider, of a lane asked every 10 ms. Some of four workers stop now and then, for
+    up to ``paused_ms``: what they hold is claimed, or sent, when they continue.
+    """
+    rng, order = random.Random(seed), count()
+    free_ms = [0, 0, 0, 0]
+    events: list[tuple[int, int, str, Attempt, int]] = []
+    arrived: list[int] = []
+    end_ms = d.now_ms + PLAYED_MS
+
+    def later(at_ms: int, what: str, attempt: Attempt, worker: int) -> None:
+        heappush(events, (max(at_ms, free_ms[worker]), next(order), what, attempt, worker))
+
+    next_ask = d.now_ms
+    while next_ask < end_ms:
+        if not events or events[0][0] > next_ask:
+            d.advance(max(0, next_ask - d.now_ms))
+            for attempt in d.take(ref):  # type: ignore[arg-type]
+                worker = rng.randrange(4)
+                later(d.now_ms + rng.randint(1, JITTER_MS), "claim", attempt, worker)
+            if rng.random() < 0.005 and paused_ms:
+                for worker in range(slow_workers):
+                    free_ms[worker] = d.now_ms + rng.randint(0, paused_ms)
+            next_ask += ASK_MS
+            continue
+        at_ms, _, what, attempt, worker = heappop(events)
+        d.advance(max(0, at_ms - d.now_ms))
+        if at_ms < free_ms[worker]:
+            later(at_ms, what, attempt, worker)
+        elif what == "claim":
+            claim = d.claim(attempt, f"w{worker}")
+            assert claim is not None
+            if claim.sendable:
+                later(d.now_ms + rng.randint(0, 20), f"send {d.now_ms + claim.good_ms}", attempt, worker)
+            else:
+                assert d.report(attempt, unsent().lesson, done=False, worker=f"w{worker}") is not None
+        elif what.startswith("send"):
+            in_time = d.now_ms <= int(what.split()[1])
+            if in_time:
+                arrived.append(d.now_ms)
+            lesson = Lesson("ok", Usage(20, 30)) if in_time else unsent().lesson
+            assert d.report(attempt, lesson, done=in_time, worker=f"w{worker}") is not None
+    return arrived
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=set(Phase) - {Phase.explain},
+)
+@given(
+    per_second=st.sampled_from([0.5, 3, 10, 40]),
+    burst_seconds=st.sampled_from([0.05, 0.4, 1.0, 3.0]),
+    tokens=st.booleans(),
+    seed=st.integers(0, 10**6),
+    paused_ms=st.sampled_from([0, 300, 2_000, 10_000]),
+    slow_workers=st.integers(1, 4),
+)
+@pytest.mark.slow
+def test_arrivals_keep_rate_and_burst_whatever_lies_between_permit_and_provider(
+    real_redis: Redis,
+    per_second: float,
+    burst_seconds: float,
+    tokens: bool,
+    seed: int,
+    paused_ms: int,
+    slow_workers: int,
+) -> None:
+    d = Deployment(emptied(real_redis))
+    limit = (
+        {"tokens_per_minute": per_second * 60 * 50, "requests_per_minute": 0}
+        if tokens
+        else {"requests_per_minute": per_second * 60}
+    )
+    ref = d.queued_lane(jobs=1000, tokens=TOKENS, burst_seconds=burst_seconds, exact=True, **limit)
+
+    arrived = _play(d, ref, seed, paused_ms, slow_workers)
+
+    good_ms = max(LEAST_GOOD_MS, min(400, burst_seconds * 250))
+    least = 1 + per_second * (min(JITTER_MS, burst_seconds * 250) + good_ms) / 1000
+    burst = max(per_second * burst_seconds, least)
+    if burst_seconds < 4 * LEAST_GOOD_MS / 1000:
+        burst += per_second * LEAST_GOOD_MS / 1000
+    for first, start_ms in enumerate(arrived):
+        for number, at_ms in enumerate(arrived[first:], 1):
+            assert number <= per_second * (at_ms - start_ms) / 1000 + burst + 1e-6
+    if not paused_ms:
+        assert len(arrived) >= 0.9 * per_second * (PLAYED_MS - 200) / 1000 - 1
+
+
+def test_a_pile_of_permits_is_sent_no_faster_than_the_burst_and_costs_no_attempt(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100, requests_per_minute=600, burst_seconds=1.0)
+    piled: list[Attempt] = []
+    for _ in range(50):
+        piled += d.take(ref)
+        d.advance(100)
+    assert len(piled) > 50
+    sent = [attempt for attempt in piled if (claim := d.claim(attempt)) and claim.sendable]
+    assert 7 <= len(sent) <= 10
+    for attempt in piled:
+        if attempt not in sent:
+            assert d.report(attempt, unsent().lesson, done=False) is not None
+    d.advance(5000)
+    again = d.take(ref)
+    claims = [d.claim(attempt) for attempt in again]
+    assert all(claim and claim.attempts == 0 for claim in claims)
+
+
+def test_a_claim_sent_again_has_the_same_reply_and_one_charge(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=10, requests_per_minute=6, burst_seconds=1.0)
+    (attempt,) = d.take(ref)
+    call = d.attempts.claim(attempt, "w1", 15_000, d.now_ms)
+    first, again = call.run(real_redis), call.run(real_redis)
+    assert first == again
+    d.advance(10_000)
+    (following,) = d.take(ref)
+    claim = d.claim(following)
+    assert claim is not None
+    assert claim.sendable
+
+
+def test_permits_that_come_back_late_are_not_granted_again_at_once(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=200, requests_per_minute=600, burst_seconds=1.0)
+    piled: list[Attempt] = []
+    for _ in range(50):
+        piled += d.take(ref)
+        d.advance(100)
+    granted = sent = 0
+    for _ in range(500):
+        for attempt in piled:
+            claim = d.claim(attempt)
+            assert claim is not None
+            sent += claim.sendable
+            lesson = Lesson("ok", Usage(5, 5)) if claim.sendable else unsent().lesson
+            assert d.report(attempt, lesson, done=claim.sendable) is not None
+        d.advance(10)
+        piled = d.take(ref)
+        granted += len(piled)
+    assert sent >= 50
+    assert granted <= 60

@@ -1,0 +1,127 @@
+"""A wait that is too long to be believed holds a lane: it says so, asks again, and an operator lifts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.model.job import Attempt, Lesson, Signal, Usage
+from fairlane.why.reasons import reason_of
+from tests.support.deployment import Deployment
+from tests.support.redis import emptied
+
+HOUR_MS = 3_600_000
+EARNED_MS = 500  # of a call at the cut rate: a 429 empties the bucket
+YEARS_28_MS = 900_000_000_000
+YEAR_9999_MS = 251_606_933_765_000
+ABSURD = [HOUR_MS + 1, YEARS_28_MS, YEAR_9999_MS, 10**14, 10**18, 10**300]
+
+
+def _asked_to_wait(d: Deployment, ref: Any, wait_ms: int, signal: Signal = "limited") -> None:
+    [attempt] = d.start(ref)
+    lesson = Lesson(signal, Usage(), wait_ms)
+    assert d.report(attempt, lesson, done=signal == "ok") is not None
+
+
+@pytest.mark.parametrize("wait_ms", ABSURD)
+@pytest.mark.parametrize("signal", ["ok", "limited", "overloaded"])
+def test_an_absurd_wait_is_a_hold_with_one_probe_an_hour(
+    real_redis: Redis, wait_ms: int, signal: Signal
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    _asked_to_wait(d, ref, wait_ms, signal)
+    for _ in range(3):
+        grant = d.ask(ref)
+        assert (len(grant.permits), grant.reason, grant.wait_ms) == (0, "held", HOUR_MS)
+        d.advance(HOUR_MS - 1)
+        assert not d.take(ref)
+        d.advance(1 + EARNED_MS)
+        [probe] = d.take(ref)
+        assert d.claim(probe) is not None
+        assert (d.take(ref), d.ask(ref).reason) == ([], "probing")
+        assert d.report(probe, Lesson(signal, Usage(), wait_ms), done=signal == "ok") is not None
+
+
+def test_a_probe_that_is_answered_ends_the_hold(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    _asked_to_wait(d, ref, YEARS_28_MS)
+    d.advance(HOUR_MS + EARNED_MS)
+    [probe] = d.take(ref)
+    d.claim(probe)
+    d.report(probe, Lesson("ok", Usage(0, 10)), done=True)
+    d.advance(10_000)
+    assert d.take(ref)
+    assert d.lanes.view("sim:fast", d.now_ms).held_until_ms is None
+
+
+@pytest.mark.parametrize("wait_ms", [HOUR_MS, *ABSURD])
+def test_resume_lifts_what_it_says_it_lifts(real_redis: Redis, wait_ms: int) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    first, second = d.start(ref, 2)
+    for attempt in (first, second):
+        d.report(attempt, Lesson("limited", Usage(), wait_ms), done=False)
+        d.lanes.resume("sim:fast", d.now_ms)
+        view = d.lanes.view("sim:fast", d.now_ms)
+        assert (view.state, view.shut, view.circuit) == ("active", None, "closed")
+    # What was asked before the operator resumed the lane holds it no more; a ramp begins.
+    d.advance(2000)
+    assert 1 <= len(d.take(ref)) <= 20
+
+
+def test_a_lane_says_that_it_is_held_and_by_whom(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    _asked_to_wait(d, ref, YEAR_9999_MS)
+    view = d.lanes.view("sim:fast", d.now_ms)
+    assert (view.state, view.shut and view.shut.reason) == ("blocked", "held")
+    reason = reason_of(view, 49, 10, led=True)
+    assert reason is not None
+    assert "its provider asked to come back in" in reason.sentence
+    assert "one call asks again in 1 h" in reason.sentence
+    assert "`fairlane lanes resume sim:fast` lifts the hold" in reason.sentence
+
+
+def test_how_long_a_lane_waits_is_a_setting(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600, longest_wait_seconds=60)
+    _asked_to_wait(d, ref, 60_000)
+    assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("blocked", 60_000)
+    d.advance(60_000)
+    d.advance(1000)
+    _asked_to_wait(d, ref, 60_001)
+    assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("held", 60_000)
+
+
+waits = st.none() | st.sampled_from([-5, 0, 1, 50, HOUR_MS, *ABSURD])
+signals = st.sampled_from(["ok", "ok", "limited", "overloaded", "broken", "answered", "refused", "none"])
+steps = st.tuples(signals, waits, st.sampled_from([0, 50, 5000, HOUR_MS]), st.booleans())
+
+
+@settings(max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(course=st.lists(steps, min_size=1, max_size=12))
+def test_whatever_a_provider_asks_for_a_lane_tries_again_within_its_longest_wait(
+    real_redis: Redis, course: list[Any]
+) -> None:
+    d = Deployment(emptied(real_redis))
+    ref = d.queued_lane(jobs=200, requests_per_minute=600)
+    in_flight: list[Attempt] = []
+    for signal, wait_ms, pause_ms, resume in course:
+        in_flight += d.take(ref, 3)
+        if in_flight:
+            attempt = in_flight.pop(0)
+            d.claim(attempt)
+            d.report(attempt, Lesson(signal, Usage(), wait_ms), done=signal in ("ok", "answered"))
+        if resume:
+            d.lanes.resume("sim:fast", d.now_ms)
+            assert d.lanes.view("sim:fast", d.now_ms).parked is None
+            assert d.ask(ref, count=0).reason not in ("blocked", "held", "circuit", "parked", "paused")
+        grant = d.ask(ref, count=0)
+        assert grant.at_ms <= d.now_ms + HOUR_MS
+        d.advance(pause_ms)

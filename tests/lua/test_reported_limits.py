@@ -1,0 +1,216 @@
+"""What providers say of their limits: ceilings that move when they do, and what others take of the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.model.hints import Hints
+from fairlane.model.job import Attempt, Lesson, Reported
+from fairlane.model.tokens import Estimate
+from tests.support.deployment import Deployment
+from tests.support.hidden_limit import HiddenLimit, hints
+
+MINUTE_MS = 60_000
+UNDER_TOLD = 0.997
+
+
+def _tell(d: Deployment, attempt: Attempt, said: Hints, signal: str = "ok") -> Reported:
+    lesson = Lesson(signal, hints=said)  # type: ignore[arg-type]
+    reported = d.report(attempt, lesson, done=signal == "ok")
+    assert reported is not None
+    return reported
+
+
+def _started_in(d: Deployment, ref: Any, span_ms: int, step_ms: int = 100) -> int:
+    """Permits within a span, after what may have been saved is spent."""
+    d.take(ref)
+    taken = 0
+    for _ in range(span_ms // step_ms):
+        d.advance(step_ms)
+        taken += len(d.take(ref))
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("axis", "tokens"), [("requests", Estimate(0, 1)), ("tokens", Estimate(1, 0)), ("output", Estimate(0, 1))]
+)
+def test_what_is_reported_is_kept_to(real_redis: Redis, axis: str, tokens: Estimate) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2000, tokens=tokens, requests_per_minute=None if axis == "requests" else 0)
+    _tell(d, d.start(ref)[0], hints(**{axis: (1200, None, None)}))
+    assert _started_in(d, ref, 20_000) == pytest.approx(400 * UNDER_TOLD, abs=2)
+
+
+def test_what_is_reported_lowers_an_operators_number_and_never_raises_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2000, requests_per_minute=600)
+    _tell(d, d.start(ref)[0], hints(requests=(60_000, None, None)))
+    assert _started_in(d, ref, 10_000) == pytest.approx(100, abs=1)
+    d.advance(1000)
+    _tell(d, d.start(ref)[0], hints(requests=(300, None, None)))
+    assert _started_in(d, ref, 10_000) == pytest.approx(50, abs=2)
+    d.lanes.limit("sim:fast", {"exact": True})
+    assert _started_in(d, ref, 10_000) == pytest.approx(100, abs=1)
+
+
+def test_a_reported_limit_that_moves_drops_what_was_learned(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=5000)
+    first, second = d.start(ref, 2)
+    _tell(d, first, hints(requests=(600, None, None)))
+    _tell(d, second, hints(exhausted="requests"), signal="limited")
+    assert float(d.lane_state()["requests_est"]) < 600
+    d.advance(5000)
+    third = d.start(ref)[0]
+    _tell(d, third, hints(requests=(603, None, None)))
+    assert float(d.lane_state()["requests_est"]) < 600, "a wobble is no move"
+    d.advance(5000)
+    _tell(d, d.start(ref)[0], hints(requests=(1200, None, None)))
+    assert d.lane_state()["requests_est"] == ""
+    assert _started_in(d, ref, 10_000) == pytest.approx(200, abs=3)
+
+
+@dataclass
+class Shared:
+    """A provider that tells ``remaining``, with others who use the same key: a bucket, or a fixed window."""
+
+    per_minute: int
+    others_per_minute: float
+    windowed: bool
+    now_ms: Any
+    left: float = field(init=False)
+    at_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left, self.at_ms = self.per_minute, self.now_ms()
+
+    def _pass(self) -> None:
+        now = self.now_ms()
+        if self.windowed:
+            if now // MINUTE_MS > self.at_ms // MINUTE_MS:
+                self.left, self.at_ms = self.per_minute, now - now % MINUTE_MS
+            self.left -= (now - self.at_ms) * self.others_per_minute / MINUTE_MS
+        else:
+            earned = (self.per_minute - self.others_per_minute) * (now - self.at_ms) / MINUTE_MS
+            self.left = min(self.per_minute, self.left + earned)
+        self.at_ms = now
+
+    def admit(self, now_ms: int, in_flight: int) -> bool:
+        self._pass()
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+    def announced(self, now_ms: int, admitted: bool) -> Mapping[str, Any]:
+        self._pass()
+        reset_ms = MINUTE_MS - now_ms % MINUTE_MS
+        if not self.windowed:
+            reset_ms = round((self.per_minute - self.left) * MINUTE_MS / self.per_minute)
+        return {"hints": hints(requests=(self.per_minute, max(0, int(self.left)), reset_ms))}
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+@pytest.mark.slow
+def test_where_others_use_the_same_key_their_part_is_left_to_them(real_redis: Redis, windowed: bool) -> None:
+    d = Deployment(real_redis)
+    provider = Shared(600, 240, windowed, lambda: d.now_ms)
+    world = HiddenLimit(d, d.unknown_lane(jobs=5000), provider, announced=provider.announced)
+    world.run(4 * MINUTE_MS)
+    assert "shared" in world.news
+    last = d.now_ms
+    world.run(2 * MINUTE_MS)
+    # What is left of 600 is 360; being found out costs a little, and so does caution.
+    assert 2 * 300 <= world.admitted(last) <= 2 * 375
+    assert world.refused(last) <= 10
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+@pytest.mark.slow
+def test_where_nobody_else_uses_the_key_nothing_is_left_to_others(real_redis: Redis, windowed: bool) -> None:
+    d = Deployment(real_redis)
+    provider = Shared(600, 0, windowed, lambda: d.now_ms)
+    world = HiddenLimit(d, d.unknown_lane(jobs=5000), provider, announced=provider.announced)
+    world.run(2 * MINUTE_MS)
+    last = d.now_ms
+    world.run(2 * MINUTE_MS)
+    assert world.admitted(last) >= 2 * 600 * 0.97
+    assert world.refused(last) <= 4
+    assert "shared" not in world.news
+
+
+def test_a_full_bucket_says_nothing_of_others(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=100)
+    for _ in range(20):
+        attempt = d.start(ref)[0]
+        # It is always full again: others may be there or not.
+        assert _tell(d, attempt, hints(requests=(600, 599, 100))).news != "shared"
+        d.advance(5000)
+    assert float(d.lane_state().get("requests_foreign") or 0) == 0
+
+
+def test_the_first_reported_remainder_may_be_spent(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=500)
+    _tell(d, d.start(ref)[0], hints(requests=(600, 8, 100)))
+    assert len(d.take(ref)) <= 8
+
+
+def test_a_reported_limit_a_day_is_counted_until_the_day_ends(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50)
+    first, second = d.start(ref, 2)
+    _tell(d, first, hints(day=(10, 8, None)))
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason) == (8, "day")
+    ends_ms = d.now_ms + 3_600_000
+    _tell(d, second, hints(day=(10, 0, 3_600_000), exhausted="day"), signal="limited")
+    assert "requests_est" not in d.lane_state()
+    assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("day", ends_ms)
+    d.advance(3_600_000)
+    assert len(d.take(ref)) == 10
+
+
+def test_a_reported_concurrency_limit_bounds_calls_in_flight(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50)
+    _tell(d, d.start(ref)[0], hints(concurrency=(4, None, None)))
+    grant = d.ask(ref)
+    assert (len(grant.permits), grant.reason) == (4, "window")
+
+
+@pytest.mark.parametrize("axis", ["requests", "tokens"])
+@pytest.mark.parametrize("then", ["opens", "is refused again"])
+def test_a_reported_limit_may_move_while_the_lane_is_shut(real_redis: Redis, axis: str, then: str) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=1000)
+    first, second, third = [*d.start(ref, 2), *_later(d, ref)]
+    _tell(d, third, hints(**{axis: (1200, None, None)}))
+    _tell(d, first, hints(exhausted=axis), signal="limited")
+    _tell(d, second, hints(**{axis: (2400, None, None)}))
+    [probe] = _later(d, ref)
+    if then == "is refused again":
+        _tell(d, probe, hints(exhausted=axis), signal="limited")
+    for _ in range(5):
+        [probe] = _later(d, ref)
+        d.advance(500)
+        _tell(d, probe, hints(**{axis: (2400, None, None)}))
+
+
+def _later(d: Deployment, ref: Any) -> list[Attempt]:
+    """The next attempt, as soon as there is one."""
+    for _ in range(20):
+        grant = d.ask(ref, count=1)
+        if grant.permits:
+            permit = grant.permits[0]
+            attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
+            assert d.claim(attempt) is not None
+            return [attempt]
+        d.advance(max(1, grant.wait_ms))
+    raise AssertionError(grant.reason)

@@ -1,0 +1,120 @@
+"""Providers that reject more than so many calls at once, in virtual time: by 429, or by 503."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.model.job import Attempt, JobState, Outcome, Overloaded, RateLimited, Success, Usage
+from fairlane.model.run import RunRef
+from tests.support.scheduling import Cluster, assert_complete
+from tests.support.stand_ins import FakeWorker
+
+LANE = "sim:fast"
+WAY_MS = 5
+SLOTS = 200
+UNKNOWN: dict[str, float | None] = {"requests_per_minute": None}
+
+
+class Places:
+    """Serves ``at_once`` calls, each for about ``seconds``, and rejects more; ``spread`` is lognormal."""
+
+    def __init__(self, at_once: int, seconds: float = 1.0, spread: float = 0.0, status: int = 429) -> None:
+        self.at_once, self.seconds, self.spread, self.status = at_once, seconds, spread, status
+        self.rejected: list[int] = []
+        self.served: list[int] = []
+        self._inside, self._rng = 0, random.Random(1)
+
+    def within(self, cluster: Cluster) -> None:
+        self._events, self._began_ms = cluster.events, cluster.now_ms
+
+    def serve(self, attempt: Attempt, finish: Callable[[Outcome], None]) -> None:
+        self._events.after(self._way_ms(), lambda: self._arrive(finish))
+
+    def _arrive(self, finish: Callable[[Outcome], None]) -> None:
+        if self._inside >= self.at_once:
+            self.rejected.append(self._events.now_ms - self._began_ms)
+            refusal: Outcome = RateLimited("too many requests")
+            if self.status != 429:
+                refusal = Overloaded("no place is free", self.status)
+            self._events.after(self._way_ms(), lambda: finish(refusal))
+            return
+        self._inside += 1
+        takes_s = self.seconds * math.exp(self.spread * self._rng.gauss(0, 1) - self.spread**2 / 2)
+        self._events.after(max(1, round(takes_s * 1000)), lambda: self._leave(finish))
+
+    def _leave(self, finish: Callable[[Outcome], None]) -> None:
+        self._inside -= 1
+        self.served.append(self._events.now_ms - self._began_ms)
+        self._events.after(self._way_ms(), lambda: finish(Success("yes", Usage(10, 5))))
+
+    def _way_ms(self) -> int:
+        return round(WAY_MS * math.exp(0.3 * self._rng.gauss(0, 1)))
+
+
+def _cluster(redis: Redis, provider: Any, jobs: int) -> tuple[Cluster, RunRef]:
+    cluster = Cluster(redis, provider=provider, workers=[FakeWorker("w1", SLOTS)], lanes={LANE: UNKNOWN})
+    provider.within(cluster)
+    return cluster, cluster.submit(jobs)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0])
+def test_a_503_for_too_many_calls_at_once_is_no_outage(real_redis: Redis, seconds: float) -> None:
+    jobs, at_once = 400, 16
+    provider = Places(at_once, seconds, spread=0.3, status=503)
+    cluster, ref = _cluster(real_redis, provider, jobs)
+    took_s = cluster.run_until_finished(ref, limit_s=600)
+    assert_complete(cluster, ref, JobState.SUCCEEDED)
+    assert not [news for _, _, news in cluster.simulated.news if news == "open"]
+    assert len(provider.rejected) <= 0.06 * jobs
+    assert took_s <= 1.25 * jobs * seconds / at_once
+
+
+def test_after_an_outage_of_503_the_window_is_wide_again_within_seconds(real_redis: Redis) -> None:
+    provider = Places(16, spread=0.3, status=503)
+    cluster, _ = _cluster(real_redis, provider, 3000)
+    cluster.run_for(40)
+    provider.at_once = 0
+    cluster.run_for(20)
+    provider.at_once = 16
+    before = len(provider.served)
+    while len(provider.served) == before:  # until a probe is answered
+        cluster.run_for(1)
+    cluster.run_for(7)
+    before = len(provider.served)
+    cluster.run_for(10)
+    assert len(provider.served) - before >= 0.85 * 16 * 10
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.3])
+def test_a_hidden_limit_of_calls_at_once_is_found_after_the_first_429(
+    real_redis: Redis, spread: float
+) -> None:
+    """The ideal is a call in every place at every moment; each call also travels for 10 ms."""
+    jobs, at_once = 800, 16
+    provider = Places(at_once, spread=spread)
+    cluster, ref = _cluster(real_redis, provider, jobs)
+    took_s = cluster.run_until_finished(ref, limit_s=200)
+    assert_complete(cluster, ref, JobState.SUCCEEDED)
+    assert took_s <= 1.07 * jobs / at_once
+    assert len(provider.rejected) <= 0.01 * jobs
+
+
+@pytest.mark.parametrize(("at_first", "later"), [(8, 24), (16, 48)])
+def test_a_hidden_limit_of_calls_at_once_that_rises_is_found_again(
+    real_redis: Redis, at_first: int, later: int
+) -> None:
+    provider = Places(at_first, spread=0.3)
+    cluster, _ = _cluster(real_redis, provider, 6000)
+    cluster.run_for(60)
+    provider.at_once = later
+    cluster.run_for(35)  # a window is widened after 30 s at the latest, and then by each success
+    before = len(provider.served)
+    cluster.run_for(15)
+    assert len(provider.served) - before >= 0.9 * later * 15
+    assert len(provider.rejected) <= 0.02 * len(provider.served)

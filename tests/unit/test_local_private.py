@@ -1,0 +1,61 @@
+"""What a local deployment keeps, prompts and answers among it, is for its owner alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlane.embedded.private import make_private
+from fairlane.embedded.server import start_embedded
+from fairlane.local.planning import keep_out_of_git
+
+
+@pytest.fixture(autouse=True)
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_missing_folders_are_made_private_and_others_stay(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    make_private(shared / "a" / "b")
+    assert [mode(path) for path in (shared, shared / "a", shared / "a" / "b")] == [0o755, 0o700, 0o700]
+    make_private(shared)
+    assert mode(shared) == 0o755
+
+
+def test_a_data_directory_is_private_also_one_of_an_earlier_start(tmp_path: Path) -> None:
+    data = tmp_path / ".fairlane"
+    keep_out_of_git(data)
+    assert mode(data) == 0o700
+    data.chmod(0o755)
+    keep_out_of_git(data)
+    assert mode(data) == 0o700
+
+
+def test_a_directory_of_somebody_else_keeps_its_mode(tmp_path: Path) -> None:
+    data = tmp_path / "project"
+    data.mkdir(mode=0o755)
+    (data / ".gitignore").write_text("build/\n", encoding="utf-8")
+    keep_out_of_git(data)
+    assert mode(data) == 0o755
+    assert (data / ".gitignore").read_text(encoding="utf-8") == "build/\n"
+
+
+def test_nobody_else_reads_what_redis_writes(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with start_embedded(data, unix_socket=True) as redis:
+        assert redis.data_dir.is_dir()
+    written = [path for path in data.rglob("*") if not path.is_symlink()]
+    assert any("appendonly" in path.name for path in written)
+    assert mode(data) == 0o700
+    assert [path for path in written if mode(path) & 0o077 and "appendonly" in path.as_posix()] == []

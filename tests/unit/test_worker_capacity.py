@@ -1,0 +1,113 @@
+"""A worker takes as many calls at once as its event loop serves, and no more than it is configured to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairlane_workers.upkeep.capacity import LEAST_SLOTS, START_SLOTS, Capacity, share_of_memory
+
+
+def capacity(most: int = 1000, memory: float = 0.1, **options: bool) -> Capacity:
+    return Capacity(most, memory=lambda: memory, **options)
+
+
+def beat(worker: Capacity, busy: int, delay_s: float, beats: int = 1) -> int:
+    for _ in range(beats):
+        worker.note(delay_s)
+        worker.update(busy)
+    return worker.slots
+
+
+def test_it_begins_with_a_hundred_or_what_is_configured() -> None:
+    assert capacity().slots == START_SLOTS
+    assert capacity(7).slots == 7
+
+
+def test_slots_in_use_become_more_up_to_the_configured_number() -> None:
+    worker = capacity()
+    before = worker.slots
+    assert beat(worker, 79, 0.001) == before
+    assert beat(worker, 80, 0.001) == 151
+    for _ in range(10):
+        beat(worker, worker.slots, 0.001)
+    assert worker.slots == 1000
+
+
+def test_a_loop_that_is_always_late_has_fewer_and_never_none() -> None:
+    worker = capacity()
+    assert beat(worker, 100, 0.4) == 80
+    assert beat(worker, 100, 0.4, beats=50) == LEAST_SLOTS
+    small = capacity(3)
+    assert beat(small, 3, 0.4, beats=50) == 3
+
+
+def test_one_pause_takes_no_slots_and_gives_none() -> None:
+    worker = capacity()
+    beat(worker, 0, 0.001, beats=4)
+    assert beat(worker, 100, 9.0) == START_SLOTS
+    assert beat(worker, 100, 0.001) == 151
+
+
+@pytest.mark.parametrize("delay_s", [0.001, 0.06, 0.2])
+def test_slots_that_a_busy_machine_took_come_back_before_it_is_quiet(delay_s: float) -> None:
+    worker = capacity()
+    assert beat(worker, 100, 0.4, beats=50) == LEAST_SLOTS
+    for _ in range(12):
+        beat(worker, worker.slots, delay_s)
+    assert worker.slots >= START_SLOTS
+    small = capacity(40)
+    beat(small, 40, 0.4, beats=50)
+    for _ in range(12):
+        beat(small, small.slots, delay_s)
+    assert small.slots == 40
+
+
+def test_a_loop_that_is_a_little_late_is_given_no_more_than_a_worker_begins_with() -> None:
+    worker = capacity()
+    assert beat(worker, 100, 0.2, beats=20) == START_SLOTS
+    beat(worker, 0, 0.4, beats=10)
+    for _ in range(30):
+        beat(worker, worker.slots, 0.2)
+    assert worker.slots == START_SLOTS
+
+
+def test_slots_that_nobody_uses_do_not_come_back() -> None:
+    worker = capacity()
+    beat(worker, 100, 0.4, beats=50)
+    assert beat(worker, 3, 0.001, beats=20) == LEAST_SLOTS
+
+
+def test_heartbeats_in_quick_succession_judge_a_delay_once() -> None:
+    worker = capacity()
+    for _ in range(5):
+        worker.note(0.4)
+    assert [worker.update(100) for _ in range(5)] == [80] * 5
+    for _ in range(5):
+        worker.note(0.001)
+    assert [worker.update(80) for _ in range(5)] == [121] * 5
+
+
+def test_memory_that_runs_out_takes_slots() -> None:
+    assert beat(capacity(memory=0.9), 100, 0.001) == 80
+
+
+def test_a_worker_of_functions_keeps_its_threads() -> None:
+    worker = capacity(fixed=True)
+    assert beat(worker, 100, 0.001) == START_SLOTS
+    assert beat(worker, 100, 0.9, beats=9) == START_SLOTS
+
+
+@pytest.mark.parametrize(("limit", "share"), [("max\n", 0.04), ("8192000\n", 0.5), (None, 0.04)])
+def test_the_share_of_memory_is_of_the_least_limit(tmp_path: Path, limit: str | None, share: float) -> None:
+    used, total, most = tmp_path / "statm", tmp_path / "meminfo", tmp_path / "memory.max"
+    used.write_text("5000 1000 300 1 0 1 0\n")
+    total.write_text("MemTotal:       100000 kB\nMemFree: 1 kB\n")
+    if limit is not None:
+        most.write_text(limit)
+    assert share_of_memory(used, (most,), total) == pytest.approx(share)
+
+
+def test_a_system_that_does_not_say_limits_nothing(tmp_path: Path) -> None:
+    assert share_of_memory(tmp_path / "none", (), tmp_path / "none") == 0.0

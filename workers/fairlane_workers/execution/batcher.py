@@ -1,0 +1,187 @@
+"""Sends the Redis calls of many attempts in pipelines: calls made during one round trip share the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
+    DataError,
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import (
+    TimeoutError as RedisTimeoutError,
+)
+
+from fairlane.core.events import Event
+from fairlane.core.pause import Pause, sleep
+from fairlane.store.connection.tls_errors import in_words
+from fairlane.store.redis_client import AsyncRedisClient
+from fairlane.store.script import Call
+from fairlane.telemetry.logs import get_logger
+
+log = get_logger("batcher")
+
+BATCH = 256  # commands a pipeline: its replies arrive before another attempt waits for long
+MOST_OFFERED = 1024  # waiting commands beyond which `offer` drops: chunks and cache writes may be lost
+AWAY_FIRST_S, AWAY_MOST_S = 0.05, 1.0  # pauses between tries while Redis is away, doubled each time
+
+Command: TypeAlias = Call | tuple[Any, ...]
+_Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
+
+# The server answers and will accept the same call later: it fails over, is out of memory or disk, or is busy.
+_LATER = (ReadOnlyError, OutOfMemoryError, MasterDownError)
+_LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN")
+_AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
+
+
+class Batcher:
+    """Sends one pipeline at a time. While Redis is away it keeps every command and tries again.
+
+    It sends a call again if the reply was lost. A repeated claim gets the same answer; a repeated report
+    changes nothing and is answered as late.
+    """
+
+    def __init__(self, redis: AsyncRedisClient, pause: Pause = sleep) -> None:
+        self._redis, self._pause = redis, pause
+        self._pending: _Batch = []
+        self._flusher: asyncio.Task[None] | None = None
+        self._away_s = 0.0
+        self._trouble: str | None = None
+        self._given_up = False
+
+    async def send(self, command: Command) -> Any:
+        """The reply to a script call, or to a plain command given as (name, *arguments). Raises `RedisError`
+        if the server rejects this one call, or if Redis is away and the worker has given up.
+        """
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._take(_encoded(command), reply)
+        return await reply
+
+    def offer(self, command: Command) -> None:
+        """Send a command without a reply; drops it while Redis is away or many commands wait."""
+        if not self._away_s and len(self._pending) < MOST_OFFERED:
+            self._take(_encoded(command), None)
+
+    def give_up(self) -> None:
+        """Fail at once, from now on, what a Redis that is away cannot answer: the process ends."""
+        self._given_up = True
+        if self._away_s:
+            self._fail(self._pending, RedisConnectionError("Redis is away and the worker stops"))
+            self._pending = []
+
+    @property
+    def trouble(self) -> str | None:
+        """Why Redis takes no commands now, in words; ``None`` while it takes them."""
+        return self._trouble
+
+    def _take(self, command: Command, reply: asyncio.Future[Any] | None) -> None:
+        self._pending.append((command, reply))
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        while self._pending:
+            batch, self._pending = self._pending[:BATCH], self._pending[BATCH:]
+            try:
+                await self._deliver(batch)
+            except _AWAY as error:
+                await self._wait_for_redis(batch, error)
+            except Exception as error:
+                # A defect: every caller must get the error, or its attempt would be held for ever.
+                log.exception(Event.BATCH_FAILED, commands=len(batch))
+                self._fail(batch, error)
+
+    async def _deliver(self, batch: _Batch) -> None:
+        replies = await self._round_trip([command for command, _ in batch])
+        later: _Batch = []
+        refusal: Exception | None = None
+        for one, reply in zip(batch, replies, strict=True):
+            if isinstance(reply, Exception) and _is_later(reply):
+                later.append(one)
+                refusal = reply
+            else:
+                _resolve(one[1], reply)
+        if refusal is not None:
+            await self._wait_for_redis(later, refusal)
+        elif self._away_s:
+            log.info(Event.STORE_BACK)
+            self._away_s, self._trouble = 0.0, None
+
+    async def _wait_for_redis(self, batch: _Batch, error: Exception) -> None:
+        if self._given_up:
+            self._fail(batch, error)
+            return
+        self._trouble = in_words(error)
+        if not self._away_s:
+            log.warning(Event.STORE_UNREACHABLE, error=self._trouble)
+        self._away_s = min(AWAY_MOST_S, self._away_s * 2 or AWAY_FIRST_S)
+        self._pending = [one for one in batch if one[1] is not None] + self._pending
+        await self._pause(self._away_s)
+
+    async def _round_trip(self, commands: Sequence[Command]) -> list[Any]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in commands:
+            if isinstance(command, Call):
+                command.queue(pipeline)
+            else:
+                pipeline.execute_command(*command)
+        replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        for i, command in enumerate(commands):
+            if isinstance(replies[i], NoScriptError) and isinstance(command, Call):
+                replies[i] = await self._evaluate(command)
+        return replies
+
+    async def _evaluate(self, call: Call) -> Any:
+        """Run a script by its source, since the server has not cached it yet."""
+        try:
+            return await self._redis.eval(call.script.source, *call.packed)
+        except _AWAY:
+            raise
+        except RedisError as error:
+            return error
+
+    @staticmethod
+    def _fail(batch: _Batch, error: Exception) -> None:
+        for _, future in batch:
+            _resolve(future, error)
+
+
+def _resolve(future: asyncio.Future[Any] | None, reply: Any) -> None:
+    if future is None or future.done():
+        return
+    if isinstance(reply, Exception):
+        future.set_exception(reply)
+    else:
+        future.set_result(reply)
+
+
+def _is_later(refusal: Exception) -> bool:
+    if isinstance(refusal, _LATER):
+        return True
+    return isinstance(refusal, ResponseError) and str(refusal).startswith(_LATER_CODES)
+
+
+def _encoded(command: Command) -> Command:
+    """The command with its text as bytes. A wrong argument fails here, not in its whole pipeline."""
+    if isinstance(command, Call):
+        return replace(command, packed=tuple(_bytes(argument) for argument in command.packed))
+    return (command[0], *(_bytes(argument) for argument in command[1:]))
+
+
+def _bytes(argument: Any) -> bytes | int | float:
+    if isinstance(argument, str):
+        return argument.encode(errors="replace")
+    if isinstance(argument, bytes | int | float):
+        return argument
+    raise DataError(f"Redis takes no {type(argument).__name__}: {argument!r:.100}")

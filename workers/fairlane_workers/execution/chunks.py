@@ -1,0 +1,91 @@
+"""Publishes pieces of streamed output while a client listens, and costs next to nothing otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from fairlane.core.clock import Clock
+from fairlane.core.lru import Lru
+from fairlane.model.job import Attempt
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
+from fairlane.store.redis_client import AsyncRedisClient
+from fairlane_workers.execution.batcher import Batcher
+
+LOOK_AGAIN_MS = 1000  # so often at most Redis is asked for a run's listeners: a new one misses one second
+RUNS_KEPT = 1024
+
+
+class Chunks:
+    """Publishes for all attempts of a worker. No call in flight waits for it, or for a Redis that is away."""
+
+    def __init__(self, redis: AsyncRedisClient, batcher: Batcher, keys: Keys, clock: Clock) -> None:
+        self._redis, self._batcher, self._keys, self._clock = redis, batcher, keys, clock
+        self._audiences: Lru[RunRef, _Audience] = Lru(RUNS_KEPT)
+
+    async def listener(self, attempt: Attempt) -> AttemptStream:
+        """The function to call with each piece of an attempt's output."""
+        ref = RunRef(attempt.team, attempt.run)
+        channel, audience = self._keys.chunks(ref), self._audience(ref)
+        await asyncio.shield(audience.look())  # other attempts wait for the same reply
+        return AttemptStream(self._batcher, channel, attempt, audience)
+
+    def _audience(self, ref: RunRef) -> _Audience:
+        channel = self._keys.chunks(ref)
+        return self._audiences.get_or_make(ref, lambda: _Audience(lambda: self._count(channel), self._clock))
+
+    async def _count(self, channel: str) -> int:
+        answer = await self._batcher.send(("PUBSUB NUMSUB", channel))
+        return int(answer[0][1] if isinstance(answer[0], tuple | list) else answer[1])
+
+
+class AttemptStream:
+    """Publishes what one attempt streams; call it with each piece."""
+
+    def __init__(self, batcher: Batcher, channel: str, attempt: Attempt, audience: _Audience) -> None:
+        self._batcher, self._channel, self._audience = batcher, channel, audience
+        self._attempt = {"job": attempt.job, "number": attempt.number}
+        self._heard = False
+
+    async def __call__(self, text: str) -> None:
+        """Publish a piece if a client listens."""
+        self._audience.look()
+        if self._audience.present:
+            self._heard = True
+            self._publish({"text": text})
+
+    def void(self) -> None:
+        """Report to listeners that the pieces so far are no part of an output, if there are any."""
+        if self._heard:
+            self._publish({"void": True})
+
+    def _publish(self, fields: dict[str, object]) -> None:
+        self._batcher.offer(("PUBLISH", self._channel, json.dumps(self._attempt | fields)))
+
+
+class _Audience:
+    """Whether a client listens to a run. Redis is asked at most once a second, for all attempts together."""
+
+    def __init__(self, count: Callable[[], Coroutine[Any, Any, int]], clock: Clock) -> None:
+        self._count, self._clock = count, clock
+        self._question: asyncio.Task[None] | None = None
+        self._asked_ms = 0
+        self.present = False
+
+    def look(self) -> asyncio.Task[None]:
+        """Ask Redis, if it is time; `present` is up to date once the task is done."""
+        now, question = self._clock.monotonic_ms(), self._question
+        if question is None or (question.done() and now - self._asked_ms >= LOOK_AGAIN_MS):
+            self._asked_ms = now
+            question = self._question = asyncio.ensure_future(self._ask())
+        return question
+
+    async def _ask(self) -> None:
+        with suppress(RedisError):
+            self.present = await self._count() > 0

@@ -1,0 +1,378 @@
+"""Executes an attempt: read inputs → claim → call → decide → report.
+
+An attempt uses a slot only for its call. While a provider works on a call by itself, its attempt uses no
+slot: it only polls for the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from fairlane.config.connection import Connection
+from fairlane.core.clock import Clock
+from fairlane.core.errors import NewerVersion, RunGone, TemplateError
+from fairlane.core.events import Event
+from fairlane.evaluators.agents import flaw
+from fairlane.model.decision import ABORTED_DELAY_MS, Defer, Finish, decide, finish, requeue, unsent
+from fairlane.model.job import (
+    Aborted,
+    AccessDenied,
+    Attempt,
+    Claim,
+    FlawedAnswer,
+    Outcome,
+    PermanentFailure,
+    Success,
+    TimedOut,
+)
+from fairlane.model.lane import split_model
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
+from fairlane.store.write.attempts import Attempts
+from fairlane.telemetry.logs import get_logger
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.inputs import InputReader, JobInputs
+from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
+from fairlane_workers.providers.contract import Provider, Request
+from fairlane_workers.transport import Departure, PermitExpiredError, UsualDelay
+
+STALE, UNREPORTED, LATE = "Stale", "Unreported", "Late"
+
+MOST_PENDING = 1000
+"""Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
+
+log = get_logger("executor")
+
+
+class Phase(Enum):
+    """How far an attempt has got, and so whether it has a lease and uses a slot."""
+
+    CLAIMING = auto()
+    """It uses a slot and waits for its lease."""
+
+    CLAIMED = auto()
+    """It has its lease and uses a slot."""
+
+    PENDING = auto()
+    """It has its lease and uses no slot: the provider works on its call by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Why a call is broken off, or never made.
+
+    ``requeues``: the job returns to its queue at no cost; otherwise the attempt has lost its lease.
+    ``withdrawn``: the run was cancelled, so no later attempt will ask for the answer.
+    """
+
+    reason: str
+    requeues: bool = False
+    withdrawn: bool = False
+
+
+@dataclass(slots=True)
+class HeldAttempt:
+    """An attempt that this worker executes.
+
+    Only the call can be broken off: the executor waits for a claim or a report under way, since Redis may
+    have acted on it already. ``handle`` is the id of an asynchronous provider call that is still running.
+    """
+
+    attempt: Attempt
+    free_slot: Callable[[], None]
+    phase: Phase = Phase.CLAIMING
+    abort: Abort | None = None
+    call: asyncio.Task[Outcome] | None = None
+    handle: str | None = None
+    wire_ms: int | None = None
+    departure: Departure | None = None
+    inputs: JobInputs | None = None
+    result: str = Aborted.__name__
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether its run was cancelled."""
+        return self.abort is not None and self.abort.withdrawn
+
+
+class Executor:
+    """Runs attempts concurrently on one event loop; every method is called on that loop."""
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        attempts: Attempts,
+        batcher: Batcher,
+        keys: Keys,
+        inputs: InputReader,
+        chunks: Chunks,
+        connections: Mapping[str, Connection],
+        providers: Mapping[str, Provider],
+        lease_ms: int,
+        max_response_bytes: int,
+        clock: Clock,
+        rng: random.Random,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """``providers`` by connection; those that ``connections`` lacks never stream."""
+        self._worker, self._attempts, self._lease_ms = worker, attempts, lease_ms
+        self._batcher, self._inputs, self._chunks = batcher, inputs, chunks
+        self._connections, self._providers = connections, providers
+        self._max_response_bytes = max_response_bytes
+        self._clock, self._rng = clock, rng
+        self._reporter = Reporter(worker, attempts, batcher, keys, observers)
+        self._completions = Completions(batcher, keys)
+        self._usual = defaultdict[str, UsualDelay](lambda: UsualDelay(clock.monotonic_ms))
+        self._held: dict[str, HeldAttempt] = {}
+        self._stopping: Abort | None = None
+
+    @property
+    def held(self) -> list[str]:
+        """Ids of the attempts that have a lease and are not reported yet."""
+        return [attempt_id for attempt_id, held in self._held.items() if held.phase is not Phase.CLAIMING]
+
+    @property
+    def busy(self) -> int:
+        """Attempts that use a slot."""
+        return len(self._held) - self.pending
+
+    @property
+    def pending(self) -> int:
+        """Attempts that use no slot, since their providers work on the calls by themselves."""
+        return sum(held.phase is Phase.PENDING for held in self._held.values())
+
+    async def execute(self, attempt: Attempt, free_slot: Callable[[], None] = lambda: None) -> str:
+        """Run one attempt from claim to report. A second copy of a message does nothing.
+
+        ``free_slot`` is called at most once: if the attempt needs its slot no longer, although it continues.
+        If Redis rejects a report, or on a defect, the lease lapses and the scheduler requeues the job.
+        Returns what to show in lists of tasks: ``Stale``, ``Late``, ``Unreported`` or the outcome's name.
+        """
+        if attempt.id in self._held:
+            log.warning(Event.STALE_CLAIM, **attempt.labels)
+            return STALE
+        held = HeldAttempt(attempt, free_slot, abort=self._stopping)
+        self._held[attempt.id] = held
+        try:
+            await self._run(held)
+        except RunGone as gone:
+            log.warning(Event.STALE_CLAIM, **attempt.labels, error=str(gone))
+        except RedisError as error:
+            log.warning(Event.ATTEMPT_UNREPORTED, **attempt.labels, error=str(error))
+        except Exception:
+            log.exception(Event.ATTEMPT_FAILED, **attempt.labels)
+        else:
+            return held.result
+        finally:
+            del self._held[attempt.id]
+        return UNREPORTED
+
+    def abort(self, attempt_id: str, abort: Abort) -> None:
+        """Break a call off; a call that has ended is reported nonetheless.
+
+        An asynchronous call of the provider continues, for the job's next attempt, unless it is withdrawn.
+        """
+        held = self._held.get(attempt_id)
+        if held is not None and held.abort is None:
+            held.abort = abort
+            if held.call is not None:
+                held.call.cancel()
+
+    def abort_run(self, ref: RunRef, reason: str) -> None:
+        """Break off every call of a run that was cancelled."""
+        for attempt_id, held in list(self._held.items()):
+            if (held.attempt.team, held.attempt.run) == (ref.team, ref.run):
+                self.abort(attempt_id, Abort(reason, withdrawn=True))
+        self._inputs.forget(ref)
+
+    def abort_all(self, reason: str) -> None:
+        """Requeue every attempt, also those that still arrive: the worker stops."""
+        self._stopping = Abort(reason, requeues=True)
+        for attempt_id in list(self._held):
+            self.abort(attempt_id, self._stopping)
+
+    async def _run(self, held: HeldAttempt) -> None:
+        # Everything that takes time comes before the claim, since a call must leave soon after it.
+        newer = await self._gather(held)
+        sent_ms = self._clock.monotonic_ms()
+        claim = await self._claim(held)
+        if claim is None:
+            held.result = STALE
+            return
+        if not claim.sendable:
+            await self._return_permit(held, unsent())
+            return
+        claimed_ms = self._clock.monotonic_ms()
+        inputs = held.inputs
+        if inputs is None:
+            decision = requeue(str(newer), ABORTED_DELAY_MS)
+            await self._reporter.defer(held.attempt, decision, None, handle=held.handle)
+            return
+        usual = self._usual[held.attempt.lane]
+        held.departure = Departure(self._clock.monotonic_ms, usual, sent_ms, claim.good_ms)
+        started_ms = self._clock.monotonic_ms()
+        try:
+            outcome = await self._unless_aborted(held, self._call(held, inputs))
+        except PermitExpiredError as expired:
+            await self._return_permit(held, unsent(str(expired)))
+            return
+        left_ms = started_ms if held.departure.left_ms is None else held.departure.left_ms
+        held.wire_ms = claim.waited_ms + left_ms - claimed_ms
+        took_ms = self._clock.monotonic_ms() - left_ms
+        self._reporter.called(FinishedCall(held.attempt, inputs, outcome, held.wire_ms, took_ms))
+        if outcome is None:
+            await self._requeue(held)
+        else:
+            held.result = type(outcome).__name__
+            await self._conclude(held, claim, inputs, outcome, took_ms)
+
+    async def _gather(self, held: HeldAttempt) -> NewerVersion | None:
+        """Read the inputs and render the call. Returns why this worker cannot, if its version is too old."""
+        try:
+            inputs = held.inputs = await self._inputs.of(held.attempt)
+        except NewerVersion as newer:
+            return newer
+        if inputs.problem is None:
+            with suppress(TemplateError, ValueError):  # the outcome of the call
+                _ = inputs.call
+        return None
+
+    async def _claim(self, held: HeldAttempt) -> Claim | None:
+        call = self._attempts.claim(held.attempt, self._worker, self._lease_ms)
+        claim = Claim.of(await self._batcher.send(call))
+        if claim is None:
+            log.warning(Event.STALE_CLAIM, **held.attempt.labels)
+        else:
+            held.phase, held.handle = Phase.CLAIMED, claim.handle
+        return claim
+
+    async def _unless_aborted(self, held: HeldAttempt, call: Coroutine[Any, Any, Outcome]) -> Outcome | None:
+        """The outcome of the call; ``None`` if it was broken off, or never began."""
+        if held.abort is not None:
+            call.close()
+            return None
+        held.call = asyncio.ensure_future(call)
+        try:
+            return await held.call
+        except asyncio.CancelledError:
+            if held.abort is None or not held.call.cancelled():
+                raise
+            return None
+
+    async def _return_permit(self, held: HeldAttempt, decision: Defer) -> None:
+        """Requeue a job that was not sent, since its permit is no longer good. It costs no attempt."""
+        held.result = LATE
+        await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
+
+    async def _requeue(self, held: HeldAttempt) -> None:
+        """Return the job of an aborted attempt to its queue, if the attempt still has its lease."""
+        if held.abort is not None and held.abort.requeues:
+            decision = requeue(held.abort.reason)
+            await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
+
+    async def _conclude(
+        self, held: HeldAttempt, claim: Claim, inputs: JobInputs, outcome: Outcome, latency_ms: int
+    ) -> None:
+        attempt, step = held.attempt, inputs.evaluation
+        if isinstance(outcome, TimedOut):
+            fields = {"timeout_s": inputs.spec.timeout, "status_code": outcome.status}
+            log.warning(Event.TIMEOUT, **attempt.labels, **(step.labels if step else {}), **fields)
+        if isinstance(outcome, Success) and step is not None and step.criterion is not None:
+            problem = flaw(outcome.output, step.criterion)
+            if problem is not None:
+                self._reporter.malformed(attempt, inputs, outcome.output)
+                outcome = FlawedAnswer(
+                    problem, outcome.status, outcome.retry_after_ms, outcome.hints, outcome.usage
+                )
+        policy = inputs.spec.retry
+        decision = decide(outcome, claim.with_one_left(policy.max_attempts), policy, self._rng)
+        if not isinstance(decision, Finish):
+            handle = held.handle if _call_may_continue(outcome) else None
+            reply = await self._reporter.defer(
+                attempt, decision, outcome, held.wire_ms, inputs=inputs, handle=handle
+            )
+            if reply is None or not reply.exhausted:
+                return
+            decision = finish(decision, reply.exhausted)
+        completed = await self._completions.of(inputs, outcome, decision, latency_ms)
+        reported = await self._reporter.finish(
+            attempt, decision, completed, outcome, held.wire_ms, inputs=inputs, elapsed_ms=latency_ms
+        )
+        if reported is not None and reported.finished:
+            self._inputs.forget(RunRef(attempt.team, attempt.run))
+
+    async def _pend(self, held: HeldAttempt, handle: str) -> None:
+        """The provider works on the call by itself: store its handle with the job, and free the slot."""
+        held.handle = handle
+        frees = held.phase is not Phase.PENDING and self.pending < MOST_PENDING
+        call = self._attempts.wait_for(held.attempt, self._worker, handle, frees_slot=frees)
+        try:
+            noted = await self._batcher.send(call)
+        except RedisError as error:  # the call continues; if this worker dies, the next attempt calls again
+            log.warning(Event.HANDLE_UNSAVED, **held.attempt.labels, error=str(error))
+            return
+        if noted and frees:
+            held.phase = Phase.PENDING
+            held.free_slot()
+
+    async def _call(self, held: HeldAttempt, inputs: JobInputs) -> Outcome:
+        attempt = held.attempt
+        if inputs.problem is not None:
+            return PermanentFailure(inputs.problem)
+        try:
+            call = inputs.call
+            connection, name = split_model(call.model)
+        except (TemplateError, ValueError) as error:
+            return PermanentFailure(str(error))
+        provider, configured = self._providers.get(connection), self._connections.get(connection)
+        if provider is None:
+            return Aborted(f"this worker has no connection {connection!r}")
+        stream = configured is not None and configured.stream and inputs.evaluation is None
+        request = Request(
+            model=name,
+            messages=call.messages,
+            params=dict(call.params),
+            stream=stream,
+            timeout_s=inputs.spec.timeout,
+            max_response_bytes=self._max_response_bytes,
+            arguments=call.arguments,
+            inputs=call.inputs,
+            lane=attempt.lane,
+            handle=held.handle,
+            on_pending=partial(self._pend, held),
+            withdrawn=lambda: held.withdrawn,
+            leave=bool if held.departure is None else held.departure.leave,
+        )
+        return await self._stream(attempt, provider, request) if stream else await provider.call(request)
+
+    async def _stream(self, attempt: Attempt, provider: Provider, request: Request) -> Outcome:
+        """Call, and publish the pieces of the output; without a success they are void."""
+        listener = await self._chunks.listener(attempt)
+        try:
+            outcome = await provider.call(request, listener)
+        except BaseException:
+            listener.void()
+            raise
+        if not isinstance(outcome, Success):
+            listener.void()
+        return outcome
+
+
+def _call_may_continue(outcome: Outcome) -> bool:
+    """Whether an asynchronous call may still run at its provider, so that the next attempt resumes it.
+
+    It may after an abort, and after a poll with rejected credentials. Any other answer has ended the call.
+    """
+    return isinstance(outcome, Aborted) or (isinstance(outcome, AccessDenied) and outcome.status == 401)

@@ -1,0 +1,262 @@
+"""Reads the inputs of an attempt: its run, its row, and for an evaluation the output that it judges."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from fairlane.core.errors import BrokenPage, BrokenSessions, FairlaneError, NewerVersion, RunGone
+from fairlane.core.lru import Lru
+from fairlane.datasets.rows import decode_page
+from fairlane.model.job import MESSAGE_VERSION, Attempt
+from fairlane.model.results import TaskResult
+from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
+from fairlane.model.sessions import (
+    BLOCK,
+    Session,
+    SessionMembership,
+    decode_members,
+    decode_memberships,
+    members_field,
+    memberships_field,
+    session_of_job,
+)
+from fairlane.model.steps import Step
+from fairlane.pipeline.conversation import recalled
+from fairlane.pipeline.rendering import Call, Rendering, RunItem
+from fairlane.store.keys import Keys
+from fairlane_workers.execution.batcher import Batcher
+
+RUNS_KEPT, PAGES_KEPT = 64, 128
+BLOCKS_KEPT = 32  # blocks of sessions' rows
+RESULTS_AT_ONCE = 500
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _MissingInput(FairlaneError):
+    """A part of a run is absent or broken: the run's client may write to these keys, too."""
+
+
+@dataclass(frozen=True)
+class JobInputs:
+    """The inputs of one job: its ``item``, or for a session's job its ``session``.
+
+    ``step`` is 0 for a task; ``output`` is the one that an evaluation judges. ``problem`` says what is
+    missing: such a job can only fail. ``memory``: values that earlier items stored; set only for serial runs
+    that use them. ``membership`` is the place of the item's row in its session; set only if sessions are
+    evaluated.
+    """
+
+    item: RunItem
+    step: int = 0
+    output: str | None = None
+    session: Session | None = None
+    memory: Mapping[bytes, bytes] | None = None
+    problem: str | None = None
+    membership: SessionMembership | None = None
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's spec."""
+        return self.item.rendering.spec
+
+    @property
+    def evaluation(self) -> Step | None:
+        """The evaluation that this job is; ``None`` for a task."""
+        if self.session is not None:
+            return self.spec.session_evals[self.session.step]
+        return self.spec.evals[self.step - 1] if self.step else None
+
+    @cached_property
+    def call(self) -> Call:
+        """The call to make, rendered on first use. Raises `TemplateError`, or ``ValueError``."""
+        item = self.item
+        if self.session is not None:
+            return item.rendering.session(self.spec.session_evals[self.session.step], self.session.turns)
+        if self.step:
+            return item.rendering.evaluation(self.spec.evals[self.step - 1], item.row, self.output or "")
+        names = None
+        if self.memory is not None:
+            names = recalled(item.rendering, item.cell, item.row, self.memory)
+        return item.rendering.task(item.cell, item.row, names)
+
+
+class InputReader:
+    """Reads inputs and keeps those that neighbouring attempts need, too."""
+
+    def __init__(self, batcher: Batcher, keys: Keys) -> None:
+        self._batcher, self._keys = batcher, keys
+        self._runs: SharedReads[RunRef, Rendering] = SharedReads(RUNS_KEPT)
+        self._pages: SharedReads[tuple[RunRef, int], list[dict[str, Any]]] = SharedReads(PAGES_KEPT)
+        self._memberships: SharedReads[tuple[RunRef, int], list[SessionMembership]] = SharedReads(PAGES_KEPT)
+        self._blocks: SharedReads[tuple[RunRef, str], list[list[int]]] = SharedReads(BLOCKS_KEPT)
+
+    async def of(self, attempt: Attempt) -> JobInputs:
+        """Read the inputs of an attempt. Raises `RunGone`, `NewerVersion`."""
+        _check_version(attempt)
+        ref = RunRef(attempt.team, attempt.run)
+        rendering = await self._runs.get(ref, lambda: self._read_run(ref))
+        spec = rendering.spec
+        if spec.session_evals and (found := session_of_job(spec, attempt.job)) is not None:
+            return await self._session(ref, rendering, *found)
+        item, step = divmod(attempt.job, spec.steps)
+        membership = None
+        try:
+            number = cell_of(spec, item).row
+            membership = await self._membership(ref, spec, number) if spec.session_evals else None
+            row = await self._row(ref, spec, number)
+            job_item = RunItem.of(rendering, item, row)
+            output = await self._output(ref, item * spec.steps) if step else None
+            memory = await self._memory(ref) if spec.order.remembers and not step else None
+        except _MissingInput as missing:
+            return JobInputs(
+                RunItem.of(rendering, item, {}), step, problem=str(missing), membership=membership
+            )
+        return JobInputs(job_item, step, output, memory=memory, membership=membership)
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop the inputs of a run that has finished."""
+        self._runs.drop_where(lambda key: key == ref)
+        self._pages.drop_where(lambda key: key[0] == ref)
+        self._memberships.drop_where(lambda key: key[0] == ref)
+        self._blocks.drop_where(lambda key: key[0] == ref)
+
+    async def _session(
+        self, ref: RunRef, rendering: Rendering, session: int, cell: int, step: int
+    ) -> JobInputs:
+        """The inputs of a session's job: its item is the session's first."""
+        spec = rendering.spec
+        job_item = RunItem.of(rendering, cell, {})
+        try:
+            rows = await self._members(ref, spec, session)
+            job_item = RunItem.of(rendering, rows[0] * spec.cells_per_row + cell, {})
+            turns = await self._turns(ref, spec, rows, cell)
+        except _MissingInput as missing:
+            return JobInputs(job_item, session=Session(step, ()), problem=str(missing))
+        return JobInputs(job_item, session=Session(step, turns))
+
+    async def _turns(self, ref: RunRef, spec: RunSpec, rows: list[int], cell: int) -> list[dict[str, Any]]:
+        jobs = [(row * spec.cells_per_row + cell) * spec.steps for row in rows]
+        turns: list[dict[str, Any]] = []
+        for first in range(0, len(rows), RESULTS_AT_ONCE):
+            some = slice(first, first + RESULTS_AT_ONCE)
+            stored = await self._batcher.send(("HMGET", self._keys.results(ref), *map(str, jobs[some])))
+            for row, text in zip(rows[some], stored, strict=True):
+                output = TaskResult.from_json(text).output if text else None
+                turns.append({"row": await self._row(ref, spec, row), "output": output})
+        if all(turn["output"] is None for turn in turns):
+            raise _MissingInput("the outputs of the session are gone from Redis")
+        return turns
+
+    async def _membership(self, ref: RunRef, spec: RunSpec, row: int) -> SessionMembership:
+        number, offset = divmod(row, spec.page_rows)
+        page = await self._memberships.get((ref, number), lambda: self._read_memberships(ref, spec, number))
+        if offset >= len(page):
+            raise _MissingInput(f"the session of row {row + 1} is missing")
+        return page[offset]
+
+    async def _read_memberships(self, ref: RunRef, spec: RunSpec, number: int) -> list[SessionMembership]:
+        blob = await self._batcher.send(("HGET", self._keys.rows(ref), memberships_field(number)))
+        try:
+            return decode_memberships(blob or b"", spec.sessions)
+        except BrokenSessions as broken:
+            raise _MissingInput(f"the sessions of page {number}: {broken}") from broken
+
+    async def _members(self, ref: RunRef, spec: RunSpec, session: int) -> list[int]:
+        field = members_field(session)
+        block = await self._blocks.get((ref, field), lambda: self._read_members(ref, spec, field))
+        if session % BLOCK >= len(block):
+            raise _MissingInput(f"the rows of session {session + 1} are missing")
+        return block[session % BLOCK]
+
+    async def _read_members(self, ref: RunRef, spec: RunSpec, field: str) -> list[list[int]]:
+        blob = await self._batcher.send(("HGET", self._keys.rows(ref), field))
+        try:
+            return decode_members(blob or b"", spec.rows)
+        except BrokenSessions as broken:
+            raise _MissingInput(f"the rows of sessions: {broken}") from broken
+
+    async def _memory(self, ref: RunRef) -> Mapping[bytes, bytes]:
+        found = await self._batcher.send(("HGETALL", self._keys.memory(ref)))
+        return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+
+    async def _read_run(self, ref: RunRef) -> Rendering:
+        text = await self._batcher.send(("GET", self._keys.plan(ref)))
+        if text is None:
+            raise RunGone(f"run {ref.run} is gone from Redis")
+        return Rendering(_read_plan(text))
+
+    async def _row(self, ref: RunRef, spec: RunSpec, index: int) -> dict[str, Any]:
+        number, offset = divmod(index, spec.page_rows)
+        page = await self._pages.get((ref, number), lambda: self._read_page(ref, number))
+        if offset >= len(page):
+            raise _MissingInput(f"row {index + 1} is missing: page {number} has {len(page)} rows")
+        return page[offset]
+
+    async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]]:
+        blob = await self._batcher.send(("HGET", self._keys.rows(ref), str(number)))
+        if blob is None:
+            raise _MissingInput(f"page {number} of the run's rows is gone from Redis")
+        try:
+            return decode_page(blob)
+        except BrokenPage as broken:
+            raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
+
+    async def _output(self, ref: RunRef, job: int) -> str:
+        text = await self._batcher.send(("HGET", self._keys.results(ref), str(job)))
+        output = TaskResult.from_json(text).output if text else None
+        if output is None:
+            raise _MissingInput(f"the output of job {job} is gone from Redis")
+        return output
+
+
+def _check_version(attempt: Attempt) -> None:
+    if attempt.version > MESSAGE_VERSION:
+        raise NewerVersion(f"its message has version {attempt.version}, this worker reads {MESSAGE_VERSION}")
+
+
+def _read_plan(text: str | bytes) -> Plan:
+    """A run's plan. Raises `NewerVersion` if it cannot be read: the scheduler wrote it, so it is sound."""
+    try:
+        return Plan.read(text)
+    except ValidationError as error:
+        raise NewerVersion("its run was admitted by a later version of the scheduler") from error
+
+
+class SharedReads(Generic[K, V]):
+    """A bounded cache of reads: concurrent readers of a key share one read.
+
+    A read that fails is not kept. A reader that stops waiting does not end the read for the others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._reads: Lru[K, asyncio.Future[V]] = Lru(most)
+
+    def __len__(self) -> int:
+        return len(self._reads)
+
+    async def get(self, key: K, read: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """The value of ``key``; ``read`` is called on its first use. What it raises is passed on."""
+        reading = self._reads.get_or_make(key, lambda: self._begin(key, read))
+        return reading.result() if reading.done() else await asyncio.shield(reading)
+
+    def drop_where(self, gone: Callable[[K], bool]) -> None:
+        """Forget every key for which ``gone`` is true."""
+        self._reads.drop_where(gone)
+
+    def _begin(self, key: K, read: Callable[[], Coroutine[Any, Any, V]]) -> asyncio.Future[V]:
+        reading = asyncio.ensure_future(read())
+        reading.add_done_callback(lambda ended: self._drop_failed(key, ended))
+        return reading
+
+    def _drop_failed(self, key: K, ended: asyncio.Future[V]) -> None:
+        failed = ended.cancelled() or ended.exception() is not None
+        if failed and self._reads.get(key) is ended:
+            self._reads.drop(key)

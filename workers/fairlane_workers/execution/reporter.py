@@ -1,0 +1,313 @@
+"""Completes jobs, and reports each attempt: to Redis in one script, to the log, and to observers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from redis.exceptions import RedisError
+
+from fairlane.core.clock import timestamp
+from fairlane.core.events import Event
+from fairlane.model.decision import Defer, Finish
+from fairlane.model.ending import ReadyJob
+from fairlane.model.job import Attempt, JobState, Outcome, Reported, Success
+from fairlane.model.run import RunRef
+from fairlane.pipeline.completion import (
+    Completion,
+    complete_evaluation,
+    complete_session_evaluation,
+    complete_task,
+)
+from fairlane.pipeline.evaluations import FinishedJob, RenderedEvaluations, render_evaluations
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ROLE_TIME_FIELDS, role_times
+from fairlane.store.script import Call
+from fairlane.store.write.answer_cache import read_answer, written_answer
+from fairlane.store.write.attempts import Attempts
+from fairlane.telemetry.logs import get_logger
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.inputs import JobInputs
+
+log = get_logger("executor")
+
+RAW_CHARS = 2000
+"""Characters of a malformed answer that a log line shows."""
+
+_NEWS = {
+    "cut": Event.LANE_RATE_CUT,
+    "parked": Event.LANE_PARKED,
+    "blocked": Event.LANE_BLOCKED,
+    "open": Event.CIRCUIT_OPENED,
+    "closed": Event.CIRCUIT_CLOSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A call that has ended. ``outcome`` is ``None`` if it was broken off.
+
+    ``wire_ms``: from its permit to its start; ``took_ms``: from its start to its end, which is now.
+    """
+
+    attempt: Attempt
+    inputs: JobInputs
+    outcome: Outcome | None
+    wire_ms: int
+    took_ms: int
+
+
+class Observer(Protocol):
+    """The metrics or the traces of a worker.
+
+    Called on the event loop, once per call and once per job: must be quick, and must not raise.
+    """
+
+    def called(self, call: FinishedCall) -> None:
+        """A call has ended."""
+        ...
+
+    def recorded(self, state: JobState) -> None:
+        """A job has its terminal record, and the report was in time."""
+        ...
+
+
+class Completions:
+    """Completes jobs; reads and writes the team's answer cache if the run says so."""
+
+    def __init__(self, batcher: Batcher, keys: Keys) -> None:
+        self._batcher, self._keys = batcher, keys
+
+    async def of(self, inputs: JobInputs, outcome: Outcome, decision: Finish, latency_ms: int) -> Completion:
+        """Complete a job after its last outcome. Raises `RedisError` if the cache cannot be read."""
+        answer = outcome if decision.error is None and isinstance(outcome, Success) else None
+        finished = FinishedJob(answer, decision.error, decision.attempts, latency_ms)
+        if answer is not None:
+            self._cache(inputs, answer)
+        if inputs.session is not None:
+            return complete_session_evaluation(inputs.spec.session_evals[inputs.session.step], finished)
+        if inputs.step:
+            return complete_evaluation(inputs.item, inputs.step, finished, inputs.output, inputs.membership)
+        if answer is None:
+            return complete_task(inputs.item, finished, inputs.membership)
+        rendered = render_evaluations(inputs.item, answer.output) if inputs.spec.evals else None
+        return complete_task(
+            inputs.item,
+            finished,
+            inputs.membership,
+            rendered=rendered,
+            known=await self._known(inputs, rendered) if rendered is not None else None,
+            call=inputs.call if inputs.memory is not None else None,
+            memory=inputs.memory,
+        )
+
+    async def _known(self, inputs: JobInputs, rendered: RenderedEvaluations) -> dict[int, FinishedJob]:
+        """Evaluations that the team's cache answers, by step."""
+        if not inputs.spec.cache.reads:
+            return {}
+        digests = rendered.digests(inputs.item.cell.repetition)
+        keys = [self._keys.answer(inputs.spec.team, digest) for digest in digests.values()]
+        stored = await self._batcher.send(("MGET", *keys)) if keys else []
+        found = {
+            step: read_answer(text) for step, text in zip(digests, stored, strict=True) if text is not None
+        }
+        return {
+            step: FinishedJob(answer, cached=True) for step, answer in found.items() if answer is not None
+        }
+
+    def _cache(self, inputs: JobInputs, answer: Success) -> None:
+        """Write an answer to the cache, except a session's. The write may be lost: then it is asked again."""
+        cache = inputs.spec.cache
+        if not cache.writes or inputs.session is not None:
+            return
+        key = self._keys.answer(inputs.spec.team, inputs.call.digest(inputs.item.cell.repetition))
+        self._batcher.offer(("SET", key, written_answer(answer), "PX", round(cache.ttl * 1000)))
+
+
+class Reporter:
+    """One worker's reports. A report that arrives after its lease has lapsed changes nothing.
+
+    The ``timestamp`` of "released" is when the report was sent. The call has ended by then, and no other call
+    has its permit yet. So lines "acquired" minus lines "released" never exceed the calls that the limits
+    allow.
+    """
+
+    def __init__(
+        self,
+        worker: str,
+        attempts: Attempts,
+        batcher: Batcher,
+        keys: Keys,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._worker, self._attempts, self._batcher, self._keys = worker, attempts, batcher, keys
+        self.observers = observers
+        self._shared: set[str] = set()  # lanes already logged as shared
+
+    def called(self, call: FinishedCall) -> None:
+        """Report a call that has ended to the observers."""
+        for each in self.observers:
+            each.called(call)
+
+    async def finish(
+        self,
+        attempt: Attempt,
+        decision: Finish,
+        completion: Completion,
+        outcome: Outcome,
+        wire_ms: int | None = None,
+        *,
+        inputs: JobInputs | None = None,
+        elapsed_ms: int = 0,
+    ) -> Reported | None:
+        """Report a job that has ended. Returns ``None`` if the report was late.
+
+        ``wire_ms``: from its permit to its call; ``elapsed_ms``: the duration of the call.
+        """
+        fields = _fields(attempt, inputs)
+        call = self._attempts.finish(
+            attempt,
+            self._worker,
+            decision.lesson,
+            completion.state,
+            completion.payload,
+            completion.follow,
+            memory=completion.memory,
+            joined=completion.session,
+            took_ms=elapsed_ms or None,
+        )
+        sent, ready = timestamp(), [each for each in completion.follow if isinstance(each, ReadyJob)]
+        reply, depths = await self._send(call, attempt, ready)
+        reported = self._released(attempt, fields, Reported.of(reply), outcome, sent, wire_ms)
+        if reported is None:
+            return None
+        for raw in completion.malformed:
+            self._log_malformed(fields, raw)
+        step = inputs.evaluation if inputs else None
+        if completion.state is JobState.FAILED and step is not None and step.labels:
+            # After a failed batch, a call per criterion follows, so nothing is lost yet.
+            log_failure = log.warning if step.batch else log.error
+            details = {"status_code": _status(outcome), "elapsed_s": ((wire_ms or 0) + elapsed_ms) / 1000}
+            log_failure(
+                Event.EVALUATION_FAILED,
+                **fields,
+                **details,
+                attempts=decision.attempts,
+                reason=decision.error,
+            )
+        for each in ready:
+            queued = attempt.labels | {"job": each.job, "lane": each.lane, "attempt": 1}
+            labels = inputs.spec.labels(each.job) if inputs else {}
+            log.info(Event.QUEUEING, **queued, **labels, queue_depth=depths[each.lane], timestamp=sent)
+        if reported.finished:
+            times = await self._times(RunRef(attempt.team, attempt.run))
+            log.info(Event.RUN_FINISHED, run=attempt.run, team=attempt.team, **times)
+        for observer in self.observers:
+            observer.recorded(completion.state)
+        return reported
+
+    async def defer(
+        self,
+        attempt: Attempt,
+        decision: Defer,
+        outcome: Outcome | None,
+        wire_ms: int | None = None,
+        *,
+        inputs: JobInputs | None = None,
+        handle: str | None = None,
+    ) -> Reported | None:
+        """Report a job that is requeued, unless its attempts are used up: then nothing has been reported.
+
+        Returns ``None`` if the report was late. ``handle``: id of an asynchronous provider call that the next
+        attempt resumes.
+        """
+        call = self._attempts.defer(
+            attempt,
+            self._worker,
+            decision.lesson,
+            delay_ms=decision.delay_ms,
+            cost=decision.cost,
+            max_attempts=decision.max_attempts,
+            rate_limited=decision.rate_limited,
+            handle=handle,
+        )
+        sent, fields = timestamp(), _fields(attempt, inputs)
+        reply = Reported.of(await self._batcher.send(call))
+        if reply is not None and reply.exhausted:
+            return reply
+        reported = self._released(attempt, fields, reply, outcome, sent, wire_ms)
+        if reported is not None:
+            delay_s = max(decision.delay_ms, decision.lesson.retry_after_ms or 0) / 1000
+            details = {"status_code": _status(outcome), "delay_s": delay_s, "reason": decision.lesson.reason}
+            log.info(Event.RETRY, **fields, **details)
+        return reported
+
+    def malformed(self, attempt: Attempt, inputs: JobInputs, raw: str) -> None:
+        """Log an answer that was discarded, since it does not have the requested form."""
+        self._log_malformed(_fields(attempt, inputs), raw)
+
+    async def _send(
+        self, call: Call, attempt: Attempt, ready: Sequence[ReadyJob]
+    ) -> tuple[Any, Mapping[str, int | None]]:
+        """The reply to a report, and the run's queue depth on each lane of ``ready``."""
+        ref, lanes = RunRef(attempt.team, attempt.run), sorted({each.lane for each in ready})
+        looks = [self._batcher.send(("LLEN", self._keys.hot(ref, lane))) for lane in lanes]
+        reply, *found = await asyncio.gather(self._batcher.send(call), *looks, return_exceptions=True)
+        if isinstance(reply, BaseException):
+            raise reply
+        depths = {lane: n if isinstance(n, int) else None for lane, n in zip(lanes, found, strict=True)}
+        return reply, depths
+
+    async def _times(self, ref: RunRef) -> dict[str, float]:
+        """A finished run's seconds of waiting and calling, by role."""
+        try:
+            return role_times(await self._batcher.send(("HMGET", self._keys.state(ref), *ROLE_TIME_FIELDS)))
+        except RedisError:
+            return {}
+
+    def _released(
+        self,
+        attempt: Attempt,
+        fields: dict[str, Any],
+        reported: Reported | None,
+        outcome: Outcome | None,
+        sent: str,
+        wire_ms: int | None,
+    ) -> Reported | None:
+        if reported is None:
+            log.warning(Event.LATE_REPORT, **fields, status_code=_status(outcome))
+            return None
+        details: dict[str, Any] = {"status_code": _status(outcome), "active_slots": reported.in_flight}
+        log.info(Event.RELEASED, **fields, **details, wire_ms=wire_ms, timestamp=sent)
+        if reported.news == "shared":
+            self._log_shared(attempt)
+        news = _NEWS.get(reported.news)
+        if news is not None:
+            why = {"reason": getattr(outcome, "message", None), "delay_s": _seconds(outcome)}
+            log.warning(news, **attempt.labels, **why)
+        return reported
+
+    def _log_malformed(self, fields: dict[str, Any], raw: str) -> None:
+        shown = raw if len(raw) <= RAW_CHARS else f"{raw[:RAW_CHARS]}…"
+        log.warning(Event.EVALUATION_MALFORMED, **fields, raw=shown)
+
+    def _log_shared(self, attempt: Attempt) -> None:
+        """Log once per lane that calls from elsewhere use its limit, too: they come and go."""
+        if attempt.lane not in self._shared:
+            self._shared.add(attempt.lane)
+            log.warning(Event.LANE_SHARED, **attempt.labels)
+
+
+def _fields(attempt: Attempt, inputs: JobInputs | None) -> dict[str, Any]:
+    step = inputs.evaluation if inputs else None
+    return attempt.labels | (step.labels if step else {})
+
+
+def _seconds(outcome: Outcome | None) -> float:
+    return 0.0 if outcome is None else (outcome.retry_after_ms or 0) / 1000
+
+
+def _status(outcome: Outcome | None) -> int | None:
+    return None if outcome is None else outcome.status

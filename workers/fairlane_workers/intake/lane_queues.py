@@ -1,0 +1,198 @@
+"""Consumes the Celery queues of lanes, as lanes appear and again after every reconnection."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from celery import bootsteps
+from celery.worker.consumer import Consumer
+from redis.exceptions import RedisError
+
+from fairlane.broker.app import queue_of
+from fairlane.core.events import Event
+from fairlane.model.lane import queue_name
+from fairlane.store.connection.server_states import refusing_state
+from fairlane.telemetry.logs import get_logger
+
+log = get_logger("consumer")
+
+CONSUMER = "fairlane_workers.intake.lane_queues:LaneWorkerConsumer"
+"""The value of Celery's ``worker_consumer``."""
+
+POLL_S = 0.2
+"""How long one blocking pop on Redis waits. It watches the queues that were consumed when it began."""
+
+LOOK_S = 0.02  # how often we look whether the next one has begun
+OLDEST_POLL_S = 1.1  # a kombu that does not say when its pop began waits for one second
+
+REFUSED_S = 1.0
+"""How long a worker waits before it connects again to a broker that takes no writes."""
+
+_DELAYS = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+
+
+class LaneQueues:
+    """The lanes whose queues this worker consumes. Any thread may change them."""
+
+    def __init__(self, on_change: Callable[[frozenset[str]], None]) -> None:
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._consumer: Any = None
+        self._wanted: set[str] = set()
+        self._held = False
+        self._consumed: frozenset[str] = frozenset()
+        self._added: frozenset[str] = frozenset()
+
+    @property
+    def listening(self) -> bool:
+        """Whether a consumer takes the lanes' messages."""
+        return self._consumer is not None and not self._held
+
+    @property
+    def consumed(self) -> frozenset[str]:
+        """Lanes whose queues are being consumed."""
+        return self._consumed
+
+    def want(self, lanes: list[str]) -> None:
+        """Consume the queues of these lanes too."""
+        with self._lock:
+            self._wanted.update(lanes)
+            behind, consumer = not (self._held or self._consumed.issuperset(lanes)), self._consumer
+        if behind and consumer is not None:
+            consumer.call_soon(self._apply)
+
+    def hold(self, held: bool) -> None:
+        """Consume no lane's queue while ``held``, so that other workers take those messages."""
+        with self._lock:
+            changed, self._held = held != self._held, held
+            consumer = self._consumer
+        if changed and consumer is not None:
+            consumer.call_soon(self._apply)
+
+    def attach(self, consumer: Any) -> None:
+        """Have a consumer that has started consume every wanted queue."""
+        with self._lock:
+            self._consumer, self._consumed, self._added = consumer, frozenset(), frozenset()
+        channel = consumer.task_consumer.channel
+        if hasattr(channel, "brpop_timeout"):
+            channel.brpop_timeout = POLL_S
+        if getattr(channel, "do_restore", False):
+            # Leases recover the messages of a lost connection; the broker would send them a second time.
+            channel.do_restore = False
+        # Not at once: RabbitMQ would deliver before Celery has set its message handler.
+        consumer.call_soon(self._apply)
+
+    def detach(self) -> None:
+        """Report no lane as consumed: the consumer lost its connection or stops."""
+        with self._lock:
+            self._consumer, self._consumed, self._added = None, frozenset(), frozenset()
+        self._on_change(frozenset())
+
+    def _apply(self) -> None:
+        with self._lock:
+            consumer, wanted = self._consumer, [] if self._held else sorted(self._wanted)
+            left = self._added.difference(wanted)
+        if consumer is None or consumer.task_consumer is None:
+            return
+        for lane in sorted(left):
+            consumer.cancel_task_queue(queue_name(lane))
+        known = consumer.app.amqp.queues
+        for lane in wanted:
+            queue = queue_name(lane)
+            if queue not in known:
+                known.add(queue_of(lane))
+            if not consumer.task_consumer.consuming_from(queue):
+                consumer.add_task_queue(queue)
+        if left:
+            self._report(self._consumed.intersection(wanted))
+        if self._added != frozenset(wanted):
+            self._added = frozenset(wanted)
+            self._confirm(consumer, self._added, time.monotonic())
+
+    def _confirm(self, consumer: Any, added: frozenset[str], since: float) -> None:
+        """Report lanes once their messages are taken, so that no permit waits for a poll to end."""
+        if consumer is not self._consumer or added is not self._added or consumer.task_consumer is None:
+            return
+        if _polls_as_before(consumer.task_consumer.channel, since):
+            consumer.timer.call_after(LOOK_S, lambda: self._confirm(consumer, added, since))
+        else:
+            self._report(added)
+
+    def _report(self, consumed: frozenset[str]) -> None:
+        if consumed != self._consumed:
+            self._consumed = consumed
+            self._on_change(consumed)
+
+
+def _polls_as_before(channel: Any, since: float) -> bool:
+    """Whether a pop is under way that began before ``since`` (monotonic, in s). Other brokers have none."""
+    if not getattr(channel, "_in_poll", None):
+        return False
+    began = getattr(channel, "_brpop_sent_at", None)
+    return time.monotonic() < since + OLDEST_POLL_S if began is None else began < since
+
+
+def consumer_step(queues: LaneQueues) -> type:
+    """A bootstep that binds ``queues`` to the worker's consumer."""
+
+    class LaneQueuesStep(bootsteps.StartStopStep):  # type: ignore[misc]
+        requires = ("celery.worker.consumer.tasks:Tasks",)
+
+        def start(self, parent: Any) -> None:
+            queues.attach(parent)
+
+        def stop(self, parent: Any) -> None:
+            queues.detach()
+
+    return LaneQueuesStep
+
+
+class BrokerRefuses(ConnectionError):
+    """The broker answers and takes no writes: a state that ends, as a lost connection does."""
+
+
+class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
+    """Celery's consumer, which waits while Redis takes no writes, and has no delayed delivery.
+
+    A new connection declares its queues. Celery ends the worker where Redis refuses that, since a refusal is
+    no lost connection. A delayed job waits in Redis, so no message has a delay; Celery's own consumer
+    declares 28 exchanges and queues for delays wherever it finds a quorum queue.
+    """
+
+    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
+        """The steps of Celery's consumer, less one."""
+
+        default_steps: ClassVar[list[str]] = [
+            step for step in Consumer.Blueprint.default_steps if step != _DELAYS
+        ]
+
+        def start(self, parent: Any) -> None:
+            """Connect and consume until the connection ends; raises `BrokerRefuses`, which Celery retries."""
+            try:
+                super().start(parent)
+            except RedisError as error:
+                refused = refusing_state(error)
+                if refused is None:
+                    raise
+                raise BrokerRefuses(refused.problem) from error
+
+    def on_connection_error_before_connected(self, exc: Exception) -> None:
+        """See Celery's consumer."""
+        if not self._refused(exc):
+            super().on_connection_error_before_connected(exc)
+
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """See Celery's consumer."""
+        super().on_connection_error_after_connected(exc)
+        self._refused(exc)
+
+    def _refused(self, exc: Exception) -> bool:
+        """Log that the broker refuses, and wait a little; false for any other error."""
+        if not isinstance(exc, BrokerRefuses):
+            return False
+        log.warning(Event.BROKER_REFUSES, error=str(exc), again_s=REFUSED_S)
+        threading.Event().wait(REFUSED_S)
+        return True

@@ -1,0 +1,125 @@
+"""A Celery pool without threads: each attempt is a coroutine on the engine's event loop.
+
+A pool thread that only waits for the loop costs two hand-overs per task, each through the interpreter's lock:
+most of the cost of a no-op task. Celery's own tasks, should any arrive, run on one thread beside the loop.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery.concurrency.base import BasePool, apply_target
+from kombu.serialization import loads
+
+from fairlane.broker.app import TASK_NAME
+from fairlane.core.events import Event
+from fairlane.model.job import Attempt
+from fairlane.telemetry.logs import get_logger
+
+log = get_logger("pool")
+
+POOL = "fairlane_workers.intake.loop_pool:TaskPool"
+
+PENDING = "Pending"
+"""The result in lists of tasks for an attempt that returns its slot before it ends."""
+
+
+class TaskPool(BasePool):  # type: ignore[misc]
+    """The value of Celery's ``worker_pool``. The application's attempt task has ``start``, to start an
+    attempt.
+
+    An attempt that needs its slot no longer counts as done for Celery, which then takes the next message. The
+    pool holds it until it is reported.
+    """
+
+    body_can_be_buffer = True
+    signal_safe = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._others = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fairlane-other")
+        self._idle = threading.Condition()
+        self._busy = 0
+
+    def on_apply(
+        self,
+        target: Callable[..., Any],
+        args: Any = None,
+        kwargs: Any = None,
+        callback: Callable[[Any], None] | None = None,
+        accept_callback: Callable[[int, float], None] | None = None,
+        **_: Any,
+    ) -> None:
+        """Start a task. ``args`` are Celery's (name, id, request, body, content type, encoding)."""
+        if args[0] != TASK_NAME:
+            self._others.submit(apply_target, target, args, kwargs, callback, accept_callback)
+            return
+        if accept_callback is not None:
+            accept_callback(os.getpid(), time.monotonic())
+        slot = _Slot(callback)
+        with self._idle:
+            self._busy += 1
+        self._begin(args, slot.free).add_done_callback(lambda future: self._finish(future, slot))
+
+    def _begin(self, args: Any, free: Callable[[], None]) -> Future[str]:
+        """Start the attempt that a message names; without one, return a failed future."""
+        try:
+            body: Any = loads(args[3], args[4], args[5], accept={"application/json"})
+            app: Any = self.app
+            begun: Future[str] = app.tasks[TASK_NAME].start(Attempt.from_message(body[1]), free)
+        except Exception as error:
+            log.exception(Event.MESSAGE_UNREADABLE, id=str(args[1])[:200])
+            begun = Future()
+            begun.set_exception(error)
+        return begun
+
+    def on_stop(self) -> None:
+        """Wait for the attempts in hand; the engine's grace period bounds the wait."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._busy == 0)
+        self._others.shutdown(cancel_futures=True)
+
+    def _finish(self, future: Future[str], slot: _Slot) -> None:
+        try:
+            slot.end(future)
+        finally:
+            with self._idle:
+                self._busy -= 1
+                self._idle.notify_all()
+
+
+class _Slot:
+    """The slot of a message that Celery has taken; returned once."""
+
+    def __init__(self, callback: Callable[[Any], None] | None) -> None:
+        self._callback, self._started = callback, time.monotonic()
+
+    def free(self) -> None:
+        """Return the slot: the attempt continues without it."""
+        try:
+            self._report(0, PENDING)
+        except Exception:  # a defect of Celery's must not end the attempt
+            log.exception(Event.SLOT_NOT_FREED)
+
+    def end(self, future: Future[str]) -> None:
+        """Return the slot of an attempt that has ended."""
+        self._report(*_result(future))
+
+    def _report(self, failed: int, value: Any) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback((failed, value, time.monotonic() - self._started))
+
+
+def _result(future: Future[str]) -> tuple[int, Any]:
+    """Celery's (failed, value or exception). Only a defect of ours makes an attempt raise."""
+    error = None if future.cancelled() else future.exception()
+    if error is None:
+        return 0, None if future.cancelled() else future.result()
+    return 1, ExceptionInfo((type(error), error, error.__traceback__))

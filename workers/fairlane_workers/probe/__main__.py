@@ -1,0 +1,10 @@
+"""``python -m fairlane_workers.probe``."""
+
+from __future__ import annotations
+
+import sys
+
+from fairlane_workers.probe.probe import main
+
+if __name__ == "__main__":
+    sys.exit(main())

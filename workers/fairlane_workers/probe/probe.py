@@ -1,0 +1,235 @@
+"""``python -m fairlane_workers.probe``: makes one call and reports the result, as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from fairlane.config.connection import Connection
+from fairlane.config.lane_identity import lane_identity
+from fairlane.config.loader import load_secrets, load_settings
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.errors import ConfigurationError, FairlaneError
+from fairlane.model.job import Outcome, Success
+from fairlane.model.lane import LaneLimits
+from fairlane_workers.probe.charge import ChargeModel, check_charge
+from fairlane_workers.providers.connecting import open_transport
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.limits import dialect_of
+from fairlane_workers.providers.limits.table import GENERIC, NAMES, LimitDialect, dialect_in, tells_limits
+from fairlane_workers.providers.registry import build_provider
+from fairlane_workers.providers.reply_reader import plain
+from fairlane_workers.transport import Reply, Transport
+
+PROMPT = "Say hello in one short sentence."
+MAX_TOKENS = 256
+TIMEOUT_S = 60.0
+MOST_BYTES = 1024 * 1024
+SHOWN_CHARS = 500
+
+
+class RecordingTransport(Transport):
+    """A transport that keeps the headers of the last reply."""
+
+    last: Mapping[str, str] | None = None
+
+    async def send(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: httpx.Headers,
+        content: bytes = b"",
+        leave: Callable[[], object] | None = None,
+    ) -> Reply:
+        """See `Transport.send`."""
+        reply = await super().send(method, url, headers, content, leave)
+        self.last = plain(reply.headers)
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The call to make. ``max_tokens`` 0: send none. ``stream`` ``None``: as the connection configures."""
+
+    model: str
+    prompt: str = PROMPT
+    max_tokens: int = MAX_TOKENS
+    stream: bool | None = None
+    timeout_s: float = TIMEOUT_S
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Counts the streamed pieces of the answer, and measures the time to the first."""
+
+    clock: Clock
+    started_ms: int
+    first_ms: int | None = None
+    count: int = 0
+
+    async def add(self, text: str) -> None:
+        """Note a piece that arrives now."""
+        if self.first_ms is None:
+            self.first_ms = self.clock.monotonic_ms() - self.started_ms
+        self.count += 1
+
+
+async def probe(
+    settings: Settings, secrets: WorkerSecrets, name: str, question: Question, clock: Clock | None = None
+) -> dict[str, Any]:
+    """Make one call on a connection and report the result. The report contains no secrets.
+
+    Raises `ConfigurationError` if the connection does not exist, lacks its key, or cannot be used.
+    """
+    clock = clock or SystemClock()
+    connection = _connection(settings, secrets, name)
+    transport = open_transport(name, connection, secrets.proxies.get(name), kind=RecordingTransport)
+    provider = build_provider(name, connection, secrets.keys.get(name), transport=transport, clock=clock)
+    lane = settings.lane_of(f"{name}:{question.model}")
+    stream = connection.stream if question.stream is None else question.stream
+    request = Request(
+        question.model,
+        [{"role": "user", "content": question.prompt}],
+        {"max_tokens": question.max_tokens} if question.max_tokens else {},
+        stream,
+        question.timeout_s,
+        MOST_BYTES,
+        lane=lane,
+    )
+    pieces = Pieces(clock, clock.monotonic_ms())
+    try:
+        outcome = await provider.call(request, pieces.add)
+    finally:
+        took_ms = clock.monotonic_ms() - pieces.started_ms
+        await provider.aclose()
+    return {
+        "connection": name,
+        "provider": connection.provider,
+        "protocol": connection.protocol,
+        "base_url": connection.base_url,
+        "model": question.model,
+        "lane": lane,
+        "shared_by": lane_identity(connection, question.model),
+        "streamed": stream,
+        "latency_ms": took_ms,
+        "first_piece_ms": pieces.first_ms if stream else None,
+        "pieces": pieces.count,
+        **_fields(outcome),
+        "limits": _limits(connection, transport.last or {}, outcome),
+        "charge": _charge(
+            settings.limits_of(lane) or LaneLimits(),
+            question,
+            outcome,
+            _dialect(connection, transport.last or {}),
+        ),
+    }
+
+
+def _connection(settings: Settings, secrets: WorkerSecrets, name: str) -> Connection:
+    connection = settings.connections.get(name)
+    if connection is None:
+        known = ", ".join(settings.connections) or "none"
+        raise ConfigurationError("NAME", name, "there is no such connection", f"Configured: {known}.")
+    if name in secrets.missing:
+        field, variable = f"connections.{name}.api_key_env", secrets.missing[name]
+        raise ConfigurationError(
+            field, variable, "this variable is not set here", "Set it in this environment."
+        )
+    return connection
+
+
+def _fields(outcome: Outcome) -> dict[str, Any]:
+    """The fields of the outcome."""
+    fields: dict[str, Any] = {
+        "outcome": type(outcome).__name__,
+        "status": outcome.status,
+        "retry_after_ms": outcome.retry_after_ms,
+    }
+    if not isinstance(outcome, Success):
+        return fields | {"message": outcome.message}
+    usage = outcome.usage
+    return fields | {
+        "output": outcome.output[:SHOWN_CHARS],
+        "finish_reason": outcome.finish_reason,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cached_tokens": usage.cached_tokens,
+        },
+    }
+
+
+def _limits(connection: Connection, headers: Mapping[str, str], outcome: Outcome) -> dict[str, Any]:
+    """The dialect of the reported limits, how it was detected, and the hints of each axis."""
+    reported, hints = tells_limits(headers), outcome.hints
+    return {
+        "dialect": _dialect(connection, headers).name if reported else None,
+        "known_by": _known_by(connection, headers) if reported else None,
+        "headers": {name: headers[name] for name in sorted(NAMES & headers.keys())},
+        "axes": {axis: hint._asdict() for axis, hint in hints.axes.items()} if hints else {},
+        "exhausted": hints.exhausted if hints else None,
+    }
+
+
+def _dialect(connection: Connection, headers: Mapping[str, str]) -> LimitDialect:
+    host = urlsplit(connection.base_url).hostname or ""
+    return dialect_in(headers, connection.limit_headers or dialect_of(host))
+
+
+def _known_by(connection: Connection, headers: Mapping[str, str]) -> str:
+    if dialect_in(headers, None) is not GENERIC:
+        return "headers"
+    if connection.limit_headers is None:
+        return "host"
+    usual = connection.preset.limit_headers if connection.provider and connection.preset else None
+    return "provider" if connection.limit_headers == usual else "limit_headers"
+
+
+def _charge(
+    limits: LaneLimits, question: Question, outcome: Outcome, dialect: LimitDialect
+) -> dict[str, Any]:
+    model = ChargeModel.of(limits)
+    said = {"charge": model.charge, "output_factor": model.output_factor, "cache_reads": model.cache_reads}
+    if not isinstance(outcome, Success):
+        return said
+    tokens = outcome.hints.axes.get("tokens") if outcome.hints else None
+    if tokens is not None and dialect.reset != "full":
+        tokens = tokens._replace(reset_ms=None)
+    verdict, reason = check_charge(model, outcome.usage, question.max_tokens, tokens)
+    return said | {"verdict": verdict, "reason": reason}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the report. Returns 2, after a line on standard error, if no call could be made."""
+    options = _parse(argv)
+    stream = None if options.stream is None else options.stream == "yes"
+    question = Question(options.model, options.prompt, options.max_tokens, stream, options.timeout)
+    try:
+        settings = load_settings(options.config)
+        report = asyncio.run(probe(settings, load_secrets(settings), options.name, question))
+    except FairlaneError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the command that started this shows it
+        return 2
+    json.dump(report, sys.stdout, ensure_ascii=False)
+    return 0
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m fairlane_workers.probe", description=__doc__)
+    parser.add_argument("name", help="the connection")
+    parser.add_argument("--config", help="fairlane.toml to read")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--prompt", default=PROMPT)
+    parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS)
+    parser.add_argument("--stream", choices=("yes", "no"))
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds")
+    return parser.parse_args(argv)

@@ -1,0 +1,120 @@
+"""Polls a provider for an answer that it is still making, at growing intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from fairlane.core.clock import Clock
+from fairlane.core.pause import Pause
+from fairlane_workers.providers.answer import Answer, UnreadableError
+from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.reply_reader import plain, read_body
+from fairlane_workers.providers.retry_after import retry_after_ms
+from fairlane_workers.transport import Reply, TransportError
+
+GROWTH = 1.5
+MOST_PAUSE_S = 5.0
+"""Each pause is ``GROWTH`` times the one before, at most ``MOST_PAUSE_S``: a short answer is soon noticed,
+and a long one costs twelve polls a minute."""
+
+MOST_CUT = 3
+"""After so many answers in a row that break off, the last one counts: they may be too large."""
+
+_LATER = frozenset({408, 425, 429})
+
+
+@dataclass(slots=True)
+class CallInProgress:
+    """One call: its latest reply, and the answer as far as it is read.
+
+    ``handle``: id of the call at its provider, once the provider works on it by itself.
+    """
+
+    dialect: Dialect
+    request: Request
+    on_chunk: OnChunk | None
+    reply: Reply | None = None
+    answer: Answer = field(default_factory=Answer)
+    handle: str | None = None
+    delivered: str = ""
+    """The text that ``on_chunk`` has received."""
+
+
+class AnswerPoller:
+    """Polls for all calls of a provider. ``get`` requests a target and returns once the headers arrive."""
+
+    def __init__(self, get: Callable[[str], Awaitable[Reply]], clock: Clock, pause: Pause) -> None:
+        self._get, self._clock, self._pause = get, clock, pause
+
+    async def follow(self, call: CallInProgress) -> Reply:
+        """Poll until the answer is complete and read into ``call``.
+
+        Returns the reply that brought the answer, or an unread reply with an error. Polling continues after a
+        fault that may pass (a busy server, a lost connection): the caller bounds the time. ``on_pending``
+        gets the ``handle`` before the first pause.
+        """
+        noted, cut = False, 0
+        wait_s = 0.0
+        while True:
+            pending = call.answer.pending
+            if pending is not None and not noted:
+                noted, wait_s = True, pending.after_s
+                if call.request.on_pending is not None:
+                    await call.request.on_pending(pending.handle)
+            if wait_s:
+                await self._pause(wait_s)
+            wait_s = min(wait_s * GROWTH or 1.0, MOST_PAUSE_S)
+            reply = await self._poll(call)
+            if reply is None:
+                continue
+            if reply.status in _LATER or reply.status >= 500:
+                wait_s = max(wait_s, self._asked_to_wait_s(reply))
+                await reply.aclose()
+                continue
+            call.reply = reply
+            if not 200 <= reply.status < 300:
+                return reply
+            problem = await self._read(call, reply)
+            cut = cut + 1 if problem else 0
+            if cut == MOST_CUT:
+                call.answer = Answer(problem=problem)
+            if cut == MOST_CUT or (not cut and call.answer.pending is None):
+                return reply
+
+    async def _poll(self, call: CallInProgress) -> Reply | None:
+        """One poll's reply; ``None`` if the network failed."""
+        try:
+            return await self._get(call.dialect.look(call.handle or ""))
+        except TransportError:
+            return None
+
+    async def _read(self, call: CallInProgress, reply: Reply) -> str | None:
+        """Read a reply into ``call``. Returns where it broke off, if it did, and then leaves ``call``
+        unchanged.
+        """
+        try:
+            body, problem = await read_body(reply, call.request.max_response_bytes)
+        finally:
+            await reply.aclose()
+        if problem is not None:
+            return problem
+        answer = call.answer = Answer()
+        try:
+            call.dialect.read(call.dialect.document(body), answer)
+        except UnreadableError as unreadable:
+            answer.pending, answer.problem = None, str(unreadable)
+        await _deliver(call)
+        return None
+
+    def _asked_to_wait_s(self, reply: Reply) -> float:
+        return (retry_after_ms(plain(reply.headers), self._clock.now_ms()) or 0) / 1000
+
+
+async def _deliver(call: CallInProgress) -> None:
+    """Pass new text to the listener; nothing if the provider has changed earlier text."""
+    text = call.answer.text or ""
+    if call.on_chunk is not None and len(text) > len(call.delivered) and text.startswith(call.delivered):
+        new, call.delivered = text[len(call.delivered) :], text
+        await call.on_chunk(new)

@@ -1,1 +1,0 @@
-"""HTTP/2, for transports that ask for it: many calls on each connection. Needs the extra ``http2``."""

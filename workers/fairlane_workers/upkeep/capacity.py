@@ -1,0 +1,85 @@
+"""How many calls a worker takes at once: more while its event loop keeps up, fewer while it does not."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+
+START_SLOTS = 100
+"""Slots that a worker begins with: more than most lanes need, and no event loop is late for them."""
+
+LEAST_SLOTS = 16
+"""Slots that a worker keeps however late its loop is: the cause may be another process."""
+
+FULL = 0.8  # share of its slots in use from which a worker could use more
+GROWTH = 1.5
+SHRINKAGE = 0.8
+IN_TIME_S = 0.05  # the loop keeps up: a twentieth of a second is little beside any model's answer
+LATE_S = 0.25  # the loop does not: calls leave later than their permits are good
+SAMPLES = 5  # one pause, of the process or of its garbage collector, is not the load's
+MOST_MEMORY = 0.8  # share of the memory that this process may use
+
+
+class Capacity:
+    """The slots of one worker, at most the configured ``most``.
+
+    With ``fixed`` they are `START_SLOTS`, or ``most`` if that is less: functions of users run on as many
+    threads.
+    """
+
+    def __init__(self, most: int, *, fixed: bool = False, memory: Callable[[], float] | None = None) -> None:
+        """``memory``: the share of its memory that the process uses."""
+        self._most, self._fixed = most, fixed
+        self._memory = memory or share_of_memory
+        self._delays_s: deque[float] = deque(maxlen=SAMPLES)
+        self._judged = False  # whether the slots changed since the last delay was noted
+        self.slots = min(most, START_SLOTS)
+
+    def note(self, delay_s: float) -> None:
+        """Note how late the event loop was."""
+        self._delays_s.append(delay_s)
+        self._judged = False
+
+    def update(self, busy: int) -> int:
+        """The slots from now on, while ``busy`` of them are used. Called with each heartbeat.
+
+        A loop between in time and late keeps its slots, but gets back those that it began with: it was late
+        for another reason than its load, such as a busy machine.
+        """
+        if self._fixed or not self._delays_s or self._judged:
+            return self.slots
+        before, full = self.slots, busy >= FULL * self.slots
+        usual_s, last_s = median(self._delays_s), self._delays_s[-1]
+        if usual_s >= LATE_S or self._memory() > MOST_MEMORY:
+            self.slots = max(min(self._most, LEAST_SLOTS), int(self.slots * SHRINKAGE))
+        elif full and max(usual_s, last_s) <= IN_TIME_S:
+            self.slots = min(self._most, int(self.slots * GROWTH) + 1)
+        elif full and self.slots < START_SLOTS and last_s < LATE_S:
+            self.slots = min(self._most, START_SLOTS, int(self.slots * GROWTH) + 1)
+        self._judged = self.slots != before
+        return self.slots
+
+
+def share_of_memory(
+    used: Path = Path("/proc/self/statm"),
+    limits: tuple[Path, ...] = (
+        Path("/sys/fs/cgroup/memory.max"),
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+    ),
+    total: Path = Path("/proc/meminfo"),
+) -> float:
+    """Resident memory of this process ÷ the least of its cgroup's limit and the machine's memory.
+
+    0 where the system does not say.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        resident = int(used.read_text().split()[1]) * 4096
+        most = int(total.read_text().split()[1]) * 1024
+        for limit in limits:
+            with suppress(OSError, ValueError):
+                most = min(most, int(limit.read_text()))
+        return resident / most
+    return 0.0

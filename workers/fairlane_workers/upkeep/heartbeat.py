@@ -1,0 +1,221 @@
+"""Sends this worker's heartbeats, which keep its leases, and receives cancellations, lanes and drains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from fairlane.config.sections import WorkerSettings
+from fairlane.core.events import Event
+from fairlane.core.pause import Pause, sleep
+from fairlane.model.lane import FUNCTIONS
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
+from fairlane.store.redis_client import AsyncRedisClient
+from fairlane.store.write.workers import Beat, Wish, WorkerInfo, Workers, read_beats
+from fairlane.telemetry.logs import get_logger
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.executor import Abort, Executor
+from fairlane_workers.functions.catalog import claims
+from fairlane_workers.upkeep.capacity import Capacity
+
+log = get_logger("heartbeat")
+
+CANCEL = "cancel:"
+LISTEN_S = 1.0
+STOPPING_BEAT_S = 0.2  # while it stops, the scheduler needs each slot that becomes free
+
+
+class Drain:
+    """Remembers the last request, also when Redis has forgotten it."""
+
+    def __init__(
+        self, hold: Callable[[bool], None] = lambda held: None, end: Callable[[], None] = lambda: None
+    ) -> None:
+        """``hold`` stops the intake, or starts it again; ``end`` stops the process warmly."""
+        self._hold, self._end = hold, end
+        self._stop = self._ended = False
+
+    def obey(self, wish: str) -> bool:
+        """Act on a request; true if the worker takes nothing new, as with a request of a later version."""
+        draining = wish != Wish.WORK
+        self._stop = wish == Wish.STOP
+        self._hold(draining)
+        return draining
+
+    def finish(self) -> None:
+        """End the process if that was requested: the worker holds no attempt any more."""
+        if self._stop and not self._ended:
+            self._ended = True
+            self._end()
+
+
+class Heartbeat:
+    """Sends a heartbeat at intervals, and at once when lanes or subscriptions have changed."""
+
+    def __init__(
+        self,
+        *,
+        redis: AsyncRedisClient,
+        batcher: Batcher,
+        keys: Keys,
+        executor: Executor,
+        settings: WorkerSettings,
+        lease_ms: int,
+        worker: str,
+        info: WorkerInfo,
+        subscribe: Callable[[list[str]], None],
+        drain: Drain | None = None,
+        pause: Pause = sleep,
+        beaten: Callable[[], None] = lambda: None,
+        capacity: Capacity | None = None,
+    ) -> None:
+        """``capacity`` decides how many slots are reported; left out, those of ``info``."""
+        self._capacity = capacity
+        self._redis, self._batcher, self._keys = redis, batcher, keys
+        self._executor, self._settings, self._worker = executor, settings, worker
+        self._workers, self._info, self._subscribe = Workers(keys), info, subscribe
+        self._lease_ms, self._drain, self._pause = lease_ms, drain or Drain(), pause
+        self._beaten = beaten
+        self._ending = self._drained = False
+        self._serving: frozenset[str] = frozenset()
+        self._sent: WorkerInfo | None = None
+        self._hurry = asyncio.Event()
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled. One that fails is logged, and the next one is sent in time."""
+        while True:
+            self._hurry.clear()
+            try:
+                await self.beat()
+            except Exception:
+                log.exception(Event.HEARTBEAT_FAILED, worker=self._worker)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s):
+                    await self._hurry.wait()
+
+    async def beat(self) -> None:
+        """Send one heartbeat: renew the leases, abort what lost its lease, subscribe to the current lanes.
+
+        An operator's request to drain is read first.
+        """
+        lanes, wish = await asyncio.gather(
+            self._batcher.send(("SMEMBERS", self._keys.lanes)),
+            self._batcher.send(("HGET", self._keys.drains, self._worker)),
+        )
+        self._obey(wish)
+        self._subscribe([lane for lane in sorted(lane.decode() for lane in lanes) if self._serves(lane)])
+        if self._capacity is not None:
+            self._info = replace(self._info, slots=self._capacity.update(self._executor.busy))
+        info = replace(self._info, busy=self._executor.busy, pending=self._executor.pending)
+        self._drained = info.draining and not (info.busy or info.pending or self._serving)
+        info = replace(info, drained=self._drained)
+        news = info if info.stopping else self._info
+        beat = self._workers.beat(
+            self._worker, info, self._executor.held, self._lease_ms, changed=news != self._sent
+        )
+        lost = await self._batcher.send(beat)
+        self._sent = news
+        self._beaten()
+        for attempt_id in lost:
+            self._executor.abort(attempt_id.decode(), Abort("its lease is gone"))
+        if self._drained:
+            self._drain.finish()
+
+    async def listen(self) -> None:
+        """Receive cancellations and new lanes until cancelled."""
+        while True:
+            try:
+                async with self._redis.pubsub(ignore_subscribe_messages=True) as control:
+                    await control.subscribe(self._keys.control)
+                    self._hurry.set()
+                    while True:
+                        self._receive(await control.get_message(timeout=LISTEN_S))
+            except (RedisError, OSError) as error:
+                log.debug(Event.STORE_UNREACHABLE, error=str(error))
+                await self._pause(LISTEN_S / 4)
+            except Exception:
+                log.exception(Event.LISTENING_FAILED, worker=self._worker)
+                await self._pause(LISTEN_S)
+
+    def subscribed(self, lanes: frozenset[str]) -> None:
+        """Report the lanes whose queues are being consumed; called on the event loop.
+
+        A worker that drains still reports the lanes of the attempts it holds, since its slots count there. A
+        worker that stops may requeue its attempts at any moment, so none of its slots may count.
+        """
+        self._serving = lanes
+        if self._ending or not self._info.stopping:
+            self._info = replace(self._info, lanes=tuple(sorted(lanes)))
+        self._hurry.set()
+
+    def holding(self, credentials: Mapping[str, str]) -> None:
+        """Report the fingerprints of this worker's keys, by connection, from now on."""
+        self._info = replace(self._info, credentials=credentials)
+
+    def stopping(self) -> None:
+        """Report at once that this worker takes nothing new and ends."""
+        self._info = replace(self._info, stopping=True, draining=False)
+        self._ending = True
+        self._hurry.set()
+
+    async def leave(self) -> None:
+        """Remove this worker from the deployment's list."""
+        await self._batcher.send(self._workers.leave(self._worker))
+
+    @property
+    def _interval_s(self) -> float:
+        interval_s = self._settings.beat_seconds
+        ends = self._info.stopping and not self._drained
+        return min(interval_s, STOPPING_BEAT_S) if ends else interval_s
+
+    def _receive(self, message: dict[str, Any] | None) -> None:
+        if message is None:
+            return
+        text = message["data"].decode(errors="replace")
+        if text.startswith(CANCEL):
+            self._executor.abort_run(RunRef.parse(text.removeprefix(CANCEL)), "its run was cancelled")
+        elif text in ("lanes", "drain"):
+            self._hurry.set()
+
+    def _obey(self, wish: bytes | None) -> None:
+        """Drain or work again as requested; a process that stops ignores requests."""
+        if wish is None or self._ending:
+            return
+        draining = self._drain.obey(wish.decode(errors="replace"))
+        if draining != self._info.draining:
+            self._info = replace(self._info, draining=draining, stopping=draining)
+            if not draining:
+                self._info = replace(self._info, lanes=tuple(sorted(self._serving)))
+            log.info(Event.WORKER_DRAINING if draining else Event.WORKER_RESUMED, busy=self._executor.busy)
+
+    def _serves(self, lane: str) -> bool:
+        """Whether this worker takes a lane's calls. Calls of functions need ``worker.modules``."""
+        bound, modules = self._settings.lanes, self._settings.modules
+        if lane.startswith(f"{FUNCTIONS}:") and not modules:
+            return False
+        return not bound or any(fnmatchcase(lane, pattern) for pattern in bound)
+
+
+class OtherWorkers:
+    """Other workers' heartbeats: a function that this worker lacks may run on one of them."""
+
+    def __init__(self, batcher: Batcher, keys: Keys, worker: str) -> None:
+        self._batcher, self._keys, self._worker = batcher, keys, worker
+
+    async def runs(self, function: str, lane: str) -> bool:
+        """Whether another worker serves ``lane`` and claims that function. Raises `RedisError`."""
+        found = await self._batcher.send(("HGETALL", self._keys.workers))
+        stored = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+        return any(self._takes(beat, function, lane) for beat in read_beats(stored))
+
+    def _takes(self, beat: Beat, function: str, lane: str) -> bool:
+        info = beat.info
+        other = beat.worker != self._worker and not info.stopping
+        return other and lane in info.lanes and claims(info.modules, function)
