@@ -37,6 +37,14 @@ LOWEST = archive,bedrock,datasets,embedded,flower,otel,pandas,parquet,test,verte
 LOWEST_TOOLS = cryptography ollama pytest-randomly pytest-timeout pytest-xdist trustme kubernetes-validate
 PROOF  = tests/contract tests/integration tests/simulation tests/chaos
 
+# Tests of real processes share two cores with others, which may stall for seconds. What fails beside others
+# runs once more, alone; it has failed if it fails there. A defect that needs no load is found as before.
+define beside_others
+@$(PYTEST) $(1) || { code=$$?; [ $$code = 1 ] || exit $$code; \
+    printf '\n== %s\n' 'tests: those that failed beside others, alone'; \
+    $(BIN)/pytest -v -n 0 --maxfail 5 --randomly-seed last --last-failed --last-failed-no-failures none $(1); }
+endef
+
 step = @printf '\n== %s\n' '$(1)'
 
 # uv needs a third of pip's CPU time. It reads no pip.conf, so where it cannot install, pip does.
@@ -96,12 +104,12 @@ quick: $(VENV)/.installed ## Unit and script tests, without the slow ones
 .PHONY: proof
 proof: $(VENV)/.installed ## Tests with real processes, in virtual time, and with faults
 	$(call step,tests: proof)
-	@$(PYTEST) --tier proof $(QUICK) $(PROOF) $(ARGS)
+	$(call beside_others,--tier proof $(QUICK) $(PROOF) $(ARGS))
 
 .PHONY: test-edge
 test-edge: $(VENV)/.installed lab ## Vendors' SDKs, browser, containers, deployment files and documents
 	$(call step,tests: edge)
-	@$(PYTEST) tests/edge $(ARGS)
+	$(call beside_others,tests/edge $(ARGS))
 
 .PHONY: lab
 lab: $(VENV)/.lab ## The laboratory's own tests, if it or what it rehearses has changed since they passed

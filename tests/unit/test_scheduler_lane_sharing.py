@@ -334,7 +334,11 @@ with Redis.from_url(sys.argv[1]) as redis:
 
 @pytest.mark.slow
 def test_workers_and_schedulers_in_other_processes_agree(real_redis: Redis) -> None:
-    settings = {"redis": {"deployment": "test"}, "connections": named("ONE", "TWO", "THREE")}
+    settings = {
+        "redis": {"deployment": "test"},
+        "connections": named("ONE", "TWO", "THREE"),
+        "scheduler": {"worker_timeout_seconds": 600},  # each process takes seconds to start
+    }
     where = real_redis.connection_pool.connection_kwargs
     url = f"unix://{where['path']}?db={where.get('db') or 0}"
     environment = {"PYTHONPATH": "shared:scheduler:workers", "ONE": "sk-1", "TWO": "sk-1", "THREE": "sk-3"}
