@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.test_cli import Shell, shell
+from tests.support.exits import exit_status
 from tests.support.wait import wait_until
 
 __all__ = ["shell"]
@@ -78,15 +79,15 @@ def test_one_model_may_answer_all_lines_whatever_they_name(shell: Shell) -> None
 def test_a_batch_outlives_the_terminal_that_sent_it(shell: Shell) -> None:
     write(shell.folder, "slow.jsonl", ["slow"] * 40)
     command = [sys.executable, "-m", "fairlane.cli", "batch", "slow.jsonl", "-o", "slow.out.jsonl"]
-    with (shell.folder / "told").open("w") as shown:
+    with (shell.folder / "shown").open("w") as shown:
         sent = subprocess.Popen(
             [*command, "--connection", "sim"], cwd=shell.folder, env=shell.environment, stderr=shown
         )
-    wait_until(lambda: "40 requests" in (shell.folder / "told").read_text())
+    wait_until(lambda: "40 requests" in (shell.folder / "shown").read_text())
     sent.send_signal(signal.SIGINT)
-    assert sent.wait() == 128 + signal.SIGINT
+    assert exit_status(sent.wait()) == 128 + signal.SIGINT
     assert not list(shell.folder.glob("*slow.out*"))
-    (run,) = re.findall(r"^run (\w+): 40 requests$", (shell.folder / "told").read_text(), re.MULTILINE)
+    (run,) = re.findall(r"^run (\w+): 40 requests$", (shell.folder / "shown").read_text(), re.MULTILINE)
     shell("batch", "--run", run, "-o", "slow.out.jsonl")
     assert [line["custom_id"] for line in read(shell.folder / "slow.out.jsonl")] == [
         f"r{n}" for n in range(40)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fairlane.embedded.reaper import is_running
+from tests.support.exits import exit_status
 from tests.support.wait import wait_until
 
 SIMULATOR = """
@@ -215,7 +216,7 @@ def test_a_demonstration_that_is_stopped_at_any_moment_leaves_nothing(
     process = demo("--questions", "30", "--workers", "2" if "workers" in moment else "1")
     wait_until(lambda: has_come(tmp_path), timeout=60, interval=0.001)
     process.send_signal(number)
-    assert process.wait() == 128 + number
+    assert exit_status(process.wait()) == 128 + number
     wait_until(lambda: processes_below(tmp_path) == set())
     assert "Traceback" not in (tmp_path / "out").read_text()
     assert not list(tmp_path.glob("fairlane-demo-*"))

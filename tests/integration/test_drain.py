@@ -12,6 +12,7 @@ import pytest
 from fairlane.core.events import Event
 from fairlane.store.write.workers import Beat, Wish, Workers
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
+from tests.support.exits import exit_status
 from tests.support.wait import wait_until
 
 FAIRLANE = (sys.executable, "-P", "-m", "fairlane.cli")
@@ -133,7 +134,7 @@ def test_whoever_stops_waiting_leaves_the_drain_as_it_is(deployment: Cluster) ->
         process.send_signal(signal.SIGINT)
         _, news = process.communicate(timeout=30)
 
-    assert process.returncode == 130
+    assert exit_status(process.returncode) == 128 + signal.SIGINT
     assert "the workers continue to drain" in news
     assert "Traceback" not in news
     assert all(beat.info.draining for beat in deployment.beats())

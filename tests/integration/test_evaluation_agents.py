@@ -239,9 +239,15 @@ def test_sc_003_every_event_of_a_dimension_names_its_agent_and_carries_its_numbe
         assert found <= pairs if event is Event.RETRY else found == pairs
         assert found
         for line in lines:
-            for field, kind in fields.items():
-                assert isinstance(line[field], kind), (event, field, line)
-    assert {line["status_code"] for line in court.logged(Event.RETRY, run=run.id)} == {502}
+            if not is_late(line):
+                assert {field: type(line[field]) for field in fields} == fields, line
+    called = [line for line in court.logged(Event.RETRY, run=run.id) if not is_late(line)]
+    assert {line["status_code"] for line in called} == {502}
+
+
+def is_late(line: dict[str, Any]) -> bool:
+    """Whether a worker returned a permit that came too late: nothing was called, so there is no status."""
+    return bool(line.get("reason", "").startswith("the permit came too late"))
 
 
 def test_sc_003_dimensions_that_follow_a_task_are_queued_by_name(court: Cluster) -> None:

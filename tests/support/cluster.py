@@ -24,6 +24,7 @@ from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.workers import Beat, Workers
 from fairlane.testing import ModelStats, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
+from tests.support.preloaded import spawn
 from tests.support.wait import wait_until
 
 READY_S = 30.0
@@ -188,7 +189,7 @@ def cluster(
             schedulers=schedulers,
             slots=slots,
         )
-        processes = stack.enter_context(Stack(plan))
+        processes = stack.enter_context(Stack(plan, spawn=spawn))
         settings = load_settings(file, environ=processes.environment)
         redis = stack.enter_context(open_store(settings.redis))
         made = Cluster(processes, provider, settings, directory, redis, stack)

@@ -17,9 +17,6 @@ from fairlane.core.errors import FairlaneError
 from fairlane_workers.engine import Engine
 from fairlane_workers.process import WorkerProcess
 
-# No gossip and no mingle: workers need not know each other, and each reconnection would leak descriptors.
-CELERY = ("worker", "--without-gossip", "--without-mingle")
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM (warm stop). Returns the process' exit code."""
@@ -34,12 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     if options.ready_file is not None:
         _write_when_ready(options.ready_file, name, process.engine)
-    nodename = name if "@" in name else f"{name}@{socket.gethostname()}"
-    events = ["--task-events"] if options.events else []
-    process.app.worker_main(
-        [*CELERY, f"--hostname={nodename}", f"--concurrency={settings.worker.slots}", *events]
-    )
-    return process.exit_code
+    return process.run(task_events=options.events)
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from typing import Any
 
 from celery import Celery, signals
@@ -36,6 +37,23 @@ class WorkerProcess:
     def exit_code(self) -> int:
         """What the process returns once its Celery worker has ended: 0 after a warm stop alone."""
         return int(getattr(self._controller, "exitcode", None) or 0)
+
+    def run(self, *, task_events: bool = False) -> int:
+        """Run until a signal ends the process; its exit code. ``task_events``: send events, for Flower.
+
+        Celery's command line would do the same, and import Flower and a prompt's editor for it.
+        """
+        name = self.engine.name
+        worker = self.app.Worker(
+            hostname=name if "@" in name else f"{name}@{socket.gethostname()}",
+            concurrency=self._settings.worker.slots,
+            task_events=task_events,
+            # Workers need not know each other, and each reconnection would leak descriptors.
+            without_gossip=True,
+            without_mingle=True,
+        )
+        worker.start()
+        return self.exit_code
 
     def _make_app(self) -> Celery:
         app: Any = make_app(self._settings, "fairlane_workers")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, Protocol, TypeAlias
 
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.environment import child_environment
@@ -31,6 +31,29 @@ TAIL_BYTES = 4096
 GATE = 'read -r go && exec "$0" "$@" </dev/null'
 
 
+class Child(Protocol):
+    """What `Process` needs of a started child: these parts of `subprocess.Popen`."""
+
+    pid: int
+    stdin: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """Its return code, ``None`` while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its return code once it has ended. Raises `subprocess.TimeoutExpired`."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal; nothing happens if it has ended."""
+        ...
+
+
+Spawn: TypeAlias = Callable[..., Child]
+"""Starts a child; takes what `subprocess.Popen` takes."""
+
+
 def no_checkpoint() -> None:
     """The checkpoint of a wait that nothing interrupts but an exception raised by a signal's handler."""
 
@@ -49,7 +72,8 @@ class Process:
     """A child with a name. Its output goes to ``log``; ``role`` groups those that stop together.
 
     It leads a process group of its own, so that Ctrl-C in a terminal reaches us alone and we decide in which
-    order things end. ``ready_file``, if the program writes one, is removed before every start.
+    order things end. ``ready_file``, if the program writes one, is removed before every start. ``spawn``
+    starts it.
     """
 
     def __init__(
@@ -65,6 +89,7 @@ class Process:
         keep_open: Sequence[int] = (),
         checkpoint: Checkpoint = no_checkpoint,
         umask: int = INHERITED,
+        spawn: Spawn = subprocess.Popen,
     ) -> None:
         self.name = name
         self.role = role or name
@@ -74,8 +99,8 @@ class Process:
         self._guard = guard
         self._env = dict(env or {})
         self._keep_open = tuple(keep_open)
-        self._checkpoint, self._umask = checkpoint, umask
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._checkpoint, self._umask, self._spawn = checkpoint, umask, spawn
+        self._popen: Child | None = None
         self._log_start = 0
 
     @property
@@ -109,7 +134,7 @@ class Process:
         make_private(self.log.parent)
         with self.log.open("ab") as sink:
             self._log_start = sink.tell()
-            self._popen = subprocess.Popen(
+            self._popen = self._spawn(
                 ["/bin/sh", "-c", GATE, *self.argv],
                 stdin=subprocess.PIPE,
                 stdout=sink,
@@ -185,7 +210,7 @@ class Process:
             return ""
         return "\n".join(text.strip().splitlines()[-lines:])
 
-    def _open_gate(self, popen: subprocess.Popen[bytes]) -> None:
+    def _open_gate(self, popen: Child) -> None:
         if popen.stdin is not None:
             with popen.stdin, contextlib.suppress(BrokenPipeError):
                 popen.stdin.write(b"go\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from fairlane.embedded.processes import (
     STOP_TIMEOUT_S,
     Checkpoint,
     Process,
+    Spawn,
     describe_exit,
     no_checkpoint,
     stop_all,
@@ -50,7 +52,8 @@ class Stack:
 
     Processes are called ``redis`` (unless one was given), ``simulator``, ``scheduler-1`` …, ``worker-1`` …
     and ``flower``. However this process ends, they end with it. ``tell`` hears what goes on, line by line;
-    ``checkpoint`` is asked during every wait whether to go on, and raises if not.
+    ``checkpoint`` is asked during every wait whether to go on, and raises if not. ``spawn`` starts what is
+    not Redis.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class Stack:
         checkpoint: Checkpoint = no_checkpoint,
         start_timeout: float = START_TIMEOUT_S,
         stop_timeout: float = STOP_TIMEOUT_S,
+        spawn: Spawn = subprocess.Popen,
     ) -> None:
         self.plan = plan
+        self._spawn = spawn
         self._tell, self._checkpoint = tell, checkpoint
         self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
         self._guard = Guard()
@@ -243,6 +248,7 @@ class Stack:
             env=self.environment,
             ready_file=ready_file,
             checkpoint=self._checkpoint,
+            spawn=self._spawn,
         )
         self._roles.append(process)
         return process
