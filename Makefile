@@ -35,7 +35,7 @@ QUICK  = tests/unit tests/lua
 # Newer tools warn of what older libraries do; those warnings are no errors with the lowest versions.
 LOWEST = archive,bedrock,datasets,embedded,flower,otel,pandas,parquet,test,vertex
 LOWEST_TOOLS = cryptography ollama pytest-randomly pytest-timeout pytest-xdist trustme kubernetes-validate
-PROOF  = tests/contract tests/integration tests/simulation tests/chaos
+PROOF  = tests/contract tests/integration tests/chaos
 
 # Tests of real processes share two cores with others, which may stall for seconds. What fails beside others
 # runs once more, alone; it has failed if it fails there. A defect that needs no load is found as before.
@@ -102,17 +102,17 @@ quick: $(VENV)/.installed ## Unit and script tests, without the slow ones
 	@$(BIN)/pytest -n 3 $(BY_FILE) --tier quick $(QUICK) $(ARGS)
 
 .PHONY: proof
-proof: $(VENV)/.installed ## Tests with real processes, in virtual time, and with faults
+proof: $(VENV)/.installed ## Tests with real processes and with faults, and the slow ones of quick
 	$(call step,tests: proof)
 	$(call beside_others,--tier proof $(QUICK) $(PROOF) $(ARGS))
 
 .PHONY: test-edge
-test-edge: $(VENV)/.installed lab ## Vendors' SDKs, browser, containers, deployment files and documents
+test-edge: $(VENV)/.installed lab ## Vendors' SDKs, browser, containers, deployment files, documents, and virtual time
 	$(call step,tests: edge)
 	$(call beside_others,tests/edge $(ARGS))
 
 .PHONY: lab
-lab: $(VENV)/.lab ## The laboratory's own tests, if it or what it rehearses has changed since they passed
+lab: $(VENV)/.lab ## The laboratory and lanes in virtual time, if something they play has changed since they passed
 
 .PHONY: format
 format: $(VENV)/.installed ## Is everything formatted?
@@ -146,7 +146,7 @@ pytest: $(VENV)/.installed ## Tests of your choice: make pytest ARGS="tests/unit
 
 .PHONY: coverage
 coverage: $(VENV)/.installed ## Quick and proof with branch coverage
-	@$(PYTEST) --cov --cov-report=term $(QUICK) $(PROOF) $(ARGS)
+	@$(PYTEST) --cov --cov-report=term $(QUICK) $(PROOF) tests/simulation $(ARGS)
 
 .PHONY: test-servers
 test-servers: $(VENV)/.installed ## Tests of scripts and access rules on another server: SERVER=/path/to/redis-server
@@ -230,8 +230,8 @@ $(VENV)/.installed: pyproject.toml requirements-dev.lock | $(BIN)/python
 
 # A rehearsal plays the real scheduler, scripts and models.
 REHEARSED = scheduler shared/fairlane/store shared/fairlane/model
-LAB = $(shell find shared/fairlane/lab tests/lab $(REHEARSED) -name '*.py' -o -name '*.lua' 2>/dev/null)
+LAB = $(shell find shared/fairlane/lab tests/lab tests/simulation $(REHEARSED) -name '*.py' -o -name '*.lua' 2>/dev/null)
 $(VENV)/.lab: $(LAB) | $(VENV)/.installed
-	$(call step,tests: laboratory)
-	@$(PYTEST) tests/lab
+	$(call step,tests: virtual time)
+	$(call beside_others,--tier proof tests/lab tests/simulation)
 	@touch $@
