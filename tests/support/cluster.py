@@ -236,4 +236,4 @@ def _toml(base_url: str, scheduler: Mapping[str, float], worker: Mapping[str, fl
     lines = ["[connections.sim]", 'protocol = "openai"', f'base_url = "{base_url}"']
     for section, values in (("scheduler", SCHEDULER | dict(scheduler)), ("worker", WORKER | dict(worker))):
         lines += [f"[{section}]", *(f"{name} = {value}" for name, value in values.items())]
-    return "\n".join([*lines, "[log]", 'format = "json"', config])
+    return "\n".join([*lines, "[log]", 'format = "json"', 'calls = "all"', config])

@@ -16,7 +16,7 @@ import structlog
 from fairlane.config.sections import LogSettings
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
-from fairlane.telemetry.logs import configure_logging, get_logger
+from fairlane.telemetry.logs import configure_logging, get_logger, logs_calls
 
 ATTEMPT = Attempt(run="r1", team="search", job=7, number=2, lane="openai:gpt-4o")
 
@@ -148,3 +148,20 @@ def test_what_is_bound_to_the_context_is_on_every_line(configure: Configure) -> 
     with structlog.contextvars.bound_contextvars(worker="w1"):
         get_logger("x").info(Event.WORKER_STARTED)
     assert lines(stream)[0]["worker"] == "w1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "written"),
+    [
+        ({}, {"released"}),
+        ({"calls": "all"}, {"queueing", "acquired", "released"}),
+        ({"calls": "none"}, set()),
+        ({"calls": "all", "level": "warning"}, set()),
+        ({"level": "debug"}, {"released"}),
+    ],
+)
+def test_the_setting_chooses_the_lines_of_each_call(settings: dict[str, str], written: set[str]) -> None:
+    calls = (Event.QUEUEING, Event.ACQUIRED, Event.RELEASED)
+    assert all(map(logs_calls, calls)), "as long as nobody has configured logging"
+    configure_logging(LogSettings.model_validate(settings), "worker", io.StringIO())
+    assert {str(event) for event in calls if logs_calls(event)} == written

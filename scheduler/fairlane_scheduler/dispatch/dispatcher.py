@@ -13,7 +13,7 @@ from fairlane.model.lane import LaneLimits
 from fairlane.model.run import RunRef
 from fairlane.store.write.lanes import Grant, Lanes, Offer, ReservedShare
 from fairlane.store.write.leader import NotLeader
-from fairlane.telemetry.logs import get_logger
+from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import LaneShares
 from fairlane_scheduler.dispatch.slots import Capacity, Quotas, Slots, TeamShares
 from fairlane_scheduler.state.backlog import Backlog, LaneQueue
@@ -300,6 +300,8 @@ class Dispatcher:
             ref = offers[permit.offer].ref
             attempt = Attempt(run=ref.run, team=ref.team, job=permit.job, number=permit.number, lane=lane)
             self._handover.publish(attempt)
+            if not logs_calls(Event.ACQUIRED):
+                continue
             run = self._backlog.get(ref)
             log.info(
                 Event.ACQUIRED,

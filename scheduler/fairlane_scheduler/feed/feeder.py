@@ -11,7 +11,7 @@ from fairlane.core.events import Event
 from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.run import RunRef
 from fairlane.store.write.runs import Runs
-from fairlane.telemetry.logs import get_logger
+from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.feed.placement import FeedBatch, Placement
 from fairlane_scheduler.feed.tokenizers import Tokenizers
@@ -177,6 +177,8 @@ class Feeder:
             if not spec.calls_tasks or any(entry.job % spec.steps == 0 for entry in entries):
                 run.task_lanes.add(lane)
             self._backlog.add(lane, run.ref, len(entries))
+            if not logs_calls(Event.QUEUEING):
+                continue
             depth = self._backlog.depth(lane)
             fields = {"run": run.ref.run, "lane": lane, "team": run.ref.team, "queue_depth": depth}
             for entry in entries:

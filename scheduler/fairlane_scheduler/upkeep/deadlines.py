@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
 from fairlane.store.write.runs import OUT_OF_BUDGET, TIMED_OUT, Runs
-from fairlane.telemetry.logs import get_logger
+from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.state.backlog import Backlog
 from fairlane_scheduler.state.server_time import Moment
@@ -60,7 +60,7 @@ class DelayedJobs:
         if next_due_ms > moment.server_ms:
             return next_due_ms - moment.server_ms
         for job in self._runs.delayed(moment.server_ms, AT_ONCE):
-            if self._runs.promote(job, moment.argument):
+            if self._runs.promote(job, moment.argument) and logs_calls(Event.QUEUEING):
                 number, run = int(job.entry.partition(":")[0]), self._backlog.get(job.ref)
                 fields = {"run": job.ref.run, "job": number, "team": job.ref.team}
                 labels = run.plan.spec.labels(number) if run else {}

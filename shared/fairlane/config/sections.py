@@ -243,6 +243,11 @@ class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is written."
     )
+    calls: Literal["all", "ends", "none"] = Field(
+        default="ends",
+        description='Lines about each call at level "info". "all": queueing, acquired and released, which '
+        'show what was in flight at any time. "ends": released alone. Each line costs CPU time.',
+    )
 
 
 class MetricsSettings(Section):

@@ -12,11 +12,15 @@ from pydantic_core import PydanticSerializationError, to_json
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from fairlane.config.sections import LogSettings
+from fairlane.core.events import Event
 from fairlane.core.redaction import mask_value
 from fairlane.core.terminal_text import visible, visible_json, visible_line
 
 # At "info" these write a line or more for every call, which our own events already cover.
 _WORDY_LIBRARIES = ("aiohttp.access", "celery.app.trace", "celery.worker.strategy", "httpx", "kombu")
+
+_EVERY_CALL = frozenset((Event.QUEUEING, Event.ACQUIRED, Event.RELEASED))
+_CALLS = {"all": _EVERY_CALL, "ends": frozenset((Event.RELEASED,)), "none": frozenset[Event]()}
 
 
 def configure_logging(settings: LogSettings, process: str, stream: TextIO | None = None) -> None:
@@ -35,7 +39,7 @@ def configure_logging(settings: LogSettings, process: str, stream: TextIO | None
     finish = _rendering(settings, colors=out.isatty())
     structlog.configure(
         processors=[*shared, *finish],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=_logger_class(settings, level),
         logger_factory=structlog.WriteLoggerFactory(file=out),
     )
     _route_standard_logging(shared, finish, level, out)
@@ -56,7 +60,7 @@ def log_through_the_application(settings: LogSettings) -> None:
             _mask_secrets,
             structlog.processors.KeyValueRenderer(key_order=["event"]),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=_logger_class(settings, level),
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
 
@@ -64,6 +68,20 @@ def log_through_the_application(settings: LogSettings) -> None:
 def get_logger(name: str) -> FilteringBoundLogger:
     """A logger whose lines carry ``source=name``; may be made before logging is configured."""
     return cast(FilteringBoundLogger, structlog.get_logger(source=name))
+
+
+def logs_calls(event: Event) -> bool:
+    """Whether lines with this event, one of each call, are written; until logging is configured, all are.
+
+    To be asked before a line's fields are computed.
+    """
+    return event in getattr(structlog.get_config()["wrapper_class"], "calls", _EVERY_CALL)
+
+
+def _logger_class(settings: LogSettings, level: int) -> type[Any]:
+    """Loggers of this level; the class attribute ``calls`` has the events of calls that they write."""
+    calls = _CALLS[settings.calls] if level <= logging.INFO else frozenset[Event]()
+    return type("Logger", (structlog.make_filtering_bound_logger(level),), {"calls": calls})
 
 
 class _ProcessName:

@@ -27,7 +27,7 @@ from fairlane.store.run_queries import ROLE_TIME_FIELDS, role_times
 from fairlane.store.script import Call
 from fairlane.store.write.answer_cache import read_answer, written_answer
 from fairlane.store.write.attempts import Attempts
-from fairlane.telemetry.logs import get_logger
+from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.inputs import JobInputs
 
@@ -197,7 +197,7 @@ class Reporter:
                 attempts=decision.attempts,
                 reason=decision.error,
             )
-        for each in ready:
+        for each in ready if logs_calls(Event.QUEUEING) else ():
             queued = attempt.labels | {"job": each.job, "lane": each.lane, "attempt": 1}
             labels = inputs.spec.labels(each.job) if inputs else {}
             log.info(Event.QUEUEING, **queued, **labels, queue_depth=depths[each.lane], timestamp=sent)
@@ -251,8 +251,9 @@ class Reporter:
     async def _send(
         self, call: Call, attempt: Attempt, ready: Sequence[ReadyJob]
     ) -> tuple[Any, Mapping[str, int | None]]:
-        """The reply to a report, and the run's queue depth on each lane of ``ready``."""
-        ref, lanes = RunRef(attempt.team, attempt.run), sorted({each.lane for each in ready})
+        """The reply to a report, and the run's queue depth on each lane of ``ready`` if it is logged."""
+        ref = RunRef(attempt.team, attempt.run)
+        lanes = sorted({each.lane for each in ready}) if logs_calls(Event.QUEUEING) else []
         looks = [self._batcher.send(("LLEN", self._keys.hot(ref, lane))) for lane in lanes]
         reply, *found = await asyncio.gather(self._batcher.send(call), *looks, return_exceptions=True)
         if isinstance(reply, BaseException):
@@ -279,8 +280,9 @@ class Reporter:
         if reported is None:
             log.warning(Event.LATE_REPORT, **fields, status_code=_status(outcome))
             return None
-        details: dict[str, Any] = {"status_code": _status(outcome), "active_slots": reported.in_flight}
-        log.info(Event.RELEASED, **fields, **details, wire_ms=wire_ms, timestamp=sent)
+        if logs_calls(Event.RELEASED):
+            details = {"status_code": _status(outcome), "active_slots": reported.in_flight}
+            log.info(Event.RELEASED, **fields, **details, wire_ms=wire_ms, timestamp=sent)
         if reported.news == "shared":
             self._log_shared(attempt)
         news = _NEWS.get(reported.news)
