@@ -80,6 +80,7 @@ def _logging_as_before() -> Iterator[None]:
     handlers, level = root.handlers[:], root.level
     configuration = structlog.get_config() if structlog.is_configured() else None
     yield
+    logging.captureWarnings(False)
     if configuration is None:
         structlog.reset_defaults()
     else:
