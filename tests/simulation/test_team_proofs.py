@@ -257,8 +257,8 @@ def test_an_interactive_run_starts_within_one_service_time_on_a_saturated_lane(
     for since_ms in asked:
         first_ms = lane.of("visitor", since_ms)[0].at_ms
         assert first_ms - since_ms <= CALL_S * 1000
-        # One permit at most may have been given away before the run was known.
-        assert len(lane.order(since_ms, first_ms)) <= 2
+        # Permits that the lane gathered in 50 ms may have been granted before the run was known.
+        assert len(lane.order(since_ms, first_ms)) <= 4
 
 
 @pytest.mark.parametrize("slots", [10, 40])

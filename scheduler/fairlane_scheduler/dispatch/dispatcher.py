@@ -200,7 +200,7 @@ class Dispatcher:
             if grant.reason == "slots" and ask.room == 0 and self._slots.counted_room(lane) > 0:
                 continue  # slots became free since they were counted
             if grant.reason:
-                wait_ms = max(AGAIN_MS, grant.wait_ms)
+                wait_ms = max(AGAIN_MS, grant.wait_ms, grant.gather_ms)
                 turn.ask_ms = moment.monotonic_ms + wait_ms if grant.at_ms else None
                 if reserved_only or grant.reason != "reserved":
                     return

@@ -76,8 +76,8 @@ class Permit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lane's reply. ``at_ms``: request permits again then (server time; 0: when woken). ``queued``: jobs
-    still queued, by offer.
+    """A lane's reply. ``at_ms``: request permits again then (server time; 0: when woken), or in ``gather_ms``
+    if that is later, when its bucket has gathered more permits. ``queued``: jobs still queued, by offer.
 
     ``window``: most calls that the lane may have in flight. ``owed``: lane minutes by team that its calls
     took beyond their charges, negative where they took less. ``pending``: calls of ``in_flight`` that hold no
@@ -94,6 +94,7 @@ class Grant:
     window: int = 0
     owed: Mapping[str, float] = field(default_factory=dict)
     pending: int = 0
+    gather_ms: int = 0
 
     @property
     def wait_ms(self) -> int:
@@ -347,6 +348,7 @@ def _read_grant(reply: Mapping[str, Any]) -> Grant:
             for each in reply["delayed"]
         ],
         window=int(reply["window"]),
+        gather_ms=int(reply.get("gather_ms", 0)),
         owed={team: billionths / BILLION for team, billionths in _object(reply["owed"]).items()},
         pending=int(reply["pending"]),
     )

@@ -1,6 +1,6 @@
 -- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
--- GIVES: admission_of blocked_by admit
--- USES: lane/advance lane/buckets lane/circuit lane/concurrency_limit lane/limits lane/rate lane/refusal
+-- GIVES: admission_of blocked_by gathering_ms admit
+-- USES: lane/advance lane/buckets lane/circuit lane/concurrency_limit lane/constants lane/limits lane/rate lane/refusal
 --       lane/token_bucket lane/token_charges
 -- NEEDS: KEY.leases
 
@@ -38,6 +38,18 @@ function blocked_by(admission, reserved, margins)
     if ready and ready > (at or 0) then reason, at = bucket.axis, ready end
   end
   return reason, at
+end
+
+-- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again: whoever asks for
+-- each permit alone asks as often as the lane makes calls. Its bucket stays below half of full, so nothing overflows.
+function gathering_ms(admission)
+  for _, bucket in ipairs(admission.buckets) do
+    if bucket.axis == 'requests' then
+      local units = math.min(GATHER_MS * bucket.pace, GATHER_CALLS * UNIT, bucket.full / 2 - bucket.level)
+      return math.max(0, math.floor(units / bucket.pace))
+    end
+  end
+  return 0
 end
 
 -- Takes what a permit costs. Returns the numbers of its charges, by token axis.
