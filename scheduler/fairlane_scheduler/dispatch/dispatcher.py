@@ -104,6 +104,7 @@ class Dispatcher:
         self._turns: dict[str, _LaneTurn] = {}
         self._windows: dict[str, int] = {}  # as each lane reported last
         self._out_of_budget: list[RunRef] = []
+        self._logs_permits = logs_calls(Event.ACQUIRED)
 
     def begin_term(self, lanes: list[str]) -> None:
         """Count the calls in flight on all lanes, and ask each anew: another scheduler may have led."""
@@ -300,7 +301,7 @@ class Dispatcher:
             ref = offers[permit.offer].ref
             attempt = Attempt(run=ref.run, team=ref.team, job=permit.job, number=permit.number, lane=lane)
             self._handover.publish(attempt)
-            if not logs_calls(Event.ACQUIRED):
+            if not self._logs_permits:
                 continue
             run = self._backlog.get(ref)
             log.info(

@@ -58,6 +58,7 @@ class Feeder:
         self._last_ms: dict[RunRef, int] = {}
         self._paused_until_ms: dict[RunRef, int] = {}
         self._first: RunRef | None = None  # the run at which the last tick ran out of time
+        self._logs_jobs = logs_calls(Event.QUEUEING)
 
     def tick(self, moment: Moment) -> None:
         """Feed one batch of each run that needs it, within the bounds of a tick."""
@@ -177,7 +178,7 @@ class Feeder:
             if not spec.calls_tasks or any(entry.job % spec.steps == 0 for entry in entries):
                 run.task_lanes.add(lane)
             self._backlog.add(lane, run.ref, len(entries))
-            if not logs_calls(Event.QUEUEING):
+            if not self._logs_jobs:
                 continue
             depth = self._backlog.depth(lane)
             fields = {"run": run.ref.run, "lane": lane, "team": run.ref.team, "queue_depth": depth}

@@ -73,7 +73,7 @@ def get_logger(name: str) -> FilteringBoundLogger:
 def logs_calls(event: Event) -> bool:
     """Whether lines with this event, one of each call, are written; until logging is configured, all are.
 
-    To be asked before a line's fields are computed.
+    To be asked once, after logging is configured.
     """
     return event in getattr(structlog.get_config()["wrapper_class"], "calls", _EVERY_CALL)
 

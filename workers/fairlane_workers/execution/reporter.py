@@ -145,6 +145,7 @@ class Reporter:
         self._worker, self._attempts, self._batcher, self._keys = worker, attempts, batcher, keys
         self.observers = observers
         self._shared: set[str] = set()  # lanes already logged as shared
+        self._logs_jobs, self._logs_calls = logs_calls(Event.QUEUEING), logs_calls(Event.RELEASED)
 
     def called(self, call: FinishedCall) -> None:
         """Report a call that has ended to the observers."""
@@ -197,7 +198,7 @@ class Reporter:
                 attempts=decision.attempts,
                 reason=decision.error,
             )
-        for each in ready if logs_calls(Event.QUEUEING) else ():
+        for each in ready if self._logs_jobs else ():
             queued = attempt.labels | {"job": each.job, "lane": each.lane, "attempt": 1}
             labels = inputs.spec.labels(each.job) if inputs else {}
             log.info(Event.QUEUEING, **queued, **labels, queue_depth=depths[each.lane], timestamp=sent)
@@ -253,7 +254,7 @@ class Reporter:
     ) -> tuple[Any, Mapping[str, int | None]]:
         """The reply to a report, and the run's queue depth on each lane of ``ready`` if it is logged."""
         ref = RunRef(attempt.team, attempt.run)
-        lanes = sorted({each.lane for each in ready}) if logs_calls(Event.QUEUEING) else []
+        lanes = sorted({each.lane for each in ready}) if self._logs_jobs else []
         looks = [self._batcher.send(("LLEN", self._keys.hot(ref, lane))) for lane in lanes]
         reply, *found = await asyncio.gather(self._batcher.send(call), *looks, return_exceptions=True)
         if isinstance(reply, BaseException):
@@ -280,7 +281,7 @@ class Reporter:
         if reported is None:
             log.warning(Event.LATE_REPORT, **fields, status_code=_status(outcome))
             return None
-        if logs_calls(Event.RELEASED):
+        if self._logs_calls:
             details = {"status_code": _status(outcome), "active_slots": reported.in_flight}
             log.info(Event.RELEASED, **fields, **details, wire_ms=wire_ms, timestamp=sent)
         if reported.news == "shared":
