@@ -25,7 +25,7 @@ from tests.benchmarks.report import Finding
 from tests.support.scheduler_parts import Parts
 
 LANES, JOBS, TICKS, WARM_TICKS = 10, 1_000_000, 220, 20
-ROUNDS = 3  # of few teams and many in turn; what is told is the median
+ROUNDS = 3  # of few teams and many in turn; the median is reported
 PER_SECOND, TICK_S = 1000, 0.05  # 50 permits a lane and tick
 FLOODED_SLOTS = 300
 NAME = "who is next"

@@ -170,7 +170,9 @@ def test_a_flood_of_wrong_runs_is_refused_and_leaves_a_bounded_number_of_keys(
     kept = [key for key in keys_of(parts, "flood") if key.endswith(":state")]
     assert len(kept) == admission.REJECTED_KEPT
     assert parts.redis.zcard(parts.keys.runs("flood")) == admission.REJECTED_KEPT
-    assert parts.state(RunRef("flood", refused[-1]["run"]))["reason"], "the latest are told"
+    assert parts.state(RunRef("flood", refused[-1]["run"]))["reason"], (
+        "the latest requests are refused with a reason"
+    )
 
 
 def test_what_a_team_leaves_without_an_end_is_given_one_and_what_runs_own_is_not(parts: Parts) -> None:

@@ -18,7 +18,7 @@ from tests.support.provider_calls import ask
 
 KEY = "sk-live-0123456789abcdef"
 LIMITS = {"requests_per_minute": 6000, "tokens_per_minute": 600_000}
-TOLD = {
+REPORTED = {
     "openai": {"requests": 6000, "tokens": 600_000},
     "azure_openai": {"requests": 6000, "tokens": 600_000},
     "anthropic": {"requests": 6000, "tokens": 600_000},
@@ -55,13 +55,13 @@ def called(
         return asyncio.run(scenario()), served
 
 
-@pytest.mark.parametrize("vendor", TOLD)
+@pytest.mark.parametrize("vendor", REPORTED)
 def test_what_a_provider_tells_of_its_limits_is_what_they_are(vendor: str) -> None:
     (outcome,), _ = called(vendor, **LIMITS)
     assert isinstance(outcome, Success)
     assert outcome.hints is not None
     shown = {axis: hint.limit for axis, hint in outcome.hints.axes.items() if axis != "day"}
-    assert shown == TOLD[vendor]
+    assert shown == REPORTED[vendor]
 
 
 @pytest.mark.parametrize("vendor", ["groq", "cerebras"])

@@ -44,7 +44,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
 
 
 def everything_written(deployment: Cluster) -> bytes:
-    """All that Redis was ever told, messages and events among it, and all logs."""
+    """Everything that was written to Redis, messages and events included, and all logs."""
     data = deployment.directory / "data"
     return b"".join(file.read_bytes() for pattern in ("*.aof", "*.log") for file in data.rglob(pattern))
 

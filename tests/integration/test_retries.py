@@ -24,7 +24,7 @@ def test_a_429_costs_no_attempt_and_its_retry_after_binds_the_lane(deployment: C
     records = all_succeeded(run)
     assert {record.attempts for record in records} == {1}
     served, status = deployment.served(model), run.status()
-    # Each was told once, and nobody came back before the time.
+    # Each was refused once, and no call came before the time.
     assert 1 <= served.rejected <= 6
     assert (status.rate_limits, status.retries) == (served.rejected, 0)
 

@@ -1,4 +1,4 @@
-"""What autoscaling goes by, told by a scheduler with real work: slots that could be filled, and no more."""
+"""A scheduler with real work reports the slots that could be filled: autoscaling follows this number."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @dataclass(frozen=True, slots=True)
 class Faulty:
-    """A server that must be refused, the URL by which it is asked, and what is told of it."""
+    """A server that must be refused, its URL, and the error that is shown."""
 
     url: str
     announced: tuple[str, str]
@@ -80,7 +80,7 @@ def fairlane(url: str, *arguments: str, team: str = "search") -> subprocess.Comp
     )
 
 
-def only_told(ended: subprocess.CompletedProcess[str], announced: tuple[str, str]) -> None:
+def shows_only(ended: subprocess.CompletedProcess[str], announced: tuple[str, str]) -> None:
     """One line of complaint that has the problem and its remedy, and nothing else."""
     assert (ended.returncode, ended.stdout) == (1, "")
     (line,) = ended.stderr.splitlines()
@@ -172,7 +172,7 @@ def test_a_certificate_that_is_not_right_is_refused_in_one_line(
     program: Program, certificates: Certificates, tmp_path: Path, fault: str
 ) -> None:
     with faulty(fault, program, certificates, tmp_path) as server:
-        only_told(fairlane(server.url, "lanes"), server.announced)
+        shows_only(fairlane(server.url, "lanes"), server.announced)
         with pytest.raises(StoreUnavailable) as refused:
             Client(url=server.url)
         assert all(words in str(refused.value) for words in server.announced)
@@ -186,7 +186,7 @@ def test_no_role_starts_where_the_certificate_is_refused(
     program: Program, certificates: Certificates, tmp_path: Path, role: str
 ) -> None:
     with faulty("unknown", program, certificates, tmp_path) as server:
-        only_told(fairlane(server.url, role), server.announced)
+        shows_only(fairlane(server.url, role), server.announced)
 
 
 def test_a_broker_of_its_own_is_checked_as_well(
@@ -197,7 +197,7 @@ def test_a_broker_of_its_own_is_checked_as_well(
         ended = subprocess.run(
             [*FAIRLANE, "scheduler"], env=announced, capture_output=True, text=True, timeout=60, check=False
         )
-        only_told(ended, server.announced)
+        shows_only(ended, server.announced)
 
 
 def test_a_server_that_wants_certificates_of_clients_says_so_and_takes_them(

@@ -54,7 +54,7 @@ def test_no_window_of_time_has_more_than_rate_and_burst(
     for step, count in zip(steps, counts, strict=False):
         grant = d.ask(ref, count=count)
         history.append((d.now_ms, len(grant.permits)))
-        # None: come back exactly when told.
+        # None: asked again exactly at the time reported.
         d.advance(step if step is not None else min(max(grant.wait_ms, 0), 10**7))
     for first, (start, _) in enumerate(history):
         taken = 0

@@ -1,4 +1,4 @@
-"""Whatever is granted, reported and told, in any order: a lane stays sane, within its limits, alive."""
+"""Grants, reports and changed limits in any order: a lane keeps its limits and goes on."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_lane_with_work_always_grants_again(
 def test_a_lane_with_a_nonsensical_reported_limit_grants_again_in_days(
     real_redis: Redis, stated: dict[str, Any], course: list[Any]
 ) -> None:
-    # One call a day may have been told, and a tenth of a token a minute, with a day's worth owed.
+    # The limit may have been one call a day, and a tenth of a token a minute, with a day's worth owed.
     assert _time_to_five_more(real_redis, stated, course) <= 60 * DAY_MS
 
 

@@ -1,4 +1,4 @@
-"""A lane that nobody has told its limit, and a provider that changes its mind: no job is lost by it."""
+"""A lane without a configured limit, and a provider whose limit changes: no job is lost."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.support.stand_ins import CALL_S
 
 TEN_S = 10_000
 JAIN = 0.99
-FOUND_S = 6  # after its limit has changed, a lane that was not told has found it
+FOUND_S = 6  # after its limit has changed, a lane without a configured limit has found it
 STEADY, HALVED, DOUBLED, LEARNED, _ = COURSES
 # Until its limit changes, a lane whose limit is halved or doubled is a steady one.
 ALL = pytest.mark.parametrize("course", COURSES[1:], ids=str)

@@ -78,7 +78,7 @@ class Call:
     in_flight: int
 
 
-def nothing_told(now_ms: int, admitted: bool) -> dict[str, Any]:
+def no_headers(now_ms: int, admitted: bool) -> dict[str, Any]:
     return {}
 
 
@@ -93,7 +93,7 @@ class HiddenLimit:
         *,
         latency_ms: Callable[[int], int] = lambda in_flight: 300,
         tokens_of: Callable[[int], int] = lambda call: 10,
-        announced: Callable[[int, bool], Mapping[str, Any]] = nothing_told,
+        announced: Callable[[int, bool], Mapping[str, Any]] = no_headers,
         lane: str = "sim:fast",
     ) -> None:
         self.d, self.ref, self.limit, self.lane = d, ref, limit, lane

@@ -82,7 +82,7 @@ def furthest_off(order: Sequence[str], weights: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True)
 class Course:
-    """How a lane's limit changes at `CHANGES_S`. ``learned``: the lane is not told, and must detect it."""
+    """How a lane's limit changes at `CHANGES_S`. ``learned``: nothing is configured."""
 
     name: str
     factor: float

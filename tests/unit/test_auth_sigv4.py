@@ -1,4 +1,4 @@
-"""Requests are signed as Amazon documents it, with credentials that are found, renewed and never told."""
+"""Requests are signed as Amazon documents it, with credentials that are found, renewed and never shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BODY = b'{"messages":[]}'
 
 
 class Found:
-    """A session that finds what it is told; counts how often it is asked, and by which threads."""
+    """A session that finds the given credentials; counts how often it is asked, and by which threads."""
 
     def __init__(self, *answers: object) -> None:
         self._answers = list(answers)

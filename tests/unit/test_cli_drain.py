@@ -97,14 +97,14 @@ def test_workers_shows_how_far_it_is(cli: CommandLine, changes: dict[str, Any], 
 
 
 class Watched:
-    """Three workers that were asked, and what is told of them."""
+    """Three workers that were asked to drain, and the lines about them."""
 
     def __init__(self) -> None:
         self.announced: list[str] = []
         self.progress = Drained(beats(), SILENT_MS, self.announced.append)
 
     def look(self, now_ms: int = 0, **states: dict[str, Any] | None) -> bool:
-        """One look at workers as they are told; one that is ``None`` has left."""
+        """One look at the workers in this state; one that is ``None`` has left."""
         seen = []
         for beat in beats():
             changes = states.get(beat.worker, {})

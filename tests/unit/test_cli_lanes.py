@@ -1,4 +1,4 @@
-"""``fairlane lanes``: what a lane is told to be doing, and an operator's say over it."""
+"""``fairlane lanes``: the state that it shows of a lane, and what an operator can change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on runs that are there: which run is meant, and what is told of it."""
+"""Commands on existing runs: which run is meant, and what is shown of it."""
 
 from __future__ import annotations
 

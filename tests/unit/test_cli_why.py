@@ -1,4 +1,4 @@
-"""``fairlane why``: which target is meant, and how the answer is told."""
+"""``fairlane why``: which target is meant, and how the answer is printed."""
 
 from __future__ import annotations
 

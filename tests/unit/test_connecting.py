@@ -20,7 +20,7 @@ def connection(**given: Any) -> Connection:
     return Connection.model_validate({"protocol": "openai", "base_url": "https://x.example/v1", **given})
 
 
-class Told(Transport):
+class Recording(Transport):
     """A transport that only says what it was made with."""
 
     def __init__(self, connect_timeout_s: float = 10.0, **given: Any) -> None:
@@ -34,7 +34,7 @@ def test_everything_that_is_said_reaches_the_transport(tmp_path: Path) -> None:
         "ca_file": tmp_path / "ca.pem",
         "client_certificate": tmp_path / "me.pem",
     }
-    assert open_transport("c", connection(**said), kind=Told).given == {
+    assert open_transport("c", connection(**said), kind=Recording).given == {
         "connect_timeout_s": 3.5,
         **{name: value for name, value in said.items() if name != "connect_timeout"},
     }
@@ -42,9 +42,9 @@ def test_everything_that_is_said_reaches_the_transport(tmp_path: Path) -> None:
 
 def test_what_a_proxy_wants_to_see_is_added_to_its_address() -> None:
     given = connection(proxy="http://proxy:3128")
-    opened = open_transport("c", given, SecretStr("me:p@ss"), kind=Told)
+    opened = open_transport("c", given, SecretStr("me:p@ss"), kind=Recording)
     assert opened.given["proxy"] == "http://me:p%40ss@proxy:3128"
-    assert open_transport("c", connection(), SecretStr("me:p@ss"), kind=Told).given["proxy"] is None
+    assert open_transport("c", connection(), SecretStr("me:p@ss"), kind=Recording).given["proxy"] is None
 
 
 @pytest.mark.parametrize("field", ["ca_file", "client_certificate"])

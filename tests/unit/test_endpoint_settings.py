@@ -1,4 +1,4 @@
-"""A connection's description of its endpoint: what is wrong is told with its key before anything starts."""
+"""A connection's description of its endpoint: an error names its key before anything starts."""
 
 from __future__ import annotations
 

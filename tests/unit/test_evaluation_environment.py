@@ -1,4 +1,4 @@
-"""Six environment variables give a run's defaults; what is wrong in them is told by name, and at once."""
+"""Six environment variables give a run's defaults; an error in one names it, at once."""
 
 from __future__ import annotations
 

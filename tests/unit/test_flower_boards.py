@@ -138,7 +138,7 @@ def test_the_list_has_the_newest_runs_of_all_teams_first(real_redis: Redis) -> N
 
 
 def test_an_item_has_its_steps_and_no_text_unless_that_is_switched_on(real_redis: Redis) -> None:
-    cluster, output = Cluster(real_redis), "A secret that the model told."
+    cluster, output = Cluster(real_redis), "A secret that the model wrote."
     ref = cluster.submit([{"q": f"{output} It is a row's."}] * 3, judges=[JUDGE])
     cluster.run_until_finished(ref)
     task = TaskResult(JobState.SUCCEEDED, output, attempts=1, score_errors={"x": f"no JSON: '{output}'"})

@@ -1,4 +1,4 @@
-"""Which workers take functions: the lanes they want, what they tell of themselves, what they may be told."""
+"""Which workers take functions: the lanes that they serve, what they report, and what they may get."""
 
 from __future__ import annotations
 

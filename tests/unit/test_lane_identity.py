@@ -208,10 +208,10 @@ from fairlane.config.connection import Connection
 from fairlane.config.lane_identity import lane_identity, share_lanes
 from fairlane.core.redaction import fingerprint
 keys = {name: fingerprint(name, b"salt") for name in ("sk-1", "sk-2")}
-told = {}
+found = {}
 for name, key, given in json.loads(sys.argv[1]):
-    told[name] = lane_identity(Connection.model_validate(given), "big", keys[key])
-print(json.dumps([told, share_lanes(told, {})]))
+    found[name] = lane_identity(Connection.model_validate(given), "big", keys[key])
+print(json.dumps([found, share_lanes(found, {})]))
 """
 
 

@@ -12,7 +12,7 @@ from fairlane_workers.providers.limits.amounts import LONGEST_MS, MOST
 from fairlane_workers.providers.limits.table import DIALECTS, NAMES
 
 NOW_MS = 1_792_567_680_000  # Wed, 21 Oct 2026 07:28:00 GMT
-Told = dict[Axis, tuple[float | None, float | None, int | None]]
+Reported = dict[Axis, tuple[float | None, float | None, int | None]]
 
 
 def openai_names(requests: tuple[str, str, str], tokens: tuple[str, str, str]) -> dict[str, str]:
@@ -21,7 +21,7 @@ def openai_names(requests: tuple[str, str, str], tokens: tuple[str, str, str]) -
     return shown | {f"x-ratelimit-{word}-tokens": value for word, value in zip(words, tokens, strict=True)}
 
 
-def axes(dialect: str | None, headers: dict[str, str]) -> Told | None:
+def axes(dialect: str | None, headers: dict[str, str]) -> Reported | None:
     hints = read_limits(dialect, headers, NOW_MS)
     return hints and {axis: tuple(hint) for axis, hint in hints.axes.items()}
 
@@ -140,7 +140,7 @@ ANTHROPIC = {
     ],
 )
 def test_each_provider_is_read_in_its_own_dialect(
-    dialect: str | None, headers: dict[str, str], expected: Told | None
+    dialect: str | None, headers: dict[str, str], expected: Reported | None
 ) -> None:
     assert axes(dialect, headers) == expected
 
@@ -190,7 +190,7 @@ def test_each_provider_is_read_in_its_own_dialect(
         ({"x-ratelimit-limit": "5000;w=60"}, {"requests": (5_000, None, None)}),
     ],
 )
-def test_the_ietf_fields_are_read_in_every_draft(headers: dict[str, str], expected: Told | None) -> None:
+def test_the_ietf_fields_are_read_in_every_draft(headers: dict[str, str], expected: Reported | None) -> None:
     assert axes(None, headers) == expected
 
 

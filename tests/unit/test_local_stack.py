@@ -24,7 +24,7 @@ READY = 'env | grep FAIRLANE_ ; touch "$0"; exec sleep 60'
 
 
 class StandInPlan(StackPlan):
-    """A plan whose schedulers and workers are shell scripts that say what they were told."""
+    """A plan whose schedulers and workers are shell scripts that print their arguments."""
 
     def scheduler_command(self, name: str) -> list[str]:
         return ["/bin/sh", "-c", READY, str(self.ready_file(name))]

@@ -1,4 +1,4 @@
-"""A probe is one call of a connection, told as it went; nothing secret is in its report."""
+"""A probe is one call of a connection, reported as it went; its report has no secret."""
 
 from __future__ import annotations
 

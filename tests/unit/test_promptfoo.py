@@ -219,11 +219,11 @@ def test_order_options_of_tests_become_orders_of_the_run(folder: Folder) -> None
 
 
 def test_a_stored_output_is_there_for_later_tests_and_serial_ones_go_first(folder: Folder) -> None:
-    first = {"vars": {"word": "a"}, "options": {"runSerially": True, "storeOutputAs": "told"}}
-    prompts = ["{% if word == 'b' %}{{ told }}{% endif %}"]
+    first = {"vars": {"word": "a"}, "options": {"runSerially": True, "storeOutputAs": "reply"}}
+    prompts = ["{% if word == 'b' %}{{ reply }}{% endif %}"]
     assert len(folder.read(config(tests=[{"vars": {"word": "b"}}, first], prompts=prompts)).rows) == 2
-    (problem,) = folder.refusals(config(tests=[first], prompts=["{{ told }}"]))
-    assert "no variable 'told' is set here" in problem
+    (problem,) = folder.refusals(config(tests=[first], prompts=["{{ reply }}"]))
+    assert "no variable 'reply' is set here" in problem
 
 
 def test_a_delay_is_a_gap_between_calls_that_go_one_at_a_time(folder: Folder) -> None:

@@ -50,7 +50,7 @@ class Pauses:
 
 
 class Handles:
-    """What was told of calls that take time."""
+    """What was reported of calls that take time."""
 
     def __init__(self) -> None:
         self.announced: list[str] = []

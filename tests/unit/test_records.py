@@ -1,4 +1,4 @@
-"""Records of runs whose size was not known at submit, and what is told of answers from the cache."""
+"""Records of runs whose size was not known at submit, and records of answers from the cache."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Lane:
         self.now_ms = 0
 
     def order(self, queued: Mapping[RunRef, int], count: int) -> list[Offer]:
-        """As a dispatcher asks, told of every team."""
+        """Asks as a dispatcher does, after the arrival of every team."""
         waiting: dict[str, dict[RunRef, int]] = {}
         for ref, jobs in queued.items():
             if jobs:

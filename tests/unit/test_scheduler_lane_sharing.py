@@ -72,7 +72,7 @@ class Rollout:
         self.scheduler.tick()
 
     def lane(self, model: str) -> str:
-        """Where a model's calls go, as everybody is told."""
+        """The lane of a model's calls, as the directory has it."""
         found = LaneDirectory.read(self.redis, KEYS).lane_of(model)
         assert found is not None
         return found

@@ -1,4 +1,4 @@
-"""Settings: what wins over what, and what a mistake is told as."""
+"""Settings: what wins over what, and the message for a mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs of several servers: what they name, what is refused, and what Celery is told of them."""
+"""URLs of several servers: what they name, what is refused, and what Celery gets."""
 
 from __future__ import annotations
 

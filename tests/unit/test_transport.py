@@ -1,4 +1,4 @@
-"""The transport sends once, follows nothing, keeps nothing, and lets go when it is told to."""
+"""The transport sends once, follows no redirect, keeps no cookie, and closes when it is asked to."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def registered(parts: WorkerParts) -> Beat:
 
 
 def marks(parts: WorkerParts) -> set[bytes]:
-    """What the scheduler was told to look at; it has looked now."""
+    """What the scheduler was asked to look at; it has looked now."""
     shown: set[bytes] = parts.scheduler.redis.smembers(parts.keys.dirty)
     parts.scheduler.redis.delete(parts.keys.dirty)
     return shown
@@ -29,7 +29,7 @@ def marks(parts: WorkerParts) -> set[bytes]:
 async def beats(
     parts: WorkerParts, monkeypatch: pytest.MonkeyPatch, count: int, *failures: Exception
 ) -> list[Any]:
-    """Run the heartbeat for ``count`` beats, the first of which fail so; what the log was told."""
+    """Run the heartbeat for ``count`` beats, the first of which fail so; the lines that it logs."""
     beat, left, failing = parts.heartbeat.beat, [count], list(failures)
     done = asyncio.Event()
 

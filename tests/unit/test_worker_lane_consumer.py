@@ -35,7 +35,7 @@ class Message:
 
 
 class Place:
-    """A consumer whose attempts end when a test says so, and which works when it is told to."""
+    """A consumer whose attempts end when a test says so, and which works when the test asks it to."""
 
     def __init__(self) -> None:
         self.future: Future[str] = Future()

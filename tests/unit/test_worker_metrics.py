@@ -19,7 +19,7 @@ from tests.support.worker_parts import WorkerParts, metrics_of, on_loop
 
 
 def metrics(parts: WorkerParts | None = None, **limits: int) -> WorkerMetrics:
-    """A worker's metrics, told by ``parts`` if they are given."""
+    """A worker's metrics, from ``parts`` if they are given."""
     settings = Settings.model_validate({"metrics": limits, "worker": {"slots": 7}})
     made = metrics_of(settings, busy=lambda: 3, consumed=lambda: 2)
     if parts is not None:

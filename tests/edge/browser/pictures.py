@@ -18,7 +18,7 @@ from tests.support.cluster import Cluster, cluster
 from tests.support.wait import wait_until
 
 WATCH_S = 200.0
-HEARD_MS = 8_000  # then Flower has told the workers that it listens
+HEARD_MS = 8_000  # by then Flower has asked the workers for their events
 SUMMED_MS = 10_000  # then all items that are over are in the sums
 WIDTH, HEIGHT = 1280, 640
 MODELS = {
