@@ -10,7 +10,7 @@
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
 -- GIVES: in_doubt too_short count_failure count_answer end_probe
--- USES: lane/buckets lane/detector_constants lane/rate
+-- USES: lane/buckets lane/detector_constants lane/state
 
 -- Forgets failures: a call that started later was answered.
 local function forget_failures(row)

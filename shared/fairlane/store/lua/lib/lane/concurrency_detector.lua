@@ -5,7 +5,7 @@
 -- flight never varies, both look alike, and the lane assumes a rate.
 -- GIVES: served_suspect_concurrency suspects_concurrency concurrency_limited concurrency_refused refutes_concurrency
 --        count_served
--- USES: lane/concurrency_limit lane/constants lane/detector_constants lane/limit_estimator lane/rate
+-- USES: lane/concurrency_limit lane/constants lane/curve lane/detector_constants lane/limit_estimator lane/state
 --       lane/window_detector
 
 local function forget_floor(row)

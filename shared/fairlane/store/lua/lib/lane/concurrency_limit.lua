@@ -7,7 +7,7 @@
 --   widen_ms                       for how long it limits jobs after an overload until it is widened
 --   busy_n                         the latest permit when the last overload narrowed it
 -- GIVES: climb_window narrow_window widen_window overload_narrows concurrency_limit
--- USES: lane/constants lane/detector_constants lane/rate
+-- USES: lane/constants lane/detector_constants lane/state
 
 function narrow_window(row, limit, by)
   row.window, row.window_by, row.window_age_ms, row.window_step = math.max(1, limit), by, 0, 1

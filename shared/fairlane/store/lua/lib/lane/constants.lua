@@ -13,7 +13,7 @@
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
 MOST_PER_MINUTE = 6e9 -- tokens: the greatest limits that are sold are some 10^8
 START_PER_MINUTE = 600 -- requests: ten a second, where slow start begins without any knowledge
--- lane/rate: the curve after a 429 (CUBIC, RFC 9438).
+-- lane/curve: the curve after a 429 (CUBIC, RFC 9438).
 CUT = 0.03 -- the most of the estimate by which a lane that knows it starts below it (control)
 LEAST_CUT = 0.01 -- the least: what the provider's bucket needs to earn while calls are on their way
 BACK_MS = 20000 -- ms until the curve is back at an estimate for which no probe is planned, or at that of a window
@@ -28,6 +28,7 @@ CLIMB_MS = 3000 -- ms in which a rate grows e-fold once a rise is proved; it ove
 CLIMB_CALLS = 20 -- calls: slow lanes take at least so many for it
 UNSURE_CLIMB_MS = 1000 -- ms for the same where the estimate is unsure: a rejection's way back is a tenth of it
 BOUNDED = 1.05 -- factor: a curve this far above what the lane may use is bounded by something else
+-- lane/rate: the ramp after an outage.
 RAMP_MS = 10000 -- ms from a closed circuit to the full rate
 RAMP_FROM = 0.1 -- share of the rate at which that ramp begins
 -- lane/refusal_budget

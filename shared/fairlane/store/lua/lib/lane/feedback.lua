@@ -3,8 +3,8 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: core/wake lane/circuit lane/concurrency_detector lane/concurrency_limit
---       lane/dominant_share lane/hints lane/hold lane/latency lane/rate lane/refund lane/rejected lane/state
+-- USES: core/wake lane/circuit lane/concurrency_detector lane/concurrency_limit lane/dominant_share lane/hints
+--       lane/hold lane/latency lane/refund lane/rejected lane/slow_start lane/state
 -- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
 
 -- A call that the provider answered.

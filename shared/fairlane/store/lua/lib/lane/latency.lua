@@ -9,7 +9,7 @@
 --                            slowness and the answers a time unit before it
 --   knee_factor              2 once a narrower window was of no use: a queue must be twice as slow
 -- GIVES: watch_latency
--- USES: lane/concurrency_limit lane/detector_constants lane/rate
+-- USES: lane/concurrency_limit lane/detector_constants lane/state
 -- NEEDS: KEY.state
 
 -- How much slower a call was than its kind, per token of output, since long answers take long. The worker measures the

@@ -7,8 +7,8 @@
 --   <axis>_open_ms, _open                            the last opening, and the count at it
 --   <axis>_steady                                    1 once an estimate was sure
 -- GIVES: has_risen set_estimate learn_opening
--- USES: lane/constants lane/counts lane/measurement lane/probe_slope lane/rate lane/refusal_budget lane/strays
---       lane/window_detector
+-- USES: lane/constants lane/counts lane/curve lane/measurement lane/probe_slope lane/refusal_budget lane/state
+--       lane/strays lane/window_detector
 
 -- Whether the lane has had more since its last opening than its estimate lets through. At the opening nothing was
 -- saved, so the limit has risen.

@@ -1,7 +1,7 @@
 -- What the count between two openings of a lane says of a limit, and how precisely (lib/lane/limit_estimator.lua).
 --   <axis>_idle_ms   for how long since the last opening the axis was not what limited jobs, its trials aside
 -- GIVES: blur_of measure
--- USES: lane/constants lane/rate
+-- USES: lane/constants lane/state
 
 -- By how many requests or tokens a count may be off: one call at each end, and those that overtook each other.
 function blur_of(row, axis)

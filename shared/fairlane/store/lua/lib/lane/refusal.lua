@@ -2,7 +2,7 @@
 -- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
 -- GIVES: trial_until refusals_ended refused_axis learn_refusal
--- USES: lane/buckets lane/constants lane/counts lane/limit_estimator lane/rate lane/refusal_budget lane/state
+-- USES: lane/buckets lane/constants lane/counts lane/curve lane/limit_estimator lane/refusal_budget lane/state
 --       lane/token_charges lane/window_detector
 
 -- How long the silence after a call must last until the call counts as let through: 429s come back at once.

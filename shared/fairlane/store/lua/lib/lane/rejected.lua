@@ -1,7 +1,7 @@
 -- What a lane learns from a rejected call: a 429, or an overloaded provider.
 -- GIVES: back_off rejected
--- USES: lane/buckets lane/concurrency_detector lane/counts lane/detector_constants lane/length_refusals
---       lane/limits lane/rate lane/refusal lane/state lane/window_detector
+-- USES: lane/buckets lane/concurrency_detector lane/counts lane/detector_constants lane/length_refusals lane/limits
+--       lane/refusal lane/slow_start lane/state lane/window_detector
 
 -- Blocks the lane of an overloaded provider for a moment. The moment doubles while attempts started after the last
 -- such sign meet it again and none is answered in between. The rate does not grow until an attempt succeeds.
