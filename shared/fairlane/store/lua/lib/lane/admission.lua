@@ -1,6 +1,6 @@
 -- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
 -- GIVES: admission_of blocked_by admit
--- USES: lane/advance lane/buckets lane/circuit lane/concurrency_limit lane/limits lane/refusal lane/state
+-- USES: lane/advance lane/buckets lane/concurrency_limit lane/doubt lane/limits lane/reopening lane/state
 --       lane/token_bucket lane/token_charges
 -- NEEDS: KEY.leases
 

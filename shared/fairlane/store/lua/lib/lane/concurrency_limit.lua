@@ -1,5 +1,5 @@
 -- The most calls of a lane in flight at once: configured, reported, or detected (the window, which
--- lib/lane/concurrency_detector.lua and lib/lane/latency.lua narrow, and overloads below). In a lane's hash:
+-- lib/lane/concurrency_trial.lua and lib/lane/latency_window.lua narrow, and overloads below). In a lane's hash:
 --   window, window_by              the window, and what narrowed it: refusals | latency | overload
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened

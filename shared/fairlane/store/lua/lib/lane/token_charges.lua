@@ -2,7 +2,7 @@
 -- keeps the headroom of the bucket just before each of the latest charges: how far it was from full, or, negative, how
 -- much had spilled since the charge before; lib/lane/refund.lua needs it.
 -- GIVES: HEADROOM append_all charge_of amount_on reserve take_tokens save_buckets
--- USES: core/time lane/buckets lane/lengths lane/token_bucket
+-- USES: core/time lane/buckets lane/expected_lengths lane/token_bucket
 -- NEEDS: KEY.headroom_input KEY.headroom_output KEY.headroom_tokens
 
 HEADROOM = { tokens = KEY.headroom_tokens, input = KEY.headroom_input, output = KEY.headroom_output }

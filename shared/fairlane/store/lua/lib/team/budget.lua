@@ -8,7 +8,7 @@
 --   held_lanes, swept                   lanes to wake when something is refunded; the day of the last sweep
 -- A grant reads it and charges it; lib/team/budget_true_up.lua refunds.
 -- GIVES: budget_of over_budget charge_budget
--- USES: core/calendar core/time lane/lengths run/price
+-- USES: core/calendar core/time lane/expected_lengths run/price
 
 local DAY_MS, BILLION = 86400000, 1e9
 
