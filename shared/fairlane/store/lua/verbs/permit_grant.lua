@@ -2,8 +2,8 @@
 -- KEYS: leader lane limits owed in_flight reserved_shares leases leased starved headroom_tokens
 --       headroom_input headroom_output queues*
 -- ARGV: now_ms epoch name room max_in_flight lease_ms shares offers
--- USES: core/leader core/time lane/admission lane/advance lane/arrivals lane/delayed lane/dominant_share lane/limits
---       lane/permit lane/state lane/token_charges team/reserved_shares
+-- USES: core/leader core/time lane/admission lane/advance lane/arrival_bounds lane/delayed lane/dominant_share
+--       lane/limits lane/permit lane/state lane/token_charges team/reserved_shares
 -- RETURNS: JSON, or nil when not the leader:
 --   permits   [{offer, job, number, input, output, kind, most, guessed, share}, …]; offers count from 0
 --   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that a bound of theirs delays (until_ms 0: until woken)

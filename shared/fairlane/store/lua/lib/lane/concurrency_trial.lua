@@ -3,7 +3,7 @@
 --   unprovoked   429s at a window that was not widened
 --   given_up     the estimate of the rate before the trial
 -- GIVES: try_concurrency concurrency_limited concurrency_refused refutes_concurrency
--- USES: lane/concurrency_floor lane/concurrency_limit lane/detector_constants lane/limit_estimator lane/state
+-- USES: lane/concurrency_floor lane/concurrency_limit lane/detector_constants lane/estimate_filter lane/state
 
 -- Begins a trial: so many calls at once, at any rate.
 function try_concurrency(row)

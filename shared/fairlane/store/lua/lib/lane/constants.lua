@@ -46,7 +46,7 @@ LEAST_OF_CONFIGURED = 0.01 -- share: an operator's number is not that wrong, so 
 SPREAD_MS = 100 -- requests that leave at once reach the provider spread over about this long
 LEARNED_BURST_MS = 250 -- the most that is saved of a rate nobody has configured: the bucket's depth is unknown
 
--- lane/limit_estimator: a Kalman filter on the rates measured between two openings.
+-- lane/limit_estimator and lane/estimate_filter: a Kalman filter on the rates measured between two openings.
 WANDER = 0.002 -- share of the limit by which it may move in a second; process noise (control)
 BELOW_REFUSED = 0.8 -- share of the rate that met a 429 below which the limit is taken to be where nothing is measured
 PROVED = 2 -- standard deviations of a count by which a lane must have had more than its estimate to refute it

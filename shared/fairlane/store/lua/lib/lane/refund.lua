@@ -1,7 +1,7 @@
 -- Refunds on the token axes: a charge becomes what was used, as if that had been known when the call started. Where the
 -- bucket would have been full at a later charge, the rest of a refund is lost; what has spilled there pays a debt.
 -- GIVES: final_charge true_up_buckets
--- USES: core/time core/wake lane/arrivals lane/buckets lane/depth lane/learn_lengths lane/length_refusals
+-- USES: core/time core/wake lane/arrival_true_up lane/buckets lane/depth lane/learn_lengths lane/length_refusals
 --       lane/token_bucket lane/token_charges
 -- NEEDS: KEY.dirty KEY.state ARG.channel
 
