@@ -3,8 +3,8 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: core/wake lane/circuit lane/concurrency_limit lane/dominant_share lane/hints lane/hold lane/refund
---       lane/rejected lane/served lane/state
+-- USES: core/wake lane/charges lane/circuit lane/concurrency_limit lane/dominant_share lane/hints lane/hold
+--       lane/refund lane/rejected lane/served lane/state
 -- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
 
 -- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.

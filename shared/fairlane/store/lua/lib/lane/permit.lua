@@ -1,7 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: queued_jobs open_offer next_job delayed_by grant_permit
--- USES: core/time lane/admission lane/dominant_share lane/token_charges lane/token_margins run/attempt_counts
---       run/bounds run/model_refusals team/budget team/budget_charge team/in_flight team/reserved_shares
+-- USES: core/time lane/admission lane/dominant_share lane/reserve lane/token_margins run/attempt_counts run/bounds
+--       run/model_refusals team/budget team/budget_charge team/in_flight team/reserved_shares
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases KEY.queues
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.

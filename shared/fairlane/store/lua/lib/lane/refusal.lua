@@ -2,8 +2,8 @@
 -- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
--- USES: lane/buckets lane/constants lane/counts lane/curve lane/estimate_filter lane/limit_estimator
---       lane/refusal_budget lane/state lane/token_charges lane/window_detector
+-- USES: lane/amounts lane/buckets lane/constants lane/counts lane/curve lane/estimate_filter lane/limit_estimator
+--       lane/refusal_budget lane/state lane/window_detector
 
 -- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles.
 local function try_again_ms(row, axis, retry_after_ms, now)
