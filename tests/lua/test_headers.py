@@ -21,8 +21,8 @@ VERBS = {
 }
 PRELUDES = Preludes(FOLDER / "lib").files
 FILES = [*VERBS.values(), *PRELUDES.values()]
-LONGEST_VERB, LONGEST_PRELUDE, WIDEST = 60, 125, 120
-MOST_DIRECT = 12
+LONGEST_VERB, LONGEST_PRELUDE, WIDEST = 60, 85, 120
+DIRECT_OF_A_VERB, DIRECT_OF_A_PRELUDE = 6, 12
 
 
 def _names(file: LuaFile) -> str:
@@ -51,11 +51,11 @@ def test_a_verb_declares_only_what_it_or_a_prelude_reaches_for(verb: LuaFile) ->
 
 
 @every_file
-def test_a_file_names_its_direct_preludes_and_no_others(file: LuaFile) -> None:
+def test_a_file_names_few_preludes_all_that_it_uses_and_no_others(file: LuaFile) -> None:
     assert file.uses == tuple(sorted(set(file.uses)))
     for used in file.uses:
         assert set(PRELUDES[used].words("GIVES")) & file.called, f"{used} is named and not used"
-    assert len(file.uses) <= MOST_DIRECT
+    assert len(file.uses) <= (DIRECT_OF_A_PRELUDE if file.name in PRELUDES else DIRECT_OF_A_VERB)
 
 
 @every_prelude
@@ -78,9 +78,9 @@ def test_keys_and_arguments_are_reached_by_name_and_are_never_searched(file: Lua
 
 
 @every_file
-def test_a_file_is_short_and_no_line_is_wide(file: LuaFile) -> None:
+def test_a_file_is_short_unless_it_lists_constants_and_no_line_is_wide(file: LuaFile) -> None:
     lines = file.text.splitlines()
-    assert len(lines) <= (LONGEST_PRELUDE if file.name in PRELUDES else LONGEST_VERB)
+    assert file.constants or len(lines) <= (LONGEST_PRELUDE if file.name in PRELUDES else LONGEST_VERB)
     assert max(len(line) for line in lines) <= WIDEST
 
 

@@ -16,7 +16,7 @@ from tests.support.deployment import Deployment, attempts_of
 LANE = "sim:fast"
 TEAMS = ("ads", "search", "shop")
 JOBS = 3000
-BURST_S = 1.0  # as in lib/team/reserved_shares.lua
+BURST_S = 1.0  # as in lib/team/share_minutes.lua
 SLACK = 2.0  # calls: the one that leaves a debt, and a part of one that was earned
 
 

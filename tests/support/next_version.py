@@ -47,8 +47,9 @@ MORE: tuple[tuple[str, str, str], ...] = (
      "  lease.tomorrow = { 1 }\n"),
     (f"{LUA}/lib/lane/lease.lua", "function release_lease(lease, id)\n", "function release_lease(lease, id)\n"
      "  redis.call('HSET', KEY.lane, 'tomorrow', 'more')\n"),
-    (f"{LUA}/verbs/attempt_defer.lua", "\nrelease_bounds(lease)\n", "\nrelease_bounds(lease)\n"
-     "redis.call('HSET', KEY.state, 'tomorrow', 'more')\n"),
+    (f"{LUA}/verbs/attempt_defer.lua", "\nlocal again = ", "\n"
+     "redis.call('HSET', KEY.state, 'tomorrow', 'more')\n"
+     "local again = "),
 )  # fmt: skip
 
 LATER_MESSAGES = ("shared/fairlane/model/job.py", "MESSAGE_VERSION = 1", "MESSAGE_VERSION = 2")

@@ -13,7 +13,6 @@ from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates, queue_lengths
 from fairlane.store.script import script
-from fairlane.store.write.attempts import headroom_keys
 from fairlane.why.eta import Cost
 
 LOOKED_AT = 5_000
@@ -85,7 +84,6 @@ class Queues:
             "state": keys.state(ref),
             "hot": keys.hot(ref, lane),
             "fresh": keys.fresh(ref, lane),
-            **headroom_keys(keys, lane),
         }
         call = script("queue_view").bind(owned, {"job": job, "looked": LOOKED_AT})
         reply = json.loads(call.look(self._redis))

@@ -3,32 +3,22 @@
 --       state jobs delayed hot budget
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal delay_ms cost max_attempts limited handle
--- USES: core/time lane/lease run/attempt_counts run/blame run/end_attempt run/entry run/note_answer
---       run/release_bounds run/report run/requeue run/role_times
+-- USES: core/time run/attempt_counts run/entry run/report run/retry
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
 -- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); `limited` (0 or 1) is
 -- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call (0: it
--- did not), and `hints` is
--- what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an asynchronous call that the
--- next attempt resumes; where it is '', the next attempt makes a new call.
-local lease = held_lease(ARG.attempt, ARG.worker)
-if not lease then
-  count_late()
-  return false
-end
+-- did not), and `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an
+-- asynchronous call that the next attempt resumes; where it is '', the next attempt makes a new call.
+local lease = reported_lease()
+if not lease then return false end
 local now, delay, outcome = clock(ARG.now_ms), tonumber(ARG.delay_ms), reported_outcome()
 local cost = outcome.too_short and 'attempt' or ARG.cost
-local spent, max_attempts = attempt_counts(KEY.jobs, lease.job), tonumber(ARG.max_attempts)
-prove_failures(spent)
-charge_failure(spent, lease, cost)
+local spent, max_attempts = charge_attempt(lease, cost), tonumber(ARG.max_attempts)
 if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end
 
 local never_sent = outcome.signal == 'unsent' or outcome.signal == 'none' and cost == 'nothing'
-local news = end_attempt(lease, ARG.attempt, outcome, not never_sent and outcome.used or nil, now)
-release_bounds(lease)
-note_answer(lease, outcome.signal, ARG.refusal, ARG.reason)
-call_ended(lease, now)
+local news = end_reported(lease, outcome, not never_sent and outcome.used or nil, nil, now)
 local again = cost ~= 'nothing' or outcome.signal == 'overloaded'
 redis.call('HINCRBY', KEY.state, 'retries', again and 1 or 0)
 redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)

@@ -3,8 +3,7 @@
 --       active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal took_ms state payload follow memory joined
--- USES: core/time lane/lease run/end_attempt run/finish_job run/note_answer run/release_bounds run/report
---       run/role_times
+-- USES: core/time run/finish_job run/report
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished (the run)}; nil for a late report, which
 --          changes nothing.
 -- `follow` is [[job, "ready", entry, lane] | [job, state, payload, lane], …]; KEY.hot has one queue per "ready",
@@ -12,17 +11,11 @@
 -- not ended. `memory` is {name: value} of what later items read of this one. Tokens that are unknown are -1.
 -- `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `took_ms` is the duration of the call
 -- by the worker's monotonic clock, '' where unknown.
-local lease = held_lease(ARG.attempt, ARG.worker)
-if not lease then
-  count_late()
-  return false
-end
+local lease = reported_lease()
+if not lease then return false end
 lease.took_ms = tonumber(ARG.took_ms)
 local now, outcome = clock(ARG.now_ms), reported_outcome()
-local news = end_attempt(lease, ARG.attempt, outcome, outcome.used, now)
-release_bounds(lease, outcome.used)
-note_answer(lease, outcome.signal, ARG.refusal, ARG.reason)
-call_ended(lease, now)
+local news = end_reported(lease, outcome, outcome.used, outcome.used, now)
 for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end
 local finished = finish_job(lease, ARG.state, ARG.payload, ARG.follow, ARG.joined, KEY.hot, now)
 return reply_of(news, finished)

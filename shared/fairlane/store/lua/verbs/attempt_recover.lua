@@ -2,8 +2,7 @@
 -- KEYS: leader leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty
 --       starved active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms epoch channel attempt dead_worker max_attempts payload follow joined
--- USES: core/leader core/time run/attempt_counts run/blame run/end_attempt run/finish_job run/release_bounds
---       run/requeue run/role_times
+-- USES: core/leader core/time run/attempt_counts run/finish_job run/lapse run/retry
 -- RETURNS: 0 nothing to do, 1 requeued, 2 failed.
 -- A claimed attempt costs one: a job that kills its worker must end. KEY.hot is the job's own queue, and then those
 -- of `follow` and `joined`, which are as in attempt_finish.
@@ -18,15 +17,8 @@ local lease = cjson.decode(record)
 local lapsed = tonumber(redis.call('ZSCORE', KEY.leases, ARG.attempt) or 0) <= now
 if not lapsed and not (lease.worker and lease.worker == ARG.dead_worker) then return 0 end
 
-local used = lease.worker and { input = -1, output = -1, cached = -1 } or nil
-local outcome = { signal = 'none', used = used, retry_after_ms = 0, hints = '', reason = '' }
-end_attempt(lease, ARG.attempt, outcome, used, now)
-if redis.call('EXISTS', KEY.state) == 0 then return 0 end
-release_bounds(lease, used)
-call_ended(lease, now)
-local spent = attempt_counts(KEY.jobs, lease.job)
-prove_failures(spent)
-charge_failure(spent, lease, lease.worker and 'attempt' or 'nothing')
+if not end_lapsed(lease, ARG.attempt, now) then return 0 end
+local spent = charge_attempt(lease, lease.worker and 'attempt' or 'nothing')
 if spent.attempts >= tonumber(ARG.max_attempts) then
   finish_job(lease, 'failed', ARG.payload, ARG.follow, ARG.joined, { unpack(KEY.hot, 2) }, now)
   return 2

@@ -2,8 +2,7 @@
 -- KEYS: leader lane limits owed in_flight reserved_shares leases leased starved headroom_tokens
 --       headroom_input headroom_output queues*
 -- ARGV: now_ms epoch name room max_in_flight lease_ms shares offers
--- USES: core/leader core/time lane/admission lane/advance lane/arrivals lane/delayed lane/dominant_share lane/limits
---       lane/permit lane/state lane/token_charges team/reserved_shares
+-- USES: core/leader core/time lane/admission lane/granting lane/offer lane/permit
 -- RETURNS: JSON, or nil when not the leader:
 --   permits   [{offer, job, number, input, output, kind, most, guessed, share}, …]; offers count from 0
 --   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that a bound of theirs delays (until_ms 0: until woken)
@@ -20,40 +19,32 @@
 local now = clock(ARG.now_ms)
 if not is_leader(KEY.leader, ARG.epoch, now) then return false end
 
-local lane, limits, offers = read_hash(KEY.lane), read_hash(KEY.limits), cjson.decode(ARG.offers)
-local row = edited(lane)
-advance_to_now(row, limits, now)
-local admission = admission_of(row, limits, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
-local shares = shares_of_lane(ARG.shares, row, limits, now)
-local reason, at = shut_reason(row, now)
-local permits, delays, queued = {}, { runs = {} }, {}
+local offers, permits, delays, queued = cjson.decode(ARG.offers), {}, { runs = {} }, {}
+local admission, reason, at = open_lane(ARG.shares, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
+local row = admission.row
 
 for i, each in ipairs(offers) do
   local offer = open_offer(i, each, #offers, ARG.name, now)
   for _ = 1, reason and 0 or each.most do
-    local job = next_job(offer, admission, shares)
+    local job = next_job(offer, admission)
     if not job then break end
-    local bound, until_ms = delayed_by(offer, job, admission, shares)
+    local bound, until_ms = delayed_by(offer, job, admission)
     if bound then
       note_delay(delays, offer, bound, until_ms, row)
       break
     end
     reason, at = blocked_by(admission, job.reserved, job.margins)
     if reason then break end
-    permits[#permits + 1] = grant_permit(offer, job, admission, shares, tonumber(ARG.lease_ms))
+    permits[#permits + 1] = grant_permit(offer, job, admission, tonumber(ARG.lease_ms))
   end
 end
 for i = 1, #offers do queued[i] = queued_jobs(i) end
-local owed = take_owed(KEY.owed)
-save_shares(shares, row.stop ~= 'window' and owed or {})
+local owed = true_up_shares(admission)
 if delays.reserved_until and not reason then
   reason, at = 'reserved', delays.reserved_until < math.huge and delays.reserved_until or 0
 end
 if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
-row.stop = reason or ''
-save_buckets(lane, admission.buckets, row, now)
-note_arrival_bounds(lane, limits, admission.buckets, row)
-write_hash(KEY.lane, row)
+close_lane(admission, reason)
 return cjson.encode({
   permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = reason or '', owed = owed,
   in_flight = row.inflight or 0, pending = row.pending or 0, window = math.min(admission.window, admission.most),

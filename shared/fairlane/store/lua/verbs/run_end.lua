@@ -2,7 +2,7 @@
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions leases leased
 --       dirty starved audit budget lanes*
 -- ARGV: now_ms epoch channel control ref names state unfinished reason audit
--- USES: core/audit core/full core/leader core/time core/wake run/close team/budget_true_up team/in_flight
+-- USES: core/audit core/full core/leader core/time run/cancel_attempts run/close
 -- RETURNS: the number of unfinished jobs; -1 where the run is not running or this is not the leader; -2 where the
 --          run has jobs on a lane that is not in `names`.
 -- `state` is the end state of the run, `unfinished` that of its jobs. `names` are lane names; KEY.lanes has the
@@ -18,26 +18,7 @@ end
 write_though_full(KEY.state)
 for i = 1, #names do redis.call('DEL', KEY.lanes[i * 4 - 1], KEY.lanes[i * 4]) end
 
-local function end_lease(id, lease)
-  local key = lane_key[lease.lane]
-  redis.call('ZREM', KEY.leases, id)
-  redis.call('HDEL', KEY.leased, id)
-  redis.call('HINCRBY', key, 'inflight', -1)
-  if lease.pending then redis.call('HINCRBY', key, 'pending', -1) end
-  decrement_in_flight(in_flight[lease.lane], lease)
-  if lease.probe then redis.call('HSET', key, 'circuit', 'open', 'open_ms', whole(now)) end
-  true_up_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
-  wake(KEY.dirty, ARG.channel, lease.lane)
-end
-
-local records = redis.call('HGETALL', KEY.jobs)
-for i = 1, #records, 2 do
-  local id = ARG.ref .. '/' .. records[i] .. '/' .. string.match(records[i + 1], '^%d+')
-  local record = redis.call('HGET', KEY.leased, id)
-  if record then end_lease(id, cjson.decode(record)) end
-end
-for _, name in ipairs(redis.call('SMEMBERS', KEY.starved)) do wake(KEY.dirty, ARG.channel, name) end
-redis.call('DEL', KEY.starved)
+cancel_attempts(ARG.ref, lane_key, in_flight, now)
 
 local jobs, done, items = unpack(redis.call('HMGET', KEY.state, 'jobs', 'jobs_done', 'items'))
 redis.call('HINCRBY', KEY.state, 'n:' .. ARG.unfinished, jobs - done)

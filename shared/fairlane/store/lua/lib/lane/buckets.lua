@@ -3,7 +3,7 @@
 --   <axis>_spilled            on token axes, what was earned beyond full since the latest charge: calls in flight that
 --                             prove to have used more than expected are paid from it first
 -- GIVES: buckets_of raise_level lower_level empty_buckets
--- USES: lane/arrivals lane/depth lane/limits lane/rate lane/state lane/token_bucket
+-- USES: lane/arrival_bounds lane/depth lane/limits lane/rate lane/state lane/token_bucket
 
 -- The buckets that limit a lane, in the order of AXES and brought up to now: {axis, pace, full, level, spilled,
 -- from_ms}, in units and units a millisecond. `burst_ms` is what a bucket may save, and `configured` whether an

@@ -5,12 +5,10 @@
 --                                   of them that started apart in time
 --   failed_ms                       when the last of these started
 --   down_ms, probes                 since when the lane is down, and how many probes have failed meanwhile
---   doubt_for, doubted, doubtful    for how long calls of a lane in doubt are awaited, how many have started, and how
---                                   many of them are in flight
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
--- GIVES: in_doubt too_short count_failure count_answer end_probe
--- USES: lane/buckets lane/detector_constants lane/rate
+-- GIVES: too_short count_failure count_answer end_probe
+-- USES: lane/buckets lane/detector_constants lane/doubt lane/state
 
 -- Forgets failures: a call that started later was answered.
 local function forget_failures(row)
@@ -21,26 +19,6 @@ local function open_circuit(row, limits, now)
   local first, longest = limits.outage_delay or OUTAGE_DELAY_S, limits.outage_longest_delay or OUTAGE_LONGEST_S
   local delay = first * (limits.outage_growth or OUTAGE_GROWTH) ^ math.min(row.probes or 0, 64)
   row.circuit, row.doubt_for, row.open_ms = 'open', '', now + math.ceil(1000 * math.min(longest, delay))
-end
-
--- A doubt ends when a call that started in it has outlived the time in which the one before it failed.
-local function doubt_ends(row)
-  if not known(row.doubt_for) then return 0 end
-  return row.doubtful > 0 and row.started_ms + row.doubt_for or math.huge
-end
-
--- Until when a lane in doubt lets no further call start; nil where one may. Where calls fail and nobody is answered,
--- as many as would open the circuit go first, apart in time, and twice as long as the failure took shows how they end.
-function in_doubt(row, limits, now)
-  local ends_ms = doubt_ends(row)
-  if now >= ends_ms then
-    row.doubt_for = ''
-    return nil
-  end
-  if row.doubtful == 0 and row.doubted >= (limits.outage_failures or OUTAGE_FAILURES) then row.doubted = 0 end
-  if row.doubted >= (limits.outage_failures or OUTAGE_FAILURES) then return ends_ms end
-  local next_ms = (row.started_ms or 0) + CIRCUIT_APART_MS
-  return next_ms > now and next_ms or nil
 end
 
 -- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.

@@ -1,5 +1,5 @@
 -- The most calls of a lane in flight at once: configured, reported, or detected (the window, which
--- lib/lane/concurrency_detector.lua and lib/lane/latency.lua narrow, and overloads below). In a lane's hash:
+-- lib/lane/concurrency_trial.lua and lib/lane/latency_window.lua narrow, and overloads below). In a lane's hash:
 --   window, window_by              the window, and what narrowed it: refusals | latency | overload
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened
@@ -7,7 +7,7 @@
 --   widen_ms                       for how long it limits jobs after an overload until it is widened
 --   busy_n                         the latest permit when the last overload narrowed it
 -- GIVES: climb_window narrow_window widen_window overload_narrows concurrency_limit
--- USES: lane/constants lane/detector_constants lane/rate
+-- USES: lane/constants lane/detector_constants lane/state
 
 function narrow_window(row, limit, by)
   row.window, row.window_by, row.window_age_ms, row.window_step = math.max(1, limit), by, 0, 1

@@ -4,7 +4,8 @@
 -- GIVES: FAR_HIGHER REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS LEAST_CUT CLIMB_CALLS
 --       LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT BACK_MS BACK_CALLS BACK_MOST_MS SURE SOONEST
 --       UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE PROBE_MS CLIMB_MS UNSURE_CLIMB_MS BOUNDED
---       RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS SPREAD_MS LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN
+--       RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS SPREAD_MS LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS
+--       MOST_STRAYS FALLEN
 --       STRAY_DOUBT SURPRISE KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR
 --       STEEPER GENTLER KNOWN_WITHIN CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS
 --       EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
@@ -13,7 +14,7 @@
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
 MOST_PER_MINUTE = 6e9 -- tokens: the greatest limits that are sold are some 10^8
 START_PER_MINUTE = 600 -- requests: ten a second, where slow start begins without any knowledge
--- lane/rate: the curve after a 429 (CUBIC, RFC 9438).
+-- lane/curve: the curve after a 429 (CUBIC, RFC 9438).
 CUT = 0.03 -- the most of the estimate by which a lane that knows it starts below it (control)
 LEAST_CUT = 0.01 -- the least: what the provider's bucket needs to earn while calls are on their way
 BACK_MS = 20000 -- ms until the curve is back at an estimate for which no probe is planned, or at that of a window
@@ -28,6 +29,7 @@ CLIMB_MS = 3000 -- ms in which a rate grows e-fold once a rise is proved; it ove
 CLIMB_CALLS = 20 -- calls: slow lanes take at least so many for it
 UNSURE_CLIMB_MS = 1000 -- ms for the same where the estimate is unsure: a rejection's way back is a tenth of it
 BOUNDED = 1.05 -- factor: a curve this far above what the lane may use is bounded by something else
+-- lane/rate: the ramp after an outage.
 RAMP_MS = 10000 -- ms from a closed circuit to the full rate
 RAMP_FROM = 0.1 -- share of the rate at which that ramp begins
 -- lane/refusal_budget
@@ -47,7 +49,7 @@ GATHER_CALLS = 8 -- calls: more at once wait for each other at two workers
 SPREAD_MS = 100 -- requests that leave at once reach the provider spread over about this long
 LEARNED_BURST_MS = 250 -- the most that is saved of a rate nobody has configured: the bucket's depth is unknown
 
--- lane/limit_estimator: a Kalman filter on the rates measured between two openings.
+-- lane/limit_estimator and lane/estimate_filter: a Kalman filter on the rates measured between two openings.
 WANDER = 0.002 -- share of the limit by which it may move in a second; process noise (control)
 BELOW_REFUSED = 0.8 -- share of the rate that met a 429 below which the limit is taken to be where nothing is measured
 PROVED = 2 -- standard deviations of a count by which a lane must have had more than its estimate to refute it

@@ -7,7 +7,7 @@
 --       BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CIRCUIT_APART_MS OUTAGE_FAILURES
 --       OUTAGE_DELAY_S OUTAGE_GROWTH OUTAGE_LONGEST_S PATIENCE PATIENCE_MS BUSY_MS BUSY_MOST_MS CAREFUL UNSURE
 
--- lane/concurrency_detector: 429s that begin at about the same number of calls in flight.
+-- lane/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
 FLOORS = 4 -- epochs in a row that agree: three agree by chance where the number in flight hardly varies (control)
 UNPROVOKED = 2 -- 429s at a window that was not widened, beside those of calls on their way, that measure the limit
@@ -24,7 +24,7 @@ WIDEN_MS = 30000 -- ms of saturation after which the window is widened: by one, 
 WIDEN_SOON_MS = 1000 -- ms: the same after an overload, doubled with each overload that a wider window meets
 SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobody for longer serves nobody
 
--- lane/latency: a provider that queues calls where others reject them.
+-- lane/slowness, lane/latency and lane/latency_window: a provider that queues calls where others reject them.
 FIRST_TOKEN = 20 -- tokens of output that take about as long as the wait for the first one (control)
 SAMPLES = 16 -- calls of which a mean is taken
 MANY_SAMPLES = 64 -- calls after which a doubled latency is no chance
@@ -46,7 +46,7 @@ REFUSED_LATELY_MS = 600000 -- ms: a lane that was rejected so lately is judged b
 -- lane/hints: what headers say.
 MOVED = 0.01 -- share by which a reported limit differs from the last to be another limit, not its rounding
 
--- lane/circuit and lane/feedback
+-- lane/circuit, lane/doubt and lane/rejected
 OUTAGE_FAILURES = 5 -- failures, started apart in time, that open the circuit where a lane configures no number
 CIRCUIT_APART_MS = 50 -- ms between the starts of failed attempts that count: one lost link breaks many at once
 OUTAGE_DELAY_S = 5 -- s until the first probe: most restarts of a server take some seconds

@@ -3,22 +3,9 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: core/wake lane/circuit lane/concurrency_detector lane/concurrency_limit
---       lane/dominant_share lane/hints lane/hold lane/latency lane/rate lane/refund lane/rejected lane/state
+-- USES: core/wake lane/charges lane/circuit lane/concurrency_limit lane/dominant_share lane/hints lane/hold
+--       lane/refund lane/rejected lane/served lane/state
 -- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
-
--- A call that the provider answered.
-local function served(row, limits, lease, signal, used, now)
-  count_answer(row, lease, signal, now)
-  row.streak = 0
-  count_served(row, lease)
-  climb_window(row, lease)
-  if served_suspect_concurrency(row) then forget_rate(row, limits) end
-  if signal ~= 'ok' then return end
-  if lease.n > (row.sign or 0) then row.proved = 1 end
-  slow_start(row, limits, lease, now)
-  watch_latency(row, lease, used, now)
-end
 
 -- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.
 local function correct_spending(row, limits, lease, signal, used, now)

@@ -1,6 +1,6 @@
--- How a rate grows along the curve of lib/lane/rate.lua while it is what limits jobs.
+-- How a rate grows along the curve of lib/lane/curve.lua while it is what limits jobs.
 -- GIVES: age_estimate
--- USES: lane/constants lane/rate
+-- USES: lane/constants lane/curve lane/state
 
 -- Ages the estimate of the axis that limited jobs since permits were last requested, unless something else bounds
 -- the axis to `allowed`; `risen` says whether the lane has had more than its estimate allows. Where the estimate is

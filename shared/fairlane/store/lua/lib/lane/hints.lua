@@ -3,8 +3,8 @@
 --   <axis>_reported, _reported_ms                 the reported limit, and when it was reported
 --   day_rate, day_shut_ms                         the reported limit a day; until when the provider's day is used up
 -- GIVES: learn_hints
--- USES: lane/arrivals lane/buckets lane/constants lane/counts lane/detector_constants lane/limit_estimator lane/others
---       lane/rate lane/state lane/token_bucket
+-- USES: lane/arrival_true_up lane/buckets lane/constants lane/counts lane/detector_constants lane/estimate_filter
+--       lane/others lane/state lane/token_bucket
 
 local DAY_MS = 86400000
 

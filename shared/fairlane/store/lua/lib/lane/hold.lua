@@ -3,7 +3,7 @@
 --   held_until_ms   until when the provider asked to wait
 --   resumed_ms      when an operator resumed the lane: reports of earlier calls hold it no more
 -- GIVES: longest_wait hold end_waits
--- USES: lane/buckets lane/rate lane/state
+-- USES: lane/buckets lane/state
 
 local LONGEST_WAIT_S = 3600 -- s: an hour; what providers ask for is mostly minutes, and the end of a day is no wait
 local LATEST_MS = 253402214400000 -- ms: the last day of the year 9999, beyond which there are no dates

@@ -1,13 +1,7 @@
 -- Leases: the right of one worker to one attempt, and what happens when it ends.
--- GIVES: release_lease held_lease wake_starved
--- USES: core/wake team/in_flight
--- NEEDS: KEY.dirty KEY.in_flight KEY.lane KEY.leased KEY.leases KEY.starved ARG.channel
-
--- Wakes every lane that waits for a worker's slot or for a permit of the deployment's total.
-function wake_starved()
-  for _, name in ipairs(redis.call('SMEMBERS', KEY.starved)) do wake(KEY.dirty, ARG.channel, name) end
-  redis.call('DEL', KEY.starved)
-end
+-- GIVES: release_lease held_lease
+-- USES: core/wake lane/starved team/in_flight
+-- NEEDS: KEY.dirty KEY.in_flight KEY.lane KEY.leased KEY.leases ARG.channel
 
 -- Ends a lease: its place in the lane's window is free again. `pending` counts the lane's calls in flight that hold
 -- no slot; where nothing is in flight it is reset.

@@ -2,7 +2,7 @@
 -- GIVES: REMEMBERED PRIOR_CALLS USUAL_ANSWER USUAL_PROMPT PART_OF_ESTIMATE MISS_CALLS FEW_CALLS FIRST_CALLS RISK
 --       RISK_Z BEYOND_FULL CALLS_UNPAID EXCUSED EXCUSES_MOST LEAST_SHARE MOST_INPUT_SHARE
 
--- lane/lengths
+-- lane/expected_lengths and lane/learn_lengths
 REMEMBERED = 128 -- calls: long enough for a mean within a tenth of its spread, short enough to follow a change
 PRIOR_CALLS = 4 -- calls as which the lane's history counts: the answers of a run outweigh it after a handful
 USUAL_ANSWER = 1 -- standard deviation ÷ mean of answers before any is known: lengths are about exponential
@@ -13,7 +13,7 @@ FEW_CALLS = 16 -- calls: while so few are known, each makes the next reservation
 LEAST_SHARE = 0.01 -- multiple of an estimated prompt: a call is never free
 MOST_INPUT_SHARE = 16 -- multiple: a character may be four bytes, each a token, where four characters were taken for one
 
--- lane/token_charges
+-- lane/token_margins
 FIRST_CALLS = 8 -- calls that start on a guess before any answer is known
 RISK = 0.01 -- of a call: that the calls in flight use more than is reserved for them
 RISK_Z = 2.33 -- the same in standard deviations of a normal distribution

@@ -2,8 +2,7 @@
 -- calls are excused: neither the rate nor the bucket's depth is wrong.
 --   <axis>_excuses, <axis>_excused   how many refusals could be excused as of which call
 -- GIVES: excusable excuse
--- USES: lane/buckets lane/constants lane/length_constants lane/rate lane/state
---       lane/token_bucket lane/token_charges
+-- USES: lane/amounts lane/buckets lane/constants lane/length_constants lane/state lane/token_bucket
 
 local function excuses(row, axis, lease)
   local calls = lease.n - (row[axis .. '_excused'] or 0)

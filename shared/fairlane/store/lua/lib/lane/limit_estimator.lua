@@ -1,67 +1,13 @@
 -- Estimates a limit from 429s. From one opening of a lane (the end of its 429s) to the next, the provider has let
 -- through exactly what it allows, whatever the shape of its limit: at both openings its bucket was empty, or its
--- window new. So the count admitted in between, over the time in between, measures the limit. A Kalman filter for one
--- number weighs the measurements.
+-- window new. So the count admitted in between, over the time in between, measures the limit, and a filter weighs the
+-- measurements (lib/lane/estimate_filter.lua).
 --   shut, first_ms, first, last_ms, last, again_ms   the 429s that the lane still meets: their axis, when the first
 --            and the last rejected call started, the counts at those moments, when the provider said to come back
 --   <axis>_open_ms, _open                            the last opening, and the count at it
---   <axis>_steady                                    1 once an estimate was sure
--- GIVES: has_risen set_estimate learn_opening
--- USES: lane/constants lane/counts lane/measurement lane/probe_slope lane/rate lane/refusal_budget lane/strays
+-- GIVES: learn_opening
+-- USES: lane/constants lane/counts lane/estimate_filter lane/measurement lane/refusal_budget lane/state
 --       lane/window_detector
-
--- Whether the lane has had more since its last opening than its estimate lets through. At the opening nothing was
--- saved, so the limit has risen.
-function has_risen(row, axis, count, now)
-  local est, opened_ms = known(row[axis .. '_est']), row[axis .. '_open_ms']
-  if not est or not opened_ms or not known(row[axis .. '_age_ms']) then return false end
-  return count - row[axis .. '_open'] > est / 60000 * (now - opened_ms) + PROVED * blur_of(row, axis)
-end
-
-function set_estimate(row, axis, est, var, now)
-  row[axis .. '_est'] = math.max(LEAST_PER_MINUTE, math.min(MOST_PER_MINUTE, est))
-  row[axis .. '_var'] = var
-  row[axis .. '_est_ms'] = now
-end
-
--- Updates the estimate after a 429 on new ground, which lies well above it. Where the measurement is greater too, the
--- limit rose at some time in the span that was measured, and lies between the measured rate and the rejected one.
--- Where it is not, a slow probe was rejected by a provider that saves nothing: the limit is just below the probe.
-local function estimate_on_new_ground(row, axis, seen, noise, risen, now)
-  local most = math.max(seen, row.pace_then)
-  local est = risen and math.sqrt(seen * most) or math.max(seen, KEPT_OF_PROBE * most)
-  note_probe(row, axis)
-  probe_often(row, axis)
-  set_estimate(row, axis, est, risen and ((most - seen) / 4) ^ 2 + noise or (0.1 * est) ^ 2, now)
-end
-
--- The filter: updates the estimate, whose variance has grown to `var` by now, by a measurement. Returns whether the
--- measurement was precise enough for a new one to begin here.
-local function filter(row, axis, seen, noise, var, long, now)
-  local est = row[axis .. '_est']
-  local off = seen - est
-  local moved = math.abs(off) > SURPRISE * math.sqrt(var + noise)
-  local risen = off > 0 and (moved or is_unsure(row, axis))
-  local new_ground = row.pace_then > NEW_GROUND * row.est_then and (risen or row[axis .. '_slow'] == 1)
-  row[axis .. '_var'] = var
-  if row.novice == 1 and not long then
-    set_estimate(row, axis, math.max(seen, est), (0.5 * est) ^ 2, now)
-  elseif new_ground and not long then
-    estimate_on_new_ground(row, axis, seen, noise, risen, now)
-  else
-    if moved then var = off * off end
-    row[axis .. '_var'] = var
-    if noise > 4 * var then return false end
-    if moved then probe_often(row, axis) elseif var < (SURE * est) ^ 2 then put_probe_off(row, axis) end
-    local gain = var / (var + noise)
-    set_estimate(row, axis, est + gain * off, var * (1 - gain), now)
-    local from = strayed_from(row, axis, est)
-    if from then set_estimate(row, axis, from, (STRAY_DOUBT * from) ^ 2, now) end
-    if row[axis .. '_var'] < (SURE * row[axis .. '_est']) ^ 2 then row[axis .. '_steady'] = 1 end
-    adjust_slope(row, axis, now)
-  end
-  return true
-end
 
 -- Learns from `count` admitted in `span_ms` between two openings. Returns whether that was precise enough.
 local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
@@ -74,7 +20,7 @@ local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
   if hardly then return false end
   local sliding = sliding_count(row, axis, now)
   if sliding and sliding > seen then seen, noise = sliding, 1 end
-  return filter(row, axis, seen, noise, var, long, now)
+  return filter_estimate(row, axis, seen, noise, var, long, now)
 end
 
 -- Takes the 429s that began at `first_ms` as ended, learns the limit from them, and plans the next probe.

@@ -1,14 +1,22 @@
 -- What the count between two openings of a lane says of a limit, and how precisely (lib/lane/limit_estimator.lua).
 --   <axis>_idle_ms   for how long since the last opening the axis was not what limited jobs, its trials aside
--- GIVES: blur_of measure
--- USES: lane/constants lane/rate
+-- GIVES: has_risen measure
+-- USES: lane/constants lane/state
 
 -- By how many requests or tokens a count may be off: one call at each end, and those that overtook each other.
-function blur_of(row, axis)
+local function blur_of(row, axis)
   local est = row[axis .. '_est']
   local one = axis == 'requests' and 1 or est / math.max(1, known(row.requests_est) or est)
   local saved_ms = row[axis .. '_saved'] == 1 and SAVED_MS or 0
   return one + est / 60000 * (0.5 * (row.refusal_ms or 100) + saved_ms)
+end
+
+-- Whether the lane has had more since its last opening than its estimate lets through. At the opening nothing was
+-- saved, so the limit has risen.
+function has_risen(row, axis, count, now)
+  local est, opened_ms = known(row[axis .. '_est']), row[axis .. '_open_ms']
+  if not est or not opened_ms or not known(row[axis .. '_age_ms']) then return false end
+  return count - row[axis .. '_open'] > est / 60000 * (now - opened_ms) + PROVED * blur_of(row, axis)
 end
 
 -- A measured rate and its variance, a minute. Counting is exact but for the blur, and for how precisely the opening is

@@ -6,7 +6,7 @@
 --   <axis>_foreign, _foreign_ms            what others take, a minute, and when that was last measured
 --   <axis>_free                            what was left when last reported, less the calls since
 -- GIVES: note_left
--- USES: lane/constants lane/counts lane/others_constants lane/rate lane/token_charges
+-- USES: lane/amounts lane/constants lane/counts lane/others_constants lane/rate
 
 -- The lane's calls (on other axes: its tokens) by the time of a report. A provider may count a call when it arrives or
 -- when it ends, a rejected one too, and may say what is left as of either time.

@@ -4,7 +4,7 @@
 -- that probes gently already, the limit may be there: the lane stays below that ground for a while, each time for
 -- longer. Where the lane finds the limit at the rejection, it probes more steeply again.
 -- GIVES: note_probe adjust_slope
--- USES: lane/constants lane/rate
+-- USES: lane/constants lane/state
 
 -- Notes the ground at which a probe was rejected, and how fast the rate grew up to it.
 function note_probe(row, axis)

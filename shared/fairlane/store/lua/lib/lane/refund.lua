@@ -1,8 +1,8 @@
 -- Refunds on the token axes: a charge becomes what was used, as if that had been known when the call started. Where the
 -- bucket would have been full at a later charge, the rest of a refund is lost; what has spilled there pays a debt.
--- GIVES: final_charge true_up_buckets
--- USES: core/time core/wake lane/arrivals lane/buckets lane/depth lane/length_refusals lane/lengths
---       lane/token_bucket lane/token_charges
+-- GIVES: true_up_buckets
+-- USES: core/time core/wake lane/amounts lane/arrival_true_up lane/buckets lane/charges lane/depth lane/learn_lengths
+--       lane/length_refusals lane/token_bucket lane/token_charges
 -- NEEDS: KEY.dirty KEY.state ARG.channel
 
 -- Units of charge `number` to refund (to owe, if negative); the headroom of later charges follows.
@@ -20,16 +20,6 @@ local function refundable(lane, axis, number, units)
   redis.call('LTRIM', key, 0, -#rooms - 1)
   append_all(key, rooms)
   return units
-end
-
--- What the provider has charged in the end for an attempt: nothing for what was never sent (`used` is nil) and for
--- what it rejected, unless it reports tokens all the same.
-function final_charge(limits, lease, signal, used)
-  local free = signal == 'limited' or signal == 'overloaded' or signal == 'server_error' or signal == 'refused'
-    or signal == 'unsent'
-    or signal == 'answered' and used and used.input < 0 and used.output < 0
-  if free or not used then return { input = 0, output = 0 } end
-  return charge_of(limits, used, lease.charged)
 end
 
 -- Refunds the request of a permit that was never sent. Claims are held by buckets of their own, so the refund lets no

@@ -1,41 +1,9 @@
 -- Learns from a 429. Calls that were granted before the lane saw the last 429 say nothing new when they are rejected
 -- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
--- GIVES: trial_until refusals_ended refused_axis learn_refusal
--- USES: lane/buckets lane/constants lane/counts lane/limit_estimator lane/rate lane/refusal_budget lane/state
---       lane/token_charges lane/window_detector
-
--- How long the silence after a call must last until the call counts as let through: 429s come back at once.
-local function silence_ms(row)
-  return math.ceil(4 * (row.refusal_ms or 100)) + 100
-end
-
--- Until when the lane waits for the outcome of a single call, where it was blocked for longer than a moment; else
--- nil.
-function trial_until(row)
-  if not known(row.shut) or row.refusals < 2 or not known(row.after_ms) then return nil end
-  return row.after_ms + silence_ms(row)
-end
-
--- Whether the provider was silent for long enough after the first call since the last 429.
-function refusals_ended(row, now)
-  local after = known(row.shut) and known(row.after_ms)
-  return after and now - after >= silence_ms(row)
-end
-
--- The axis of a 429 and the level of its bucket: the axis that the provider names, else that of the emptiest bucket.
-function refused_axis(buckets, exhausted)
-  local worst, least, levels = 'requests', 0.5, {}
-  for _, bucket in ipairs(buckets) do
-    local share = bucket.level / bucket.full
-    levels[bucket.axis] = bucket.level
-    if share < least then worst, least = bucket.axis, share end
-  end
-  for _, axis in ipairs(AXES) do
-    if axis == exhausted then worst = axis end
-  end
-  return worst, levels[worst] or 0
-end
+-- GIVES: learn_refusal
+-- USES: lane/amounts lane/buckets lane/constants lane/counts lane/curve lane/estimate_filter lane/limit_estimator
+--       lane/refusal_budget lane/state lane/window_detector
 
 -- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles.
 local function try_again_ms(row, axis, retry_after_ms, now)

@@ -4,7 +4,7 @@
 -- lane probes as often as the budget allows again.
 --   <axis>_cost, _cost_now   429s that an epoch brings, smoothed, and those of the present epoch
 --   <axis>_put_off           factor by which probes in vain have put off the next
---   <axis>_back_ms           how long the lane takes back to its estimate (lib/lane/rate.lua), where it is sure of it
+--   <axis>_back_ms           how long the lane takes back to its estimate (lib/lane/curve.lua), where it is sure of it
 --   <axis>_slow              1 where probes are no sooner than on every lane
 --   <axis>_window            1 where the limit may be a window, of which having more than the estimate proves nothing
 -- GIVES: count_cost put_probe_off probe_often plan_probe

@@ -1,7 +1,7 @@
 -- What a lane learns from a rejected call: a 429, or an overloaded provider.
 -- GIVES: back_off rejected
--- USES: lane/buckets lane/concurrency_detector lane/counts lane/detector_constants lane/length_refusals
---       lane/limits lane/rate lane/refusal lane/state lane/window_detector
+-- USES: lane/buckets lane/concurrency_detector lane/concurrency_trial lane/counts lane/detector_constants
+--       lane/length_refusals lane/limits lane/refusal lane/slow_start lane/state lane/window_detector
 
 -- Blocks the lane of an overloaded provider for a moment. The moment doubles while attempts started after the last
 -- such sign meet it again and none is answered in between. The rate does not grow until an attempt succeeds.
@@ -20,6 +20,20 @@ local function rejected_on_known(row, lease, configured, new, retry_after_ms, no
   if configured == 0 then return concurrency_refused(row, lease) and 'cut' or '' end
   if new then row.sign = row.granted end
   return suspects_concurrency(row, lease, new) and 'cut' or ''
+end
+
+-- The axis of a 429 and the level of its bucket: the axis that the provider names, else that of the emptiest bucket.
+local function refused_axis(buckets, exhausted)
+  local worst, least, levels = 'requests', 0.5, {}
+  for _, bucket in ipairs(buckets) do
+    local share = bucket.level / bucket.full
+    levels[bucket.axis] = bucket.level
+    if share < least then worst, least = bucket.axis, share end
+  end
+  for _, axis in ipairs(AXES) do
+    if axis == exhausted then worst = axis end
+  end
+  return worst, levels[worst] or 0
 end
 
 -- A 429. The rate does not change either where the day's requests or the calls in flight were too many.

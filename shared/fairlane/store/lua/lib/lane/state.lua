@@ -1,5 +1,5 @@
 -- A lane's hash as a table: read, changed and written back in one step each.
--- GIVES: AXES CONFIGURED read_hash edited write_hash
+-- GIVES: AXES CONFIGURED read_hash known edited write_hash
 -- USES: core/time
 
 -- Axes with a bucket each: `<axis>_level` units at `<axis>_ms`. The axis `day` is a count, `day_used` until
@@ -14,6 +14,11 @@ function read_hash(key)
   local flat, row = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do row[flat[i]] = tonumber(flat[i + 1]) or flat[i + 1] end
   return row
+end
+
+-- A field's value; nil where it has none, or an empty one.
+function known(value)
+  return value and value ~= '' and value or nil
 end
 
 -- A lane under change: `write_hash` stores what is set in it, and everything else is read through.

@@ -1,8 +1,8 @@
 -- Charges on the token axes: a call takes the tokens that it is expected to use when it starts. For each axis a list
 -- keeps the headroom of the bucket just before each of the latest charges: how far it was from full, or, negative, how
 -- much had spilled since the charge before; lib/lane/refund.lua needs it.
--- GIVES: HEADROOM append_all charge_of amount_on reserve take_tokens save_buckets
--- USES: core/time lane/buckets lane/lengths lane/token_bucket
+-- GIVES: HEADROOM append_all take_tokens save_buckets
+-- USES: core/time lane/amounts lane/buckets lane/token_bucket
 -- NEEDS: KEY.headroom_input KEY.headroom_output KEY.headroom_tokens
 
 HEADROOM = { tokens = KEY.headroom_tokens, input = KEY.headroom_input, output = KEY.headroom_output }
@@ -13,38 +13,6 @@ function append_all(key, values)
   for first = 1, #values, AT_ONCE do
     redis.call('RPUSH', key, unpack(values, first, math.min(first + AT_ONCE - 1, #values)))
   end
-end
-
--- What a provider charges for the `used` tokens of a call ({input, output, cached}; -1 is unknown) for which
--- `reserved` was charged when it started: {input, output}. The reference is fairlane_workers/probe/charge.py.
-function charge_of(limits, used, reserved)
-  local input, output = reserved.input, reserved.output
-  if used.input >= 0 then
-    local free = limits.cache_reads ~= 'counted' and math.max(0, used.cached) or 0
-    input = math.max(0, used.input - free)
-  end
-  if used.output >= 0 then
-    local burnt = math.ceil(used.output * (limits.output_factor or 1))
-    output = limits.charge == 'reserved' and math.max(burnt, output) or burnt
-  end
-  return { input = input, output = output }
-end
-
--- An amount of {input, output} on one token axis.
-function amount_on(axis, tokens)
-  if axis == 'tokens' then return tokens.input + tokens.output end
-  return tokens[axis]
-end
-
--- The charge of a job that starts, {input, output}: what such calls are expected to use, and how sure that is
--- (lib/lane/lengths.lua); nil where the provider charges what is reserved.
-function reserve(lane, limits, entry, state)
-  local factor = limits.output_factor or 1
-  if limits.charge == 'reserved' then return { input = entry.input, output = math.ceil(entry.output * factor) } end
-  local tokens, spread = expected_tokens(lane, entry, state)
-  spread.output, spread.peak = spread.output * factor ^ 2, spread.peak * factor
-  spread.guessed = entry.guessed and spread.calls == 0 or nil
-  return { input = math.ceil(tokens.input), output = math.ceil(tokens.output * factor) }, spread
 end
 
 -- Takes a request and `reserved` tokens from every bucket. Returns the numbers of the charges, by token axis.

@@ -1,6 +1,6 @@
 -- What is left in the token buckets for the risk that calls use more tokens than they were charged.
 -- GIVES: margins_of bound_guess
--- USES: lane/length_constants lane/token_bucket lane/token_charges
+-- USES: lane/amounts lane/length_constants lane/token_bucket lane/token_charges
 
 -- How much more than from many answers `calls` of them leave open, as a factor: the predictive distribution of an
 -- exponential variable after k values is a Lomax distribution, whose quantile at risk p is k (p^(-1/k) - 1) means.

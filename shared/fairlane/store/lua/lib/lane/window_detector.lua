@@ -6,7 +6,7 @@
 --   <axis>_minute_ms, _minute, _before start of the present minute, the count at it, and what the minute before took
 --   <axis>_long_ms                     when 429s last lasted long
 -- GIVES: may_be_window note_boundary has_window miss_boundary roll_windows sliding_count note_window_use
--- USES: lane/constants lane/rate
+-- USES: lane/constants lane/state
 
 -- Notes that long 429s ended between `low` and `high`.
 function note_boundary(row, axis, low, high, now)

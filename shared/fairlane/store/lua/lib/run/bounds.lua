@@ -1,7 +1,7 @@
 -- A run's own bounds, in addition to its lanes' limits: calls at once, how far tasks run ahead of their evaluations,
 -- starts per second, and a budget. A run without bounds has no field 'bounded'. A paused run starts nothing.
--- GIVES: bounds_of bound_reached charge_bounds wake_when_released
--- USES: core/time lane/lengths run/price
+-- GIVES: bounds_of is_task cost_of bound_reached wake_when_released
+-- USES: lane/expected_lengths run/price
 
 local PACE_SLACK_MS = 100 -- ms of late starts that later starts may catch up on (the tolerance of a leaky bucket)
 
@@ -23,12 +23,12 @@ function bounds_of(key, lane)
   return run
 end
 
-local function is_task(run, job)
+function is_task(run, job)
   return job % run.steps == 0 and job < (run.first_session_job or math.huge)
 end
 
 -- The cost of a call that is charged `tokens`, in millionths of a dollar.
-local function cost_of(key, kind, tokens)
+function cost_of(key, kind, tokens)
   local input, output = price_of(key, kind)
   return tokens.input * input + tokens.output * output
 end
@@ -58,34 +58,6 @@ function bound_reached(run, entry, fresh, ahead, leases, now)
   if run.lane_next_ms and now < run.lane_next_ms then return 'delay', run.lane_next_ms end
   if budget_exceeded(run, entry) then return 'budget', 0 end
   return nil
-end
-
--- Charges the run's bounds for a job that starts. The lease records the charge; lib/run/release_bounds.lua refunds it.
-function charge_bounds(run, entry, lease, now)
-  run.in_flight = (run.in_flight or 0) + 1
-  redis.call('HINCRBY', run.key, 'in_flight', 1)
-  if not run.bounded then return end
-  local task = is_task(run, entry.job)
-  if task then
-    lease.task, run.tasks_in_flight = 1, (run.tasks_in_flight or 0) + 1
-    redis.call('HINCRBY', run.key, 'tasks_in_flight', 1)
-  end
-  local role = task and 'task' or 'eval'
-  local gap = run[role .. '_gap_ms']
-  if gap then
-    run[role .. '_next_ms'] = math.max(run[role .. '_next_ms'] or 0, now) + gap
-    redis.call('HSET', run.key, role .. '_next_ms', run[role .. '_next_ms'])
-  end
-  if run.delay_ms then
-    run.lane_next_ms = now + run.delay_ms
-    redis.call('HSET', run.key, 'next_ms:' .. run.lane, whole(run.lane_next_ms))
-  end
-  if run.budget_tokens or run.budget_cost then
-    local most = most_tokens(entry, run.key)
-    lease.held = { most.input + most.output, cost_of(run.key, entry.kind, most) }
-    run.tokens, run.cost = (run.tokens or 0) + lease.held[1], (run.cost or 0) + lease.held[2]
-    redis.call('HSET', run.key, 'tokens', whole(run.tokens), 'cost', run.cost)
-  end
 end
 
 -- Notes that the lane is to be woken when an attempt of the run ends.

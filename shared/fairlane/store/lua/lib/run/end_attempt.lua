@@ -1,7 +1,7 @@
 -- Ends an attempt: what every end has in common, whatever becomes of its job.
 -- In the lane's hash, of its last outage:
 --   outage_after, outage_until   the latest permit whose call succeeded before it, and the probe that ended it
--- GIVES: end_attempt reply_of
+-- GIVES: end_attempt
 -- USES: lane/feedback lane/lease team/budget_true_up
 -- NEEDS: KEY.budget KEY.lane
 
@@ -21,10 +21,4 @@ function end_attempt(lease, id, outcome, budget_used, now)
   release_lease(lease, id)
   true_up_budget(KEY.budget, lease, outcome.signal, budget_used)
   return news
-end
-
--- The reply to a report: JSON {in_flight, news, finished}, and `exhausted` where that is not nil.
-function reply_of(news, finished, exhausted)
-  local in_flight = tonumber(redis.call('HGET', KEY.lane, 'inflight'))
-  return cjson.encode({ in_flight = in_flight, news = news, finished = finished, exhausted = exhausted })
 end

@@ -1,17 +1,12 @@
--- Shares of a lane by team: what is reserved for a team while it does not use it, and the most that a team may
--- take, as parts of the lane. On the rate each part is a generic cell rate algorithm (ITU-T I.371) over lane
--- minutes; on the concurrency it is whole calls. A hash keeps when the next call of a part may start: 'own <team>'
--- of its reserved part, 'lent' of what is reserved for nobody, 'most <team>' of its maximum. 'held <team>' keeps
--- the maximum and until when (0: when woken) it last delayed the team, for `fairlane why`.
+-- Shares of a lane by team: what is reserved for a team while it does not use it, and the most that a team may take,
+-- as parts of the lane: of its rate in lane minutes (lib/team/share_minutes.lua), and of its concurrency in whole
+-- calls. A hash keeps when the next call of each part may start; 'held <team>' keeps the maximum and until when (0:
+-- when woken) it last delayed the team, for `fairlane why`.
 -- GIVES: shares_of_lane beyond_shares charge_shares save_shares
--- USES: core/time lane/concurrency_limit
+-- USES: core/time lane/concurrency_limit team/share_minutes
 -- NEEDS: KEY.in_flight KEY.reserved_shares
 
-local BURST_MS = 1000 -- ms for which an unused part may be made up
 local FORGOTTEN_MS = 3600000 -- ms after its last use for which the hash stays: longer than any call
-local NEVER, NONE, ALL = math.huge, 1e-9, 1 - 1e-9 -- parts are sums of decimals, so 0 and 1 are compared with a margin
-local LENT = 'lent'
-local WHOLE_LANE = { own = 0, most = 1 } -- of a team without shares
 
 local function due_times(key)
   local flat, found = redis.call('HGETALL', key), {}
@@ -40,28 +35,11 @@ function shares_of_lane(text, row, limits, now)
   return shares
 end
 
-local function due_of(shares, name, part)
-  return part > NONE and (shares.due[name] or 0) or NEVER
-end
-
--- The part that pays for a call of the team: its own before what is lent; nil and when one of them may be free.
-local function paying_part(shares, team, own)
-  local of_own, lent = due_of(shares, 'own ' .. team, own), due_of(shares, LENT, shares.free)
-  if of_own <= shares.now then return 'own ' .. team, own end
-  if lent <= shares.now then return LENT, shares.free end
-  return nil, math.ceil(math.min(of_own, lent))
-end
-
-local function charge(shares, name, minutes, part)
-  shares.due[name] = math.max(shares.due[name] or 0, shares.now - BURST_MS) + minutes * 60000 / part
-  shares.changed[name] = true
-end
-
 -- What delays a call of the team that takes `minutes` of the lane (nil: its rate is unknown), and until when (0: when
 -- woken); nil where nothing does.
 function beyond_shares(shares, team, minutes)
   if not shares then return nil end
-  local part = shares.parts[team] or WHOLE_LANE
+  local part = share_of_team(shares, team)
   local own, most = part.own, part.most
   local in_flight, limited = shares.in_flight[team] or 0, shares.window < math.huge
   if most < 1 then
@@ -74,7 +52,7 @@ function beyond_shares(shares, team, minutes)
       return 'team_share', until_ms
     end
   end
-  if shares.free > ALL then return nil end
+  if not reserves_any(shares) then return nil end
   if minutes then
     local name, at = paying_part(shares, team, own)
     if not name then return 'reserved', at end
@@ -86,34 +64,17 @@ end
 -- Charges the shares for such a call that starts.
 function charge_shares(shares, team, minutes)
   if not shares then return end
-  local part = shares.parts[team] or WHOLE_LANE
+  local part = share_of_team(shares, team)
   local in_flight = shares.in_flight[team] or 0
   if in_flight >= whole_calls(shares, part.own) then shares.free_calls = shares.free_calls - 1 end
   shares.in_flight[team] = in_flight + 1
-  if not minutes then return end
-  if part.most < 1 then charge(shares, 'most ' .. team, minutes, part.most) end
-  if shares.free <= ALL then
-    local name, size = paying_part(shares, team, part.own)
-    charge(shares, name, minutes, size)
-  end
-end
-
--- Corrects the shares of a team that was charged `minutes` too little.
-local function correct(shares, team, minutes)
-  local part = shares.parts[team] or WHOLE_LANE
-  if part.most < 1 then charge(shares, 'most ' .. team, minutes, part.most) end
-  if shares.free > ALL then return end
-  if part.own > NONE then
-    charge(shares, 'own ' .. team, minutes, part.own)
-  elseif shares.free > NONE then
-    charge(shares, LENT, minutes, shares.free)
-  end
+  if minutes then charge_minutes(shares, team, part, minutes) end
 end
 
 -- Writes what has changed. `owed` is {"<team>": billionths of a lane minute that it was charged too little}.
 function save_shares(shares, owed)
   if not shares then return end
-  for team, billionths in pairs(owed) do correct(shares, team, billionths / 1e9) end
+  for team, billionths in pairs(owed) do correct_minutes(shares, team, billionths / 1e9) end
   if not (shares.noted or next(shares.changed)) then return end
   local latest = shares.now
   for name in pairs(shares.changed) do

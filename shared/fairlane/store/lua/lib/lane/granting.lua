@@ -1,0 +1,35 @@
+-- A lane while it grants permits: read and brought up to now in one step, and written back in one step.
+-- GIVES: open_lane true_up_shares close_lane
+-- USES: lane/admission lane/advance lane/arrival_bounds lane/dominant_share lane/limits lane/state lane/token_charges
+--       team/reserved_shares
+-- NEEDS: KEY.lane KEY.limits KEY.owed
+
+-- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane; then what shuts the
+-- whole lane, and when to request permits again (0: when woken), or nil. `shares` is a text as in
+-- lib/team/reserved_shares.lua, `room` how many calls the workers have slots for, and `most` how many of all lanes may
+-- be in flight.
+function open_lane(shares, room, most, now)
+  local lane, limits = read_hash(KEY.lane), read_hash(KEY.limits)
+  local row = edited(lane)
+  advance_to_now(row, limits, now)
+  local admission = admission_of(row, limits, room, most, now)
+  admission.lane, admission.shares = lane, shares_of_lane(shares, row, limits, now)
+  return admission, shut_reason(row, now)
+end
+
+-- Corrects the teams' shares by what the teams were charged too little, and saves them. Returns that by team, in
+-- billionths of lane minutes. The rate's shares stay as they are where only the window limited jobs.
+function true_up_shares(admission)
+  local owed = take_owed(KEY.owed)
+  save_shares(admission.shares, admission.row.stop ~= 'window' and owed or {})
+  return owed
+end
+
+-- Writes the lane, whose jobs `reason` has blocked in the end (nil: nothing has).
+function close_lane(admission, reason)
+  local lane, row = admission.lane, admission.row
+  row.stop = reason or ''
+  save_buckets(lane, admission.buckets, row, admission.now)
+  note_arrival_bounds(lane, admission.limits, admission.buckets, row)
+  write_hash(KEY.lane, row)
+end

@@ -1,0 +1,21 @@
+-- When a lane that was rejected counts as open again: once its provider was silent for long enough.
+-- GIVES: trial_until refusals_ended
+-- USES: lane/state
+
+-- How long the silence after a call must last until the call counts as let through: 429s come back at once.
+local function silence_ms(row)
+  return math.ceil(4 * (row.refusal_ms or 100)) + 100
+end
+
+-- Until when the lane waits for the outcome of a single call, where it was blocked for longer than a moment; else
+-- nil.
+function trial_until(row)
+  if not known(row.shut) or row.refusals < 2 or not known(row.after_ms) then return nil end
+  return row.after_ms + silence_ms(row)
+end
+
+-- Whether the provider was silent for long enough after the first call since the last 429.
+function refusals_ended(row, now)
+  local after = known(row.shut) and known(row.after_ms)
+  return after and now - after >= silence_ms(row)
+end

@@ -1,0 +1,46 @@
+-- A lane as it looks by the rules that grant: what each axis allows, by which source, and what shuts the lane.
+-- GIVES: view_of_lane
+-- USES: lane/buckets lane/concurrency_limit lane/detector_constants lane/limit_source lane/limits lane/rate
+--       lane/state lane/token_bucket lane/window_detector
+
+local function axis_view(row, limits, axis, now)
+  local configured_limit = limits[CONFIGURED[axis]]
+  local per_minute, configured = allowed(row, limits, axis)
+  local learned = axis == 'day' and row.day_rate or axis ~= 'day' and learned_rate(row, axis, configured_limit)
+  local source = limit_source(row, limits, axis, configured, learned)
+  local view = { allowed = per_minute, source = source, shape = 'unknown', others = others_rate(row, axis) }
+  view.learned = configured_limit ~= 0 and learned or nil
+  if axis == 'day' then
+    local used, ends, shut_ms = day_use(row, now)
+    view.level, view.renews_ms = per_minute and per_minute - used, shut_ms or ends
+  elseif has_window(row, axis) then
+    roll_windows(row, axis, 0, now)
+    view.shape, view.renews_ms = 'window', row[axis .. '_edge_ms']
+  elseif known(row[axis .. '_age_ms']) and not known(row[axis .. '_long_ms']) then
+    view.shape = 'bucket'
+  end
+  return view
+end
+
+-- How long a call with an answer of the usual length takes, by the latest successes.
+local function latency(row, limits)
+  if not row.token_ms then return nil end
+  local output = (row.spent_output or 0) / math.max(1, row.granted or 1) / (limits.output_factor or 1)
+  return row.token_ms * (FIRST_TOKEN + math.max(0, output))
+end
+
+-- The view that verb lane_view describes, of a lane and its limits as `read_hash` reads them.
+function view_of_lane(lane, limits, now)
+  lane.asked_ms = now
+  local row, most, axes = edited(lane), concurrency_limit(lane, limits), {}
+  for axis in pairs(CONFIGURED) do axes[axis] = axis_view(row, limits, axis, now) end
+  for _, bucket in ipairs(buckets_of(lane, limits, now)) do
+    local view = axes[bucket.axis]
+    view.level, view.full, view.from_ms = bucket.level / UNIT, bucket.full / UNIT, bucket.from_ms
+  end
+  local reason, at = shut_reason(lane, now)
+  return {
+    axes = axes, concurrency = most < math.huge and most or nil, reason = reason, until_ms = at,
+    ramp = ramp(lane, now), latency_ms = latency(lane, limits),
+  }
+end

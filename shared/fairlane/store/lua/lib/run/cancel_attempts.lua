@@ -1,0 +1,31 @@
+-- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams get back what the
+-- calls held.
+-- GIVES: cancel_attempts
+-- USES: core/time core/wake lane/starved team/budget_true_up team/in_flight
+-- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases ARG.channel
+
+-- `lane` is the key of the lane's state, `in_flight` that of its calls in flight by team.
+local function end_lease(id, lease, lane, in_flight, now)
+  redis.call('ZREM', KEY.leases, id)
+  redis.call('HDEL', KEY.leased, id)
+  redis.call('HINCRBY', lane, 'inflight', -1)
+  if lease.pending then redis.call('HINCRBY', lane, 'pending', -1) end
+  decrement_in_flight(in_flight, lease)
+  if lease.probe then redis.call('HSET', lane, 'circuit', 'open', 'open_ms', whole(now)) end
+  true_up_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
+  wake(KEY.dirty, ARG.channel, lease.lane)
+end
+
+-- `lanes` and `in_flight` are those keys by the lanes' names.
+function cancel_attempts(ref, lanes, in_flight, now)
+  local records = redis.call('HGETALL', KEY.jobs)
+  for i = 1, #records, 2 do
+    local id = ref .. '/' .. records[i] .. '/' .. string.match(records[i + 1], '^%d+')
+    local record = redis.call('HGET', KEY.leased, id)
+    if record then
+      local lease = cjson.decode(record)
+      end_lease(id, lease, lanes[lease.lane], in_flight[lease.lane], now)
+    end
+  end
+  wake_starved()
+end
