@@ -37,10 +37,10 @@ MORE: tuple[tuple[str, str, str], ...] = (
     ("shared/fairlane/model/tokens.py",
      '{tokens.guessed:d}" if tokens.most_input or tokens.guessed else text',
      '{tokens.guessed:d}:7"'),
-    (f"{LUA}/lib/run/entry.lua",
+    (f"{LUA}/lib/job/entry.lua",
      "  if most > 0 or guessed > 0 then numbers[5], numbers[6] = most, guessed end\n",
      "  numbers[5], numbers[6], numbers[7] = most, guessed, 7\n"),
-    (f"{LUA}/lib/run/attempt_counts.lua", "  redis.call('HSET', jobs",
+    (f"{LUA}/lib/job/attempt_counts.lua", "  redis.call('HSET', jobs",
      "  if #parts > 4 then parts[7] = '7' end\n"
      "  redis.call('HSET', jobs"),
     (f"{LUA}/lib/lane/permit.lua", "  lease.number = spent.number\n", "  lease.number = spent.number\n"

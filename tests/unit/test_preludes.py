@@ -78,7 +78,7 @@ def test_a_wrong_header_is_refused(tmp_path: Path, verb: str, preludes: dict[str
 
 def test_a_file_of_numbers_is_written_where_its_names_are_used() -> None:
     file = LuaFile.parse(
-        "lane/constants", "-- GIVES: MOST LEAST\n\nMOST = 6e9 -- tokens\nLEAST = 0.1 -- LEAST of all\n"
+        "rate/constants", "-- GIVES: MOST LEAST\n\nMOST = 6e9 -- tokens\nLEAST = 0.1 -- LEAST of all\n"
     )
     assert file.constants == {"MOST": "6e9", "LEAST": "0.1"}
     assert with_values("x.MOST = MOST + LEASTX - LEAST", file.constants) == "x.MOST = 6e9 + LEASTX - 0.1"

@@ -1,6 +1,6 @@
 """Checks a lane's charge model against the remaining tokens that one answer's headers report.
 
-Tests also use `charged` as the reference for ``lua/lib/lane/charges.lua``.
+Tests also use `charged` as the reference for ``lua/lib/tokens/charges.lua``.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def _known(count: int | None) -> int:
 
 
 def follow_json(follow: Sequence[ReadyJob | RecordedJob]) -> str:
-    """The steps that follow an ended job, as ``lib/run/follow_up.lua`` reads it."""
+    """The steps that follow an ended job, as ``lib/job/follow_up.lua`` reads it."""
     if not follow:
         return "[]"
     return json.dumps(

@@ -1,7 +1,7 @@
 -- Lets one worker start an attempt, once: any other copy of its message is stale.
 -- KEYS: leases leased lane jobs
 -- ARGV: now_ms attempt job worker claim lease_ms
--- USES: core/time lane/arrivals run/attempt_counts run/blame
+-- USES: buckets/arrivals core/time job/attempt_counts run/blame
 -- RETURNS: JSON {attempts, unproven, rate_limits, waited_ms, sendable, good_ms, handle} for the holder, nil for a stale
 --          claim: what the job has spent, the time since the grant, whether the call may be sent, for how long from
 --          now, and, where there is one, the handle of a call that its provider still makes.

@@ -3,7 +3,7 @@
 --       state jobs delayed hot budget
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal delay_ms cost max_attempts limited handle
--- USES: core/time run/attempt_counts run/entry run/report run/retry
+-- USES: core/time job/attempt_counts job/entry job/report job/retry
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
 -- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); `limited` (0 or 1) is

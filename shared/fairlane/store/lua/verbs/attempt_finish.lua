@@ -3,7 +3,7 @@
 --       active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal took_ms state payload follow memory joined
--- USES: core/time run/finish_job run/report
+-- USES: core/time job/finish_job job/report
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished (the run)}; nil for a late report, which
 --          changes nothing.
 -- `follow` is [[job, "ready", entry, lane] | [job, state, payload, lane], …]; KEY.hot has one queue per "ready",

@@ -2,7 +2,7 @@
 -- KEYS: leader leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty
 --       starved active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms epoch channel attempt dead_worker max_attempts payload follow joined
--- USES: core/leader core/time run/attempt_counts run/finish_job run/lapse run/retry
+-- USES: core/leader core/time job/attempt_counts job/finish_job job/lapse job/retry
 -- RETURNS: 0 nothing to do, 1 requeued, 2 failed.
 -- A claimed attempt costs one: a job that kills its worker must end. KEY.hot is the job's own queue, and then those
 -- of `follow` and `joined`, which are as in attempt_finish.

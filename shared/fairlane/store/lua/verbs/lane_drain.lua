@@ -1,7 +1,7 @@
 -- Empties a lane's buckets, so that nothing bursts after Redis may have lost the last permits.
 -- KEYS: lane limits audit
 -- ARGV: now_ms audit
--- USES: core/audit core/time lane/buckets lane/state
+-- USES: buckets/buckets core/audit core/time lane/state
 -- RETURNS: 1.
 local now, change = clock(ARG.now_ms), {}
 empty_buckets(read_hash(KEY.lane), read_hash(KEY.limits), change, now)

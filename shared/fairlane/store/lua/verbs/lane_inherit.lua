@@ -1,7 +1,7 @@
 -- Starts a lane from what another has learned, with empty buckets and a ramp; its calls and its queue stay its own.
 -- KEYS: lane from limits
 -- ARGV: now_ms since_ms fields
--- USES: core/time lane/buckets lane/state
+-- USES: buckets/buckets core/time lane/state
 -- RETURNS: 1 inherited, 0 where the other lane has learned nothing, or this one has inherited since `since_ms`; where
 --          `since_ms` is 0, a lane that was used stays as it is.
 -- `fields` are the names of a lane's learned fields.

@@ -1,7 +1,7 @@
 -- Restores what was learned of a lane that Redis has lost, carefully: with empty buckets and a ramp.
 -- KEYS: lanes lane limits
 -- ARGV: now_ms name fields
--- USES: core/time lane/buckets lane/detector_constants lane/state
+-- USES: buckets/buckets concurrency/detector_constants core/time lane/state
 -- RETURNS: 1 restored, 0 Redis has the lane.
 -- `fields` is an object of the lane's fields. Estimates come back just below what they were, and less sure.
 if redis.call('HEXISTS', KEY.lane, 'known_ms') == 1 then return 0 end

@@ -1,7 +1,7 @@
 -- Resumes a lane: ends its pause and every wait; a parked lane sends a single probe first.
 -- KEYS: lanes lane limits dirty audit
 -- ARGV: now_ms channel name audit
--- USES: core/audit core/time core/wake lane/hold lane/state lane/unpark
+-- USES: circuit/hold circuit/unpark core/audit core/time core/wake lane/state
 -- RETURNS: 1 resumed, 2 resumed with a probe, 0 no such lane.
 if redis.call('SISMEMBER', KEY.lanes, ARG.name) == 0 then return 0 end
 local now = clock(ARG.now_ms)

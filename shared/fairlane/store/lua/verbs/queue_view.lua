@@ -1,7 +1,7 @@
 -- Reads a run's queue on a lane: its length, the charges of its next jobs, and the position of one job.
 -- KEYS: lane limits state hot fresh
 -- ARGV: job looked
--- USES: lane/reserve lane/state run/entry
+-- USES: job/entry lane/state tokens/reserve
 -- RETURNS: JSON {queued, sampled, input, output, position}: the jobs queued, how many of the first were weighed,
 --          their charges in tokens, and the position of `job` (1 is next; 0: neither among the first `looked` hot
 --          jobs nor among the fresh ones, or `job` is -1).

@@ -2,7 +2,7 @@
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions leases leased
 --       dirty starved audit budget lanes*
 -- ARGV: now_ms epoch channel control ref names state unfinished reason audit
--- USES: core/audit core/full core/leader core/time run/cancel_attempts run/close
+-- USES: core/audit core/full core/leader core/time job/cancel_attempts run/close
 -- RETURNS: the number of unfinished jobs; -1 where the run is not running or this is not the leader; -2 where the
 --          run has jobs on a lane that is not in `names`.
 -- `state` is the end state of the run, `unfinished` that of its jobs. `names` are lane names; KEY.lanes has the

@@ -1,7 +1,7 @@
 -- Feeds a batch of fresh items: queues those that can run, records those that never can.
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions dirty queues*
 -- ARGV: now_ms epoch channel ref from upto lanes entries over handed joined memory
--- USES: core/leader core/time run/job_record run/role_times run/sessions
+-- USES: core/leader core/time job/job_record run/role_times run/sessions
 -- RETURNS: 1 fed, 2 fed and the run has ended, 0 not the leader, not running, or the cursor is elsewhere.
 -- `lanes` names the fresh queues in KEY.queues; `entries` is a list of "job:input:output:kind" for each. `over` is
 -- [[job, state, payload, lane], …], item by item, a task first; then the item's entries are its other evaluations.

@@ -1,7 +1,7 @@
 -- Saves each connection's scope and credential; resumes lanes that an earlier credential has parked.
 -- KEYS: leader scopes dirty audit lanes*
 -- ARGV: now_ms epoch channel records names audit
--- USES: core/audit core/leader core/time core/wake lane/unpark
+-- USES: circuit/unpark core/audit core/leader core/time core/wake
 -- RETURNS: the names of the lanes that were resumed, each with a probe; nil when not the leader.
 -- `records` is {connection: its record as a text, or false where the connection is gone}; KEY.lanes has the states
 -- of the lanes `names`. `audit` is '' where no credential has changed.

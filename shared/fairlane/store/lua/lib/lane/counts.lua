@@ -1,6 +1,6 @@
 -- Counts what a lane has admitted, on each axis: the estimator measures limits by them.
 -- GIVES: calls_a_minute admitted admitted_by mark_opening rate_of_use
--- USES: lane/amounts lane/rate
+-- USES: rate/rate tokens/amounts
 
 -- Calls that come back at once: those that the provider rejected, and those that were never sent.
 local function uncounted(row)

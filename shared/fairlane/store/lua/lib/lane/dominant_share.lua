@@ -2,7 +2,7 @@
 -- shares of the lane's axes and of its concurrency, in minutes of the lane. So the price of a permit does not jump
 -- when now the rate and now the window limits jobs. Teams are charged by it.
 -- GIVES: lane_minutes usual_call_ms dominant_share true_up_share take_owed
--- USES: core/time lane/amounts lane/concurrency_limit lane/limits team/in_flight
+-- USES: concurrency/concurrency_limit core/time lane/limits team/in_flight tokens/amounts
 -- NEEDS: KEY.owed
 
 local MOST_MINUTES = 1e6 -- minutes: what a provider reports may be nonsense

@@ -1,7 +1,7 @@
 -- A lane while it grants permits: read and brought up to now in one step, and written back in one step.
 -- GIVES: open_lane true_up_shares close_lane
--- USES: lane/admission lane/advance lane/arrival_bounds lane/dominant_share lane/limits lane/state lane/token_charges
---       team/reserved_shares
+-- USES: buckets/arrival_bounds lane/admission lane/advance lane/dominant_share lane/limits lane/state
+--       team/reserved_shares tokens/token_charges
 -- NEEDS: KEY.lane KEY.limits KEY.owed
 
 -- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane; then what shuts the

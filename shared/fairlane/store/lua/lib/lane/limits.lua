@@ -1,6 +1,6 @@
 -- What a lane allows now, and what shuts the whole lane.
 -- GIVES: allowed day_use shut_reason
--- USES: lane/rate lane/state
+-- USES: lane/state rate/rate
 
 local DAY_MS = 86400000
 

@@ -1,6 +1,6 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
--- USES: core/time lane/admission lane/dominant_share run/attempt_counts run/charge_bounds team/budget_charge
+-- USES: core/time job/attempt_counts lane/admission lane/dominant_share run/charge_bounds team/budget_charge
 --       team/in_flight team/reserved_shares
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 

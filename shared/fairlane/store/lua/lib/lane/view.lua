@@ -1,7 +1,7 @@
 -- A lane as it looks by the rules that grant: what each axis allows, by which source, and what shuts the lane.
 -- GIVES: view_of_lane
--- USES: lane/buckets lane/concurrency_limit lane/detector_constants lane/limit_source lane/limits lane/rate
---       lane/state lane/token_bucket lane/window_detector
+-- USES: buckets/buckets buckets/token_bucket concurrency/concurrency_limit concurrency/detector_constants
+--       lane/limits lane/state rate/rate reported/limit_source reported/window_detector
 
 local function axis_view(row, limits, axis, now)
   local configured_limit = limits[CONFIGURED[axis]]

@@ -1,7 +1,7 @@
 -- A run's own bounds, in addition to its lanes' limits: calls at once, how far tasks run ahead of their evaluations,
 -- starts per second, and a budget. A run without bounds has no field 'bounded'. A paused run starts nothing.
 -- GIVES: bounds_of is_task cost_of bound_reached wake_when_released
--- USES: lane/expected_lengths run/price
+-- USES: run/price tokens/expected_lengths
 
 local PACE_SLACK_MS = 100 -- ms of late starts that later starts may catch up on (the tolerance of a leaky bucket)
 

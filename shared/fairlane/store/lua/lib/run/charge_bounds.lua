@@ -1,6 +1,6 @@
 -- Charges a run's bounds (lib/run/bounds.lua) for a job that starts; lib/run/release_bounds.lua refunds it.
 -- GIVES: charge_bounds
--- USES: core/time lane/expected_lengths run/bounds
+-- USES: core/time run/bounds tokens/expected_lengths
 
 -- `run` is that of bounds_of. The lease records the charge.
 function charge_bounds(run, entry, lease, now)

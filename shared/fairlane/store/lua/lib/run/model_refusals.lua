@@ -1,7 +1,7 @@
 -- Holds a run's jobs for a model whose provider rejected the run's first calls to it in the same way. So a model that
 -- does not exist, or a wrong parameter, costs a few calls and not all.
 -- GIVES: ENOUGH_REFUSALS HELD_BOUND refusal_fields held_by_refusals next_allowed
--- USES: core/time run/entry
+-- USES: core/time job/entry
 
 -- Fields of a run's state, by call kind and lane:
 --   answered:<kind>:<lane>   1 after any other answer; then the run's jobs for the model are never held

@@ -1,7 +1,7 @@
 -- Sessions: each ended item counts towards its session, once per cell (prompt, model, repetition). The last item
 -- makes the session's evaluations ready, or ends them if no item of the session has an output.
 -- GIVES: finish_item
--- USES: core/time core/wake run/close run/job_record run/role_times
+-- USES: core/time core/wake job/job_record run/close run/role_times
 -- NEEDS: KEY.dirty KEY.run_lanes KEY.sessions KEY.state ARG.channel
 
 -- A tally counts ended items, and adds this for each that has an output; sessions have fewer items.

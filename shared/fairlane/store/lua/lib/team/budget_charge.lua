@@ -1,6 +1,6 @@
 -- What a job may take of its team's budgets (lib/team/budget.lua) before it starts, and its charge once it does.
 -- GIVES: over_budget charge_budget
--- USES: core/time lane/expected_lengths run/price
+-- USES: core/time run/price tokens/expected_lengths
 
 local BILLION = 1e9
 

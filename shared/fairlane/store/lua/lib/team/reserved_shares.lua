@@ -3,7 +3,7 @@
 -- calls. A hash keeps when the next call of each part may start; 'held <team>' keeps the maximum and until when (0:
 -- when woken) it last delayed the team, for `fairlane why`.
 -- GIVES: shares_of_lane beyond_shares charge_shares save_shares
--- USES: core/time lane/concurrency_limit team/share_minutes
+-- USES: concurrency/concurrency_limit core/time team/share_minutes
 -- NEEDS: KEY.in_flight KEY.reserved_shares
 
 local FORGOTTEN_MS = 3600000 -- ms after its last use for which the hash stays: longer than any call

@@ -1,0 +1,20 @@
+-- Trues up the buckets of arrivals (lib/buckets/arrivals.lua) by the outcome of a call.
+-- GIVES: unsend hold_to_arrivals
+-- USES: lane/state
+
+-- Refunds units to the bucket of arrivals, up to its depth.
+function unsend(lane, change, axis, units)
+  local level, depth = change[axis .. '_sent'], lane[axis .. '_depth']
+  if level and depth then change[axis .. '_sent'] = math.min(depth, level + units) end
+end
+
+-- After a claim that came too late, permits wait for what claims may use: granted sooner they would only come back.
+function hold_to_arrivals(lane, change, now)
+  for _, axis in ipairs(AXES) do
+    local pace, sent, level = tonumber(lane[axis .. '_pace'] or ''), lane[axis .. '_sent'], change[axis .. '_level']
+    if pace and sent and level then
+      sent = math.min(lane[axis .. '_depth'], sent + math.max(0, now - lane[axis .. '_sent_ms']) * pace)
+      change[axis .. '_level'] = math.min(level, sent)
+    end
+  end
+end

@@ -1,0 +1,40 @@
+-- Holds the calls that reach a provider to the lane's rate and burst, however late workers claim their permits.
+-- Permits come from one bucket of each axis (lib/buckets/buckets.lua); claims are charged to another, somewhat deeper,
+-- whose pace and depth lib/buckets/arrival_bounds.lua keeps:
+--   <axis>_sent, <axis>_sent_ms    its level in units, and when that was
+-- Permits that piled up behind a stall are claimed at once: those beyond the depth are late and are never sent.
+-- GIVES: arrive
+-- USES: buckets/arrival_constants buckets/token_bucket
+
+-- The charged axes of a lease: {axis, units}, requests first.
+local function charges_of(lease)
+  local found = { { 'requests', UNIT } }
+  for axis in pairs(lease.charges or {}) do
+    local tokens = axis == 'tokens' and lease.charged.input + lease.charged.output or lease.charged[axis]
+    found[#found + 1] = { axis, tokens * UNIT }
+  end
+  return found
+end
+
+-- Charges a claimed call to the buckets of arrivals. Returns whether it may be sent, and for how long from now, in
+-- ms; 0 is for ever, where nothing limits the lane. A call larger than a bucket may be sent when the bucket is full,
+-- and leaves a debt.
+function arrive(key, lease, now)
+  local levels, good = {}, nil
+  for _, charge in ipairs(charges_of(lease)) do
+    local axis, units = charge[1], charge[2]
+    local pace, depth, level, at, good_ms = unpack(redis.call('HMGET', key,
+      axis .. '_pace', axis .. '_depth', axis .. '_sent', axis .. '_sent_ms', 'good_ms'))
+    pace, depth, good = tonumber(pace or ''), tonumber(depth or ''), good or tonumber(good_ms or '')
+    if pace and depth then
+      level = math.min(depth, level and level + math.max(0, now - at) * pace or depth)
+      if level < math.min(units, depth) then return false, 0 end
+      levels[#levels + 1] = axis .. '_sent'
+      levels[#levels + 1] = string.format('%.0f', level - units)
+      levels[#levels + 1] = axis .. '_sent_ms'
+      levels[#levels + 1] = string.format('%.0f', math.max(now, tonumber(at or 0)))
+    end
+  end
+  if #levels > 0 then redis.call('HSET', key, unpack(levels)) end
+  return true, #levels > 0 and (good or GOOD_MS) or 0
+end

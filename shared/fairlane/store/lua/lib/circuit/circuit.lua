@@ -1,0 +1,74 @@
+-- The circuit breaker of a lane, shared by all workers: it opens while calls fail and none that started later is
+-- answered, and one probe closes it. In a lane's hash:
+--   circuit, open_ms                closed | open | half-open, and when the next probe may start
+--   first_n, fails, failures        the first failure that no later call has refuted, the failures since, and those
+--                                   of them that started apart in time
+--   failed_ms                       when the last of these started
+--   down_ms, probes                 since when the lane is down, and how many probes have failed meanwhile
+--   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
+--   usual_ms                        how long calls usually take
+-- GIVES: too_short count_failure count_answer end_probe
+-- USES: buckets/buckets circuit/circuit_constants circuit/doubt concurrency/detector_constants lane/state
+
+-- Forgets failures: a call that started later was answered.
+local function forget_failures(row)
+  row.first_n, row.fails, row.failures, row.doubt_for, row.down_ms, row.probes = '', 0, 0, '', '', 0
+end
+
+local function open_circuit(row, limits, now)
+  local first, longest = limits.outage_delay or OUTAGE_DELAY_S, limits.outage_longest_delay or OUTAGE_LONGEST_S
+  local delay = first * (limits.outage_growth or OUTAGE_GROWTH) ^ math.min(row.probes or 0, 64)
+  row.circuit, row.doubt_for, row.open_ms = 'open', '', now + math.ceil(1000 * math.min(longest, delay))
+end
+
+-- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.
+function too_short(row, deadline_ms)
+  if deadline_ms <= 0 then return false end
+  local usual = known(row.usual_ms)
+  return deadline_ms < (usual and PATIENCE * usual or PATIENCE_MS)
+end
+
+-- Counts a failure that no call which started later has refuted. Failures that started together count as one: a
+-- dropped link breaks fifty calls at once. The circuit opens after enough of them, unless most calls between the
+-- first and this one, which had as much time, have not failed.
+function count_failure(row, limits, lease, answered_then, now)
+  if (row.circuit or 'closed') ~= 'closed' or lease.n <= (row.answered_n or 0) then return end
+  if not known(row.first_n) then
+    row.first_n, row.fails, row.failures, row.down_ms = lease.n, 0, 0, now
+  end
+  row.fails = row.fails + 1
+  if row.failures == 0 or lease.granted_ms >= row.failed_ms + CIRCUIT_APART_MS then
+    row.failures, row.failed_ms = row.failures + 1, lease.granted_ms
+  end
+  local threshold, most = limits.outage_failures or OUTAGE_FAILURES, 2 * row.fails > lease.n - row.first_n + 1
+  if row.failures >= threshold and most then return open_circuit(row, limits, now) end
+  if not answered_then or row.fails >= threshold and most then
+    if now >= doubt_ends(row) then row.doubted, row.doubtful = 0, 0 end
+    row.doubt_for = 2 * (now - lease.granted_ms) + threshold * CIRCUIT_APART_MS
+  end
+end
+
+-- Notes a call that the provider answered; only a success proves that the lane serves others.
+function count_answer(row, lease, signal, now)
+  if known(row.first_n) and lease.n > row.first_n then forget_failures(row) end
+  if signal ~= 'ok' then return end
+  row.answered_n, row.answered_ms = math.max(row.answered_n or 0, lease.n), now
+  local took = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
+  row.usual_ms = (row.usual_ms or took) + (took - (row.usual_ms or took)) / SAMPLES
+end
+
+-- Ends a probe. A lane whose circuit closes starts with empty buckets and a ramp: no burst into a recovering
+-- provider.
+function end_probe(row, limits, lease, signal, failed, now)
+  if not lease.probe then return end
+  if failed then
+    row.probes = (row.probes or 0) + 1
+    open_circuit(row, limits, now)
+  elseif signal == 'none' or signal == 'unsent' then
+    row.circuit, row.open_ms = 'open', now
+  else
+    forget_failures(row)
+    row.circuit, row.failed_ms, row.ramp_ms = 'closed', now, now
+    empty_buckets(row, limits, row, now)
+  end
+end

@@ -1,0 +1,15 @@
+-- Constants of the circuit breaker and of overloads. Each line has its unit, then its source or the reason for its
+-- value.
+-- GIVES: OUTAGE_FAILURES CIRCUIT_APART_MS OUTAGE_DELAY_S OUTAGE_GROWTH OUTAGE_LONGEST_S PATIENCE PATIENCE_MS
+--       BUSY_MS BUSY_MOST_MS
+
+-- circuit/circuit, circuit/doubt and rate/rejected
+OUTAGE_FAILURES = 5 -- failures, started apart in time, that open the circuit where a lane configures no number
+CIRCUIT_APART_MS = 50 -- ms between the starts of failed attempts that count: one lost link breaks many at once
+OUTAGE_DELAY_S = 5 -- s until the first probe: most restarts of a server take some seconds
+OUTAGE_GROWTH = 2 -- factor on that for each probe that fails
+OUTAGE_LONGEST_S = 60 -- s: so much may be lost until a probe notices the end of an outage of hours
+PATIENCE = 4 -- factor on the usual time of a call: a call that a shorter deadline ends is no sign of an outage
+PATIENCE_MS = 30000 -- ms: the shortest such deadline on a lane that has not answered yet
+BUSY_MS = 100 -- ms for which the lane of an overloaded provider is blocked, doubled with each sign
+BUSY_MOST_MS = 5000 -- ms: the longest such block, so that a recovery is noticed in seconds

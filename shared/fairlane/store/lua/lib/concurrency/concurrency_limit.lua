@@ -1,0 +1,63 @@
+-- The most calls of a lane in flight at once: configured, reported, or detected. The last is the window, which
+-- concurrency_trial.lua and latency_window.lua of this folder narrow, and overloads below. In a lane's hash:
+--   window, window_by              the window, and what narrowed it: refusals | latency | overload
+--   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
+--   window_step, window_base       by how much it is widened next, and what it was before it was widened
+--   window_top                     up to where successes widen it after an overload
+--   widen_ms                       for how long it limits jobs after an overload until it is widened
+--   busy_n                         the latest permit when the last overload narrowed it
+-- GIVES: climb_window narrow_window widen_window overload_narrows concurrency_limit
+-- USES: concurrency/detector_constants lane/state rate/constants
+
+function narrow_window(row, limit, by)
+  row.window, row.window_by, row.window_age_ms, row.window_step = math.max(1, limit), by, 0, 1
+  row.window_from, row.window_base = row.granted or 0, ''
+end
+
+-- Widens a window that has limited jobs for a while: it may be too narrow by now. The refusal budget pays for a 429
+-- every 1 / budget calls.
+function widen_window(row, limits, elapsed_ms)
+  if not known(row.window) then return end
+  row.window_age_ms = row.window_age_ms + elapsed_ms
+  local calls = (row.granted or 0) - (row.window_from or row.granted or 0)
+  local paid = row.window_by == 'refusals' and calls >= 1 / (limits.refusal_budget or REFUSAL_BUDGET)
+  local wanted_ms = row.window_by == 'overload' and row.widen_ms or WIDEN_MS
+  if row.window_age_ms < wanted_ms and not paid then return end
+  if not known(row.window_base) then row.window_base = row.window end
+  row.window, row.window_age_ms, row.window_from = row.window + row.window_step, 0, row.granted or 0
+  row.floors = 0
+  if row.window_by ~= 'latency' then row.window_step = math.min(2 * row.window_step, row.window) end
+end
+
+-- Widens the window by each call that goes through beyond what it was before it was widened, as slow start does
+-- (RFC 5681): the limit has risen. After overloads, so does each call up to where the first of them was.
+function climb_window(row, lease)
+  if not known(row.window) or row.window_by == 'latency' or row.stop ~= 'window' then return end
+  local overload = row.window_by == 'overload'
+  if lease.n <= ((overload and row.busy_n or row.sign) or 0) then return end
+  if known(row.window_base) and lease.inflight > row.window_base then
+    row.window, row.widen_ms = row.window + 1, WIDEN_SOON_MS
+  elseif overload and row.window < row.window_top then
+    row.window = row.window + 1
+  end
+end
+
+-- An overload (503, 529) of a lane that serves other calls: some providers reject so what is too much at once. The
+-- window becomes one fewer than were in flight, and half where no later call was answered since. So the next call finds
+-- room, and its answer shows that there is no outage.
+function overload_narrows(row, lease, now)
+  local serves = known(row.usual_ms) and now - (row.answered_ms or 0) <= SERVES * row.usual_ms
+  if not serves or lease.inflight < 2 or lease.n <= (row.busy_n or 0) then return end
+  local again = row.busy_n and (row.answered_n or 0) <= row.busy_n
+  local fewer, soon_ms = lease.inflight - 1, row.widen_ms or WIDEN_SOON_MS
+  row.widen_ms = known(row.window_base) and math.min(WIDEN_MS, 2 * soon_ms) or soon_ms
+  if not again then row.window_top = fewer end
+  row.busy_n = row.granted
+  narrow_window(row, again and math.floor(lease.inflight / 2) or fewer, 'overload')
+end
+
+-- The most calls in flight at once; infinite without a limit.
+function concurrency_limit(row, limits)
+  local learned = not (limits.exact == 1 and limits.max_concurrency) and known(row.window) or math.huge
+  return math.min(limits.max_concurrency or math.huge, learned, known(row.concurrency_reported) or math.huge)
+end

@@ -1,0 +1,49 @@
+-- Constants of the detectors beside the rate: concurrency, latency, overload. Each line has its unit, then its source
+-- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
+-- whoever changes it judges the change by `make simulate`.
+-- GIVES: STEADY_FLOORS FLOORS UNPROVOKED UNDER MANY_UNDER LATENCIES LEAST_FIRST NEAR OVER RARE WIDEN_MS
+--       WIDEN_SOON_MS SERVES FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT
+--       GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL UNSURE
+
+-- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
+STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
+FLOORS = 4 -- epochs in a row that agree: three agree by chance where the number in flight hardly varies (control)
+UNPROVOKED = 2 -- 429s at a window that was not widened, beside those of calls on their way, that measure the limit
+UNDER = 20 -- calls that went through at clearly fewer in flight, without which nothing is compared
+MANY_UNDER = 50 -- the same for a trial that begins before another 429: RARE of them, and none over
+LATENCIES = 4 -- and so many times the floor: numbers in flight within one latency say the same
+LEAST_FIRST = 8 -- calls in flight at a first 429 from which it is tried as the limit: one call more or less is little
+NEAR = 0.4 -- share of the floor: calls at fewer in flight say nothing about it
+OVER = 3 -- calls that went through at more in flight, with which a floor is refuted
+RARE = 50 -- calls: one over for so many under is a miscount
+
+-- concurrency/concurrency_limit
+WIDEN_MS = 30000 -- ms of saturation after which the window is widened: by one, two, four … until a 429
+WIDEN_SOON_MS = 1000 -- ms: the same after an overload, doubled with each overload that a wider window meets
+SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobody for longer serves nobody
+
+-- concurrency/slowness, latency and latency_window: a provider that queues calls where others reject them.
+FIRST_TOKEN = 20 -- tokens of output that take about as long as the wait for the first one (control)
+SAMPLES = 16 -- calls of which a mean is taken
+MANY_SAMPLES = 64 -- calls after which a doubled latency is no chance
+LEAST_SAMPLES = 2 -- calls of which a mean is taken where the window lets hardly more start at once
+KNEE = 2 -- factor on the usual latency over MANY_SAMPLES calls: Little's law, half of the calls queue
+SHARP_KNEE = 4 -- the same over fewer calls, and where a steady rate limits the lane
+ROOM = 1.25 -- factor on the window that keeps the provider busy, since it is measured with noise
+EASED = 0.8 -- share of the latency at the knee above which the narrower window has not helped
+FLAT = 0.9 -- share of the answers a second before the window was narrowed: with fewer, calls did not queue
+GROWN = 1.1 -- factor on the calls in flight when slow ones started: with more now, the provider does not keep up
+CAUSED = 0.7 -- share of the slowdown by which the calls in flight have grown at least where they are its cause
+QUICK = 1.1 -- factor on the usual latency below which nothing queues, and a narrower window is doubled
+LEAST_QUEUE = 4 -- calls in flight: fewer do not queue
+BASE_FALLS = 0.5 -- share of the difference by which the usual latency follows a lower mean (control)
+BASE_RISES = 0.02 -- the same for a higher mean: a queue must not become usual (control)
+PACE_CALLS = 8192 -- calls over which a call kind's pace drifts: far longer than a queue takes to show
+REFUSED_LATELY_MS = 600000 -- ms: a lane that was rejected so lately is judged by its 429s alone
+
+-- reported/hints: what headers say
+MOVED = 0.01 -- share by which a reported limit differs from the last to be another limit, not its rounding
+
+-- lane_restore: what was remembered of a lane that Redis has lost.
+CAREFUL = 0.9 -- share of the estimate
+UNSURE = 0.1 -- its relative standard deviation

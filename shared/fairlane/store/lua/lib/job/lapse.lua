@@ -1,0 +1,16 @@
+-- Ends an attempt of which nobody reports: its lease has lapsed, or its worker is dead.
+-- GIVES: end_lapsed
+-- USES: job/end_attempt run/release_bounds run/role_times
+-- NEEDS: KEY.state
+
+-- What a claimed call has used is unknown; an attempt that no worker claimed was never sent. Returns whether its run
+-- still exists; where it does not, nothing but the lane and the team's budgets has changed.
+function end_lapsed(lease, id, now)
+  local used = lease.worker and { input = -1, output = -1, cached = -1 } or nil
+  local outcome = { signal = 'none', used = used, retry_after_ms = 0, hints = '', reason = '' }
+  end_attempt(lease, id, outcome, used, now)
+  if redis.call('EXISTS', KEY.state) == 0 then return false end
+  release_bounds(lease, used)
+  call_ended(lease, now)
+  return true
+end

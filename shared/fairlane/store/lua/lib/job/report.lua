@@ -1,0 +1,44 @@
+-- A worker's report of an attempt, as the arguments of attempt_finish and attempt_defer: the lease that it is of, its
+-- outcome, and what it changes whatever becomes of the job.
+-- GIVES: reported_lease reported_outcome end_reported reply_of
+-- USES: circuit/circuit job/end_attempt lane/lease run/note_answer run/release_bounds run/role_times
+-- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.signal
+--       ARG.used_cached ARG.used_input ARG.used_output ARG.worker
+
+-- The lease of the attempt; nil for a late report, whose worker has lost it: that is counted and changes nothing else.
+function reported_lease()
+  local lease = held_lease(ARG.attempt, ARG.worker)
+  if not lease and redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
+  return lease
+end
+
+-- {signal, used, retry_after_ms, hints, reason, too_short}; `used` is {input, output, cached} in tokens, -1 where
+-- unknown. `too_short`: the run's own short deadline ended the call, so the lane learns nothing from it.
+function reported_outcome()
+  local used = {
+    input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
+  }
+  local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
+  local short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
+  return {
+    signal = short and 'none' or ARG.signal, too_short = short, used = used,
+    retry_after_ms = tonumber(ARG.retry_after_ms), hints = ARG.hints, reason = ARG.reason,
+  }
+end
+
+-- Applies the outcome to the lane and the team's budgets (lib/job/end_attempt.lua), and to the run: refunds its bounds,
+-- and notes the model's answer and the call's time. `budget_used` and `used` are the tokens that budgets and bounds are
+-- charged in the end, nil where none were used. Returns the lane's news.
+function end_reported(lease, outcome, budget_used, used, now)
+  local news = end_attempt(lease, ARG.attempt, outcome, budget_used, now)
+  release_bounds(lease, used)
+  note_answer(lease, outcome.signal, ARG.refusal, ARG.reason)
+  call_ended(lease, now)
+  return news
+end
+
+-- The reply to a report: JSON {in_flight, news, finished}, and `exhausted` where that is not nil.
+function reply_of(news, finished, exhausted)
+  local in_flight = tonumber(redis.call('HGET', KEY.lane, 'inflight'))
+  return cjson.encode({ in_flight = in_flight, news = news, finished = finished, exhausted = exhausted })
+end

@@ -1,0 +1,50 @@
+-- The estimate of a limit, and a Kalman filter for one number that weighs the measurements of it.
+--   <axis>_est_ms   when the estimate was last set
+--   <axis>_steady   1 once an estimate was sure
+-- GIVES: set_estimate filter_estimate
+-- USES: rate/constants rate/curve rate/probe_slope rate/refusal_budget rate/strays
+
+function set_estimate(row, axis, est, var, now)
+  row[axis .. '_est'] = math.max(LEAST_PER_MINUTE, math.min(MOST_PER_MINUTE, est))
+  row[axis .. '_var'] = var
+  row[axis .. '_est_ms'] = now
+end
+
+-- Updates the estimate after a 429 on new ground, which lies well above it. Where the measurement is greater too, the
+-- limit rose at some time in the span that was measured, and lies between the measured rate and the rejected one.
+-- Where it is not, a slow probe was rejected by a provider that saves nothing: the limit is just below the probe.
+local function estimate_on_new_ground(row, axis, seen, noise, risen, now)
+  local most = math.max(seen, row.pace_then)
+  local est = risen and math.sqrt(seen * most) or math.max(seen, KEPT_OF_PROBE * most)
+  note_probe(row, axis)
+  probe_often(row, axis)
+  set_estimate(row, axis, est, risen and ((most - seen) / 4) ^ 2 + noise or (0.1 * est) ^ 2, now)
+end
+
+-- The filter: updates the estimate, whose variance has grown to `var` by now, by a measurement. Returns whether the
+-- measurement was precise enough for a new one to begin here.
+function filter_estimate(row, axis, seen, noise, var, long, now)
+  local est = row[axis .. '_est']
+  local off = seen - est
+  local moved = math.abs(off) > SURPRISE * math.sqrt(var + noise)
+  local risen = off > 0 and (moved or is_unsure(row, axis))
+  local new_ground = row.pace_then > NEW_GROUND * row.est_then and (risen or row[axis .. '_slow'] == 1)
+  row[axis .. '_var'] = var
+  if row.novice == 1 and not long then
+    set_estimate(row, axis, math.max(seen, est), (0.5 * est) ^ 2, now)
+  elseif new_ground and not long then
+    estimate_on_new_ground(row, axis, seen, noise, risen, now)
+  else
+    if moved then var = off * off end
+    row[axis .. '_var'] = var
+    if noise > 4 * var then return false end
+    if moved then probe_often(row, axis) elseif var < (SURE * est) ^ 2 then put_probe_off(row, axis) end
+    local gain = var / (var + noise)
+    set_estimate(row, axis, est + gain * off, var * (1 - gain), now)
+    local from = strayed_from(row, axis, est)
+    if from then set_estimate(row, axis, from, (STRAY_DOUBT * from) ^ 2, now) end
+    if row[axis .. '_var'] < (SURE * row[axis .. '_est']) ^ 2 then row[axis .. '_steady'] = 1 end
+    adjust_slope(row, axis, now)
+  end
+  return true
+end

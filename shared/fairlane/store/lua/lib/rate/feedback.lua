@@ -1,0 +1,62 @@
+-- Applies an attempt's outcome to its lane. `signal` is one of
+--   ok | answered (the request itself was wrong) | limited (429) | overloaded (503, 529) | server_error (other 5xx) |
+--   broken (no answer, or none that can be read) | refused (401, 403) | none |
+--   unsent (the permit came too late to be used).
+-- GIVES: apply_outcome
+-- USES: circuit/circuit circuit/hold concurrency/concurrency_limit core/wake lane/dominant_share lane/state
+--       rate/rejected rate/served reported/hints tokens/charges tokens/refund
+-- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
+
+-- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.
+local function correct_spending(row, limits, lease, signal, used, now)
+  local final = final_charge(limits, lease, signal, used)
+  for _, kind in ipairs({ 'input', 'output' }) do
+    local off = final[kind] - lease.charged[kind]
+    if off ~= 0 then row['spent_' .. kind] = (row['spent_' .. kind] or 0) + off end
+  end
+  true_up_share(row, limits, lease, final, KEY.state, now)
+end
+
+-- Parks a lane to which the provider denies access. Attempts granted before an operator resumed it say nothing new.
+local function deny_access(row, lane, lease, reason, news)
+  if lease.granted_ms < (lane.resumed_ms or 0) then return news end
+  row.parked = reason
+  return lane.parked and news or 'parked'
+end
+
+-- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 where it did not say,
+-- and nil where the attempt was never sent. Returns the lane's news for the log, or ''.
+function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
+  local lane, limits, news = read_hash(KEY.lane), read_hash(KEY.limits), ''
+  local retry_after_ms = math.min(asked_ms, longest_wait(limits))
+  local row = edited(lane)
+  local hints = hints_json ~= '' and cjson.decode(hints_json) or {}
+  local failed = signal == 'overloaded' or signal == 'server_error' or signal == 'broken'
+  if lease.doubtful then row.doubtful = math.max(0, (row.doubtful or 0) - 1) end
+  row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
+  true_up_buckets(lane, limits, lease, signal, used, row, now)
+  correct_spending(row, limits, lease, signal, used, now)
+  if learn_hints(row, limits, hints, lease, now) then news = 'shared' end
+  if signal == 'ok' or signal == 'answered' then
+    served(row, limits, lease, signal, used, now)
+  elseif signal == 'limited' then
+    news = rejected(row, limits, lease, hints, retry_after_ms, now)
+  elseif signal == 'overloaded' then
+    back_off(row, lease, now)
+    overload_narrows(row, lease, now)
+  end
+  if failed then count_failure(row, limits, lease, (lane.seen_ok or 0) > (lease.ok or 0), now) end
+  end_probe(row, limits, lease, signal, failed, now)
+  if lease.probe and known(row.held_until_ms) and (row.circuit == 'closed' or failed) then row.held_until_ms = '' end
+  news = rawget(row, 'circuit') or news
+  if signal == 'refused' then news = deny_access(row, lane, lease, reason, news) end
+  if retry_after_ms > 0 then
+    if news == '' and now >= (lane.blocked_ms or 0) then news = 'blocked' end
+    row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms)
+  end
+  if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
+  if asked_ms > retry_after_ms then hold(row, limits, lease, asked_ms, now) end
+  write_hash(KEY.lane, row)
+  if lease.probe or lane.stop == 'doubt' then wake(KEY.dirty, ARG.channel, lease.lane) end
+  return news
+end

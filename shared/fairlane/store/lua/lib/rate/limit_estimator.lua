@@ -1,0 +1,49 @@
+-- Estimates a limit from 429s. From one opening of a lane (the end of its 429s) to the next, the provider has let
+-- through exactly what it allows, whatever the shape of its limit: at both openings its bucket was empty, or its
+-- window new. So the count admitted in between, over the time in between, measures the limit, and a filter weighs the
+-- measurements (lib/rate/estimate_filter.lua).
+--   shut, first_ms, first, last_ms, last, again_ms   the 429s that the lane still meets: their axis, when the first
+--            and the last rejected call started, the counts at those moments, when the provider said to come back
+--   <axis>_open_ms, _open                            the last opening, and the count at it
+-- GIVES: learn_opening
+-- USES: lane/counts lane/state rate/constants rate/estimate_filter rate/measurement rate/refusal_budget
+--       reported/window_detector
+
+-- Learns from `count` admitted in `span_ms` between two openings. Returns whether that was precise enough.
+local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
+  if span_ms < 50 then return false end
+  local est = row[axis .. '_est']
+  local var = (row[axis .. '_var'] or 0) + (WANDER * est) ^ 2 * span_ms / 1000
+  local seen, noise = measure(row, axis, count, span_ms, unsure_ms)
+  -- Next to nothing went through: the 429s had not ended.
+  local hardly = count < 3 and seen < est / 3 and span_ms < 9 * 60000 / est and var < 0.2 * est * est
+  if hardly then return false end
+  local sliding = sliding_count(row, axis, now)
+  if sliding and sliding > seen then seen, noise = sliding, 1 end
+  return filter_estimate(row, axis, seen, noise, var, long, now)
+end
+
+-- Takes the 429s that began at `first_ms` as ended, learns the limit from them, and plans the next probe.
+function learn_opening(row, limits, now)
+  local axis, again = row.shut, known(row.again_ms)
+  row.shut = ''
+  local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
+  local lasted, est = low - row.first_ms, row[axis .. '_est']
+  local shut_long = high - row.first_ms > math.max(LONG_REFUSAL_MS, 10 * 60000 / est)
+  if shut_long then note_boundary(row, axis, low, high, now) end
+  local long = shut_long or row.last_ms - row.first_ms >= 1000
+
+  local opened_ms, in_window = lasted < 1000 and low or (low + high) / 2, known(row.in_window)
+  if in_window then
+    set_estimate(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)
+    opened_ms = high
+  else
+    local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)
+    local unsure_ms = lasted > 1000 and (high - low) / 2 or 0
+    if not learn_count(row, axis, count, span_ms, unsure_ms, long, now) then return end
+  end
+  plan_probe(row, axis, limits.refusal_budget, now)
+  row.novice = 0
+  mark_opening(row, axis, opened_ms, row.last)
+  row[axis .. '_age_ms'], row[axis .. '_saved'] = 0, 0
+end

@@ -1,0 +1,43 @@
+-- The rate that an axis is believed to allow, a minute: how fast its calls may start. It follows from the estimate
+-- (lib/rate/curve.lua) and from what is reported. Each axis of a lane keeps
+--   <axis>_reported    the limit in the provider's headers; `_foreign` is what others were seen to take of it at
+--                      `_foreign_ms`, `_free` what was left of it when last reported
+--   <axis>_top         the rate stays below it until `_top_until_ms` (lib/rate/probe_slope.lua)
+-- GIVES: others_rate learned_rate ramp
+-- USES: lane/state rate/constants rate/curve reported/others_constants
+
+-- What others take of an axis, a minute. Whoever is not seen taking it any more, is believed to take less and less.
+function others_rate(row, axis)
+  local unseen_ms = (row.asked_ms or 0) - (row[axis .. '_foreign_ms'] or 0) - UNSEEN_MS
+  local rate = (row[axis .. '_foreign'] or 0) * 0.5 ^ math.max(0, unseen_ms / UNSEEN_HALF_MS)
+  return rate >= SHARED_FROM * (known(row[axis .. '_reported']) or 0) and rate or 0
+end
+
+-- What a reported limit leaves to the lane, a minute. Of what is shown to be left, a part is free whoever is thought
+-- to use the rest.
+local function left_of(row, axis, reported)
+  local others = others_rate(row, axis)
+  local free = others > 0 and FREE_OF_LEFT * (row[axis .. '_free'] or 0) or 0
+  local most = reported * UNDER_REPORTED
+  return math.min(most, math.max(LEAST_OF_REPORTED * reported, most - others, free))
+end
+
+-- The learned rate, a minute; nil where nothing limits the axis.
+function learned_rate(row, axis, configured)
+  local reported, rate = known(row[axis .. '_reported']), curve(row, axis)
+  if not rate and axis == 'requests' and not reported and not configured then rate = START_PER_MINUTE end
+  if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
+    rate = math.min(rate, row[axis .. '_top'])
+  end
+  if reported then
+    local left = left_of(row, axis, reported)
+    rate = math.min(rate or left, left)
+  end
+  return rate and math.max(LEAST_PER_MINUTE, LEAST_OF_CONFIGURED * (configured or 0), math.min(MOST_PER_MINUTE, rate))
+end
+
+-- The share of its rate that a lane uses just after its circuit closed or its Redis came back.
+function ramp(row, now)
+  local since = now - (row.ramp_ms or -RAMP_MS)
+  return since >= RAMP_MS and 1 or math.max(RAMP_FROM, since / RAMP_MS)
+end

@@ -1,0 +1,40 @@
+-- Spends a lane's refusal budget: the share of its calls that may be rejected while it probes for more than it has
+-- learned. Where a probe costs so many 429s, the budget pays for one every cost / budget calls: often where calls are
+-- many, rarely where they are few. Each probe in vain puts the next off, up to a bound; once the limit has moved, the
+-- lane probes as often as the budget allows again.
+--   <axis>_cost, _cost_now   429s that an epoch brings, smoothed, and those of the present epoch
+--   <axis>_put_off           factor by which probes in vain have put off the next
+--   <axis>_back_ms           how long the lane takes back to its estimate (lib/rate/curve.lua), where it is sure of it
+--   <axis>_slow              1 where probes are no sooner than on every lane
+--   <axis>_window            1 where the limit may be a window, of which having more than the estimate proves nothing
+-- GIVES: count_cost put_probe_off probe_often plan_probe
+-- USES: lane/counts rate/constants reported/window_detector
+
+-- Counts a 429 of an axis; `new` where it begins an epoch. An epoch counts as at most twice the usual cost: a provider
+-- may shed many calls at once.
+function count_cost(row, axis, new)
+  local spent, cost = row[axis .. '_cost_now'] or 0, row[axis .. '_cost'] or 1
+  row[axis .. '_cost_now'] = new and 1 or spent + 1
+  if new and spent > 0 then row[axis .. '_cost'] = cost + COST_WEIGHT * (math.min(spent, 2 * cost) - cost) end
+end
+
+-- A probe found the limit where it was.
+function put_probe_off(row, axis)
+  row[axis .. '_put_off'] = math.min(PUT_OFF_MOST, PUT_OFF * (row[axis .. '_put_off'] or 1))
+end
+
+-- The limit has moved.
+function probe_often(row, axis)
+  row[axis .. '_put_off'] = 1
+end
+
+-- Plans the next probe after a measurement; `budget` is a share of calls. The time between two probes passes mostly on
+-- the way back to the estimate; probing itself takes some seconds. Where the budget pays for no more probes than every
+-- lane makes, and where a window may shut for long, the way beyond the estimate is as slow as the way back.
+function plan_probe(row, axis, budget, now)
+  local calls = (row[axis .. '_cost'] or 1) / (budget or REFUSAL_BUDGET) * (row[axis .. '_put_off'] or 1)
+  local apart_ms, window = calls * 60000 / calls_a_minute(row, axis), may_be_window(row, axis, now)
+  local slow = window or apart_ms > 2 * BACK_MS
+  row[axis .. '_back_ms'] = slow and BACK_MS or math.max(apart_ms / 2, apart_ms - PROBE_TAKES_MS)
+  row[axis .. '_slow'], row[axis .. '_window'] = slow and 1 or 0, window and 1 or 0
+end

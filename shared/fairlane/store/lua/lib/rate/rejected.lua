@@ -1,0 +1,65 @@
+-- What a lane learns from a rejected call: a 429, or an overloaded provider.
+-- GIVES: back_off rejected
+-- USES: buckets/buckets circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_trial
+--       lane/counts lane/limits lane/state rate/refusal rate/slow_start reported/window_detector
+--       tokens/length_refusals
+
+-- Blocks the lane of an overloaded provider for a moment. The moment doubles while attempts started after the last
+-- such sign meet it again and none is answered in between. The rate does not grow until an attempt succeeds.
+function back_off(row, lease, now)
+  row.proved = 0
+  if lease.granted_ms < (row.signed_ms or 0) then return end
+  row.signed_ms, row.streak = now, (row.streak or 0) + 1
+  local wait = math.min(BUSY_MOST_MS, BUSY_MS * 2 ^ math.min(row.streak - 1, 16))
+  row.blocked_ms = math.max(row.blocked_ms or 0, now + wait)
+end
+
+-- A 429 on an axis that the operator knows exactly, or says is never limited (0): then concurrency was the limit. The
+-- rate does not change.
+local function rejected_on_known(row, lease, configured, new, retry_after_ms, now)
+  if retry_after_ms <= 0 then back_off(row, lease, now) end
+  if configured == 0 then return concurrency_refused(row, lease) and 'cut' or '' end
+  if new then row.sign = row.granted end
+  return suspects_concurrency(row, lease, new) and 'cut' or ''
+end
+
+-- The axis of a 429 and the level of its bucket: the axis that the provider names, else that of the emptiest bucket.
+local function refused_axis(buckets, exhausted)
+  local worst, least, levels = 'requests', 0.5, {}
+  for _, bucket in ipairs(buckets) do
+    local share = bucket.level / bucket.full
+    levels[bucket.axis] = bucket.level
+    if share < least then worst, least = bucket.axis, share end
+  end
+  for _, axis in ipairs(AXES) do
+    if axis == exhausted then worst = axis end
+  end
+  return worst, levels[worst] or 0
+end
+
+-- A 429. The rate does not change either where the day's requests or the calls in flight were too many.
+function rejected(row, limits, lease, hints, retry_after_ms, now)
+  if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
+  if hints.exhausted == 'day' then return '' end
+  local buckets = buckets_of(row, limits, now)
+  local axis, level = refused_axis(buckets, hints.exhausted)
+  if hints.exhausted == 'concurrency' then return concurrency_refused(row, lease) and 'cut' or '' end
+  local new = lease.n > (row.sign or 0)
+  if new and axis == 'requests' and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
+    return concurrency_refused(row, lease) and 'cut' or ''
+  end
+  local configured = limits[CONFIGURED[axis]]
+  if configured == 0 or configured and limits.exact == 1 then
+    return rejected_on_known(row, lease, configured, new, retry_after_ms, now)
+  end
+  if excusable(row, limits, axis, level, lease) then
+    excuse(row, axis, level, lease, retry_after_ms, now)
+    return ''
+  end
+  local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
+  local starting = axis == 'requests' and not configured and not known(row.requests_reported)
+  local cut = learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
+  local concurrency = axis == 'requests' and not has_window(row, axis) and suspects_concurrency(row, lease, cut)
+  if concurrency then forget_rate(row, limits) end
+  return cut and 'cut' or ''
+end

@@ -1,0 +1,17 @@
+-- What a lane learns from a call that the provider answered; lib/rate/rejected.lua is its counterpart.
+-- GIVES: served
+-- USES: circuit/circuit concurrency/concurrency_detector concurrency/concurrency_floor
+--       concurrency/concurrency_limit concurrency/latency rate/slow_start
+
+-- `used` is {input, output, cached}, -1 where unknown.
+function served(row, limits, lease, signal, used, now)
+  count_answer(row, lease, signal, now)
+  row.streak = 0
+  count_served(row, lease)
+  climb_window(row, lease)
+  if served_suspect_concurrency(row) then forget_rate(row, limits) end
+  if signal ~= 'ok' then return end
+  if lease.n > (row.sign or 0) then row.proved = 1 end
+  slow_start(row, limits, lease, now)
+  watch_latency(row, lease, used, now)
+end

@@ -1,0 +1,84 @@
+-- Learns from what providers say of their limits, in headers and bodies (fairlane.model.hints):
+-- {"<axis>": [limit, remaining, reset_ms], "exhausted": axis}, where -1 is not said.
+--   <axis>_reported, _reported_ms                 the reported limit, and when it was reported
+--   day_rate, day_shut_ms                         the reported limit a day; until when the provider's day is used up
+-- GIVES: learn_hints
+-- USES: buckets/arrival_true_up buckets/buckets buckets/token_bucket concurrency/detector_constants lane/counts
+--       lane/state rate/constants rate/estimate_filter reported/others
+
+local DAY_MS = 86400000
+
+-- Forgets what was learned of a limit that another report replaces. Towards a far higher one the lane climbs from what
+-- it knows: the report may be of another axis, where headers do not name it.
+local function replace_report(row, axis, was, limit, now)
+  local from = math.min(was, known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was)
+  row[axis .. '_est'], row[axis .. '_age_ms'], row[axis .. '_foreign'] = '', '', 0
+  if row.shut == axis then row.shut = '' end
+  if limit <= FAR_HIGHER * was then return end
+  set_estimate(row, axis, from, from * from, now)
+  row[axis .. '_age_ms'], row[axis .. '_climb_ms'] = 0, 0
+end
+
+local function note_reported(row, axis, limit, now)
+  local was = known(row[axis .. '_reported'])
+  if was and math.abs(limit - was) > MOVED * was then replace_report(row, axis, was, limit, now) end
+  if was ~= limit then row[axis .. '_reported'] = limit end
+  row[axis .. '_reported_ms'] = now
+  -- The rate of slow start is no estimate.
+  if not was and not known(row[axis .. '_age_ms']) then row[axis .. '_est'] = '' end
+end
+
+-- Lets a lane that started on a guess spend one burst of the reported rate, of which every call so far is a part, and
+-- no more than is left. A configured limit is a ceiling: there the report only lowers the level.
+local function spend_left(row, limits, axis, left, lease, now)
+  local configured, found = limits[CONFIGURED[axis]], nil
+  for _, bucket in ipairs(buckets_of(row, limits, now)) do
+    if bucket.axis == axis then found = bucket end
+  end
+  if not found or configured and limits.exact == 1 then return end
+  local since = admitted(row, axis) - admitted_by(row, axis, lease)
+  local reserve = row[axis .. '_reported'] * SPREAD_MS / 60000
+  local most = math.max(0, left - since - reserve) * UNIT
+  if not configured then
+    local burst = found.full + found.pace * (now - lease.granted_ms) - admitted(row, axis) * UNIT
+    local raised = math.max(0, math.min(burst, most) - found.level)
+    raise_level(row, found, raised, now)
+    unsend(row, row, axis, raised)
+    found.level = row[axis .. '_level']
+  end
+  lower_level(row, found, most, math.max(now, row[axis .. '_ms'] or now))
+end
+
+-- Learns from a report on the requests of a day. A configured limit is counted in days of our own: the end of the
+-- provider's day is only waited for.
+local function note_day(row, limits, limit, left, reset_ms, now)
+  if limit > 0 then row.day_rate = limit end
+  if left ~= 0 or reset_ms <= 0 then return end
+  local ends_ms = now + math.min(reset_ms, DAY_MS)
+  if limits[CONFIGURED.day] then
+    row.day_shut_ms = ends_ms
+  else
+    row.day_used, row.day_until_ms = limit > 0 and limit or row.day_used, ends_ms
+  end
+end
+
+-- Learns from the hints of an answer. Returns whether others were newly detected to use the same key.
+function learn_hints(row, limits, hints, lease, now)
+  local shared = false
+  for axis, hint in pairs(hints) do
+    local limit, left, reset_ms = hint[1], hint[2], hint[3]
+    if axis == 'concurrency' then
+      if limit > 0 then row.concurrency_reported = limit end
+    elseif axis == 'day' then
+      note_day(row, limits, limit, left, reset_ms, now)
+    elseif CONFIGURED[axis] and limit > 0 then
+      note_reported(row, axis, limit, now)
+      if left >= 0 then
+        local first = not row[axis .. '_left']
+        shared = note_left(row, axis, left, reset_ms, lease, now) or shared
+        if first then spend_left(row, limits, axis, left, lease, now) end
+      end
+    end
+  end
+  return shared
+end

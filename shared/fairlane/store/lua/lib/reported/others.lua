@@ -1,0 +1,78 @@
+-- Detects others that use the same key: what the provider says is left falls by more than the lane's own calls. The
+-- lane leaves them what they take, for as long as they are seen taking it.
+--   <axis>_left, _left_ms, _renews_ms      what was left, when the call that reported it started, when that renews
+--   <axis>_left_start, _left_end, _left_done   the lane's calls at that moment, by each way to count them
+--   <axis>_fullest                         the most that was ever left
+--   <axis>_foreign, _foreign_ms            what others take, a minute, and when that was last measured
+--   <axis>_free                            what was left when last reported, less the calls since
+-- GIVES: note_left
+-- USES: lane/counts rate/constants rate/rate reported/others_constants tokens/amounts
+
+-- The lane's calls (on other axes: its tokens) by the time of a report. A provider may count a call when it arrives or
+-- when it ends, a rejected one too, and may say what is left as of either time.
+local function counts(row, axis, lease)
+  if axis ~= 'requests' then
+    local now = admitted(row, axis)
+    return { start = admitted_by(row, axis, lease), ['end'] = now, done = now }
+  end
+  return { start = lease.n, ['end'] = row.granted or 0, done = (row.granted or 0) - (row.inflight or 0) }
+end
+
+-- The most calls of the lane that may stand between two reports, and counts now: what is explained by them, nobody
+-- else has taken.
+local function own_calls(row, axis, lease)
+  local most, found = -math.huge, counts(row, axis, lease)
+  for way, count in pairs(found) do
+    local field = axis .. '_left_' .. way
+    most = math.max(most, count - (row[field] or 0))
+    row[field] = count
+  end
+  return most
+end
+
+-- Whether a reset is the time in which a bucket of this rate earns what it lacks.
+local function refills(reported, left, fullest, reset_ms)
+  local lacks_ms = (fullest - left) / reported * 60000
+  return lacks_ms > 0 and math.abs(reset_ms - lacks_ms) <= math.min(SAME_RENEWAL_MS, REFILL_NEAR * lacks_ms)
+end
+
+-- What others took a minute in `since` ms, in which `fell` less were left and the lane took at most `own`; nil where
+-- the report does not say. Only a provider whose resets are those of a bucket is believed to have refilled meanwhile:
+-- in a window nothing is, and a rise is a renewal. A bucket takes no more than it lacked: what it earns beyond is lost.
+local function taken_by_others(row, axis, report, own, fell, since)
+  local reported, slack = row[axis .. '_reported'], own.one + row[axis .. '_reported'] * SPREAD_MS / 60000
+  local taken = fell - own.most
+  if report.refills then
+    if report.full then return 0 end
+    taken = taken + math.min(reported * since / 60000, report.lacked)
+  elseif fell < 0 then
+    return nil
+  end
+  return taken > slack and math.min(reported, taken / since * 60000) or 0
+end
+
+-- Learns from a report of what is left. Returns whether others were newly detected.
+function note_left(row, axis, left, reset_ms, lease, now)
+  local reported, was, was_ms = row[axis .. '_reported'], row[axis .. '_left'], row[axis .. '_left_ms']
+  local before = others_rate(row, axis)
+  if before > 0 then row[axis .. '_free'] = math.max(0, left - admitted(row, axis) + admitted_by(row, axis, lease)) end
+  local since = lease.granted_ms - (was_ms or -APART_MOST_MS)
+  if since < math.max(APART_MS, math.min(APART_MOST_MS, APART_CALLS * 60000 / reported)) then return false end
+  local fullest, renews = math.max(left, row[axis .. '_fullest'] or 0), lease.granted_ms + math.max(0, reset_ms)
+  local fell, same = (was or left) - left, math.abs(renews - (row[axis .. '_renews_ms'] or 0)) < SAME_RENEWAL_MS
+  local report = {
+    refills = not (same and fell > 0) and refills(reported, left, fullest, reset_ms),
+    full = math.max(left, was or left) > FULLEST * fullest, lacked = fullest - (was or left),
+  }
+  local own = { most = own_calls(row, axis, lease), one = axis == 'requests' and 1 or amount_on(axis, lease.charged) }
+  row[axis .. '_left'], row[axis .. '_left_ms'] = left, lease.granted_ms
+  row[axis .. '_renews_ms'], row[axis .. '_fullest'] = renews, fullest
+  -- Calls that were charged a guess count as what nobody knows.
+  local certain = axis == 'requests' or not lease.uncertain and row[axis .. '_left_uncertain'] ~= 1
+  row[axis .. '_left_uncertain'] = axis ~= 'requests' and lease.uncertain and 1 or 0
+  if not was or since > 60000 or not certain then return false end
+  local taken = taken_by_others(row, axis, report, own, fell, since)
+  if not taken then return false end
+  row[axis .. '_foreign'], row[axis .. '_foreign_ms'] = (1 - SMOOTHING) * before + SMOOTHING * taken, now
+  return before == 0 and others_rate(row, axis) > 0
+end

@@ -1,0 +1,81 @@
+-- Detects whether a limit is a bucket or a window, from how long its 429s last. A bucket lets the next call through
+-- as soon as it has earned one. A fixed window stays shut to its end and then takes everything; a sliding window
+-- frees what left it a minute ago. Where ends of 429s recur every minute, the window's boundary is known:
+--   <axis>_edge_lo, _edge_hi, _edges   bounds of the latest boundary, and how many ends have agreed
+--   <axis>_edge_ms, _edge              the next boundary, and the count at the last one
+--   <axis>_minute_ms, _minute, _before start of the present minute, the count at it, and what the minute before took
+--   <axis>_long_ms                     when 429s last lasted long
+-- GIVES: may_be_window note_boundary has_window miss_boundary roll_windows sliding_count note_window_use
+-- USES: lane/state rate/constants
+
+-- Notes that long 429s ended between `low` and `high`.
+function note_boundary(row, axis, low, high, now)
+  row[axis .. '_long_ms'] = now
+  local was_low, was_high = known(row[axis .. '_edge_lo']), known(row[axis .. '_edge_hi'])
+  local seen, lo, hi = 1, low, high
+  if was_low then
+    local turns = math.floor((low - was_low) / WINDOW_MS + 0.5)
+    local later, sooner = math.max(was_low + turns * WINDOW_MS, low), math.min(was_high + turns * WINDOW_MS, high)
+    if turns >= 1 and sooner >= later - AGREE_MS then
+      seen = (row[axis .. '_edges'] or 0) + 1
+      if sooner > later then lo, hi = later, sooner end
+    end
+  end
+  row[axis .. '_edge_lo'], row[axis .. '_edge_hi'], row[axis .. '_edges'] = lo, hi, seen
+  row[axis .. '_edge_ms'], row[axis .. '_edge'] = hi + WINDOW_MS, row.last
+end
+
+function has_window(row, axis)
+  return (row[axis .. '_edges'] or 0) >= EDGES_ENOUGH
+end
+
+-- Whether 429s have lately lasted as long as those of a window.
+function may_be_window(row, axis, now)
+  return has_window(row, axis) or now - (row[axis .. '_long_ms'] or -LONG_AGO_MS) < LONG_AGO_MS
+end
+
+-- A call that was rejected well after the boundary that the lane waited for: the boundary is elsewhere.
+function miss_boundary(row, axis, at_ms)
+  local edge = (known(row[axis .. '_edge_ms']) or 0) - WINDOW_MS
+  if known(row.in_window) and row.first_ms < edge and at_ms > edge + MISSED_MS then
+    row[axis .. '_edges'], row.in_window = 0, ''
+  end
+end
+
+-- Keeps the counts at the turn of a window and of a minute.
+function roll_windows(row, axis, count, now)
+  local edge = known(row[axis .. '_edge_ms'])
+  if edge and now >= edge then
+    row[axis .. '_edge'] = count
+    row[axis .. '_edge_ms'] = edge + (math.floor((now - edge) / WINDOW_MS) + 1) * WINDOW_MS
+  end
+  local began = row[axis .. '_minute_ms']
+  if not began then
+    row[axis .. '_minute_ms'], row[axis .. '_minute'], row[axis .. '_before'] = now, count, 0
+  elseif now >= began + 60000 then
+    local one = now < began + 120000
+    row[axis .. '_before'] = one and count - row[axis .. '_minute'] or 0
+    row[axis .. '_minute_ms'], row[axis .. '_minute'] = one and began + 60000 or now, count
+  end
+end
+
+-- The count admitted in the minute before the first of the present 429s, where the window may slide; else nil.
+function sliding_count(row, axis, now)
+  local long_ago = now - (row[axis .. '_long_ms'] or -LONG_AGO_MS) >= LONG_AGO_MS
+  if long_ago or has_window(row, axis) then return nil end
+  return known(row.last_minute)
+end
+
+-- Notes at the first 429 how much the window and the last minute had taken.
+function note_window_use(row, axis, now)
+  local taken = has_window(row, axis) and row.first - row[axis .. '_edge']
+  if taken and taken < LEAST_FULL * (known(row[axis .. '_est']) or 0) * WINDOW_MS / 60000 then
+    taken, row[axis .. '_edges'] = nil, 0
+  end
+  row.in_window = taken or ''
+  local began = row[axis .. '_minute_ms'] or now
+  local part = math.max(0, 1 - (now - began) / 60000)
+  local seen_long_enough = now - (row.known_ms or now) > 60000
+  row.last_minute = seen_long_enough and row.first - (row[axis .. '_minute'] or row.first)
+    + (row[axis .. '_before'] or 0) * part or ''
+end

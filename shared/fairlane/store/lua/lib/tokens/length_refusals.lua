@@ -1,0 +1,36 @@
+-- Refusals by a token limit that is stated, because calls use more tokens than was expected of them. A few in a hundred
+-- calls are excused: neither the rate nor the bucket's depth is wrong.
+--   <axis>_excuses, <axis>_excused   how many refusals could be excused as of which call
+-- GIVES: excusable excuse
+-- USES: buckets/buckets buckets/token_bucket lane/state rate/constants tokens/amounts tokens/length_constants
+
+local function excuses(row, axis, lease)
+  local calls = lease.n - (row[axis .. '_excused'] or 0)
+  return math.min(EXCUSES_MOST, (row[axis .. '_excuses'] or EXCUSES_MOST) + EXCUSED * math.max(0, calls))
+end
+
+-- By how many tokens the calls in flight may exceed what they were charged, at the risk RISK.
+local function excess_in_flight(row, axis, lease)
+  if lease.guessed then return math.huge end
+  local var = axis == 'output' and 0 or (row.prompt_miss or 0)
+  if axis ~= 'input' then var = var + (row.answer_miss or 0) end
+  return RISK_Z * math.sqrt(math.max(1, row.inflight or 0) * var)
+end
+
+-- Whether the lengths of the calls in flight explain a refusal on this axis, whose bucket holds `level`.
+function excusable(row, limits, axis, level, lease)
+  if axis == 'requests' or limits.charge == 'reserved' or lease.n <= (row.sign or 0) then return false end
+  if level / UNIT > excess_in_flight(row, axis, lease) then return false end
+  local stated = limits[CONFIGURED[axis]] or known(row[axis .. '_reported'])
+  return stated and not known(row.shut) and excuses(row, axis, lease) >= 1
+end
+
+-- Excuses a refusal, and learns nothing from it but the bucket's level: when the provider says to come back, it has
+-- what such a call takes; where it does not say, the bucket is empty until it is asked again.
+function excuse(row, axis, level, lease, retry_after_ms, now)
+  row[axis .. '_excuses'], row[axis .. '_excused'] = excuses(row, axis, lease) - 1, lease.n
+  row.sign = row.granted
+  row.blocked_ms = math.max(row.blocked_ms or 0, now + math.max(retry_after_ms, BACK_OFF_MS))
+  local most = retry_after_ms > 0 and amount_on(axis, lease.charged) * UNIT or 0
+  lower_level(row, { axis = axis, level = level }, most, row.blocked_ms)
+end

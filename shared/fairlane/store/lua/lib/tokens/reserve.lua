@@ -1,0 +1,14 @@
+-- The charge of a job on the token axes when it starts.
+-- GIVES: reserve
+-- USES: tokens/expected_lengths
+
+-- The charge of a job that starts, {input, output}: what such calls are expected to use, and how sure that is
+-- (lib/tokens/lengths.lua); nil where the provider charges what is reserved.
+function reserve(lane, limits, entry, state)
+  local factor = limits.output_factor or 1
+  if limits.charge == 'reserved' then return { input = entry.input, output = math.ceil(entry.output * factor) } end
+  local tokens, spread = expected_tokens(lane, entry, state)
+  spread.output, spread.peak = spread.output * factor ^ 2, spread.peak * factor
+  spread.guessed = entry.guessed and spread.calls == 0 or nil
+  return { input = math.ceil(tokens.input), output = math.ceil(tokens.output * factor) }, spread
+end

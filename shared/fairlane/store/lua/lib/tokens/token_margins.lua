@@ -1,0 +1,59 @@
+-- What is left in the token buckets for the risk that calls use more tokens than they were charged.
+-- GIVES: margins_of bound_guess
+-- USES: buckets/token_bucket tokens/amounts tokens/length_constants tokens/token_charges
+
+-- How much more than from many answers `calls` of them leave open, as a factor: the predictive distribution of an
+-- exponential variable after k values is a Lomax distribution, whose quantile at risk p is k (p^(-1/k) - 1) means.
+local function unsure(calls)
+  if calls < 1 then return 1 end
+  return (calls * (RISK ^ (-1 / calls) - 1) - 1) / (-math.log(RISK) - 1)
+end
+
+-- By how much the `count` calls in flight with this one may exceed what is expected of them all, at the risk RISK, and
+-- the standard deviation of those others that nothing has paid for beyond full. The mean that is expected is that of
+-- `calls` answers, whose own error all calls share: the variance of a sum of n less n times that mean is
+-- v (n + n²/calls). Where few calls make most of a sum, its excess is that of the longest (the principle of a single
+-- big jump; Foss, Korshunov and Zachary 2013).
+local function excess_of(lane, axis, spread, count)
+  local own, others = 0, 0
+  if axis ~= 'output' then own, others = spread.input, (lane.prompt_miss or 0) end
+  if axis ~= 'input' then own, others = own + spread.output, others + (lane.answer_miss or 0) end
+  local each = math.max(others, own)
+  local var = (count - 1) * each + own * (1 + count * count / math.max(1, spread.calls))
+  local excess = RISK_Z * unsure(spread.calls) * math.sqrt(var)
+  if axis ~= 'input' then excess = math.max(excess, spread.peak) end
+  return excess, math.sqrt(math.min(count - 1, CALLS_UNPAID) * each)
+end
+
+-- What is to be left in the buckets when a call that is charged `reserved` starts, {<axis>: tokens}, for the risk that
+-- the calls in flight use more than is expected of them. As far as a bucket is deeper than the call, that costs
+-- nothing. Where it is not, the call waits beyond full, as what spills meanwhile pays for calls in flight that use
+-- more; but no longer than for a part of their standard deviation: more gains little and costs the whole rate.
+-- Half of what a configured burst keeps for late calls counts too: seldom are calls late and long at once.
+function margins_of(lane, buckets, reserved, spread)
+  local margins = {}
+  if not spread then return margins end
+  local count = (lane.inflight or 0) + 1
+  for _, bucket in ipairs(buckets) do
+    local axis = bucket.axis
+    if HEADROOM[axis] then
+      local depth = math.max(0, bucket.full / UNIT - amount_on(axis, reserved))
+      local excess, others = excess_of(lane, axis, spread, count)
+      if spread.guessed and count > FIRST_CALLS then excess = math.huge end
+      local spare = bucket.spare_ms * bucket.pace / UNIT
+      margins[axis] = math.max(0, math.min(excess - spare, depth + BEYOND_FULL * others))
+    end
+  end
+  return margins
+end
+
+-- Lets a guessed answer take no more than a full bucket: with a longer one, each call would wait until the debt of the
+-- call before is earned, and a shallow bucket would let one call through at a time.
+function bound_guess(buckets, reserved, spread)
+  if not spread or not spread.guessed then return end
+  for _, bucket in ipairs(buckets) do
+    local axis, most = bucket.axis, math.floor(bucket.full / UNIT)
+    if axis == 'tokens' then most = most - reserved.input end
+    if axis == 'tokens' or axis == 'output' then reserved.output = math.max(1, math.min(reserved.output, most)) end
+  end
+end
