@@ -15,8 +15,15 @@ from structlog.testing import capture_logs
 
 from fairlane.pipeline.rendering import Call
 from fairlane_scheduler.feed.tokenizers import MOST_CHARACTERS, VOCABULARIES, Tokenizers, load_tokenizers
+from tests.support.tools import lacking
 
 CHINESE = "把这段话翻译成英文 并解释其中的成语 " * 10
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tokenizers_are_installed() -> None:
+    if missing := [name for name in ("tiktoken", "litellm") if find_spec(name) is None]:
+        lacking(f"these tests need {' and '.join(missing)}")
 
 
 def vocabularies() -> Path:

@@ -208,7 +208,7 @@ class TestMistakes:
         assert "did you mean 'scheduler.max_in_flight'?" in str(error)
 
     def test_a_key_like_no_other_is_answered_with_all_there_are(self, write: Write) -> None:
-        assert "known here: format, level" in str(refused(write("[log]\nzzzz = 1")))
+        assert "known here: calls, format, level" in str(refused(write("[log]\nzzzz = 1")))
 
     @pytest.mark.parametrize(
         ("variable", "meant"),
