@@ -13,12 +13,17 @@ ODD_MODEL = "org/mödel-1|x:free *[y]"
 """A name with all that some provider, broker or pattern might take for something else."""
 
 
+SHARED = '[connections.shared]\nprotocol = "openai"\nbase_url = "{base_url}"\nlane_scope = "connection"\n'
+
+
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two workers of 30 slots, one scheduler, teams ``small`` and ``large`` with weights 1 and 3, and
-    ``bounded``, which takes a fifth of a lane at most.
+    ``bounded``, which takes a fifth of a lane at most. All models of the connection ``shared`` have one lane.
     """
-    config = "[teams.small]\nweight = 1\n[teams.large]\nweight = 3\n[teams.bounded]\nmax_percent = 20\n"
+    config = (
+        f"{SHARED}[teams.small]\nweight = 1\n[teams.large]\nweight = 3\n[teams.bounded]\nmax_percent = 20\n"
+    )
     directory, models = tmp_path_factory.mktemp("deployment"), {ODD_MODEL: SimulatedModel()}
     with cluster(directory, models, config=config, workers=2, slots=30) as made:
         yield made

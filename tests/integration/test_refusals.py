@@ -6,7 +6,7 @@ import pytest
 
 from fairlane import JobState, RetryPolicy, RunState
 from fairlane.core.events import Event
-from tests.support.cluster import Cluster, all_succeeded, numbered
+from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
 FAILURES_THAT_OPEN = 5
@@ -58,6 +58,16 @@ def test_calls_in_flight_together_that_are_refused_go_back_unharmed(deployment: 
     deployment.provider.change_model(model, status_always=None, latency_ms=10)
     deployment.lanes.resume(lane)
     all_succeeded(run)
+
+
+def test_a_model_that_the_key_may_not_use_parks_no_lane_that_others_share(deployment: Cluster) -> None:
+    denied, fine = deployment.new_model(status_always=403), deployment.new_model(latency_ms=10)
+    hostile = deployment.client_of("hostile").submit(numbered(40), "{{ n }}", model=f"shared:{denied}")
+    victim = deployment.client_of("victim").submit(numbered(40), "{{ n }}", model=f"shared:{fine}")
+    all_succeeded(victim)
+    assert not deployment.lanes.view("shared").parked
+    assert {record.state for record in whole(hostile)} == {JobState.FAILED}
+    assert deployment.served(denied).requests < 40
 
 
 def test_an_outage_opens_the_circuit_and_single_probes_close_it(deployment: Cluster) -> None:

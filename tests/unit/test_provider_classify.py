@@ -20,6 +20,8 @@ from fairlane.model.job import (
     ServerError,
     TimedOut,
 )
+from fairlane_workers.providers.classify import Reading, classify
+from fairlane_workers.providers.error_body import ErrorBody
 from tests.support.classified import HTTP_PROTOCOLS, late_error, refusal
 
 UNSAID = "an error without a message after HTTP 200 (a_spend_limit_exceeded)"
@@ -103,6 +105,19 @@ def test_a_429_that_is_no_quota_is_a_rate_limit(kind: str) -> None:
 @pytest.mark.parametrize("status", [401, 403])
 def test_bad_credentials_park_the_lane(status: int) -> None:
     assert openai(status, "invalid_request_error", "invalid_api_key") == AccessDenied("said", status, "auth")
+
+
+def shared(status: int, code: str) -> Outcome:
+    """The outcome of an error on a lane that several models share."""
+    error = ErrorBody.of({"error": {"message": "said", "type": "invalid_request_error", "code": code}})
+    return classify(error, status, {}, Reading(shared=True), now_ms=NOW_MS)
+
+
+def test_a_403_on_a_shared_lane_is_about_the_model_unless_it_names_the_key() -> None:
+    assert shared(403, "model_not_allowed") == PermanentFailure("said", 403)
+    assert shared(403, "invalid_api_key") == AccessDenied("said", 403, "auth")
+    assert shared(401, "model_not_allowed") == AccessDenied("said", 401, "auth")
+    assert shared(403, "insufficient_quota") == AccessDenied("said", 403, "quota")
 
 
 @pytest.mark.parametrize("header", ["apim_request_id", "x_ms_region", "x_ratelimit_renewalperiod_requests"])

@@ -158,7 +158,7 @@ def _lesson(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> Les
     )
 
 
-REFUSALS = frozenset({400, 404, 405, 410, 422})
+REFUSALS = frozenset({400, 403, 404, 405, 410, 422})
 """Statuses with which providers reject a model or a parameter. A 413 is about one row's size."""
 
 _IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")

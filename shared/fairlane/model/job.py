@@ -229,7 +229,10 @@ class PermanentFailure:
 
 @dataclass(frozen=True, slots=True)
 class AccessDenied:
-    """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane."""
+    """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane.
+
+    A 403 on a lane that several models share is a `PermanentFailure`: others may be served.
+    """
 
     message: str
     status: int | None = None

@@ -127,7 +127,7 @@ def test_a_rate_limit_says_when_to_come_back() -> None:
     [
         (400, openai.BadRequestError, None),
         (401, openai.AuthenticationError, "invalid_api_key"),
-        (403, openai.PermissionDeniedError, "unsupported_country_region_territory"),
+        (403, openai.PermissionDeniedError, "model_not_found"),
         ("insufficient_quota", openai.RateLimitError, "insufficient_quota"),
         (500, openai.InternalServerError, None),
         (503, openai.InternalServerError, "server_is_overloaded"),

@@ -43,12 +43,14 @@ class Reading:
 
     ``limits`` names the dialect of its rate-limit headers (`fairlane_workers.providers.limits`); the headers
     may prove another one. ``error_map`` gives the class of an error by its type, code (lower case) or status,
-    ahead of all rules. ``late_statuses``: see `Dialect`.
+    ahead of all rules. ``late_statuses``: see `Dialect`. ``shared``: several models share one lane, so a 403
+    that does not name the key rejects the model that was asked for, and the lane stays open to others.
     """
 
     limits: str | None = None
     error_map: Mapping[str, str] = field(default_factory=dict)
     late_statuses: Mapping[str, int] = field(default_factory=dict)
+    shared: bool = False
 
 
 _OF_STATUS = {
@@ -86,6 +88,8 @@ _AUTH_KINDS = frozenset(
         "unrecognizedclientexception",
         # Google's and Anthropic's, with a 400 too.
         *("api_key_invalid", "api_key_expired", "organization_on_hold"),
+        # OpenAI's.
+        *("invalid_api_key", "account_deactivated", "unsupported_country_region_territory"),
     }
 )
 # Bedrock's 424: the model broke, not the request.
@@ -187,7 +191,7 @@ def _outcome(
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
     error_class = _configured(error, status, reading.error_map) or _class_of(
-        status, frozenset(error.kinds), brief_azure_wait=brief
+        status, frozenset(error.kinds), brief_azure_wait=brief, shared=reading.shared
     )
     if error_class is _ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
@@ -217,7 +221,7 @@ def _configured(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> 
     return next((_ErrorClass(error_map[name]) for name in names if name in error_map), None)
 
 
-def _class_of(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> _ErrorClass:
+def _class_of(status: int, kinds: frozenset[str], *, brief_azure_wait: bool, shared: bool) -> _ErrorClass:
     if status // 100 == 4:
         if any(map(_is_quota, kinds)) and not (status == 429 and brief_azure_wait):
             return _ErrorClass.QUOTA
@@ -227,6 +231,8 @@ def _class_of(status: int, kinds: frozenset[str], *, brief_azure_wait: bool) -> 
             return _ErrorClass.SERVER_ERROR
         if kinds & _CONTENT_KINDS:
             return _ErrorClass.PERMANENT
+    if status == 403 and shared:
+        return _ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
         return _ErrorClass.RATE_LIMITED
     if status // 100 == 5 and kinds & _OVERLOAD_KINDS:

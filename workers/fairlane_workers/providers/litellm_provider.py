@@ -53,7 +53,12 @@ class LiteLLMProvider:
                 f"connections.{name}.protocol", "litellm", "LiteLLM is not installed", remedy
             )
         self._name, self._clock = name, clock
-        self._reading = Reading(connection.limit_headers, connection.error_map, OpenAIChat.late_statuses)
+        self._reading = Reading(
+            connection.limit_headers,
+            connection.error_map,
+            OpenAIChat.late_statuses,
+            shared=connection.scope != "model",
+        )
         self._key = api_key.get_secret_value() if api_key else None
         self._secrets = Secrets((self._key,) if self._key else ())
         self._fixed: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": False}

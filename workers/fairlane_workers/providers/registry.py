@@ -55,7 +55,7 @@ def build_provider(
         authorizer=google_token(connection_name, connection, api_key, proxy_credentials)
         if connection.scheme == "google"
         else _authorizer(connection, _usable_key(f"{field}.api_key_env", api_key)),
-        reading=Reading(limits=connection.limit_headers, error_map=connection.error_map),
+        reading=Reading(connection.limit_headers, connection.error_map, shared=connection.scope != "model"),
         headers=connection.headers,
         embeddings=protocol.embeddings_of(connection),
     )

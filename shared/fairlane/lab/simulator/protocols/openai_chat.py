@@ -56,7 +56,7 @@ _BY_STATUS = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
     402: ("insufficient_quota", "credit_balance_exhausted"),
-    403: ("request_forbidden", "unsupported_country_region_territory"),
+    403: ("invalid_request_error", "model_not_found"),
     404: ("invalid_request_error", "model_not_found"),
     413: ("invalid_request_error", "request_too_large"),
     422: ("invalid_request_error", "unprocessable"),
