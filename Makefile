@@ -167,6 +167,10 @@ test-brokers: $(VENV)/.installed ## Try RabbitMQ as the broker (installs rabbitm
 	$(call step,tests: RabbitMQ)
 	@$(BIN)/pytest -m brokers tests/integration/test_rabbitmq.py $(ARGS)
 
+.PHONY: chaos
+chaos: $(VENV)/.installed ## Play fresh schedules of faults and check what became of them (ARGS="--seed N" plays one again)
+	@$(BIN)/python -m tests.faults $(ARGS)
+
 .PHONY: compose-check
 compose-check: $(VENV)/.installed ## Try docker-compose.yml: scale, drain, stop the leader, restart Redis (needs an engine)
 	@$(BIN)/python -m tests.compose $(ARGS)
@@ -206,7 +210,7 @@ clean: ## Remove what tools have cached and built
 
 .PHONY: distclean
 distclean: clean ## clean, and remove .venv and the data of local stacks
-	@rm -rf $(VENV) $(VENV)-lowest fairlane-data demo-results bench-results zoo-results
+	@rm -rf $(VENV) $(VENV)-lowest fairlane-data demo-results bench-results zoo-results chaos-results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

@@ -1,0 +1,310 @@
+"""Two schedulers, three workers and Redis as real processes, each behind its own proxy, and the provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from fairlane import Client, Settings
+from fairlane.config.loader import load_settings
+from fairlane.core.errors import FairlaneError
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process, describe_exit, stop_all
+from fairlane.embedded.server import EmbeddedRedis, start_embedded
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.workers import Beat, Workers
+from tests.faults.kinds import (
+    BEAT_S,
+    LEADER_LEASE_S,
+    LEASE_S,
+    SCHEDULERS,
+    WORKER_TIMEOUT_S,
+    WORKERS,
+)
+from tests.faults.provider import WORKER_HEADER, ServedJournal, serve_journal
+from tests.faults.proxy import Proxies, run_proxies
+from tests.support.wait import wait_until
+
+CLIENT, PROVIDER = "client", "provider"
+SLOTS = 20
+READY_S = 60.0
+STOP_S = 30.0
+"""A worker gives its calls `worker.shutdown_grace_seconds`, 20 s, and needs some time itself."""
+
+PATIENCE_S = 1.0
+CONFIG = """
+[connections.sim]
+protocol = "openai"
+base_url = "{base_url}"
+[scheduler]
+leader_lease_seconds = {leader_lease}
+lease_seconds = {lease}
+worker_timeout_seconds = {worker_timeout}
+[worker]
+beat_seconds = {beat}
+slots = {slots}
+[log]
+format = "json"
+calls = "all"
+"""
+
+
+class Deployment:
+    """What a schedule is played on. ``redis`` is the harness' own connection, behind a proxy too."""
+
+    def __init__(self, directory: Path, proxies: Proxies, provider: ServedJournal, guard: Guard) -> None:
+        self.directory, self.proxies, self.provider = directory, proxies, provider
+        self._guard = guard
+        self.down: set[str] = set()
+        self._stopping: dict[str, float] = {}
+        self._returning: dict[str, Mapping[str, str] | None] = {}
+        self.died: list[str] = []
+        self.schedules = 0
+        self._led = SCHEDULERS[0]
+        self._sizes: deque[tuple[float, int]] = deque(maxlen=400)
+        self._read_from: dict[Path, int] = {}
+        self.server = self._start_server("redis-1")
+        named = (*SCHEDULERS, *WORKERS, CLIENT)
+        self._ports = {name: proxies.add(name, self._server_port) for name in named}
+        self.config = directory / "fairlane.toml"
+        base_url = f"http://127.0.0.1:{proxies.add(PROVIDER, provider.port)}/v1"
+        self.config.write_text(
+            CONFIG.format(
+                base_url=base_url,
+                leader_lease=LEADER_LEASE_S,
+                lease=LEASE_S,
+                worker_timeout=WORKER_TIMEOUT_S,
+                beat=BEAT_S,
+                slots=SLOTS,
+            ),
+            encoding="utf-8",
+        )
+        self.processes = {name: self._process(name) for name in (*SCHEDULERS, *WORKERS)}
+        self.settings: Settings = load_settings(self.config, environ=self.environment(CLIENT))
+        self.redis: RedisClient = redis.Redis.from_url(
+            str(self.settings.redis.url),
+            socket_timeout=PATIENCE_S,
+            socket_connect_timeout=PATIENCE_S,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self.keys = Keys(self.settings.redis.deployment)
+        self._clients = ExitStack()
+
+    @property
+    def lanes(self) -> Lanes:
+        return Lanes(self.redis, self.keys)
+
+    def client_of(self, team: str) -> Client:
+        """A new client of a team; it closes with the deployment."""
+        settings = self.settings.model_copy(update={"team": team})
+        return self._clients.enter_context(Client(settings=settings))
+
+    def environment(self, name: str) -> dict[str, str]:
+        """The environment of the process ``name``: its own way to Redis, and its name in its calls."""
+        return {
+            "PYTHONUNBUFFERED": "1",
+            "FAIRLANE_CONFIG": str(self.config),
+            "FAIRLANE_REDIS__URL": f"redis://127.0.0.1:{self._ports[name]}/0",
+            f"FAIRLANE_CONNECTIONS__SIM__HEADERS__{WORKER_HEADER.upper()}": name,
+        }
+
+    def start(self) -> None:
+        """Start every process, and return once all workers beat and a scheduler leads."""
+        for process in self.processes.values():
+            process.start()
+        self.wait_whole()
+
+    def wait_whole(self) -> None:
+        """Return once every process runs, all workers beat, and a scheduler leads."""
+        wait_until(self._is_whole, timeout=READY_S, interval=0.1)
+
+    def _is_whole(self) -> bool:
+        self.mind()
+        with suppress(RedisError):
+            running = all(process.is_running for process in self.processes.values())
+            fresh = {beat.info.pid for beat in self.beats()} >= {
+                self.processes[name].pid for name in WORKERS if self.processes[name].is_running
+            }
+            return running and fresh and bool(self.redis.hget(self.keys.leader, "id"))
+        return False
+
+    def beats(self) -> list[Beat]:
+        return Workers(self.keys).beats(self.redis)
+
+    def leader(self) -> str:
+        """The scheduler that led when Redis last answered; the first one if nobody ever did."""
+        with suppress(RedisError):
+            if name := self.redis.hget(self.keys.leader, "id"):
+                self._led = name.decode()
+        return self._led
+
+    def mind(self) -> None:
+        """Do what a supervisor does: start again what has ended, and note what ended as it should not."""
+        self._measure()
+        for name, process in self.processes.items():
+            if name in self._stopping:
+                self._mind_stopping(name, process)
+            elif name not in self.down and process.returncode is not None:
+                self.died.append(f"{name} {describe_exit(process.returncode)}: {process.log_tail(3)[-400:]}")
+                process.start()
+
+    def _mind_stopping(self, name: str, process: Process) -> None:
+        if process.is_running and time.monotonic() < self._stopping[name]:
+            return
+        if process.is_running:
+            self.died.append(f"{name} did not stop within {STOP_S:g} s of SIGTERM")
+            process.end_by_force()
+        elif not _ended_well(process):
+            how = describe_exit(process.returncode or 0)
+            self.died.append(f"{name} {how} on SIGTERM: {process.log_tail(3)}")
+        del self._stopping[name]
+        if name in self._returning:
+            self.revive(name, self._returning.pop(name))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL; it stays down until `revive`."""
+        self.down.add(name)
+        self._stopping.pop(name, None)
+        self._returning.pop(name, None)
+        self.processes[name].end_by_force()
+
+    def stop(self, name: str) -> None:
+        """SIGTERM, without waiting for its end; it stays down until `revive`."""
+        self.down.add(name)
+        self._stopping.setdefault(name, time.monotonic() + STOP_S)
+        self.processes[name].ask_to_stop()
+
+    def revive(self, name: str, env: Mapping[str, str] | None = None) -> None:
+        """Start it again with further variables, as soon as it has ended."""
+        if name in self._stopping:
+            self._returning[name] = env
+            return
+        self.processes[name] = self._process(name, env)
+        self.processes[name].start()
+        self.down.discard(name)
+
+    def lose_a_second(self) -> None:
+        """Kill Redis as a power cut does: what it wrote in the last second is not on its disk."""
+        before = time.monotonic() - 1.0
+        self.server.kill()
+        (file,) = self.server.data_dir.rglob("*.incr.aof")
+        known = [size for moment, size in self._sizes if moment <= before]
+        os.truncate(file, min(known[-1] if known else 0, file.stat().st_size))
+
+    def fail_over(self, replica: EmbeddedRedis) -> None:
+        """Kill the primary and lead everybody to its replica."""
+        self.server.kill()
+        with redis.Redis.from_url(replica.url) as promoted:
+            promoted.replicaof("NO", "ONE")
+        self.server = replica
+        self._sizes.clear()
+        everybody = [*SCHEDULERS, *WORKERS, CLIENT]
+        self.proxies.lead_to(self._server_port, everybody)
+        self.proxies.each(everybody, lambda proxy: proxy.reset())
+
+    def start_replica(self, name: str) -> EmbeddedRedis:
+        """Another server that copies the primary."""
+        return self._start_server(name)
+
+    def begin(self) -> None:
+        """Begin a schedule: log lines and deaths from before it do not count."""
+        self._read_from = {log: log.stat().st_size for log in self._logs()}
+        self.died = []
+        self.schedules += 1
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The log lines since `begin`, and tracebacks that are none."""
+        found = list[dict[str, Any]]()
+        for log in self._logs():
+            text = log.read_bytes()[self._read_from.get(log, 0) :].decode(errors="replace")
+            for line in text.splitlines():
+                if line.startswith("{"):
+                    with suppress(ValueError):
+                        found.append({"process": log.stem, **json.loads(line)})
+                elif line.startswith("Traceback"):
+                    after = text[text.index(line) :][:3000]
+                    found.append({"event": "traceback", "process": log.stem, "text": after})
+        return found
+
+    def stop_all(self) -> list[str]:
+        """Stop everything; what did not end as it should."""
+        self.died = []
+        self.server.kill(signal.SIGCONT)
+        running = [process for process in self.processes.values() if process.is_running]
+        stop_all(running, STOP_S)
+        wrong = [
+            f"{each.name} {describe_exit(each.returncode or 0)} on SIGTERM: {each.log_tail(3)}"
+            for each in running
+            if not _ended_well(each)
+        ]
+        self._clients.close()
+        self.redis.close()
+        self.server.stop()
+        return wrong
+
+    @property
+    def _server_port(self) -> int:
+        return int(self.server.url.rpartition(":")[2].partition("/")[0])
+
+    def _start_server(self, name: str) -> EmbeddedRedis:
+        return start_embedded(self.directory / name, guard=self._guard)
+
+    def _measure(self) -> None:
+        """Note the length of the append-only file."""
+        with suppress(OSError, ValueError):
+            (file,) = self.server.data_dir.rglob("*.incr.aof")
+            self._sizes.append((time.monotonic(), file.stat().st_size))
+
+    def _process(self, name: str, env: Mapping[str, str] | None = None) -> Process:
+        return Process(
+            name,
+            _command(name),
+            log=self.directory / "logs" / f"{name}.log",
+            guard=self._guard,
+            env={**self.environment(name), **(env or {})},
+        )
+
+    def _logs(self) -> list[Path]:
+        return sorted((self.directory / "logs").glob("*.log"))
+
+
+def _ended_well(process: Process) -> bool:
+    """Whether it ended as SIGTERM asks. One that has logged nothing yet is still being imported."""
+    return process.returncode == 0 or (process.returncode == -signal.SIGTERM and not process.log_tail())
+
+
+def _command(name: str) -> list[str]:
+    """The last worker is plain Celery's own command."""
+    if name == WORKERS[-1]:
+        app = ["-m", "celery", "-A", "fairlane_workers.app", "worker"]
+        return [sys.executable, "-P", *app, "--without-gossip", "--without-mingle", "-n", f"{name}@%h"]
+    package = "workers" if name in WORKERS else "scheduler"
+    return [sys.executable, "-P", "-m", f"fairlane_{package}", "--name", name]
+
+
+@contextmanager
+def deployed(directory: Path) -> Iterator[Deployment]:
+    """A whole deployment; at the end all of it is gone."""
+    with Guard() as guard, run_proxies() as proxies, serve_journal() as provider:
+        made = Deployment(directory, proxies, provider, guard)
+        try:
+            made.start()
+            yield made
+        finally:
+            with suppress(FairlaneError, RedisError):
+                made.stop_all()

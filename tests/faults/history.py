@@ -1,0 +1,172 @@
+"""What provider, records, logs and Redis say about one schedule, as plain data for the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.faults.kinds import ANY, KINDS, WORKERS
+from tests.faults.schedule import Schedule
+
+COMPLETED, LOST = "completed", "lost"
+PAID = frozenset({COMPLETED, "reset_after_work", "malformed", "cut_stream"})
+"""How a request ends that the provider charges."""
+
+RESUMED_S = 0.3
+"""So long after its end, a fault may still cut a call: what was held up in the fault arrives only now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that reached the provider, in seconds. It arrived between ``since`` and ``arrived``.
+
+    ``worker`` sent it, and ``ending`` is ``completed``, ``abandoned``, ``rejected``, ``outage`` or a fault
+    of the simulated provider; empty while it is under way.
+    """
+
+    model: str
+    question: str
+    worker: str
+    arrived: float
+    since: float
+    ended: float = float("inf")
+    ending: str = ""
+
+    def ended_as(self, ending: str, at: float) -> Call:
+        """The same call, ended."""
+        return replace(self, ending=ending, ended=at)
+
+    def after(self, start: float) -> Call:
+        """The same call, in seconds since ``start``."""
+        return replace(self, arrived=self.arrived - start, since=self.since - start, ended=self.ended - start)
+
+    @property
+    def paid(self) -> bool:
+        """Whether the provider charged it."""
+        return self.ending in PAID
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A fault as it was played, in seconds since the start. ``hit``: the processes that it hit."""
+
+    name: str
+    hit: tuple[str, ...]
+    begin: float
+    end: float
+
+    @property
+    def cuts(self) -> bool:
+        """Whether calls of these processes may be made again although they were paid."""
+        return self.end - self.begin >= KINDS[self.name].cuts_after
+
+    @property
+    def forgets(self) -> bool:
+        """Whether Redis lost writes that it had confirmed."""
+        return KINDS[self.name].forgets
+
+    @property
+    def costs(self) -> bool:
+        """Whether jobs may use attempts because of it."""
+        return self.cuts or KINDS[self.name].costs
+
+    def concerns(self, worker: str) -> bool:
+        """Whether it hit this worker, or everything."""
+        return worker in self.hit or ANY in self.hit
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record: the item's state, output, scores and attempts."""
+
+    item: int
+    state: str
+    output: str | None
+    scores: tuple[float | None, ...]
+    attempts: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A run as it was submitted, and as its team sees it in the end.
+
+    ``questions`` are the prompts of its items; ``judges`` evaluations follow each. ``ending`` is the state
+    that it must reach. ``most``: the most calls at once; ``serial``: one item after the other; ``ahead``: the
+    most items that have begun and are not judged. ``may_be_lost``: it was submitted within a second before
+    a power loss. ``done_s``: when its end was seen.
+    """
+
+    name: str
+    id: str
+    questions: tuple[str, ...]
+    state: str = ""
+    ending: str = "completed"
+    judges: int = 0
+    most: int | None = None
+    serial: bool = False
+    ahead: int | None = None
+    max_attempts: int = 1
+    may_be_lost: bool = False
+    records: tuple[Entry, ...] = ()
+    by_state: Mapping[str, int] = field(default_factory=dict)
+    jobs: int = 0
+    jobs_done: int = 0
+    done_s: float | None = None
+    paused: tuple[tuple[float, float], ...] = ()
+    cancelled_s: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A stated limit of a model from a moment on: calls per second, and the burst in calls."""
+
+    since: float
+    per_second: float
+    burst: float
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One schedule from its submission until nothing moved any more.
+
+    ``limits``: by model. ``logs``: log lines of all processes. ``left``: what Redis still holds that should
+    have gone, by its kind. ``died``: processes that ended unasked. ``stalled_s``: the longest time for which
+    the harness itself did not run. ``unplayed``: faults that could not be played, and why.
+    """
+
+    schedule: Schedule
+    calls: tuple[Call, ...] = ()
+    runs: tuple[RunSeen, ...] = ()
+    faults: tuple[Span, ...] = ()
+    limits: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    logs: tuple[Mapping[str, Any], ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+    died: tuple[str, ...] = ()
+    stalled_s: float = 0.0
+    unplayed: tuple[str, ...] = ()
+    took_s: float = 0.0
+
+    @property
+    def last_fault_s(self) -> float:
+        """When the last fault ended."""
+        return max((span.end for span in self.faults), default=0.0)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether Redis lost confirmed writes in this schedule."""
+        return any(span.forgets for span in self.faults)
+
+    def cut_at(self, call: Call, margin: float = 0.0) -> float | None:
+        """When a fault first cut the call from the deployment, at most ``margin`` seconds after its end."""
+        cuts = [
+            span.begin
+            for span in self.faults
+            if span.cuts
+            and (span.concerns(call.worker) or call.worker not in WORKERS)
+            and span.begin <= call.ended + margin
+            and call.arrived <= span.end + RESUMED_S
+        ]
+        return min(cuts, default=None)

@@ -1,0 +1,94 @@
+"""Every kind of fault: what it may hit, how long it lasts, and what it is allowed to cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WORKERS = ("worker-1", "worker-2", "worker-3")
+SCHEDULERS = ("scheduler-1", "scheduler-2")
+LEADER, ANY = "leader", "any"
+
+BEAT_S, WORKER_TIMEOUT_S, LEASE_S, LEADER_LEASE_S = 0.3, 3.0, 4.0, 1.5
+"""The deployment's intervals, shorter than in production so that a schedule stays short."""
+
+NOTICED_S = WORKER_TIMEOUT_S - 2 * BEAT_S
+"""A worker that is silent for less keeps its leases, so its calls may not be made again."""
+
+ALWAYS, NEVER = 0.0, float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of fault.
+
+    ``seconds``: the least and the greatest duration. ``uses``: what it occupies, so that two faults of one
+    schedule never act on the same thing at the same time; empty: its target. ``cuts_after``: from this
+    duration on, calls of the target may be made again although they were paid. ``forgets``: Redis loses
+    writes that it has confirmed. ``costs``: calls that meet it may use attempts of their jobs.
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    seconds: tuple[float, float]
+    uses: str = ""
+    cuts_after: float = NEVER
+    forgets: bool = False
+    costs: bool = False
+
+
+def _kinds(*kinds: Kind) -> dict[str, Kind]:
+    return {kind.name: kind for kind in kinds}
+
+
+KINDS = _kinds(
+    # Processes
+    Kind("worker_kill", WORKERS, (0.2, 2.0), cuts_after=ALWAYS),
+    Kind("workers_kill", (ANY,), (0.2, 2.0), uses="workers", cuts_after=ALWAYS),
+    Kind("worker_stop", WORKERS, (4.5, 5.5), cuts_after=NOTICED_S),
+    Kind("workers_stop", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S),
+    Kind("worker_nap", WORKERS, (0.3, 1.5), cuts_after=NOTICED_S),
+    Kind("worker_term", WORKERS, (0.2, 1.0)),
+    Kind("leader_kill", (LEADER,), (0.2, 2.0), uses="schedulers"),
+    Kind("leader_stop", (LEADER,), (2.0, 4.5), uses="schedulers"),
+    Kind("leader_term", (LEADER,), (0.2, 1.0), uses="schedulers"),
+    Kind("schedulers_kill", (ANY,), (0.5, 2.0), uses="schedulers"),
+    Kind("clock", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
+    Kind("upgrade", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
+    # The network between one process and Redis
+    Kind("partition", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S),
+    Kind("workers_partition", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S),
+    Kind("partition_reset", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S),
+    Kind("replies_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S),
+    Kind("requests_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S),
+    Kind("delay", (*WORKERS, LEADER, ANY), (2.0, 5.0)),
+    Kind("reset", (*WORKERS, LEADER, ANY), (0.1, 2.0)),
+    # Redis
+    Kind("redis_kill", (ANY,), (0.2, 2.0), uses="redis"),
+    Kind("redis_term", (ANY,), (0.2, 1.0), uses="redis"),
+    Kind("redis_stop", (ANY,), (1.0, 5.0), uses="redis"),
+    Kind("redis_power", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True),
+    Kind("submit_lost", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True),
+    Kind("redis_full", (ANY,), (0.5, 6.0), uses="redis"),
+    Kind("redis_slow", (ANY,), (2.0, 4.0), uses="redis"),
+    Kind("redis_failover", (ANY,), (0.5, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True),
+    # Messages
+    Kind("queues_deleted", (ANY,), (0.2, 1.5), uses="workers"),
+    Kind("bindings_deleted", (ANY,), (0.1, 1.0), uses="queues"),
+    Kind("messages_doubled", (ANY,), (1.0, 3.0), uses="queues"),
+    Kind("messages_replayed", (ANY,), (0.1, 1.0), uses="queues"),
+    # The provider
+    Kind("provider_down", (ANY,), (1.0, 4.0), uses="provider", costs=True, cuts_after=ALWAYS),
+    Kind("provider_hangs", (ANY,), (1.0, 3.0), uses="provider", costs=True),
+    Kind("provider_500", (ANY,), (1.0, 4.0), uses="provider", costs=True),
+    Kind("provider_529", (ANY,), (1.0, 4.0), uses="provider"),
+    Kind("provider_resets", (ANY,), (1.0, 4.0), uses="provider", costs=True),
+    Kind("provider_resets_after", (ANY,), (1.0, 3.0), uses="provider", costs=True),
+    Kind("provider_malformed", (ANY,), (1.0, 3.0), uses="provider", costs=True),
+    Kind("provider_cuts", (ANY,), (1.0, 3.0), uses="provider", costs=True),
+    # Clients and operators
+    Kind("client_killed", (ANY,), (2.5, 5.0), uses="client"),
+    Kind("cancel", (ANY,), (0.5, 3.0), uses="cancel"),
+    Kind("pause", (ANY,), (1.0, 4.0), uses="pause"),
+    Kind("limit", (ANY,), (1.0, 4.0), uses="limit"),
+    Kind("drain", ("worker-1", "worker-2"), (1.0, 4.0)),
+)

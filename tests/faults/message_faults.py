@@ -1,0 +1,90 @@
+"""Faults of the broker's queues: deleted, unbound, their messages doubled or replayed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import redis
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from fairlane.model.job import Attempt
+from fairlane.model.run import RunRef
+from fairlane_scheduler.dispatch.publisher import Publisher
+from tests.faults.deployment import PATIENCE_S
+from tests.faults.kinds import ANY, WORKERS
+from tests.faults.schedule import Timed
+from tests.faults.stage import Stage, fault
+
+LOOK_S = 0.05
+QUEUES, BINDINGS = "fairlane.lane.*", "_kombu.binding.*"
+REPLAYED = 40
+
+
+@fault("queues_deleted")
+def delete_queues(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """Queues fill up while the workers are cut off for a moment, and then all of them are gone."""
+    proxies = stage.deployment.proxies
+    proxies.each([*WORKERS], lambda proxy: proxy.cut(forth=True, back=True))
+    yield (ANY,)
+    with suppress(RedisError):
+        _delete(stage, QUEUES)
+    proxies.each([*WORKERS], lambda proxy: proxy.mend())
+
+
+@fault("bindings_deleted")
+def delete_bindings(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """The broker's tables of queues are gone, again and again."""
+    yield from _again_and_again(lambda: _delete(stage, BINDINGS))
+
+
+def _delete(stage: Stage, pattern: str) -> None:
+    with redis.Redis.from_url(stage.deployment.server.url, socket_timeout=PATIENCE_S) as server:
+        for key in server.keys(pattern):
+            server.delete(key)
+
+
+@fault("messages_doubled")
+def double(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """The message of each attempt that is in flight is published again, several times."""
+    deployment = stage.deployment
+    with closing(Publisher(deployment.settings)) as publisher:
+
+        def publish_again() -> None:
+            for record in map(json.loads, deployment.redis.hvals(deployment.keys.leased)):
+                ref = RunRef.parse(record["ref"])
+                publisher.publish(Attempt(ref.run, ref.team, record["job"], record["number"], record["lane"]))
+            publisher.flush()
+
+        yield from _again_and_again(publish_again)
+
+
+def _again_and_again(act: Callable[[], object]) -> Iterator[tuple[str, ...]]:
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(LOOK_S):
+            with suppress(RedisError, OSError, OperationalError):
+                act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield (ANY,)
+    over.set()
+    thread.join()
+
+
+@fault("messages_replayed")
+def replay(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """Messages of attempts that were granted, are granted now, or never will be, come again."""
+    yield (ANY,)
+    workload = stage.workload
+    with closing(Publisher(stage.deployment.settings)) as publisher:
+        for name, letter in (("judged", "a"), ("bounded", "a"), ("serial", "c")):
+            run = workload.watched[name].run
+            for job in range(REPLAYED):
+                publisher.publish(Attempt(run.id, run.team, job, 1, workload.lane(letter)))
+        publisher.flush()
