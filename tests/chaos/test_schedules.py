@@ -13,6 +13,8 @@ from tests.faults.session import Session
 pytestmark = pytest.mark.chaos
 
 SCHEDULES, SEED_BITS = 3, 31
+PLAYS, STILL_S = 3, 0.5
+"""A play in which the machine stood still for so long is played again: workers were silent without a fault."""
 
 
 @pytest.fixture(scope="module")
@@ -27,5 +29,8 @@ def test_a_fresh_schedule_of_faults_breaks_no_promise(number: int, session: Sess
     schedule = draw(secrets.randbits(SEED_BITS))
     line = f'python -m tests.faults --schedules 1 --schedule "{schedule}"'
     print(f"Played {number + 1} of {SCHEDULES}; again with: {line}")
-    _, violations = session.play(schedule)
+    for _ in range(PLAYS):
+        history, violations = session.play(schedule)
+        if not violations or history.stalled_s < STILL_S:
+            break
     assert not violations, "\n".join([line, *map(str, violations)])

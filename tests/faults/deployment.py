@@ -285,7 +285,8 @@ class Deployment:
 
 def _ended_well(process: Process) -> bool:
     """Whether it ended as SIGTERM asks. One that has logged nothing yet is still being imported."""
-    return process.returncode == 0 or (process.returncode == -signal.SIGTERM and not process.log_tail())
+    logged = any(line.startswith("{") for line in process.log_tail(50).splitlines())
+    return process.returncode == 0 or (process.returncode == -signal.SIGTERM and not logged)
 
 
 def _command(name: str) -> list[str]:

@@ -36,7 +36,7 @@ def test_too_few_slots_are_reported_and_a_rate_that_is_used_to_the_full_asks_for
     free, limited = small.new_model(latency_ms=1000), small.new_model(latency_ms=500)
     small.lanes.limit(f"sim:{limited}", {"requests_per_minute": 120, "exact": 1})
     deployment = Deployment(small.settings, small.redis)
-    run = small.client.submit(numbered(35), "question {{ n }}", model=f"sim:{free}")
+    run = small.client.submit(numbered(80), "question {{ n }}", model=f"sim:{free}")
     wait_until(lambda: (announced(small) or 0) > 2 * SLOTS, 45)
     assert measure(deployment)["slots"] == SLOTS
     all_succeeded(run)
