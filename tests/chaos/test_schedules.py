@@ -14,7 +14,7 @@ pytestmark = pytest.mark.chaos
 
 SCHEDULES, SEED_BITS = 3, 31
 PLAYS, STILL_S = 3, 0.5
-"""A play in which the machine stood still for so long is played again: workers were silent without a fault."""
+"""A play in which the machine stood still for so long is played again: workers were silent without faults."""
 
 
 @pytest.fixture(scope="module")
