@@ -284,7 +284,7 @@ class Deployment:
 
 
 def _ended_well(process: Process) -> bool:
-    """Whether it ended as SIGTERM asks. One that has logged nothing yet is still being imported."""
+    """Whether it ended as SIGTERM asks. One without a log line of ours is still importing."""
     logged = any(line.startswith("{") for line in process.log_tail(50).splitlines())
     return process.returncode == 0 or (process.returncode == -signal.SIGTERM and not logged)
 

@@ -29,7 +29,7 @@ OUTAGES: dict[str, Any] = {"outage_delay": 1.0, "outage_growth": 1.5, "outage_lo
 
 @dataclass(slots=True)
 class Watched:
-    """A run under way, and what is known of it."""
+    """A run that is being played, what it must end as, and when it was paused (seconds)."""
 
     run: Run
     seen: RunSeen

@@ -247,18 +247,20 @@ def test_an_interactive_run_starts_within_one_service_time_on_a_saturated_lane(
     lane = SharedLane(real_redis, course)
     for number in range(5):
         lane.submit(400, f"batch{number}")
-    asked: list[int] = []
+    asked: dict[str, int] = {}
     for seconds in (3, CHANGES_S - 0.1, CHANGES_S + 0.1, 20, 25):
         lane.run_to(seconds)
-        asked.append(lane.cluster.now_ms)
-        lane.submit(3, "visitor", interactive=True)
+        visitor = f"visitor{len(asked)}"  # a team of its own: none has used up what it may be ahead
+        asked[visitor] = lane.cluster.now_ms
+        lane.submit(3, visitor, interactive=True)
     lane.run_to(ENDS_S)
 
-    for since_ms in asked:
-        first_ms = lane.of("visitor", since_ms)[0].at_ms
+    for visitor, since_ms in asked.items():
+        first_ms = lane.of(visitor, since_ms)[0].at_ms
         assert first_ms - since_ms <= CALL_S * 1000
-        # Permits that the lane gathered in 50 ms may have been granted before the run was known.
-        assert len(lane.order(since_ms, first_ms)) <= 4
+        # One permit at most may have been given away before the run was known.
+        batch = [team for team in lane.order(since_ms, first_ms) if team.startswith("batch")]
+        assert len(batch) <= 2
 
 
 @pytest.mark.parametrize("slots", [10, 40])

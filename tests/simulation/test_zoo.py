@@ -22,12 +22,8 @@ from fairlane.lab.zoo.world import World
 FIXED = range(50)
 FRESH = 10
 FRESH_BITS = 31
-REFUSALS_A_JOB, REFUSALS = 4, 500
-"""A lane that nobody configured may be refused so often: no world makes it ask without end.
-
-Headers that name no axis may report a limit of tokens, which the lane takes for one of requests. Until it
-has found the real limit, within a second or two, it may be refused some hundred times.
-"""
+REFUSALS_A_JOB, REFUSALS = 4, 20
+"""A lane that nobody configured may be refused so often: no world makes it ask without end."""
 LEAST_MEDIAN = 0.6
 """The fixed worlds' median use of what an oracle gets within half a minute from a cold start."""
 

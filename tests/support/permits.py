@@ -17,7 +17,7 @@ from fairlane.core.events import Event
 from tests.support.cluster import Cluster
 from tests.support.shares import share_of
 
-KNOWN_MS = 3000  # on a busy machine, within this time the scheduler hears of a returned permit
+KNOWN_MS = 1000  # on a busy machine, within this time the scheduler hears of a returned permit
 
 
 @dataclass(frozen=True, slots=True)
