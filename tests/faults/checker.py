@@ -77,7 +77,7 @@ def _run_records(run: RunSeen, *, forgets: bool) -> Iterator[str]:
 
 def attempts(history: History) -> Iterator[str]:
     """No job uses an attempt but its last, unless its provider failed or its worker was lost."""
-    if any(span.costs for span in history.faults):
+    if history.costs:
         return
     for run in history.runs:
         many = [entry.item for entry in run.records if entry.attempts > 1]

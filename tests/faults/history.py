@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.faults.kinds import ANY, KINDS, WORKERS
+from tests.faults.kinds import ANY, BEAT_S, KINDS, NOTICED_S, WORKERS
 from tests.faults.schedule import Schedule
 
 COMPLETED, LOST = "completed", "lost"
 PAID = frozenset({COMPLETED, "reset_after_work", "malformed", "cut_stream"})
 """How a request ends that the provider charges."""
+
+QUIET_S = 2 * BEAT_S
+"""A pause between two silences may be too short for a heartbeat and a report if it is shorter than this."""
 
 RESUMED_S = 0.3
 """So long after its end, a fault may still cut a call: what was held up in the fault arrives only now."""
@@ -60,6 +63,11 @@ class Span:
     def cuts(self) -> bool:
         """Whether calls of these processes may be made again although they were paid."""
         return self.end - self.begin >= KINDS[self.name].cuts_after
+
+    @property
+    def silences(self) -> bool:
+        """Whether the workers that it hit sent no heartbeat and no report."""
+        return KINDS[self.name].silences
 
     @property
     def forgets(self) -> bool:
@@ -159,14 +167,62 @@ class History:
         """Whether Redis lost confirmed writes in this schedule."""
         return any(span.forgets for span in self.faults)
 
+    @property
+    def costs(self) -> bool:
+        """Whether jobs may use attempts because of these faults, each alone or all together."""
+        return any(span.costs for span in self.faults) or any(
+            silence.noticed for worker in WORKERS for silence in self._silences(worker)
+        )
+
     def cut_at(self, call: Call, margin: float = 0.0) -> float | None:
-        """When a fault first cut the call from the deployment, at most ``margin`` seconds after its end."""
+        """When faults first cut the call from the deployment, at most ``margin`` seconds after its end."""
         cuts = [
-            span.begin
-            for span in self.faults
-            if span.cuts
-            and (span.concerns(call.worker) or call.worker not in WORKERS)
-            and span.begin <= call.ended + margin
-            and call.arrived <= span.end + RESUMED_S
+            begin
+            for begin, end in self._cuts(call.worker)
+            if begin <= call.ended + margin and call.arrived <= end + RESUMED_S
         ]
         return min(cuts, default=None)
+
+    def _cuts(self, worker: str) -> Iterator[tuple[float, float]]:
+        """When faults cut a worker off: each that does so alone, and silences that do so together.
+
+        A report that waits in a silence is lost with what follows at once, so a cut begins with that silence.
+        """
+        silences = self._silences(worker)
+        yield from ((silence.begin, silence.end) for silence in silences if silence.noticed)
+        for span in self._hitting(worker):
+            if span.cuts:
+                before = [one.begin for one in silences if one.begin <= span.begin <= one.end + QUIET_S]
+                yield min([span.begin, *before]), span.end
+
+    def _hitting(self, worker: str) -> list[Span]:
+        return [span for span in self.faults if span.concerns(worker) or worker not in WORKERS]
+
+    def _silences(self, worker: str) -> list[_Silence]:
+        return _merged([span for span in self._hitting(worker) if span.silences])
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Faults that follow each other so closely that a worker may have said nothing in between."""
+
+    begin: float
+    end: float
+    by_redis_alone: bool
+
+    @property
+    def noticed(self) -> bool:
+        """Whether the worker may count as lost. Nobody counts the time for which Redis itself is away."""
+        return not self.by_redis_alone and self.end - self.begin >= NOTICED_S
+
+
+def _merged(spans: Sequence[Span]) -> list[_Silence]:
+    merged = list[_Silence]()
+    for span in sorted(spans, key=lambda span: span.begin):
+        redis = KINDS[span.name].uses == "redis"
+        if merged and span.begin <= merged[-1].end + QUIET_S:
+            last = merged[-1]
+            last.end, last.by_redis_alone = max(last.end, span.end), last.by_redis_alone and redis
+        else:
+            merged.append(_Silence(span.begin, span.end, redis))
+    return merged

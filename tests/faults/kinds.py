@@ -23,8 +23,9 @@ class Kind:
 
     ``seconds``: the least and the greatest duration. ``uses``: what it occupies, so that two faults of one
     schedule never act on the same thing at the same time; empty: its target. ``cuts_after``: from this
-    duration on, calls of the target may be made again although they were paid. ``forgets``: Redis loses
-    writes that it has confirmed. ``costs``: calls that meet it may use attempts of their jobs.
+    duration on, calls of the target may be made again although they were paid. ``silences``: workers of the
+    target send no heartbeat and no report. ``forgets``: Redis loses writes that it has confirmed. ``costs``:
+    calls that meet it may use attempts of their jobs.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Kind:
     seconds: tuple[float, float]
     uses: str = ""
     cuts_after: float = NEVER
+    silences: bool = False
     forgets: bool = False
     costs: bool = False
 
@@ -42,11 +44,11 @@ def _kinds(*kinds: Kind) -> dict[str, Kind]:
 
 KINDS = _kinds(
     # Processes
-    Kind("worker_kill", WORKERS, (0.2, 2.0), cuts_after=ALWAYS),
-    Kind("workers_kill", (ANY,), (0.2, 2.0), uses="workers", cuts_after=ALWAYS),
-    Kind("worker_stop", WORKERS, (4.5, 5.5), cuts_after=NOTICED_S),
-    Kind("workers_stop", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S),
-    Kind("worker_nap", WORKERS, (0.3, 1.5), cuts_after=NOTICED_S),
+    Kind("worker_kill", WORKERS, (0.2, 2.0), cuts_after=ALWAYS, silences=True),
+    Kind("workers_kill", (ANY,), (0.2, 2.0), uses="workers", cuts_after=ALWAYS, silences=True),
+    Kind("worker_stop", WORKERS, (4.5, 5.5), cuts_after=NOTICED_S, silences=True),
+    Kind("workers_stop", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S, silences=True),
+    Kind("worker_nap", WORKERS, (0.3, 1.5), cuts_after=NOTICED_S, silences=True),
     Kind("worker_term", WORKERS, (0.2, 1.0)),
     Kind("leader_kill", (LEADER,), (0.2, 2.0), uses="schedulers"),
     Kind("leader_stop", (LEADER,), (2.0, 4.5), uses="schedulers"),
@@ -55,22 +57,22 @@ KINDS = _kinds(
     Kind("clock", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
     Kind("upgrade", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
     # The network between one process and Redis
-    Kind("partition", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S),
-    Kind("workers_partition", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S),
-    Kind("partition_reset", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S),
-    Kind("replies_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S),
-    Kind("requests_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S),
+    Kind("partition", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S, silences=True),
+    Kind("workers_partition", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S, silences=True),
+    Kind("partition_reset", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S, silences=True),
+    Kind("replies_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S, silences=True),
+    Kind("requests_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S, silences=True),
     Kind("delay", (*WORKERS, LEADER, ANY), (2.0, 5.0)),
-    Kind("reset", (*WORKERS, LEADER, ANY), (0.1, 2.0)),
+    Kind("reset", (*WORKERS, LEADER, ANY), (0.1, 2.0), silences=True),
     # Redis
-    Kind("redis_kill", (ANY,), (0.2, 2.0), uses="redis"),
-    Kind("redis_term", (ANY,), (0.2, 1.0), uses="redis"),
-    Kind("redis_stop", (ANY,), (1.0, 5.0), uses="redis"),
-    Kind("redis_power", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True),
-    Kind("submit_lost", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True),
-    Kind("redis_full", (ANY,), (0.5, 6.0), uses="redis"),
+    Kind("redis_kill", (ANY,), (0.2, 2.0), uses="redis", silences=True),
+    Kind("redis_term", (ANY,), (0.2, 1.0), uses="redis", silences=True),
+    Kind("redis_stop", (ANY,), (1.0, 5.0), uses="redis", silences=True),
+    Kind("redis_power", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
+    Kind("submit_lost", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
+    Kind("redis_full", (ANY,), (0.5, 6.0), uses="redis", silences=True),
     Kind("redis_slow", (ANY,), (2.0, 4.0), uses="redis"),
-    Kind("redis_failover", (ANY,), (0.5, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True),
+    Kind("redis_failover", (ANY,), (0.5, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
     # Messages
     Kind("queues_deleted", (ANY,), (0.2, 1.5), uses="workers"),
     Kind("bindings_deleted", (ANY,), (0.1, 1.0), uses="queues"),

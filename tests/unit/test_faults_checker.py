@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.faults.checker import CHECKS, FORGOTTEN_S, JUDGED, SETTLED_WITHIN_S, check, stated
-from tests.faults.history import Call, Entry, History, Limit, RunSeen, Span
+from tests.faults.history import QUIET_S, Call, Entry, History, Limit, RunSeen, Span
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Schedule, Timed
 
@@ -157,6 +157,18 @@ def test_a_call_that_a_fault_cut_may_be_paid_again_and_no_other() -> None:
     assert broken(replace(history, faults=(later,))) == {"paid_once"}
     nap = Span("worker_nap", ("worker-1",), 0.5, 1.5)
     assert broken(replace(history, faults=(nap,))) == {"paid_once"}
+
+
+def test_faults_that_silence_a_worker_one_after_the_other_cut_its_calls_together() -> None:
+    again = with_call(whole(), call(question(2), 5.0))
+    away, apart = Span("redis_kill", (ANY,), 0.65, 1.8), Span("partition", ("worker-1",), 1.0, 2.4)
+    lost = Span("requests_lost", ("worker-1",), 2.4 + QUIET_S / 2, 3.6)
+    assert broken(replace(again, faults=(away, apart, lost))) == set()
+    elsewhere = replace(apart, hit=("worker-2",)), replace(lost, hit=("worker-2",))
+    assert broken(replace(again, faults=(away, *elsewhere))) == {"paid_once"}
+    spoke = replace(lost, begin=2.4 + 2 * QUIET_S)
+    assert broken(replace(again, faults=(away, apart, spoke))) == {"paid_once"}
+    assert broken(replace(again, faults=(away, replace(away, begin=2.0, end=5.0)))) == {"paid_once"}
 
 
 def test_a_call_may_be_paid_again_only_once_for_one_cut() -> None:

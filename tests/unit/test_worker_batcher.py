@@ -19,9 +19,9 @@ from fairlane_workers.execution.batcher import AWAY_MOST_S, BATCH, MOST_OFFERED,
 class Wire(Batcher):
     """A batcher on an imitated Redis; ``trips`` are the sizes of its round trips."""
 
-    def __init__(self, server: fakeredis.FakeServer) -> None:
+    def __init__(self, server: fakeredis.FakeServer, away_most_s: float) -> None:
         self.server, self.client = server, fakeredis.FakeAsyncRedis(server=server)
-        super().__init__(self.client, self._note)
+        super().__init__(self.client, self._note, away_most_s=away_most_s)
         self.trips: list[int] = []
         self.pauses: list[float] = []
         self.on_pause: Callable[[], object] = lambda: None
@@ -36,9 +36,9 @@ class Wire(Batcher):
         self.on_pause()
 
 
-def on_wire(scene: Callable[[Wire], Coroutine[Any, Any, None]]) -> None:
+def on_wire(scene: Callable[[Wire], Coroutine[Any, Any, None]], away_most_s: float = AWAY_MOST_S) -> None:
     async def play() -> None:
-        wire = Wire(fakeredis.FakeServer())
+        wire = Wire(fakeredis.FakeServer(), away_most_s)
         await scene(wire)
         await wire.client.aclose()
 
@@ -171,6 +171,16 @@ def test_a_redis_that_is_away_is_waited_for_and_nothing_is_dropped() -> None:
         assert wire.pauses == [0.05], "the next absence begins with a short pause again"
 
     on_wire(scene)
+
+
+def test_a_worker_that_beats_often_looks_as_often_whether_redis_is_back() -> None:
+    async def scene(wire: Wire) -> None:
+        wire.server.connected = False
+        wire.on_pause = lambda: setattr(wire.server, "connected", len(wire.pauses) >= 5)
+        assert await wire.send(("INCR", "n")) == 1
+        assert wire.pauses == [0.05, 0.1, 0.2, 0.3, 0.3]
+
+    on_wire(scene, away_most_s=0.3)
 
 
 def test_a_redis_that_is_away_while_a_script_is_loaded_is_waited_for(

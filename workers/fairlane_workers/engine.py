@@ -181,7 +181,12 @@ class Engine:
         settings, clock = self._settings, SystemClock()
         keys, lease_ms = Keys(settings.redis.deployment), round(settings.scheduler.lease_seconds * 1000)
         self._redis = _open_redis(settings.redis.url, settings.redis.deployment)
-        batcher = self._batcher = MeasuredBatcher(self._redis, self._metrics)
+        batcher = self._batcher = MeasuredBatcher(
+            # A worker that beats often is missed soon, so it also looks often whether Redis is back.
+            self._redis,
+            self._metrics,
+            away_most_s=settings.worker.beat_seconds,
+        )
         self._providers: dict[str, Provider] = {
             name: build_provider(
                 name,

@@ -34,7 +34,8 @@ log = get_logger("batcher")
 
 BATCH = 256  # commands a pipeline: its replies arrive before another attempt waits for long
 MOST_OFFERED = 1024  # waiting commands beyond which `offer` drops: chunks and cache writes may be lost
-AWAY_FIRST_S, AWAY_MOST_S = 0.05, 1.0  # pauses between tries while Redis is away, doubled each time
+AWAY_FIRST_S = 0.05  # the first pause between tries while Redis is away, doubled each time
+AWAY_MOST_S = 1.0  # and the longest: shorter than a lease, so that a short return of Redis is not missed
 
 Command: TypeAlias = Call | tuple[Any, ...]
 _Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
@@ -52,8 +53,12 @@ class Batcher:
     changes nothing and is answered as late.
     """
 
-    def __init__(self, redis: AsyncRedisClient, pause: Pause = sleep) -> None:
+    def __init__(
+        self, redis: AsyncRedisClient, pause: Pause = sleep, *, away_most_s: float = AWAY_MOST_S
+    ) -> None:
+        """``away_most_s``: the longest pause between tries, in seconds, at most `AWAY_MOST_S`."""
         self._redis, self._pause = redis, pause
+        self._away_most_s = min(away_most_s, AWAY_MOST_S)
         self._pending: _Batch = []
         self._flusher: asyncio.Task[None] | None = None
         self._away_s = 0.0
@@ -125,7 +130,7 @@ class Batcher:
         self._trouble = in_words(error)
         if not self._away_s:
             log.warning(Event.STORE_UNREACHABLE, error=self._trouble)
-        self._away_s = min(AWAY_MOST_S, self._away_s * 2 or AWAY_FIRST_S)
+        self._away_s = min(self._away_most_s, self._away_s * 2 or AWAY_FIRST_S)
         self._pending = [one for one in batch if one[1] is not None] + self._pending
         await self._pause(self._away_s)
 
