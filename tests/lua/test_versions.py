@@ -53,7 +53,7 @@ def test_no_history_in_two_versions_loses_a_job_or_lets_two_do_it(
 
     def of_whichever_version(call: Call, redis: Any) -> Any:
         used.add(TwoVersions.is_later)
-        chosen = Call(scripts[call.script.name], call.packed) if TwoVersions.is_later else call
+        chosen = Call(scripts[call.script.name], call.keys, call.args) if TwoVersions.is_later else call
         return run(chosen, redis)
 
     monkeypatch.setattr(Call, "run", of_whichever_version)

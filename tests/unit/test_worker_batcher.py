@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,8 +13,19 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import DataError, ReadOnlyError, RedisError, ResponseError
 from structlog.testing import capture_logs
 
+from fairlane.model.job import Attempt
+from fairlane.store.keys import Keys
 from fairlane.store.script import Call, script
-from fairlane_workers.execution.batcher import AWAY_MOST_S, BATCH, MOST_OFFERED, Batcher, Command
+from fairlane.store.write.attempts import Attempts
+from fairlane_workers.execution.batcher import (
+    AWAY_MOST_S,
+    BATCH,
+    MOST_MERGED,
+    MOST_OFFERED,
+    Batcher,
+    Command,
+    _together,
+)
 
 
 class Wire(Batcher):
@@ -60,6 +72,37 @@ def test_what_is_sent_together_shares_a_round_trip() -> None:
 
         assert replies == list(range(1, 21))
         assert wire.trips == [20]
+
+    on_wire(scene)
+
+
+def claim(n: int, run: str = "r1", lane: str = "sim:fast") -> Call:
+    return Attempts(Keys("test")).claim(Attempt(run, "search", n, 1, lane), "w1", 1000, 0)
+
+
+def test_calls_of_one_script_with_the_same_keys_are_sent_as_one_and_each_gets_its_reply() -> None:
+    async def scene(wire: Wire) -> None:
+        for n in range(0, 3 * MOST_MERGED, 2):
+            record = {"job": n, "lane": "sim:fast", "ref": "search/r1", "granted_ms": -n, "n": n + 1}
+            await wire.client.hset(Keys("test").leased, claim(n).args[1], json.dumps(record))
+        calls = [claim(n) for n in range(2 * MOST_MERGED)]
+        replies = await gather(wire, *calls[:3], ("INCR", "n"), *calls[3:], claim(0, run="r2"))
+
+        assert replies.pop(3) == 1
+        assert replies.pop() is None
+        waited = [reply and json.loads(reply)["waited_ms"] for reply in replies]
+        assert waited == [None if n % 2 else n for n in range(2 * MOST_MERGED)]
+        sent = [len(places) for _, places in _together([*calls, ("INCR", "n"), claim(0, run="r2")])]
+        assert sent == [1, MOST_MERGED, MOST_MERGED, 1]
+
+    on_wire(scene)
+
+
+def test_a_call_that_fails_among_others_sent_as_one_fails_alone() -> None:
+    async def scene(wire: Wire) -> None:
+        await wire.client.hset(Keys("test").leased, claim(1).args[1], "no record")
+        replies = await gather(wire, claim(0), claim(1), claim(2))
+        assert [type(reply) for reply in replies] == [type(None), ResponseError, type(None)]
 
     on_wire(scene)
 

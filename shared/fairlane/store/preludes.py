@@ -23,7 +23,7 @@ from importlib.resources.abc import Traversable
 
 from fairlane.core.errors import ScriptError
 
-_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|NEEDS|RETURNS):(.*)")
+_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|NEEDS|RETURNS|MERGES):(.*)")
 _CONTINUED = re.compile(r"--   +(\S.*)")
 _COMMENT = re.compile(r"--.*")
 _REACHED = re.compile(r"\b(?:KEY|ARG)\.\w+")

@@ -6,6 +6,7 @@ A file ``lua/verbs/<noun>_<verb>.lua`` opens with its purpose and four lines tha
     -- ARGV: now_ms epoch offers        names of the arguments
     -- USES: core/time lane/lease       preludes ``lua/lib/<name>.lua`` whose names the verb uses itself
     -- RETURNS: ...                     for the reader
+    -- MERGES: ...                      only where calls with the same keys may be sent as one, and why
 
 Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string).
 
@@ -34,6 +35,21 @@ Value = str | int | float | bytes
 
 _FOLDER = files("fairlane.store") / "lua"
 
+# A verb of which one script call may hold many. Redis 6.2 raises errors as text, later versions as tables.
+_FOR_EACH = """
+local function one_call()
+{text}
+end
+local replies = {{}}
+for first = 0, #ARGV - 1, {count} do
+  ARG = {arguments}
+  local good, reply = pcall(one_call)
+  if not good and type(reply) ~= 'table' then reply = {{ err = tostring(reply) }} end
+  replies[#replies + 1] = reply or false
+end
+return replies
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -44,49 +60,97 @@ class Script:
     sha: str
     keys: tuple[str, ...]
     args: tuple[str, ...]
+    merges: bool = False
 
-    def bind(self, keys: Mapping[str, str | Sequence[str]], args: Mapping[str, Value]) -> Call:
-        """Fit keys and arguments to the header, by name. Raises `ScriptError` on a misfit."""
-        if len(keys) != len(self.keys) or len(args) != len(self.args):
-            raise ScriptError(self.name, f"takes keys {self.keys} and arguments {self.args}")
-        packed: list[Any] = [0]
+    def place(self, keys: Mapping[str, str | Sequence[str]]) -> Placed:
+        """Fit keys to the header, by name, once for many calls. Raises `ScriptError` on a misfit."""
+        if len(keys) != len(self.keys):
+            raise ScriptError(self.name, f"takes keys {self.keys}")
+        placed: list[str] = []
         try:
             for name in self.keys:
                 if name.endswith("*"):
-                    packed.extend(keys[name[:-1]])
+                    placed.extend(keys[name[:-1]])
                 else:
-                    packed.append(keys[name])
-            packed[0] = len(packed) - 1
-            packed.extend(args[name] for name in self.args)
+                    placed.append(str(keys[name]))
         except KeyError as missing:
             raise ScriptError(self.name, f"{missing} is missing") from None
-        return Call(self, tuple(packed))
+        return Placed(key.encode() for key in placed)
+
+    def bind(self, keys: Mapping[str, str | Sequence[str]] | Placed, args: Mapping[str, Value]) -> Call:
+        """Fit keys and arguments to the header, by name. Raises `ScriptError` on a misfit."""
+        placed = keys if isinstance(keys, Placed) else self.place(keys)
+        if len(args) != len(self.args):
+            raise ScriptError(self.name, f"takes arguments {self.args}")
+        try:
+            return Call(self, placed, tuple([args[name] for name in self.args]))
+        except KeyError as missing:
+            raise ScriptError(self.name, f"{missing} is missing") from None
+
+
+class Placed(tuple[bytes, ...]):
+    """Keys in a script's order, encoded."""
+
+    __slots__ = ()
+
+    def followed_by(self, more: Sequence[str]) -> Placed:
+        """These keys and those of the list at their end."""
+        return Placed((*self, *(key.encode() for key in more))) if more else self
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A script with its keys and arguments, packed for EVALSHA."""
+    """A script with its keys and arguments. ``args`` holds those of ``count`` calls, one after the other."""
 
     script: Script
-    packed: tuple[Any, ...]
+    keys: Placed
+    args: tuple[Any, ...]
+    count: int = 1
+
+    @property
+    def packed(self) -> tuple[Any, ...]:
+        """The arguments of EVALSHA after the digest."""
+        return (len(self.keys), *self.keys, *self.args)
+
+    def replies(self, raw: Any) -> list[Any]:
+        """The reply to each of its calls; one that failed has its error."""
+        return list(raw) if self.script.merges else [raw]
+
+    def reply(self, raw: Any) -> Any:
+        """The reply to its one call. Raises the error that the call ended with."""
+        (reply,) = self.replies(raw)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def run(self, redis: RedisClient) -> Any:
         """Execute on a blocking client: EVALSHA, then EVAL where the server has not loaded the script."""
         try:
-            return redis.evalsha(self.script.sha, *self.packed)
+            raw = redis.evalsha(self.script.sha, *self.packed)
         except NoScriptError:
-            return redis.eval(self.script.source, *self.packed)
+            raw = redis.eval(self.script.source, *self.packed)
+        return self.reply(raw)
 
     def look(self, redis: RedisClient) -> Any:
         """`run` for a verb that changes nothing, also for a user who may only read."""
         try:
             return self.run(redis)
         except NoPermissionError:
-            return redis.evalsha_ro(self.script.sha, *self.packed)
+            return self.reply(redis.evalsha_ro(self.script.sha, *self.packed))
 
     def queue(self, pipeline: RedisCommands) -> None:
         """Append to a pipeline. The server must have loaded the script: `load_all`."""
         pipeline.evalsha(self.script.sha, *self.packed)
+
+
+def merged(calls: Sequence[Call]) -> Call:
+    """One call in place of several of one script with the same keys: it loads and looks up everything once.
+
+    Each of them is atomic by itself; one that fails leaves the others alone.
+    """
+    first = calls[0]
+    args = tuple(argument for call in calls for argument in call.args)
+    return Call(first.script, first.keys, args, sum(call.count for call in calls))
 
 
 @cache
@@ -107,14 +171,22 @@ def compose(verbs: Traversable, name: str, preludes: Preludes) -> Script:
     needed = preludes.compose(verb)
     constants = {key: value for prelude in needed for key, value in prelude.constants.items()}
     blocks = [_enclosed(prelude) for prelude in needed if not prelude.constants]
-    code = with_values("\n".join([*blocks, verb.text]), constants)
-    source = _bindings(name, keys, args) + "\n" + code
+    merges = bool(verb.words("MERGES"))
+    body = (
+        _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
+        if merges
+        else verb.text
+    )
+    code = with_values("\n".join([*blocks, body]), constants)
+    bound = "local ARG" if merges else f"local ARG = {_named(args)}"
+    source = f"{_bindings(name, keys)}\n{bound}\n{code}"
     return Script(
         name=name,
         source=source,
         sha=sha1(source.encode(), usedforsecurity=False).hexdigest(),
         keys=keys,
         args=args,
+        merges=merges,
     )
 
 
@@ -128,7 +200,7 @@ def _enclosed(prelude: LuaFile) -> str:
     return f"local {', '.join(prelude.words('GIVES'))}\ndo\n{prelude.text}\nend"
 
 
-def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:
+def _bindings(name: str, keys: tuple[str, ...]) -> str:
     starred = [key for key in keys if key.endswith("*")]
     if starred and starred != [keys[-1]]:
         raise ScriptError(name, "only the last key may take a list")
@@ -137,8 +209,13 @@ def _bindings(name: str, keys: tuple[str, ...], args: tuple[str, ...]) -> str:
     if starred:
         listed, before = f"KEY.{keys[-1][:-1]}", len(keys) - 1
         rest = f"{listed} = {{}} for i = {before + 1}, #KEYS do {listed}[i - {before}] = KEYS[i] end"
-    named = ", ".join(f"{arg} = ARGV[{i}]" for i, arg in enumerate(args, 1))
-    return f"local KEY = {{{single}}} {rest}\nlocal ARG = {{{named}}}"
+    return f"local KEY = {{{single}}} {rest}"
+
+
+def _named(args: tuple[str, ...], first: str = "") -> str:
+    """A table of the arguments by name, of the call whose arguments begin after ``first``."""
+    named = ", ".join(f"{arg} = ARGV[{first}{i}]" for i, arg in enumerate(args, 1))
+    return f"{{{named}}}"
 
 
 @cache

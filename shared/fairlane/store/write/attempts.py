@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
+from fairlane.core.lru import Lru
 from fairlane.model.decision import Cost
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.job import Attempt, JobState, Lesson
 from fairlane.model.results import packed
 from fairlane.model.run import RunRef
 from fairlane.store.keys import TOKEN_AXES, Keys
-from fairlane.store.script import Call, script
+from fairlane.store.script import Call, Placed, script
+
+PLACES_KEPT = 1024
+"""Lists of keys that are kept, by verb, run and lane: a report has 24 keys, most of what it sends."""
 
 
 def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
@@ -44,17 +49,29 @@ class Attempts:
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
+        self._placed: Lru[tuple[str, str, str, str], Placed] = Lru(PLACES_KEPT)
+
+    def _place(self, verb: str, attempt: Attempt, keys: Callable[[], dict[str, Any]]) -> Placed:
+        """A verb's keys for an attempt of this run and lane, made once."""
+        return self._placed.get_or_make(
+            (verb, attempt.lane, attempt.team, attempt.run), lambda: script(verb).place(keys())
+        )
 
     def claim(self, attempt: Attempt, worker: str, lease_ms: int, now_ms: str | int = "") -> Call:
         """Claim an attempt. The call may be sent again if its reply was lost; other claims are rejected."""
         keys = self._keys
-        return script("attempt_claim").bind(
-            {
+        placed = self._place(
+            "attempt_claim",
+            attempt,
+            lambda: {
                 "leases": keys.leases,
                 "leased": keys.leased,
                 "lane": keys.lane(attempt.lane),
                 "jobs": keys.jobs(RunRef(attempt.team, attempt.run)),
             },
+        )
+        return script("attempt_claim").bind(
+            placed,
             {
                 "now_ms": now_ms,
                 "attempt": attempt.id,
@@ -108,11 +125,17 @@ class Attempts:
         the worker's monotonic clock; without it, the time from its claim counts.
         """
         ref = RunRef(attempt.team, attempt.run)
-        hot = self._queues(ref, follow, joined)
+        placed = self._place(
+            "attempt_finish",
+            attempt,
+            lambda: (
+                self._lane_keys(attempt.lane)
+                | run_keys(self._keys, ref)
+                | {"budget": self._keys.budget(attempt.team), "hot": []}
+            ),
+        )
         return script("attempt_finish").bind(
-            self._lane_keys(attempt.lane)
-            | run_keys(self._keys, ref)
-            | {"budget": self._keys.budget(attempt.team), "hot": hot},
+            placed.followed_by(self._queues(ref, follow, joined)),
             self._report(attempt, worker, lesson, now_ms)
             | {
                 "state": state,
@@ -143,15 +166,22 @@ class Attempts:
         it stays leased. ``handle`` names an asynchronous call that the next attempt resumes.
         """
         keys, ref = self._keys, RunRef(attempt.team, attempt.run)
+        placed = self._place(
+            "attempt_defer",
+            attempt,
+            lambda: (
+                self._lane_keys(attempt.lane)
+                | {
+                    "state": keys.state(ref),
+                    "jobs": keys.jobs(ref),
+                    "delayed": keys.delayed,
+                    "hot": keys.hot(ref, attempt.lane),
+                    "budget": keys.budget(attempt.team),
+                }
+            ),
+        )
         return script("attempt_defer").bind(
-            self._lane_keys(attempt.lane)
-            | {
-                "state": keys.state(ref),
-                "jobs": keys.jobs(ref),
-                "delayed": keys.delayed,
-                "hot": keys.hot(ref, attempt.lane),
-                "budget": keys.budget(attempt.team),
-            },
+            placed,
             self._report(attempt, worker, lesson, now_ms)
             | {"delay_ms": delay_ms, "cost": cost, "max_attempts": max_attempts, "limited": int(rate_limited)}
             | {"handle": quote(handle or "", safe="")},

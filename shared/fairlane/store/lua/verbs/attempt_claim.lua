@@ -1,6 +1,7 @@
 -- Lets one worker start an attempt, once: any other copy of its message is stale.
 -- KEYS: leases leased lane jobs
 -- ARGV: now_ms attempt job worker claim lease_ms
+-- MERGES: a worker sends many of a run and lane at once
 -- USES: buckets/arrivals core/time job/attempt_counts run/blame
 -- RETURNS: JSON {attempts, unproven, rate_limits, waited_ms, sendable, good_ms, handle} for the holder, nil for a stale
 --          claim: what the job has spent, the time since the grant, whether the call may be sent, for how long from

@@ -3,6 +3,7 @@
 --       state jobs delayed hot budget
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal delay_ms cost max_attempts limited handle
+-- MERGES: a worker sends many of a run and lane at once
 -- USES: core/time job/attempt_counts job/entry job/report job/retry
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
