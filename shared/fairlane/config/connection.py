@@ -139,7 +139,11 @@ class Connection(Section):
         'status to "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "quota", "auth" '
         'or "invalid".',
     )
-    stream: bool = Field(default=True, description="Stream task calls, so that listeners see chunks.")
+    stream: bool | Literal["auto"] = Field(
+        default="auto",
+        description="Stream task calls. auto: those of a run that somebody listens to, and those to a model "
+        "whose latest calls took long, or of which no call has ended yet.",
+    )
     structured_output: bool | None = Field(
         default=None,
         description="Whether it supports structured output (a JSON schema). Default: as its protocol does.",

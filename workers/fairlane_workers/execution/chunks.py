@@ -53,6 +53,11 @@ class AttemptStream:
         self._attempt = {"job": attempt.job, "number": attempt.number}
         self._heard = False
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a client listens to the run now."""
+        return self._audience.present
+
     async def __call__(self, text: str) -> None:
         """Publish a piece if a client listens."""
         self._audience.look()

@@ -41,9 +41,10 @@ from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.chunks import AttemptStream, Chunks
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
+from fairlane_workers.execution.streaming import Streaming
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.transport import Departure, PermitExpiredError, UsualDelay
 
@@ -128,7 +129,7 @@ class Executor:
     ) -> None:
         """``providers`` by connection; those that ``connections`` lacks never stream."""
         self._worker, self._attempts, self._lease_ms = worker, attempts, lease_ms
-        self._batcher, self._inputs, self._chunks = batcher, inputs, chunks
+        self._batcher, self._inputs, self._streaming = batcher, inputs, Streaming(chunks)
         self._connections, self._providers = connections, providers
         self._max_response_bytes = max_response_bytes
         self._clock, self._rng = clock, rng
@@ -232,6 +233,8 @@ class Executor:
         held.wire_ms = claim.waited_ms + left_ms - claimed_ms
         took_ms = self._clock.monotonic_ms() - left_ms
         self._reporter.called(FinishedCall(held.attempt, inputs, outcome, held.wire_ms, took_ms))
+        if isinstance(outcome, Success | TimedOut):
+            self._streaming.note(inputs.call.model, took_ms)
         if outcome is None:
             await self._requeue(held)
         else:
@@ -339,12 +342,14 @@ class Executor:
         provider, configured = self._providers.get(connection), self._connections.get(connection)
         if provider is None:
             return Aborted(f"this worker has no connection {connection!r}")
-        stream = configured is not None and configured.stream and inputs.evaluation is None
+        stream = None
+        if configured is not None and inputs.evaluation is None:
+            stream = await self._streaming.of(attempt, call.model, configured)
         request = Request(
             model=name,
             messages=call.messages,
             params=dict(call.params),
-            stream=stream,
+            stream=stream is not None,
             timeout_s=inputs.spec.timeout,
             max_response_bytes=self._max_response_bytes,
             arguments=call.arguments,
@@ -355,19 +360,19 @@ class Executor:
             withdrawn=lambda: held.withdrawn,
             leave=bool if held.departure is None else held.departure.leave,
         )
-        return await self._stream(attempt, provider, request) if stream else await provider.call(request)
+        return await (provider.call(request) if stream is None else _streamed(provider, request, stream))
 
-    async def _stream(self, attempt: Attempt, provider: Provider, request: Request) -> Outcome:
-        """Call, and publish the pieces of the output; without a success they are void."""
-        listener = await self._chunks.listener(attempt)
-        try:
-            outcome = await provider.call(request, listener)
-        except BaseException:
-            listener.void()
-            raise
-        if not isinstance(outcome, Success):
-            listener.void()
-        return outcome
+
+async def _streamed(provider: Provider, request: Request, listener: AttemptStream) -> Outcome:
+    """Call, and publish the pieces of the output; without a success they are void."""
+    try:
+        outcome = await provider.call(request, listener)
+    except BaseException:
+        listener.void()
+        raise
+    if not isinstance(outcome, Success):
+        listener.void()
+    return outcome
 
 
 def _call_may_continue(outcome: Outcome) -> bool:

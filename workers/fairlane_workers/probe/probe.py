@@ -95,7 +95,7 @@ async def probe(
     transport = open_transport(name, connection, secrets.proxies.get(name), kind=RecordingTransport)
     provider = build_provider(name, connection, secrets.keys.get(name), transport=transport, clock=clock)
     lane = settings.lane_of(f"{name}:{question.model}")
-    stream = connection.stream if question.stream is None else question.stream
+    stream = connection.stream is not False if question.stream is None else question.stream
     request = Request(
         question.model,
         [{"role": "user", "content": question.prompt}],
