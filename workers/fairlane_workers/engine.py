@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Redis
@@ -18,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from fairlane.broker.bundle import READS_BUNDLES
 from fairlane.config.sections import TracingSettings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.config.topology import topology_of
@@ -25,7 +27,7 @@ from fairlane.core.clock import SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.events import Event
 from fairlane.core.version import __version__
-from fairlane.model.job import MESSAGE_VERSION, Attempt
+from fairlane.model.job import Attempt
 from fairlane.model.lane import FUNCTIONS
 from fairlane.store.connection.primary_pool import async_primary_pool
 from fairlane.store.connection.tls_errors import options_of
@@ -40,6 +42,7 @@ from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.intake.lane_queues import LaneQueues
+from fairlane_workers.intake.starter import Starter
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.registry import build_provider
@@ -83,6 +86,7 @@ class Engine:
         self.queues = LaneQueues(self._on_subscribed)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
+        self._starter: Starter
         self._batcher: Batcher
         self._executor: Executor
         self._heartbeat: Heartbeat
@@ -116,6 +120,7 @@ class Engine:
     def start(self) -> None:
         """Build everything on the loop and send the first heartbeat."""
         self._loop = asyncio.new_event_loop()
+        self._starter = Starter(self._loop)
         self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
@@ -127,7 +132,7 @@ class Engine:
 
         ``free_slot`` is called on the engine's thread if the attempt needs its slot no longer before that.
         """
-        return asyncio.run_coroutine_threadsafe(self._executor.execute(attempt, free_slot), self._loop)
+        return self._starter.start(partial(self._executor.execute, attempt, free_slot))
 
     def begin_stop(self) -> None:
         """Stop warmly: take nothing new, requeue what has not finished within the grace period.
@@ -227,7 +232,7 @@ class Engine:
             host=socket.gethostname(),
             started_ms=clock.now_ms(),
             modules=settings.worker.modules,
-            messages=MESSAGE_VERSION,
+            messages=READS_BUNDLES,
         )
         self._heartbeat = Heartbeat(
             redis=self._redis,

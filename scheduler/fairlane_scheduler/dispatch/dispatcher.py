@@ -42,8 +42,8 @@ class Handover(Protocol):
         """Whether an attempt that is granted now can be sent at once."""
         ...
 
-    def publish(self, attempt: Attempt) -> None:
-        """Collect an attempt; `flush` sends it."""
+    def publish(self, attempt: Attempt, together: int = 1) -> None:
+        """Collect an attempt; `flush` sends it, in one message with up to ``together`` of its lane in all."""
         ...
 
     def flush(self) -> bool:
@@ -297,10 +297,11 @@ class Dispatcher:
 
     def _publish(self, lane: str, offers: list[Offer], grant: Grant) -> None:
         depth = self._backlog.depth(lane)
+        together = self._capacity.bundle(lane, len(grant.permits))
         for permit in grant.permits:
             ref = offers[permit.offer].ref
             attempt = Attempt(run=ref.run, team=ref.team, job=permit.job, number=permit.number, lane=lane)
-            self._handover.publish(attempt)
+            self._handover.publish(attempt, together)
             if not self._logs_permits:
                 continue
             run = self._backlog.get(ref)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kombu.connection import Connection
 from kombu.exceptions import KombuError, OperationalError
 from kombu.messaging import Producer
 
+from fairlane.broker import bundle
 from fairlane.broker.app import TASK_NAME, make_app, queue_of, reach
 from fairlane.config.settings import Settings
 from fairlane.core.events import Event
@@ -34,7 +36,7 @@ class Publisher:
     def __init__(self, settings: Settings) -> None:
         self._app = make_app(settings, "fairlane_scheduler")
         self._producer: Producer | None = None
-        self._pending: list[Attempt] = []
+        self._pending: list[tuple[Attempt, int]] = []
         self._declared: set[str] = set()
         self._away = False
         self._blocked_reason: str | None = None
@@ -53,9 +55,9 @@ class Publisher:
         self._back()
         return True
 
-    def publish(self, attempt: Attempt) -> None:
-        """Collect an attempt; `flush` sends it."""
-        self._pending.append(attempt)
+    def publish(self, attempt: Attempt, together: int = 1) -> None:
+        """Collect an attempt; `flush` sends it, in one message with up to ``together`` of its lane in all."""
+        self._pending.append((attempt, together))
 
     def flush(self) -> bool:
         """Send what is pending; false if the broker is away, and then it stays pending.
@@ -127,23 +129,30 @@ class Publisher:
         self._away = True
 
     def _send_all(self, producer: Producer) -> None:
-        for lane in {attempt.lane for attempt in self._pending} - self._declared:
+        for lane in {attempt.lane for attempt, _ in self._pending} - self._declared:
             queue_of(lane)(producer.channel).declare()
             self._declared.add(lane)
+        # A server that counts messages itself cannot count the attempts in them against a worker's slots.
+        single = producer.connection.transport.driver_type == AMQP
         with producer.batch(max_size=BATCH):
-            for attempt in self._pending:
-                self._send(producer, attempt)
+            for attempts in _bundles((attempt, 1 if single else most) for attempt, most in self._pending):
+                self._send(producer, attempts)
 
-    def _send(self, producer: Producer, attempt: Attempt) -> None:
+    def _send(self, producer: Producer, attempts: Sequence[Attempt]) -> None:
+        attempt, *more = attempts
         message = self._app.amqp.as_task_v2(
-            attempt.id, TASK_NAME, kwargs=attempt.to_message(), argsrepr="()", kwargsrepr=_shown(attempt)
+            attempt.id,
+            TASK_NAME,
+            kwargs=attempt.to_message(),
+            argsrepr="()",
+            kwargsrepr=bundle.shown(attempt),
         )
         producer.publish(
             message.body,
             exchange="",
             routing_key=queue_name(attempt.lane),
             serializer="json",
-            headers=message.headers,
+            headers=message.headers | bundle.header_of(more),
             delivery_mode=2,
             mandatory=True,  # RabbitMQ then reports a deleted queue
             **message.properties,
@@ -167,6 +176,15 @@ def _faults(producer: Producer) -> tuple[type[Exception], ...]:
     return (KombuError, OSError, *known)
 
 
-def _shown(attempt: Attempt) -> str:
-    names = f"run={attempt.run} job={attempt.job} attempt={attempt.number}"
-    return f"{names} team={attempt.team} lane={attempt.lane}"
+def _bundles(pending: Iterable[tuple[Attempt, int]]) -> Iterator[list[Attempt]]:
+    """Attempts that follow each other on a lane, as many together as each of them may be."""
+    attempts: list[Attempt] = []
+    room = 0
+    for attempt, together in pending:
+        if attempts and (attempts[0].lane != attempt.lane or len(attempts) >= min(room, together)):
+            yield attempts
+            attempts = []
+        room = together if not attempts else min(room, together)
+        attempts.append(attempt)
+    if attempts:
+        yield attempts

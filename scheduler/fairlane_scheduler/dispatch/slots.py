@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
+from fairlane.broker.bundle import MOST, READS_BUNDLES
 from fairlane.config.sections import TeamSettings
+from fairlane.model.lane import FUNCTIONS
 from fairlane.store.write.lanes import Lanes, ReservedShare
 from fairlane.store.write.registry import TeamRecord
 from fairlane.store.write.workers import Beat
@@ -41,17 +43,19 @@ class Capacity:
     def __init__(self) -> None:
         self._own: dict[str, int] = {}
         self._pools: dict[str, _Pool] = {}
+        self._takers: dict[str, list[int]] = {}  # by lane, the version of messages that each worker reads
         self._all = 0
 
     def update(self, workers: Sequence[Beat]) -> None:
         """Replace the workers by those that are alive now."""
-        self._own, self._all, pools = {}, 0, list[_Pool]()
+        self._own, self._all, self._takers, pools = {}, 0, {}, list[_Pool]()
         for beat in workers:
             info = beat.info
             slots = min(info.busy, info.slots) if info.stopping else info.slots
             self._all += slots
             for lane in info.lanes:
                 self._own[lane] = self._own.get(lane, 0) + slots
+                self._takers.setdefault(lane, []).append(info.messages)
             joined = [pool for pool in pools if not pool.lanes.isdisjoint(info.lanes)]
             merged = _Pool(set(info.lanes).union(*(pool.lanes for pool in joined)), slots)
             merged.slots += sum(pool.slots for pool in joined)
@@ -66,6 +70,16 @@ class Capacity:
     def serving(self, lane: str) -> int:
         """Slots of the workers that serve ``lane``; of all workers while none has taken it on."""
         return self._own.get(lane, self._all)
+
+    def bundle(self, lane: str, permits: int) -> int:
+        """How many of a lane's permits one message may carry: each worker should get two messages of them.
+
+        Functions run on a fixed number of threads, so no worker may take more of them than it has slots.
+        """
+        takers = self._takers.get(lane)
+        if not takers or min(takers) < READS_BUNDLES or lane.startswith(f"{FUNCTIONS}:"):
+            return 1
+        return max(1, min(MOST, permits // (2 * len(takers))))
 
     def room(self, lane: str, on_slots: Mapping[str, int]) -> int:
         """How many more calls may start on ``lane``; ``on_slots``: slots in use, by lane."""

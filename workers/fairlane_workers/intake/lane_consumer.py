@@ -21,7 +21,7 @@ from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.store.connection.server_states import refusing_state
 from fairlane.telemetry.logs import get_logger
-from fairlane_workers.intake.lane_queues import LaneQueues
+from fairlane_workers.intake.lane_queues import LaneQueues, attempts_of
 
 log = get_logger("consumer")
 
@@ -152,6 +152,10 @@ class LaneConsumer(ConsumerMixin):
                 self._ended.wait(AGAIN_S)
 
     def _receive(self, message: Message) -> None:
+        for one in attempts_of(message):
+            self._begin(one)
+
+    def _begin(self, message: Message) -> None:
         try:
             if message.headers.get("task") != TASK_NAME:
                 raise ValueError(f"not an attempt: {message.headers.get('task')!r}")  # noqa: TRY301

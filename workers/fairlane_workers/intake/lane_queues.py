@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 
 from celery import bootsteps
 from celery.worker.consumer import Consumer
+from kombu.message import Message
 from redis.exceptions import RedisError
 
 from fairlane.broker.app import queue_of
+from fairlane.broker.bundle import unbundled
 from fairlane.core.events import Event
 from fairlane.model.lane import queue_name
 from fairlane.store.connection.server_states import refusing_state
@@ -150,6 +152,15 @@ def consumer_step(queues: LaneQueues) -> type:
     return LaneQueuesStep
 
 
+def attempts_of(message: Message) -> list[Message]:
+    """A message for each attempt of a message; the message itself if its list of attempts is unreadable."""
+    try:
+        return unbundled(message)
+    except (KeyError, TypeError, ValueError):
+        log.exception(Event.MESSAGE_UNREADABLE, id=str(message.headers.get("id"))[:200])
+        return [message]
+
+
 class BrokerRefuses(ConnectionError):
     """The broker answers and takes no writes: a state that ends, as a lost connection does."""
 
@@ -178,6 +189,16 @@ class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
                 if refused is None:
                     raise
                 raise BrokerRefuses(refused.problem) from error
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
+        """See Celery's consumer; each attempt of a message becomes a task of its own."""
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def on_task_received(message: Message) -> None:
+            for one in attempts_of(message):
+                handle(one)
+
+        return on_task_received
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         """See Celery's consumer."""

@@ -50,7 +50,7 @@ class CollectingPublisher:
         """See `Handover`."""
         return self.reachable
 
-    def publish(self, attempt: Attempt) -> None:
+    def publish(self, attempt: Attempt, together: int = 1) -> None:
         """See `Handover`."""
         self.pending.append(attempt)
 

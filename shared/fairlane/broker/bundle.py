@@ -1,0 +1,61 @@
+"""Carries several attempts of a lane in one message, which costs broker and worker as much as one attempt.
+
+The message is that of the first attempt, and a header names the others. A worker unpacks it into messages of
+one attempt each, so Celery, its events and its tools see every attempt as a task.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from kombu.message import Message
+
+from fairlane.model.job import Attempt
+
+HEADER = "fairlane_more"
+READS_BUNDLES = 2  # the least `WorkerInfo.messages` of a worker that unpacks them
+MOST = 8  # attempts a message: more save little, and a worker may take all but one of them beyond its slots
+
+
+def header_of(more: Sequence[Attempt]) -> dict[str, Any]:
+    """The header that names a message's attempts after the first; empty if there are none."""
+    return {HEADER: [attempt.to_message() for attempt in more]} if more else {}
+
+
+def shown(attempt: Attempt) -> str:
+    """An attempt as lists of tasks show its arguments."""
+    names = f"run={attempt.run} job={attempt.job} attempt={attempt.number}"
+    return f"{names} team={attempt.team} lane={attempt.lane}"
+
+
+def unbundled(message: Message) -> list[Message]:
+    """The messages of a message's attempts, of a virtual transport: itself first, without the header.
+
+    Each counts towards the channel's prefetch limit and is acknowledged by itself. Raises `KeyError`,
+    `TypeError` or `ValueError` for a header that does not name attempts; then nothing has happened.
+    """
+    if HEADER not in message.headers:
+        return [message]
+    more = [Attempt.from_message(named) for named in message.headers.pop(HEADER)]
+    return [message, *(_message_of(attempt, message) for attempt in more)]
+
+
+def _message_of(attempt: Attempt, first: Message) -> Message:
+    channel, tag = first.channel, uuid.uuid4().hex
+    names = {"id": attempt.id, "root_id": attempt.id, "kwargsrepr": shown(attempt)}
+    message = type(first)(
+        {
+            "body": json.dumps([[], attempt.to_message(), {}]).encode(),
+            "content-type": first.content_type,
+            "content-encoding": first.content_encoding,
+            "headers": first.headers | names,
+            "properties": first.properties
+            | {"body_encoding": None, "correlation_id": attempt.id, "delivery_tag": tag},
+        },
+        channel=channel,
+    )
+    channel.qos.append(message, tag)
+    return message
