@@ -1,15 +1,17 @@
-"""Publishes pieces of streamed output while a client listens, and costs next to nothing otherwise."""
+"""Streams answers where a client listens or the call may take long, and publishes the pieces to who listens."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
 
+from fairlane.config.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.lru import Lru
 from fairlane.model.job import Attempt
@@ -20,6 +22,12 @@ from fairlane_workers.execution.batcher import Batcher
 
 LOOK_AGAIN_MS = 1000  # so often at most Redis is asked for a run's listeners: a new one misses one second
 RUNS_KEPT = 1024
+
+LONG_MS = 15_000
+"""A connection that is silent for a minute may be cut on its way (nginx's ``proxy_read_timeout`` and AWS's
+load balancers: 60 s). A call that took a quarter of that may take the whole the next time."""
+
+CALLS_KEPT, MODELS_KEPT = 20, 1024
 
 
 class Chunks:
@@ -43,6 +51,30 @@ class Chunks:
     async def _count(self, channel: str) -> int:
         answer = await self._batcher.send(("PUBSUB NUMSUB", channel))
         return int(answer[0][1] if isinstance(answer[0], tuple | list) else answer[1])
+
+
+class Streaming:
+    """Knows who listens, and how long the latest calls to each model took."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = chunks
+        self._took: Lru[str, deque[int]] = Lru(MODELS_KEPT)
+
+    def note(self, model: str, took_ms: int) -> None:
+        """A call to ``model`` has ended; ``took_ms`` since its request left."""
+        self._took.get_or_make(model, lambda: deque(maxlen=CALLS_KEPT)).append(took_ms)
+
+    async def of(self, attempt: Attempt, model: str, connection: Connection) -> AttemptStream | None:
+        """What publishes the pieces of a call's answer; ``None`` if the call is not to stream."""
+        if connection.stream is False:
+            return None
+        stream = await self._chunks.listener(attempt)
+        wanted = connection.stream is True or stream.wanted or self._may_take_long(model)
+        return stream if wanted else None
+
+    def _may_take_long(self, model: str) -> bool:
+        took = self._took.get(model)
+        return not took or max(took) >= LONG_MS
 
 
 class AttemptStream:

@@ -41,10 +41,9 @@ from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.chunks import AttemptStream, Chunks
+from fairlane_workers.execution.chunks import AttemptStream, Chunks, Streaming
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
-from fairlane_workers.execution.streaming import Streaming
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.transport import Departure, PermitExpiredError, UsualDelay
 
