@@ -1,4 +1,4 @@
-"""Streams answers where a client listens or the call may take long, and publishes the pieces to who listens."""
+"""Streams answers where a client listens or the call may take long, and publishes their pieces."""
 
 from __future__ import annotations
 
