@@ -30,6 +30,7 @@ _REACHED = re.compile(r"\b(?:KEY|ARG)\.\w+")
 # Calls of functions, and constants: both may be names that a prelude gives.
 _WORD = re.compile(r"(?<![.\w'])(?:[a-z_]+(?=\()|[A-Z][A-Z_]+\b(?!\.))")
 _CONSTANT = re.compile(r"([A-Z_]+) = (-?[0-9.]+(?:e[0-9]+)?)\s*")
+_NAME = re.compile(r"(?<![.\w'])[A-Z][A-Z_]*\b")  # of a constant, where its value is used
 _ASSIGNED = re.compile(r"^(?:function )?(\w+)(?= = |\()", re.MULTILINE)
 
 
@@ -168,8 +169,7 @@ def with_values(code: str, constants: Mapping[str, str]) -> str:
     """The code with the numbers in place of their names."""
     if not constants:
         return code
-    names = re.compile(rf"(?<![.\w'])(?:{'|'.join(constants)})\b")
-    return names.sub(lambda found: constants[found[0]], code)
+    return _NAME.sub(lambda found: constants.get(found[0], found[0]), code)
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

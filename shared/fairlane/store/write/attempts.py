@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +17,8 @@ from fairlane.model.results import packed
 from fairlane.model.run import RunRef
 from fairlane.store.keys import TOKEN_AXES, Keys
 from fairlane.store.script import Call, Placed, script
+
+VERBS = ("attempt_claim", "attempt_await", "attempt_finish", "attempt_defer", "attempt_recover")
 
 PLACES_KEPT = 1024
 """Lists of keys that are kept, by verb, run and lane: a report has 24 keys, most of what it sends."""
@@ -50,6 +53,9 @@ class Attempts:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._placed: Lru[tuple[str, str, str, str], Placed] = Lru(PLACES_KEPT)
+        self._claims = _numbered(secrets.token_hex(8))
+        for verb in VERBS:
+            script(verb)  # composed now, since the first call of a worker should not wait for it
 
     def _place(self, verb: str, attempt: Attempt, keys: Callable[[], dict[str, Any]]) -> Placed:
         """A verb's keys for an attempt of this run and lane, made once."""
@@ -77,7 +83,7 @@ class Attempts:
                 "attempt": attempt.id,
                 "job": attempt.job,
                 "worker": worker,
-                "claim": secrets.token_hex(8),
+                "claim": next(self._claims),
                 "lease_ms": lease_ms,
             },
         )
@@ -265,8 +271,13 @@ class Attempts:
         }
 
 
-def _known(count: int | None) -> int:
-    return -1 if count is None else count
+def _numbered(prefix: str) -> Iterator[str]:
+    """Names that no other process makes, without asking the system for random bytes each time."""
+    return (f"{prefix}-{n}" for n in count())
+
+
+def _known(tokens: int | None) -> int:
+    return -1 if tokens is None else tokens
 
 
 def follow_json(follow: Sequence[ReadyJob | RecordedJob]) -> str:
