@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fairlane.apps.estimate.forecast import Forecast
     from fairlane.client.calls import CallHandle, CallMap
+    from fairlane.client.cells.handle import CellsRun, CellsStatus
+    from fairlane.client.cells.routing import Cells
     from fairlane.client.chunks import Chunk
     from fairlane.client.client import Client
     from fairlane.client.handle import Run
@@ -82,6 +84,9 @@ __all__ = [
     "CallFailed",
     "CallHandle",
     "CallMap",
+    "Cells",
+    "CellsRun",
+    "CellsStatus",
     "Chunk",
     "Client",
     "ConfigurationError",
@@ -146,6 +151,9 @@ _HOMES = {
     "Forecast": "fairlane.apps.estimate.forecast",
     "CallHandle": "fairlane.client.calls",
     "CallMap": "fairlane.client.calls",
+    "Cells": "fairlane.client.cells.routing",
+    "CellsRun": "fairlane.client.cells.handle",
+    "CellsStatus": "fairlane.client.cells.handle",
     "Chunk": "fairlane.client.chunks",
     "Client": "fairlane.client.client",
     "Run": "fairlane.client.handle",

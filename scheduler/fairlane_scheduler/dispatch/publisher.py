@@ -133,7 +133,7 @@ class Publisher:
             queue_of(lane)(producer.channel).declare()
             self._declared.add(lane)
         # A server that counts messages itself cannot count the attempts in them against a worker's slots.
-        single = producer.connection.transport.driver_type == AMQP
+        single = producer.connection is not None and producer.connection.transport.driver_type == AMQP
         with producer.batch(max_size=BATCH):
             for attempts in _bundles((attempt, 1 if single else most) for attempt, most in self._pending):
                 self._send(producer, attempts)

@@ -44,7 +44,8 @@ def unbundled(message: Message) -> list[Message]:
 
 
 def _message_of(attempt: Attempt, first: Message) -> Message:
-    channel, tag = first.channel, uuid.uuid4().hex
+    channel: Any = first.channel
+    tag = uuid.uuid4().hex
     names = {"id": attempt.id, "root_id": attempt.id, "kwargsrepr": shown(attempt)}
     message = type(first)(
         {

@@ -196,6 +196,11 @@ class Client:
         with self._deployment.answering():
             return self._deployment.runs.recent(self.team, limit)
 
+    def connections(self) -> frozenset[str]:
+        """Names of the connections that the deployment's scheduler has; none if none ever led."""
+        with self._deployment.answering():
+            return self._deployment.known_connections() or frozenset()
+
     def why(self, target: str) -> Waiting:
         """Explain what a lane, a run of the team or a job waits for, and about when it starts.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -16,6 +16,7 @@ from fairlane.core.errors import FairlaneError, RunLost, RunTimeout, SubmissionE
 from fairlane.model.results import Record
 from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
+from fairlane.model.tokens import Price
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
 
@@ -60,6 +61,19 @@ class Run:
     def serial(self) -> bool:
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._spec is not None and self._spec.order.serial
+
+    @property
+    def prices(self) -> Mapping[str, Price]:
+        """The prices of the client's settings, by model."""
+        return self._deployment.settings.prices
+
+    def readable_spec(self) -> RunSpec:
+        """What was submitted. Raises `FairlaneError` for a run of a newer version."""
+        if self._spec is None:
+            raise FairlaneError(
+                f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
+            )
+        return self._spec
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of team {self.team}: {self.name}>"
@@ -242,11 +256,7 @@ class Run:
     def _readable(self, status: RunStatus) -> RunSpec:
         if status.state is RunState.REFUSED:
             raise refusal(status)
-        if self._spec is None:
-            raise FairlaneError(
-                f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
-            )
-        return self._spec
+        return self.readable_spec()
 
 
 def _draw(view: ProgressView, status: RunStatus | None, silence_s: float) -> None:
@@ -279,7 +289,7 @@ class Records:
 
     def as_they_finish(self) -> Iterator[Record]:
         """Yield each item's record when it finishes; unfinished items of a cancelled run last."""
-        seen, listed, pace = _Seen(), 0, Pace()
+        seen, listed, pace = Seen(), 0, Pace()
         submission = _Submission(self._deployment, self._ref)
         while True:
             state, items = self._finished(listed)
@@ -369,7 +379,7 @@ class _Submission:
             raise RunLost(self._ref.run, "the request to start it")
 
 
-class _Seen:
+class Seen:
     """Remembers which items were yielded, one bit each."""
 
     def __init__(self) -> None:
