@@ -51,6 +51,7 @@ FORM = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {}}}
         ("gpt-5 models don't support temperature=0. Only temperature=1 is supported.", "temperature"),
         ("openai does not support parameters: ['top_p'], for model=gpt-5", "top_p"),
         ("Unrecognized request argument supplied: top_k", "top_k"),
+        ("Penalty is not enabled for this model", "presence_penalty"),
     ],
 )
 def test_the_words_of_providers_name_the_parameter(message: str, name: str) -> None:

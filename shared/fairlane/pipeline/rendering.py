@@ -152,8 +152,10 @@ class Rendering:
         evaluator = step.evaluator
         if isinstance(evaluator, FunctionScorer):
             return Call(step.model, [], {}, {"session": [dict(turn) for turn in turns]})
-        if isinstance(evaluator, Similarity):
-            raise TemplateError(f"evaluators[{evaluator.name}]", "embeddings are compared by item")
+        if not isinstance(evaluator, Judge):
+            raise TemplateError(
+                f"evaluators[{evaluator.name}]", f"{evaluator.kind} scores items, not sessions"
+            )
         text = self._templates[evaluator.name].render({}, session=list(turns))
         return self._judged(evaluator, text)
 

@@ -24,6 +24,9 @@ RENAMED: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
 """A parameter that is never left out, but sent under the newer name that the message tells to use."""
 
 FORMAT = "response_format"
+_PENALTIES = ("presence_penalty", "frequency_penalty")
+"""Both are "Penalty" to Google: "Penalty is not enabled for this model"."""
+
 MOST_VALUE_CHARS = 100
 
 _NAME = r"""[`'"“]?(?P<name>[A-Za-z_]+)[`'"”]?"""
@@ -46,7 +49,7 @@ _PHRASES = tuple(
     )
 )
 _FORMATS = re.compile(
-    r"response_format|response format|output_config|output format|structured outputs?|json_schema|json mode"
+    r"response_format|response format|output_?config|output format|structured outputs?|json_schema|json mode"
     r"|responseSchema|responseJsonSchema|response_schema",
     re.IGNORECASE,
 )
@@ -83,13 +86,17 @@ def read_unsupported(
     Those are `SAMPLING`, `RENAMED` if the message tells the newer name, and the ``optional`` ones.
     """
     sent = {_plain(name): name for name in params}
+    if penalties := [name for name in _PENALTIES if name in params]:
+        sent["penalty"] = penalties[0]
     for phrase in _PHRASES:
         for found in phrase.finditer(message):
             name = sent.get(_plain(found["name"]))
+            if name is None:
+                continue
             if name in RENAMED:
                 newer = RENAMED[name]
                 return Unsupported(name, instead=newer) if newer in message and newer not in params else None
-            if name is not None and (name in SAMPLING or name in optional):
+            if name in SAMPLING or name in optional:
                 value = _only_value(message, params[name])
                 return Unsupported(name, value) if len(value or "") <= MOST_VALUE_CHARS else None
     if FORMAT in optional and FORMAT in params and _lacks_format(message):
