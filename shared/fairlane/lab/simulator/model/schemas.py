@@ -55,7 +55,8 @@ class Example:
                 return None
 
     def _number(self, schema: Mapping[str, Any], path: str) -> float:
-        low, high = (schema.get(name, self._scale[at]) for at, name in enumerate(("minimum", "maximum")))
+        low: float = schema.get("minimum", self._scale[0])
+        high: float = schema.get("maximum", self._scale[1])
         if schema.get("type") == "number" and high - low < LEAST_STEPS:
             return round(low + self._draw(path) * (high - low), 2)
         return int(low) + int(self._draw(path) * (int(high - low) + 1))

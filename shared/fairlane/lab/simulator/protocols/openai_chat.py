@@ -90,7 +90,7 @@ class OpenAIChat(Dialect):
             include_usage=read_flag(options, "include_usage"),
             schema=read_schema(payload),
             tools=chosen(read_tools(payload), payload.get("tool_choice")),
-            samples=read_samples(payload),
+            samples=1 if payload.get("n") is None else read_samples(payload),
         )
 
     def unsupported(self, name: str, value: Any) -> Problem:
@@ -115,18 +115,20 @@ class OpenAIChat(Dialect):
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""
-        choices = [
-            {
-                "index": index,
-                "message": _message(call, each, stamp),
-                "logprobs": None,
-                "finish_reason": _finish(each),
-                **self.choice_fields(),
-            }
-            for index, each in enumerate((reply, *reply.others))
-        ]
+        choices = [self._choice(0, call, reply, stamp)]
+        for index, other in enumerate(reply.others, start=1):
+            choices.append(self._choice(index, call, other, stamp))
         answer = {**_heading("chat.completion", call, stamp), **self.completion_fields()}
         return write_json({**answer, "choices": choices, "usage": usage_of(call, reply)})
+
+    def _choice(self, index: int, call: Call, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text, "refusal": None}
+        if reply.tool is not None:
+            message |= {"content": None, "tool_calls": [_tool_call(reply.tool, stamp)]}
+        elif reply.refused and _declines(call, reply):
+            message |= {"content": None, "refusal": reply.text}
+        ending = {"logprobs": None, "finish_reason": _finish(reply), **self.choice_fields()}
+        return {"index": index, "message": message, **ending}
 
     def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
         """A chunk per piece, the usage if the request asks for it, and ``[DONE]``."""
@@ -230,15 +232,6 @@ def usage_of(call: Call, reply: Reply) -> dict[str, int]:
 def _declines(call: Call, reply: Reply) -> bool:
     """Whether the refusal has a field of its own: structured outputs have one, plain chats do not."""
     return reply.refused and call.schema is not None
-
-
-def _message(call: Call, reply: Reply, stamp: Stamp) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text, "refusal": None}
-    if reply.tool is not None:
-        message |= {"content": None, "tool_calls": [_tool_call(reply.tool, stamp)]}
-    elif _declines(call, reply):
-        message |= {"content": None, "refusal": reply.text}
-    return message
 
 
 def _finish(reply: Reply) -> str:

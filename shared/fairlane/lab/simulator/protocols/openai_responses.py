@@ -82,7 +82,7 @@ def _text_frames(
     name, whole = "output_text", {"text": reply.text, "logprobs": []}
     if reply.refused:
         name, whole = "refusal", {"refusal": reply.text}
-    logprobs = {} if reply.refused else {"logprobs": []}
+    logprobs: dict[str, Any] = {} if reply.refused else {"logprobs": []}
     frames = [write(f"response.{name}.delta", **item, delta=piece, **logprobs) for piece in pieces]
     frames[0] = head + frames[0]
     frames[-1] += write(f"response.{name}.done", **item, **whole)
