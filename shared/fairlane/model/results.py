@@ -165,17 +165,17 @@ def assemble(
     scores, errors = dict(task.scores), dict(task.score_errors)
     used: dict[str, Usage] = {}
     arguments: dict[str, str] = {}
-    notes = {"task": _left_out(task.left_out)} if task.left_out else {}
+    notes = {"task": note_of(task.left_out)} if task.left_out else {}
     for step, text in zip(spec.evals, stored[1:], strict=True):
         result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
         if result.usage.total is not None and not result.cached:
             used[step.name] = result.usage
         if result.left_out:
-            notes[step.name] = _left_out(result.left_out)
+            notes[step.name] = note_of(result.left_out)
         if step.batch:
             continue
-        if result.answer and _gives_reasons(step, result.answer):
-            arguments[step.name] = result.answer
+        if reason := reason_of(step, result):
+            arguments[step.name] = reason
         scores[step.name] = result.score
         if result.error:
             errors[step.name] = result.error
@@ -201,6 +201,20 @@ def assemble(
     )
 
 
+def reason_of(step: Step, result: JudgeResult) -> str | None:
+    """Why an agent or a judge scored as it did; ``None`` for a choice alone, and for other evaluators."""
+    if not isinstance(step.evaluator, Judge):
+        return result.answer if step.criterion is not None else None
+    bare = {choice.casefold() for choice in step.evaluator.choices}
+    said = result.answer or ""
+    return None if said.strip(" \n.!*\"'`").casefold() in bare else said or None
+
+
+def note_of(left_out: Sequence[str]) -> str:
+    """What a record says of parameters that a call went without."""
+    return f"sent without {', '.join(left_out)}: the model does not support it"
+
+
 def read_score(answer: str) -> float:
     """The score in a function's answer: a finite number or a truth value, as JSON. Raises ``ValueError``."""
     value = json.loads(answer)
@@ -219,18 +233,6 @@ def packed(text: str) -> str | bytes:
 def unpacked(stored: str | bytes) -> str | bytes:
     """The inverse of `packed`."""
     return zlib.decompress(stored[1:]) if isinstance(stored, bytes) and stored[:1] == b"z" else stored
-
-
-def _gives_reasons(step: Step, answer: str) -> bool:
-    """Whether an evaluation's answer says more than a judge's choice."""
-    if not isinstance(step.evaluator, Judge):
-        return step.criterion is not None
-    said = answer.strip(" \n.!*\"'`").casefold()
-    return said not in {choice.casefold() for choice in step.evaluator.choices}
-
-
-def _left_out(names: Sequence[str]) -> str:
-    return f"sent without {', '.join(names)}: the model does not support it"
 
 
 def _compact(data: dict[str, Any]) -> str:
