@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fairlane.evaluators.embeddings import unpack
-from fairlane.evaluators.rubrics import verdict_format
+from fairlane.evaluators.judge import read_verdict
+from fairlane.evaluators.rubrics import tool_of, verdict_format
 from fairlane.model.job import Outcome, PermanentFailure, Success, UnsupportedParameter
 from fairlane.testing import ManualClock, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
@@ -68,6 +69,18 @@ def test_a_form_is_left_out_for_a_model_without_structured_output(wire: Wire) ->
     assert isinstance(learned, UnsupportedParameter), learned
     assert isinstance(answered, Success)
     assert (answered.output, answered.left_out) == ("no", ("response_format",))
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [wire for wire in WIRES if wire.protocol not in (*UNFIT, "ollama")],  # Ollama forces no tool
+    ids=lambda wire: wire.protocol,
+)
+def test_a_judge_answers_by_a_tool(wire: Wire) -> None:
+    (outcome,) = outcomes(wire, [ask(**tool_of(FORM))])
+    assert isinstance(outcome, Success)
+    verdict = read_verdict(outcome.output, {"yes": 1.0, "no": 0.0})
+    assert (verdict.score.value, verdict.said) == (0.0, "The answer is not what was asked for.")
 
 
 @structured

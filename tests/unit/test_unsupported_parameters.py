@@ -115,6 +115,28 @@ def test_a_form_is_optional_only_where_fairlane_added_it(message: str, optional:
     assert read_unsupported(message, params) is None
 
 
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        ("This model doesn't support tool use.", ["tools"]),
+        ("`tool_choice` forces tool use, which is not supported with thinking", ["tool_choice"]),
+        ("This model doesn't support the toolConfig.toolChoice.tool field. Remove it.", ["tool_choice"]),
+    ],
+)
+def test_a_tool_is_optional_only_where_fairlane_added_it(message: str, names: list[str]) -> None:
+    params = {"tools": [], "tool_choice": "auto"}
+    found = read_unsupported(message, params, params.keys())
+    assert [found and found.name] == names
+    assert read_unsupported(message, params) is None
+
+
+def test_without_its_tools_a_call_chooses_none() -> None:
+    strict = Strict("tools")
+    asked = ask(optional=frozenset({"tools", "tool_choice"}), tools=[], tool_choice="auto", seed=1)
+    calls(strict, asked, asked)
+    assert strict.sent[-1] == {"seed": 1}
+
+
 class Strict:
     """A model that rejects parameters, in OpenAI's words, and answers with what it was sent."""
 

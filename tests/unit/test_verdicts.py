@@ -35,6 +35,10 @@ def judged_by(**options: Any) -> Rendering:
         ('<think>no</think>{"choice": "Yes"}', Verdict(Score(1.0), "Yes")),
         ("yes", Verdict(Score(1.0), "yes")),
         ("It adds up.\nVerdict: yes", Verdict(Score(1.0), "It adds up.\nVerdict: yes")),
+        (
+            '{"text": "", "tool_calls": [{"name": "v", "arguments": {"reason": "So.", "choice": "no"}}]}',
+            Verdict(Score(0.0), "So."),
+        ),
         ('{"verdict": "yes"}', Verdict(Score(1.0), '{"verdict": "yes"}')),
     ],
 )
@@ -67,6 +71,12 @@ def test_a_judge_is_held_to_the_form_where_its_connection_can() -> None:
     plain = Rendering(Plan(spec=rendering.spec, unstructured=("sim",))).evaluation(step, {}, "4")
     assert (dict(plain.params), plain.optional) == ({}, frozenset())
     assert call.messages == plain.messages == [{"role": "user", "content": "4?"}]
+    tooled = Rendering(Plan(spec=rendering.spec, tooled=("sim",))).evaluation(step, {}, "4")
+    assert tooled.params.keys() == tooled.optional == {"tools", "tool_choice"}
+    (tool,) = tooled.params["tools"]
+    schema = call.params["response_format"]["json_schema"]["schema"]
+    assert tool["function"]["parameters"] == schema
+    assert tooled.params["tool_choice"]["function"]["name"] == tool["function"]["name"]
 
 
 @pytest.mark.parametrize(

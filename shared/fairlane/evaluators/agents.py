@@ -100,14 +100,18 @@ def _within(score: float, argument: str, criterion: Criterion) -> Opinion:
 
 
 def json_answer(answer: str) -> Any:
-    """The JSON of an answer, perhaps in a fenced block. Raises ``ValueError``."""
+    """The JSON of an answer, perhaps in a fenced block or as a tool's arguments. Raises ``ValueError``."""
     text = answer.rpartition("</think>")[2].strip()
     if text.startswith(_FENCE):
         text = text.strip("`").removeprefix("json").strip()
     try:
-        return json.loads(text)
+        document = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    match document:
+        case {"tool_calls": [{"arguments": dict(arguments)}, *_]}:
+            return arguments
+    return document
 
 
 def _first(error: ValidationError) -> str:

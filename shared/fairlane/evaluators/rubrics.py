@@ -13,6 +13,9 @@ MET, UNMET = "pass", "fail"
 REASON_TOKENS = 200
 """Tokens of JSON with a reason of two sentences, in a language that takes many tokens."""
 
+FORMING = frozenset({"response_format", "tools", "tool_choice"})
+"""Parameters that say the form of an answer."""
+
 _BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 
 _RUBRIC = """\
@@ -68,6 +71,14 @@ def verdict_format(choices: Sequence[str], *, reasons: bool) -> dict[str, Any]:
     reason = {"reason": {"type": "string", "description": "Why, in one or two sentences."}}
     choice = {"choice": {"type": "string", "enum": list(choices)}}
     return _format("verdict", {**reason, **choice} if reasons else choice)
+
+
+def tool_of(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that hold an answer to the schema of ``form`` by a tool that must be called."""
+    schema = form["json_schema"]
+    function = {"name": schema["name"], "description": "Give your answer.", "parameters": schema["schema"]}
+    choice = {"type": "function", "function": {"name": schema["name"]}}
+    return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
 
 
 def _format(name: str, fields: dict[str, Any]) -> dict[str, Any]:

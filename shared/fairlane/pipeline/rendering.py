@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlane.core.errors import TemplateError
 from fairlane.core.redaction import is_secret_name
-from fairlane.evaluators.rubrics import answer_format, instruction, verdict_format
+from fairlane.evaluators.rubrics import FORMING, answer_format, instruction, tool_of, verdict_format
 from fairlane.evaluators.scorers import as_text
 from fairlane.model.evaluators import Agent, FunctionScorer, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
@@ -166,11 +166,12 @@ class Rendering:
 
     def _formed(self, evaluator: Judge | Agent, text: str, form: Mapping[str, Any]) -> Call:
         """A call whose answer is held to ``form`` if the connection can, and the run says nothing else."""
-        unstructured = evaluator.model.partition(":")[0] in self.plan.unstructured
-        if unstructured or "response_format" in evaluator.params:
+        connection = evaluator.model.partition(":")[0]
+        if connection in self.plan.unstructured or not FORMING.isdisjoint(evaluator.params):
             return _asked(evaluator.model, text, evaluator.params)
-        params = {**evaluator.params, "response_format": form}
-        return replace(_asked(evaluator.model, text, params), optional=frozenset({"response_format"}))
+        added = tool_of(form) if connection in self.plan.tooled else {"response_format": form}
+        call = _asked(evaluator.model, text, {**evaluator.params, **added})
+        return replace(call, optional=frozenset(added))
 
     def register(self, row: Row) -> str:
         """The name under which later items find this one's output; empty if the run keeps none."""

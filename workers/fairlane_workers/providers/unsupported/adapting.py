@@ -71,6 +71,8 @@ class AdaptingProvider:
             value = params.pop(each.name)
             if each.instead is not None:
                 params.setdefault(each.instead, value)
+        if "tools" in request.params and "tools" not in params:
+            params.pop("tool_choice", None)  # there is none to choose
         left_out = tuple(each.name for each in concerned if each.instead is None)
         return replace(request, params=params), left_out
 

@@ -23,7 +23,6 @@ SAMPLING = frozenset(
 RENAMED: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
 """A parameter that is never left out, but sent under the newer name that the message tells to use."""
 
-FORMAT = "response_format"
 _PENALTIES = ("presence_penalty", "frequency_penalty")
 """Both are "Penalty" to Google: "Penalty is not enabled for this model"."""
 
@@ -48,11 +47,17 @@ _PHRASES = tuple(
         rf"\binvalid {_NAME}: only [\w.]+ is allowed for this model",
     )
 )
-_FORMATS = re.compile(
-    r"response_format|response format|output_?config|output format|structured outputs?|json_schema|json mode"
-    r"|responseSchema|responseJsonSchema|response_schema",
-    re.IGNORECASE,
-)
+_FORMS = {
+    "response_format": re.compile(
+        r"response_?(?:format|schema|json_?schema)|response format|output_?config|output format"
+        r"|structured outputs?|json_schema|json mode",
+        re.IGNORECASE,
+    ),
+    "tool_choice": re.compile(r"tool_?choice", re.IGNORECASE),
+    "tools": re.compile(r"\btools?\b|tool_?config|function calling", re.IGNORECASE),
+}
+"""The words for each parameter that holds an answer to a form."""
+
 _LACKING = re.compile(r"not support|n[’']t support|unsupported|unavailable|not available|not enabled", re.I)
 _OF_A_SCHEMA = re.compile(r"invalid schema|in context=", re.IGNORECASE)
 """The schema itself is at fault, which says nothing about the schemas of others."""
@@ -99,8 +104,9 @@ def read_unsupported(
             if name in SAMPLING or name in optional:
                 value = _only_value(message, params[name])
                 return Unsupported(name, value) if len(value or "") <= MOST_VALUE_CHARS else None
-    if FORMAT in optional and FORMAT in params and _lacks_format(message):
-        return Unsupported(FORMAT)
+    for name, words in _FORMS.items():
+        if name in optional and name in params and _lacks(words, message):
+            return Unsupported(name)
     return None
 
 
@@ -114,8 +120,8 @@ def _only_value(message: str, value: Any) -> str | None:
     return as_json(value) if _ONE_VALUE.search(message) and not _NO_OTHER_VALUE.search(message) else None
 
 
-def _lacks_format(message: str) -> bool:
-    return bool(_FORMATS.search(message) and _LACKING.search(message) and not _OF_A_SCHEMA.search(message))
+def _lacks(words: re.Pattern[str], message: str) -> bool:
+    return bool(words.search(message) and _LACKING.search(message) and not _OF_A_SCHEMA.search(message))
 
 
 def _plain(name: str) -> str:

@@ -61,18 +61,14 @@ class Assistant:
         return self._worded(call, self._answered(call, known, sample), tokens)
 
     def in_form(self, call: Call, said: Mapping[str, Any]) -> str:
-        """JSON that follows the call's schema, with the values of ``said`` where they fit."""
-        schema = call.schema or {}
-        return self.following(schema, call.prompt, said)
-
-    def following(self, schema: Mapping[str, Any], prompt: str, said: Mapping[str, Any] | None = None) -> str:
-        """JSON that follows ``schema``, with the values of ``said`` in its own properties where they fit."""
+        """JSON that follows the call's schema, with the values of ``said`` in its own properties."""
+        schema, prompt = call.schema or {}, call.prompt
         omits, breaks = frozenset(self._model.schema_omits), frozenset(self._model.schema_breaks)
         example = Example(lambda place: self._share(place, prompt), omits, breaks, scales(prompt))
         document = example.of(schema)
         properties = schema.get("properties", {}) if isinstance(document, dict) else {}
         for name, each in properties.items():
-            fitting = _fitting((said or {}).get(name.lower()), each)
+            fitting = _fitting(said.get(name.lower()), each)
             if fitting is not None:
                 document[name] = fitting
         return json.dumps(document, ensure_ascii=False)

@@ -16,6 +16,8 @@ from fairlane.lab.simulator.wire.dialect import CHARS_PER_TOKEN, Call, Reply, To
 DIMENSIONS = 32
 """Length of an embedding; short, because callers compare only directions."""
 
+_CALLS_TOOLS = frozenset({"tool", "judge", "assistant"})
+
 REFUSAL = "I'm sorry, but I can't help with that."
 
 
@@ -45,38 +47,31 @@ class Composer:
         refusals = self._model.refusals
         if refusals and share(self._seed, self._name, "refusal", call.prompt + sample) < refusals:
             return replace(_fitted(REFUSAL, allowed), refused=True)
+        if call.tools and self._model.output in _CALLS_TOOLS:
+            return self._tool_use(call)
         match self._model.output:
-            case "text":
+            case "text" | "tool":
                 return self._filler(call, drawn_tokens, allowed, sample)
             case "echo":
                 return _fitted(call.question, allowed)
             case "fixed":
                 return _fitted(self._model.fixed_text, allowed)
-            case "answers":
-                known = self._book.find(call.question) if self._book is not None else None
-                if known is None:
-                    return self._filler(call, drawn_tokens, allowed, sample)
-                tokens = min(drawn_tokens, allowed)
-                return _fitted(self._assistant.known(call, known, tokens, sample=sample), allowed)
             case "judge":
                 return _fitted(self._assistant.verdict(call, sample=sample), allowed)
-            case "assistant":
-                if call.tools:
-                    return self._tool_use(call)
-                answer = self._assistant.answer(call, min(drawn_tokens, allowed), sample=sample)
-                return (
-                    self._filler(call, drawn_tokens, allowed, sample)
-                    if answer is None
-                    else _fitted(answer, allowed)
-                )
-            case "tool":
-                return (
-                    self._tool_use(call) if call.tools else self._filler(call, drawn_tokens, allowed, sample)
-                )
-            case "schema":
-                if call.schema is None:
-                    return self._filler(call, drawn_tokens, allowed, sample)
-                return _fitted(self._assistant.in_form(call, {}), allowed)
+            case _:
+                answer = self._answer(call, min(drawn_tokens, allowed), sample)
+        return (
+            self._filler(call, drawn_tokens, allowed, sample) if answer is None else _fitted(answer, allowed)
+        )
+
+    def _answer(self, call: Call, tokens: int, sample: str) -> str | None:
+        """The answer to what a call asks; ``None`` if it asks for nothing that the model recognises."""
+        if self._model.output == "schema":
+            return None if call.schema is None else self._assistant.in_form(call, {})
+        if self._model.output == "assistant":
+            return self._assistant.answer(call, tokens, sample=sample)
+        known = self._book.find(call.question) if self._book is not None else None
+        return None if known is None else self._assistant.known(call, known, tokens, sample=sample)
 
     def _filler(self, call: Call, drawn_tokens: int, allowed: int, sample: str) -> Reply:
         """Text that begins with the prompt's digest, so that an answer shows its prompt."""
@@ -87,9 +82,16 @@ class Composer:
         return Reply(text, tokens, truncated=drawn_tokens > allowed)
 
     def _tool_use(self, call: Call) -> Reply:
-        """A call of the first tool, with arguments that its schema allows."""
+        """A call of the first tool, with arguments that its schema allows, and that answer what is asked."""
         tool = call.tools[0]
-        arguments = self._assistant.following(tool.schema, call.prompt)
+        asked = replace(call, schema=tool.schema, tools=())
+        match self._model.output:
+            case "judge":
+                arguments = self._assistant.verdict(asked)
+            case "assistant":
+                arguments = self._assistant.answer(asked, 0) or "{}"
+            case _:
+                arguments = self._assistant.in_form(asked, {})
         return Reply("", max(1, count_tokens(arguments)), False, ToolUse(tool.name, arguments))
 
     def _vector(self, text: str) -> tuple[float, ...]:
