@@ -149,3 +149,5 @@ def test_the_process_prints_its_report_or_one_line(
     assert main(asked) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["outcome"], report["output"]) == ("Success", "-n")
+    assert main(["--model=reasons", "--", "sim"]) == 0
+    assert json.loads(capsys.readouterr().out)["outcome"] == "Success"

@@ -110,7 +110,7 @@ async def probe(
         MOST_BYTES,
         lane=lane,
     )
-    provider = AdaptingProvider(name, built, clock)
+    provider = AdaptingProvider(name, built, clock, logs=False)
     pieces = Pieces(clock, clock.monotonic_ms())
     try:
         outcome = await provider.call(request, pieces.add)

@@ -32,8 +32,11 @@ class AdaptingProvider:
     to all calls of the connection to that model, in this worker, and changes nothing else of them.
     """
 
-    def __init__(self, connection: str, provider: Provider, clock: Clock | None = None) -> None:
-        self._connection, self._provider = connection, provider
+    def __init__(
+        self, connection: str, provider: Provider, clock: Clock | None = None, *, logs: bool = True
+    ) -> None:
+        """``logs``: whether what is learned is logged; a command that prints a report has no log."""
+        self._connection, self._provider, self._logs = connection, provider, logs
         self._clock = clock or SystemClock()
         self._known: Lru[str, dict[Unsupported, int]] = Lru(MOST_MODELS)
 
@@ -82,7 +85,7 @@ class AdaptingProvider:
         if found is None:
             return refused
         known = dict(self._of(request.model))
-        if found not in known:
+        if self._logs and found not in known:
             log.warning(
                 Event.PARAMETER_UNSUPPORTED,
                 connection=self._connection,
