@@ -31,34 +31,13 @@ _FORBIDS = re.compile(r"\b(?:not|never|no|without|n't|avoids?)\b", re.IGNORECASE
 _CONTENT_WORD = re.compile(r"[^\W\d_]{4,}|\d+")
 _FRAMING = frozenset(
     {
-        *(
-            "answer",
-            "answers",
-            "output",
-            "text",
-            "says",
-            "states",
-            "mentions",
-            "names",
-            "contains",
-            "includes",
-        ),
-        *(
-            "gives",
-            "should",
-            "must",
-            "does",
-            "that",
-            "this",
-            "with",
-            "from",
-            "have",
-            "about",
-            "response",
-            "reply",
-        ),
+        *("answer", "answers", "output", "text", "response", "reply", "says", "states", "mentions"),
+        *("names", "contains", "includes", "gives", "should", "must", "does", "that", "this", "with"),
+        *("from", "have", "about"),
     }
 )
+"""Words of a rubric that an output need not have."""
+
 MOST_CHARS = 8000
 """Characters at the end of a prompt that are searched for a question without labels."""
 
