@@ -5,25 +5,29 @@
 # runs them all.
 
 # %%
-"""Compare two prompts on the same questions, with a text check and a judge."""
+"""Compare two prompts on the same questions, by the number in the answer and by a judge."""
 
-from fairlane import Client, contains, llm_judge
+from statistics import fmean
+
+from fairlane import Client, llm_judge, numeric_match
 
 client = Client(team="search")  # finds Redis by fairlane.toml and FAIRLANE_*
 
 # %% The questions. This may also be a path to a .jsonl, .json or .csv file.
-questions = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(20)]
+questions = [{"question": f"What is {n} + {n + 7}?", "answer": str(2 * n + 7)} for n in range(100)]
 
 # %% Submit returns at once. The run continues even if you close this notebook.
 run = client.submit(
     questions,
-    prompts=["{{ question }}", "Answer with a number alone. {{ question }}"],
-    model="sim:fast",
-    params={"max_tokens": 32},
+    prompts=[
+        "Answer with a number alone. {{ question }}",
+        "Think step by step, and end with the number. {{ question }}",
+    ],
+    model="sim:small",
     evaluators=[
-        contains("answer"),
+        numeric_match("answer"),
         llm_judge(
-            "sim:judge", "Is {{ output }} the answer to {{ question }}? Say yes or no.", {"yes": 1, "no": 0}
+            "sim:judge", "Is {{ output }} the answer to {{ question }} Say yes or no.", {"yes": 1, "no": 0}
         ),
     ],
     name="two prompts",
@@ -33,13 +37,18 @@ run = client.submit(
 status = run.wait(progress=True, timeout=60)
 print(f"{status.state}: {status.items_done} of {status.items} items")
 
-# %% Each record is one item: row × prompt × model × repetition.
+# %% Each record is one item: row × prompt × model × repetition. A judge's reason is beside its score.
 for record in list(run.results())[:4]:
-    print(record.item, record.prompt, record.output, record.scores)
+    print(record.item, record.prompt, record.scores, record.arguments.get("llm_judge"))
 
-# %% Mean scores with their standard errors.
-for name, scores in run.summary().scores.items():
-    print(f"{name}: {scores.mean:.2f} ± {scores.standard_error:.2f} of {scores.count}")
+# %% What each prompt scores, and what its answers cost in tokens.
+for number, prompt in enumerate(["a number alone", "step by step"]):
+    records = [record for record in run.results() if record.prompt == number]
+    tokens = fmean(record.usage.output_tokens or 0 for record in records)
+    found, judged = (
+        fmean(record.scores[name] or 0 for record in records) for name in ("numeric_match", "llm_judge")
+    )
+    print(f"{prompt}: {found:.2f} by the number, {judged:.2f} by the judge, {tokens:.0f} tokens an answer")
 
 # %%
 client.close()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlane.evaluators.agents import answer_format, read_batch, read_opinion
+from fairlane.evaluators.agents import read_batch, read_opinion
+from fairlane.evaluators.rubrics import answer_format
 from fairlane.lab.simulator.model.replies import Composer
 from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
 from fairlane.lab.simulator.wire.dialect import RequestError

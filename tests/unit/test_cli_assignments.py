@@ -90,7 +90,7 @@ def test_a_judge_has_the_same_defaults_as_in_python() -> None:
 
 def test_a_judge_takes_choices_and_parameters_over_the_defaults() -> None:
     made = read_judge("sim:judge", "{{ output }}", '{"good": 1, "bad": -1}', ["max_tokens=900", "seed=1"])
-    params = {"temperature": 0, "max_tokens": 900, "seed": 1}
+    params = {"max_tokens": 900, "seed": 1}
     assert made == llm_judge("sim:judge", "{{ output }}", {"good": 1, "bad": -1}, params=params)
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from fairlane import SubmissionError, agent, criterion, llm_judge
-from fairlane.evaluators.agents import Opinion, answer_format, flaw, instruction, read_batch, read_opinion
+from fairlane.evaluators.agents import Opinion, flaw, read_batch, read_opinion
 from fairlane.evaluators.builders import check_names
+from fairlane.evaluators.rubrics import answer_format, instruction
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec
 from fairlane.model.steps import item_steps
 
@@ -41,8 +42,8 @@ def test_an_agent_travels_as_json() -> None:
     made = reviewer(batching=True)
     assert adapter.validate_json(adapter.dump_json(made)) == made
     assert isinstance(made, Agent)
-    assert (made.params, made.batching, made.criteria) == ({"temperature": 0}, True, BOTH)
-    assert reviewer(params={}).params == {}  # type: ignore[union-attr]  # pyright: ignore
+    assert (made.params, made.batching, made.criteria) == ({}, True, BOTH)
+    assert reviewer(params={"seed": 1}).params == {"seed": 1}  # type: ignore[union-attr]  # pyright: ignore
 
 
 def test_a_criterion_is_scored_from_one_to_five_unless_stated() -> None:

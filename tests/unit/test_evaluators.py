@@ -92,9 +92,50 @@ def test_two_evaluators_cannot_share_a_name() -> None:
     assert caught.value.value == "regex"
 
 
-def test_a_judge_answers_briefly_unless_reported_otherwise() -> None:
-    assert judge().params == {"temperature": 0, "max_tokens": 64}
-    assert judge(params={}).params == {}
+def test_a_judge_sends_no_parameter_that_a_model_may_reject() -> None:
+    assert judge().params == {}
+    assert judge(params={"seed": 1}).params == {"seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "reasons"),
+    [
+        ({}, True),
+        ({"params": {"max_tokens": 64}}, None),
+        ({"params": {"max_completion_tokens": 4000}}, True),
+        ({"params": {"max_tokens": 64}, "reasons": True}, True),
+        ({"reasons": False}, False),
+    ],
+)
+def test_a_judge_gives_reasons_where_its_answer_has_room(
+    options: dict[str, Any], reasons: bool | None
+) -> None:
+    assert judge(**options).reasons is reasons
+
+
+def test_a_rubric_brings_its_template_and_its_choices() -> None:
+    made = llm_judge("sim:judge", rubric="It names {{ city }}.")
+    assert isinstance(made, Judge)
+    assert made.choices == {"pass": 1.0, "fail": 0.0}
+    assert "<rubric>\nIt names {{ city }}.\n</rubric>" in made.template
+    assert "{{ output }}" in made.template
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"template": "{{ output }}"},
+        {"choices": {"yes": 1}},
+        {"rubric": " "},
+        {"rubric": "kind", "choices": {"yes": 1}},
+        {"rubric": "kind", "level": "session"},
+    ],
+)
+def test_a_judge_needs_a_rubric_or_a_template_with_choices(options: dict[str, Any]) -> None:
+    with pytest.raises(SubmissionError) as caught:
+        llm_judge("sim:judge", **options)
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,15 @@ class TestWhatAPresetSays:
     def test_a_schema_is_asked_of_those_that_take_it(self, name: str) -> None:
         assert connection(name).structured
 
+    def test_a_tool_takes_the_place_of_a_schema_at_bedrock_or_where_it_is_configured(self) -> None:
+        for made in (connection("bedrock", region="us-east-1"), connection("groq", structured_output="tool")):
+            assert (made.structured, made.tooled) == (False, True)
+        assert not connection("openai").tooled
+        assert connection("bedrock", region="us-east-1", structured_output=True).structured
+        with pytest.raises(ValidationError, match='none of true, false and "tool"') as caught:
+            connection("openai", structured_output="tols")
+        assert [each["loc"] for each in caught.value.errors()] == [("structured_output",)]
+
     def test_what_errors_mean_is_added_to_what_is_known(self) -> None:
         assert connection("groq", error_map={"418": "invalid"}).error_map == {
             "498": "overloaded",

@@ -22,6 +22,7 @@ MODELS = {
     "slow": SimulatedModel(latency_ms=1, headers="full", requests_per_minute=1),
     "grouped": SimulatedModel(latency_ms=1, headers="full", tokens_per_minute=600_000, header_style="azure"),
     "plain": SimulatedModel(latency_ms=1),
+    "reasons": SimulatedModel(latency_ms=1, reasoning=True),
     "broke": SimulatedModel(status_always="insufficient_quota"),
     "stuck": SimulatedModel(faults=Faults(hang=1.0)),
     "torn": SimulatedModel(latency_ms=1, faults=Faults(cut_stream=1.0)),
@@ -50,6 +51,11 @@ def test_an_answer_is_reported_with_its_times_and_usage(served: ServedProvider) 
     assert (shown["outcome"], shown["status"], shown["output"]) == ("Success", 200, "hello there")
     assert shown["usage"]["input_tokens"] > 0
     assert 0 <= shown["first_piece_ms"] <= shown["latency_ms"]
+
+
+def test_a_reasoning_model_is_called_with_the_bound_that_it_takes(served: ServedProvider) -> None:
+    shown = report_of(served, "reasons")
+    assert (shown["outcome"], shown["left_out"]) == ("Success", [])
 
 
 def test_a_whole_answer_has_no_first_piece(served: ServedProvider) -> None:
@@ -143,3 +149,5 @@ def test_the_process_prints_its_report_or_one_line(
     assert main(asked) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["outcome"], report["output"]) == ("Success", "-n")
+    assert main(["--model=reasons", "--", "sim"]) == 0
+    assert json.loads(capsys.readouterr().out)["outcome"] == "Success"

@@ -242,7 +242,8 @@ def test_a_rubric_is_judged_by_its_own_provider_the_tests_or_that_of_the_command
         *[("rubric-1", "anthropic:claude"), ("rubric-2", "anthropic:claude")],
         *[("rubric-3", "openai:o1"), ("rubric-4", "anthropic:claude")],
     ]
-    assert [each.params["max_tokens"] for each in judges] == [64, 64, 9, 64]
+    assert [each.params for each in judges] == [{}, {}, {"max_tokens": 9}, {}]
+    assert [each.reasons for each in judges] == [True, True, None, True]
     assert judges[3].choices == {"pass": 0.0, "fail": 1.0}
     assert judges[0].when == "__rubric_1"
     assert "{{ __rubric_1 }}" in judges[0].template

@@ -27,7 +27,9 @@ from fairlane.model.job import (
 )
 from fairlane.model.run import CacheChoice, Order, RunRef
 from fairlane.pipeline.rendering import Prompt
-from tests.support.worker_parts import WORKER, WorkerParts, lines, on_loop
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.unsupported import AdaptingProvider
+from tests.support.worker_parts import ANSWER, WORKER, WorkerParts, lines, on_loop
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -166,6 +168,29 @@ def test_a_job_that_goes_back_is_reported_with_its_delay(
         delayed = parts.scheduler.redis.zcard(parts.keys.delayed)
         assert (delayed, len(parts.hot(attempt))) == ((1, 0) if waits else (0, 1))
         assert parts.leased() == 0
+
+    on_loop(scene)
+
+
+def test_a_job_whose_parameter_is_unsupported_is_called_without_it_and_keeps_its_attempt() -> None:
+    def fussy(request: Request) -> Outcome:
+        refused = "Unsupported parameter: 'temperature' is not supported with this model."
+        return PermanentFailure(refused, 400) if "temperature" in request.params else ANSWER
+
+    async def scene(parts: WorkerParts) -> None:
+        parts.providers["sim"] = AdaptingProvider("sim", parts.provider, parts.clock)
+        parts.provider.answer = fussy
+        (attempt,) = parts.grant(1, retry=ONCE, params={"temperature": 0, "max_tokens": 9})
+
+        await parts.executor.execute(attempt)
+
+        assert len(parts.hot(attempt)) == 1
+        (again,) = parts.permits(RunRef("search", "r1"), 1)
+        await parts.executor.execute(again)
+        task = parts.task(again)
+        assert (task.state, task.attempts, task.left_out) == (JobState.SUCCEEDED, 1, ("temperature",))
+        assert parts.provider.requests[-1].params == {"max_tokens": 9}
+        assert parts.state(again)["state"] == "completed"
 
     on_loop(scene)
 

@@ -46,6 +46,7 @@ from fairlane_workers.intake.starter import Starter
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.registry import build_provider
+from fairlane_workers.providers.unsupported import AdaptingProvider
 from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
 from fairlane_workers.upkeep.capacity import Capacity
 from fairlane_workers.upkeep.credentials import fingerprints
@@ -193,11 +194,15 @@ class Engine:
             away_most_s=settings.worker.beat_seconds,
         )
         self._providers: dict[str, Provider] = {
-            name: build_provider(
+            name: AdaptingProvider(
                 name,
-                connection,
-                self._secrets.keys.get(name),
-                proxy_credentials=self._secrets.proxies.get(name),
+                build_provider(
+                    name,
+                    connection,
+                    self._secrets.keys.get(name),
+                    proxy_credentials=self._secrets.proxies.get(name),
+                ),
+                clock,
             )
             for name, connection in settings.connections.items()
         }

@@ -204,7 +204,10 @@ class Admission:
         self._limits = limits
         self._settings = settings
         self._prices = prices
-        self._unstructured = tuple(name for name, each in connections.items() if not each.structured)
+        self._tooled = tuple(name for name, each in connections.items() if each.tooled)
+        self._unstructured = tuple(
+            name for name, each in connections.items() if not (each.structured or each.tooled)
+        )
 
     @property
     def waiting_requests(self) -> int:
@@ -275,6 +278,7 @@ class Admission:
             eval_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.evals),
             session_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.session_evals),
             unstructured=self._unstructured,
+            tooled=self._tooled,
         )
         Rendering(plan)
         if missing and not spec.open:

@@ -7,7 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from fairlane.config.connection_checks import (
     keys_in_headers,
@@ -59,6 +66,17 @@ ANYWHERE = "litellm://"
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[!-~]$|^[!-~][ -~]{0,998}[!-~]$")]
+
+
+def _one_of_three(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """One problem for a wrong value, not one for each of the types that it could have had."""
+    try:
+        return read(value)
+    except ValidationError:
+        raise ValueError('is none of true, false and "tool"') from None
+
+
+StructuredOutput = Annotated[bool | Literal["tool"], WrapValidator(_one_of_three)]
 
 _STRUCTURED = frozenset(
     {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}
@@ -144,9 +162,11 @@ class Connection(Section):
         description="Stream task calls. auto: those of a run that somebody listens to, and those to a model "
         "whose latest calls took long, or of which no call has ended yet.",
     )
-    structured_output: bool | None = Field(
+    structured_output: StructuredOutput | None = Field(
         default=None,
-        description="Whether it supports structured output (a JSON schema). Default: as its protocol does.",
+        description="Whether judges and agents are held to a JSON schema: by structured output (`true`), by "
+        'the arguments of a tool that they must call (`"tool"`), or not (`false`). Default: as its protocol '
+        "supports.",
     )
     connect_timeout: float = Field(default=10.0, gt=0, description="Most seconds to connect to the server.")
     proxy: str | None = Field(
@@ -227,7 +247,16 @@ class Connection(Section):
     @property
     def structured(self) -> bool:
         """Whether its answers can be held to a JSON schema."""
-        return self.protocol in _STRUCTURED if self.structured_output is None else self.structured_output
+        return (
+            self.protocol in _STRUCTURED if self.structured_output is None else self.structured_output is True
+        )
+
+    @property
+    def tooled(self) -> bool:
+        """Whether the arguments of a tool take the place of a JSON schema."""
+        if self.structured_output is None:
+            return self.protocol == "bedrock"
+        return self.structured_output == "tool"
 
     @property
     def scheme(self) -> Authentication:

@@ -111,6 +111,8 @@ def _type(schema: dict[str, Any]) -> str:
         return "table"
     if "enum" in schema:
         return " or ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
     if schema["type"] == "array":
         return f"list of {_type(schema['items'])}s"
     name = {"string": "text", "object": "table", "boolean": "`true` or `false`"}.get(

@@ -21,6 +21,7 @@ class Event(StrEnum):
     ATTEMPT_UNREPORTED = "attempt_unreported"  # error
     EVALUATION_MALFORMED = "evaluation_malformed"  # agent, dimension, raw
     EVALUATION_FAILED = "evaluation_failed"  # agent, dimension, status_code, elapsed_s, attempts, reason
+    PARAMETER_UNSUPPORTED = "parameter_unsupported"  # connection, model, parameter, value, instead, reason
     FUNCTION_RAISED = "function_raised"  # function; carries a traceback
     HANDLE_UNSAVED = "handle_unsaved"  # error
     LATE_REPORT = "late_report"  # status_code

@@ -1,4 +1,4 @@
-"""Asks agents for structured answers, and reads them."""
+"""Reads the structured answers of agents."""
 
 from __future__ import annotations
 
@@ -51,36 +51,10 @@ class BatchAnswer:
     malformed: tuple[str, ...] = ()
 
 
-def instruction(criteria: Sequence[Criterion], *, batch: bool) -> str:
-    """The text after the agent's template: the criteria, and the JSON to answer with."""
-    listed = "\n".join(
-        f"- {each.id} ({each.minimum:g} to {each.maximum:g}): {each.description}" for each in criteria
-    )
-    if batch:
-        shape = '{"evaluations": [{"criterion_id": "…", "score": 0, "argument": "…"}, …]}, one for each'
-    else:
-        shape = '{"score": 0, "argument": "…"}'
-    return f"Score it by:\n{listed}\n\nAnswer with JSON alone: {shape}."
-
-
-def answer_format(criteria: Sequence[Criterion], *, batch: bool) -> dict[str, Any]:
-    """The form of the answer as a JSON schema, for OpenAI's ``response_format``."""
-    opinion: dict[str, Any] = {"score": {"type": "number"}, "argument": {"type": "string"}}
-    if batch:
-        opinion = {"criterion_id": {"type": "string", "enum": [each.id for each in criteria]}, **opinion}
-        fields: dict[str, Any] = {"evaluations": {"type": "array", "items": _closed(opinion)}}
-    else:
-        fields = opinion
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": "evaluation", "strict": True, "schema": _closed(fields)},
-    }
-
-
 def read_opinion(answer: str, criterion: Criterion) -> Opinion:
     """Read the answer for one criterion. Raises ``ValueError`` with the flaw."""
     try:
-        answered = _Opinion.model_validate(_document(answer))
+        answered = _Opinion.model_validate(json_answer(answer))
     except ValidationError as error:
         raise ValueError(_first(error)) from None
     return _within(answered.score, answered.argument, criterion)
@@ -98,7 +72,7 @@ def flaw(answer: str, criterion: Criterion) -> str | None:
 def read_batch(answer: str, criteria: Sequence[Criterion]) -> BatchAnswer:
     """Read a batch answer: its valid entries count, whatever else it has. Nothing raises."""
     try:
-        document = _document(answer)
+        document = json_answer(answer)
         entries = document.get("evaluations") if isinstance(document, dict) else document
         if not isinstance(entries, list):
             raise ValueError("there is no list of evaluations")  # noqa: TRY301, TRY004
@@ -125,19 +99,19 @@ def _within(score: float, argument: str, criterion: Criterion) -> Opinion:
     return Opinion(score, argument)
 
 
-def _document(answer: str) -> Any:
-    """The JSON of an answer, perhaps in a fenced block. Raises ``ValueError``."""
+def json_answer(answer: str) -> Any:
+    """The JSON of an answer, perhaps in a fenced block or as a tool's arguments. Raises ``ValueError``."""
     text = answer.rpartition("</think>")[2].strip()
     if text.startswith(_FENCE):
         text = text.strip("`").removeprefix("json").strip()
     try:
-        return json.loads(text)
+        document = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-
-
-def _closed(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+    match document:
+        case {"tool_calls": [{"arguments": dict(arguments)}, *_]}:
+            return arguments
+    return document
 
 
 def _first(error: ValidationError) -> str:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.patterns import PatternError, compile_pattern
+from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric_template
 from fairlane.model.evaluators import (
     Agent,
     Contains,
@@ -101,10 +102,12 @@ def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeri
 
 def llm_judge(
     model: str,
-    template: str,
-    choices: Mapping[str, float],
+    template: str | None = None,
+    choices: Mapping[str, float] | None = None,
     *,
+    rubric: str | None = None,
     params: Mapping[str, Any] | None = None,
+    reasons: bool | None = None,
     level: Level = "item",
     name: str = "llm_judge",
 ) -> EvaluatorSpec:
@@ -112,14 +115,33 @@ def llm_judge(
 
     With ``level="session"`` it sees ``session`` instead: a list of ``{"row", "output"}`` in the order of
     rows, once all items of the session have ended; an item without an output has ``None``. ``choices`` maps
-    answers to scores; `judge.parse_choice` says how an answer is read. ``model`` is
-    ``"<connection>:<model>"``. ``params`` default to temperature 0 and 64 output tokens: pass your own, if
-    only ``{}``, for a judge that reasons first or a model that rejects these.
+    answers to scores; `judge.parse_choice` says how an answer is read. ``rubric``, in place of both, is a
+    text that an output meets (1) or not (0). ``model`` is ``"<connection>:<model>"``.
+
+    Nothing but ``params`` is sent: reasoning models reject a temperature, and count their reasoning towards
+    a bound. A connection with structured output answers with a reason and a choice, and records keep the
+    reason in ``arguments``; with ``reasons=False`` it answers with a choice alone. ``None`` asks for reasons
+    unless ``params`` bound an answer to less than `rubrics.REASON_TOKENS`: then nothing but the template
+    says how to answer.
     """
+    if rubric is not None:
+        template, choices = _of_rubric(rubric, template, choices, level)
+    if template is None or choices is None:
+        remedy = "Give template= and choices=, or rubric= in place of both."
+        raise SubmissionError(FIELD, template, "llm_judge: there is nothing to ask", remedy)
     _check_choices(choices)
-    given = {"temperature": 0, "max_tokens": 64} if params is None else dict(params)
+    given = dict(params or {})
+    if reasons is None and has_room_for_reasons(given):
+        reasons = True
     return _build(
-        Judge, name=name, model=model, template=template, choices=dict(choices), params=given, level=level
+        Judge,
+        name=name,
+        model=model,
+        template=template,
+        choices=dict(choices),
+        params=given,
+        level=level,
+        reasons=reasons,
     )
 
 
@@ -166,7 +188,7 @@ def agent(
     ``description``, ``minimum`` and ``maximum``) and, if there is only one, ``criterion``. Fairlane appends
     the criteria and the form of the answer. It makes one call per criterion; with ``batching`` one for all,
     then one for each that the answer lacks. ``None`` takes the default of the client's environment, or off.
-    ``params`` default to temperature 0.
+    Nothing but ``params`` and the form of the answer is sent beside the prompt.
     """
     several = isinstance(criteria, Iterable) and not isinstance(criteria, Criterion)
     listed = list(criteria) if several else [criteria]
@@ -175,7 +197,6 @@ def agent(
         raise SubmissionError(FIELD, criteria, f"agent {name!r}: criteria is no list of criteria", remedy)
     if not listed:
         raise SubmissionError(FIELD, criteria, f"agent {name!r} has no criteria", "Give at least one.")
-    given = {"temperature": 0} if params is None else dict(params)
     return _build(
         Agent,
         name=name,
@@ -183,7 +204,7 @@ def agent(
         template=template,
         criteria=tuple(listed),
         batching=batching,
-        params=given,
+        params=dict(params or {}),
     )
 
 
@@ -210,6 +231,21 @@ def scorer(
     return _build(
         FunctionScorer, name=own if name is None else name, function=function, lane=lane, level=level
     )
+
+
+def _of_rubric(
+    rubric: str, template: str | None, choices: Mapping[str, float] | None, level: Level
+) -> tuple[str, Mapping[str, float]]:
+    """The template and the choices of a rubric."""
+    if template is not None or choices is not None:
+        remedy = "Give the rubric alone, or a template and choices of your own."
+        raise SubmissionError(FIELD, rubric, "llm_judge: a rubric brings its template and choices", remedy)
+    if not isinstance(rubric, str) or not rubric.strip():
+        raise SubmissionError(FIELD, rubric, "llm_judge: the rubric is empty", "Say what an output meets.")
+    if level != "item":
+        remedy = "Write a template over session."
+        raise SubmissionError(FIELD, level, "llm_judge: a rubric is about one output", remedy)
+    return rubric_template(rubric), {MET: 1.0, UNMET: 0.0}
 
 
 def _check_choices(choices: Mapping[str, float]) -> None:

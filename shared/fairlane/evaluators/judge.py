@@ -1,4 +1,4 @@
-"""Reads which of the choices a judge's answer makes."""
+"""Reads which of the choices a judge's answer makes, and why."""
 
 from __future__ import annotations
 
@@ -7,12 +7,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from fairlane.evaluators.agents import json_answer
 from fairlane.evaluators.scorers import Score
 
 SHOWN = 200
 """Characters of an answer that an error quotes."""
 
 _REASONING_END = "</think>"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The score of a judge's answer, and what it said: its reason, or without one its own words."""
+
+    score: Score
+    said: str
+
+
+def read_verdict(answer: str, choices: Mapping[str, float]) -> Verdict:
+    """Read an answer in the form of `rubrics.verdict_format`, or any text as `parse_choice` does.
+
+    JSON that breaks off has no score: a choice that is found in an unfinished reason is no verdict.
+    """
+    text = answer.rpartition(_REASONING_END)[2].strip()
+    try:
+        document = json_answer(answer)
+    except ValueError:
+        if text.startswith('{"'):
+            return Verdict(Score(None, f"the judge's JSON breaks off: {_shown(text)}"), text)
+        return Verdict(parse_choice(answer, choices), text)
+    choice = document.get("choice") if isinstance(document, dict) else None
+    if not isinstance(choice, str):
+        return Verdict(parse_choice(answer, choices), text)
+    reason = document.get("reason")
+    return Verdict(parse_choice(choice, choices), reason if isinstance(reason, str) and reason else choice)
 
 
 def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:

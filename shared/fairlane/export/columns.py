@@ -42,10 +42,11 @@ _KNOWN: Mapping[str, Kind] = {
     "cached": Kind.BOOLEAN,
     "eval_usage": Kind.INTEGER,
     "arguments": Kind.TEXT,
+    "notes": Kind.TEXT,
 }
 """Kinds of the fixed fields, equal for all runs, so that their tables fit together."""
 
-_NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments"})
+_NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments", "notes"})
 
 
 class Column(NamedTuple):

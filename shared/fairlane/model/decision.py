@@ -25,6 +25,7 @@ from fairlane.model.job import (
     Signal,
     Success,
     TimedOut,
+    UnsupportedParameter,
     Usage,
 )
 
@@ -129,6 +130,8 @@ def decide(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Rand
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
             return Finish(_lesson(outcome, signal), attempts, outcome.message)
+        case UnsupportedParameter():
+            return Defer(_lesson(outcome, "answered"))
         case AccessDenied():
             return Defer(_lesson(outcome, "refused"))
         case Aborted():

@@ -71,7 +71,8 @@ class Assertions(_Spec):
 class Judge(_Spec):
     """An LLM call over the row and its ``output``; ``choices`` maps an answer to its score.
 
-    Rows whose field ``when`` is empty or missing are not judged.
+    Rows whose field ``when`` is empty or missing are not judged. Where ``reasons`` is set, the judge is held
+    to a JSON schema if its connection supports one: with its reason, or with its choice alone.
     """
 
     kind: Literal["llm_judge"] = "llm_judge"
@@ -81,6 +82,7 @@ class Judge(_Spec):
     params: dict[str, Any] = Field(default_factory=dict)
     level: Level = "item"
     when: str | None = None
+    reasons: bool | None = None
 
 
 class Criterion(BaseModel):

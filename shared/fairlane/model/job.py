@@ -124,7 +124,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A valid answer. A 200 may carry Retry-After; the lane obeys it."""
+    """A valid answer. A 200 may carry Retry-After; the lane obeys it.
+
+    ``left_out`` names parameters that were not sent, since the model does not support them.
+    """
 
     output: str
     usage: Usage = field(default_factory=Usage)
@@ -132,6 +135,7 @@ class Success:
     status: int = 200
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +232,17 @@ class PermanentFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsupportedParameter:
+    """The model does not support ``parameter``, which the worker leaves out from now on. Costs no attempt."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+    parameter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AccessDenied:
     """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane.
 
@@ -261,6 +276,7 @@ Outcome: TypeAlias = (
     | InvalidResponse
     | FlawedAnswer
     | PermanentFailure
+    | UnsupportedParameter
     | AccessDenied
     | Aborted
 )

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage
 from fairlane.model.run import RunSpec, cell_of
+from fairlane.model.steps import Step
 
 PACK_CHARS = 400
 """Shorter results are stored plain: zlib would save little of them."""
@@ -31,6 +33,7 @@ class TaskResult:
     score_errors: Mapping[str, str] = field(default_factory=dict)
     cached: bool = False
     finish_reason: str | None = None
+    left_out: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The stored form: JSON with short keys, without what is ``None``."""
@@ -47,6 +50,7 @@ class TaskResult:
                 "se": dict(self.score_errors) or None,
                 "c": 1 if self.cached else None,
                 "f": self.finish_reason,
+                "x": self.left_out or None,
             }
         )
 
@@ -66,12 +70,13 @@ class TaskResult:
             score_errors=data.get("se", {}),
             cached=bool(data.get("c")),
             finish_reason=data.get("f"),
+            left_out=tuple(data.get("x", ())),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """The result of an evaluation job. ``answer`` is the judge's text."""
+    """The result of an evaluation job. ``answer`` is the reason for its score, or the judge's own text."""
 
     state: JobState
     score: float | None = None
@@ -80,6 +85,7 @@ class JudgeResult:
     usage: Usage = field(default_factory=Usage)
     attempts: int = 0
     cached: bool = False
+    left_out: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The stored form: JSON with short keys, without what is ``None``."""
@@ -92,6 +98,7 @@ class JudgeResult:
                 "u": _usage_list(self.usage),
                 "a": self.attempts,
                 "c": 1 if self.cached else None,
+                "x": self.left_out or None,
             }
         )
 
@@ -107,6 +114,7 @@ class JudgeResult:
             usage=_usage(data.get("u")),
             attempts=data.get("a", 0),
             cached=bool(data.get("c")),
+            left_out=tuple(data.get("x", ())),
         )
 
 
@@ -116,7 +124,9 @@ class Record:
 
     ``scores`` maps evaluator names to scores; ``None`` if there is none, then ``score_errors`` says why.
     ``output`` is ``None`` unless the task succeeded. ``eval_usage`` has the tokens of each evaluation's call,
-    ``arguments`` the reasons that agents gave for their scores, by the same names.
+    ``arguments`` the reasons that agents and judges gave for their scores, by the same names. ``notes`` says
+    which parameters a call went without, since its model does not support them: by the same names, and under
+    ``task``.
 
     ``attempts``: how many of its `RetryPolicy.max_attempts` the task has used, its last call included.
     Calls that cost none (429s, overloads, outages) are not in it; 0: no call was made, or the cache answered.
@@ -139,6 +149,7 @@ class Record:
     eval_usage: Mapping[str, Usage] = field(default_factory=dict)
     finish_reason: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def assemble(
@@ -154,14 +165,17 @@ def assemble(
     scores, errors = dict(task.scores), dict(task.score_errors)
     used: dict[str, Usage] = {}
     arguments: dict[str, str] = {}
+    notes = {"task": note_of(task.left_out)} if task.left_out else {}
     for step, text in zip(spec.evals, stored[1:], strict=True):
         result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
         if result.usage.total is not None and not result.cached:
             used[step.name] = result.usage
+        if result.left_out:
+            notes[step.name] = note_of(result.left_out)
         if step.batch:
             continue
-        if step.criterion is not None and result.answer:
-            arguments[step.name] = result.answer
+        if reason := reason_of(step, result):
+            arguments[step.name] = reason
         scores[step.name] = result.score
         if result.error:
             errors[step.name] = result.error
@@ -182,8 +196,23 @@ def assemble(
         cached=task.cached,
         eval_usage=used,
         arguments=arguments,
+        notes=notes,
         finish_reason=task.finish_reason,
     )
+
+
+def reason_of(step: Step, result: JudgeResult) -> str | None:
+    """Why an agent or a judge scored as it did; ``None`` for a choice alone, and for other evaluators."""
+    if not isinstance(step.evaluator, Judge):
+        return result.answer if step.criterion is not None else None
+    bare = {choice.casefold() for choice in step.evaluator.choices}
+    said = result.answer or ""
+    return None if said.strip(" \n.!*\"'`").casefold() in bare else said or None
+
+
+def note_of(left_out: Sequence[str]) -> str:
+    """What a record says of parameters that a call went without."""
+    return f"sent without {', '.join(left_out)}: the model does not support it"
 
 
 def read_score(answer: str) -> float:

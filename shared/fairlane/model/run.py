@@ -255,6 +255,7 @@ class Plan(StoredModel):
     """A run as the scheduler admitted it: the spec, and the lane of each evaluation.
 
     ``unstructured`` are connections without structured output: agents make one call per criterion there.
+    ``tooled`` are those where a tool's arguments take the place of a schema.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -263,6 +264,7 @@ class Plan(StoredModel):
     eval_lanes: tuple[str, ...] = ()
     session_lanes: tuple[str, ...] = ()
     unstructured: tuple[str, ...] = ()
+    tooled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

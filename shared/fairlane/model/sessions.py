@@ -51,7 +51,8 @@ class SessionRecord:
 
     ``session`` is the value of the run's session field in its rows; ``items`` are in the order of rows.
     A score is ``None`` if the evaluator produced none; then ``score_errors`` says why. ``eval_usage`` has the
-    tokens of each evaluation's call.
+    tokens of each evaluation's call, ``arguments`` a judge's reason, ``notes`` which parameters its call went
+    without.
     """
 
     session: Any
@@ -62,6 +63,8 @@ class SessionRecord:
     scores: Mapping[str, float | None]
     score_errors: Mapping[str, str]
     eval_usage: Mapping[str, Usage] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def memberships_field(page: int) -> str:

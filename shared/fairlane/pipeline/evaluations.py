@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from fairlane.core.errors import TemplateError
 from fairlane.evaluators.agents import read_batch, read_opinion
 from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, unpack
-from fairlane.evaluators.judge import parse_choice
+from fairlane.evaluators.judge import read_verdict
 from fairlane.evaluators.scorers import Score
 from fairlane.model.ending import ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Judge, Similarity
@@ -113,7 +113,7 @@ def end_evaluation(
 
 
 def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
-    """The result of one evaluation that has a score; an agent's ``answer`` is its argument."""
+    """The result of one evaluation that has a score; its ``answer`` is the reason of an agent or a judge."""
     if finished.answer is None:
         argument = f"Evaluation failed after {finished.attempts} retries" if step.criterion else None
         return JudgeResult(JobState.FAILED, None, argument, finished.error, Usage(), finished.attempts)
@@ -121,10 +121,21 @@ def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
     read, usage = _read(step, finished.answer.output), finished.answer.usage
     if step.criterion is not None and read.error is None:
         answer = read_opinion(finished.answer.output, step.criterion).argument
+    if isinstance(step.evaluator, Judge) and read.error is None:
+        answer = read_verdict(finished.answer.output, step.evaluator.choices).said
     if isinstance(step.evaluator, Similarity):
         answer = None  # kilobytes of numbers that nobody reads once they are compared
     state = JobState.FAILED if read.error else JobState.SUCCEEDED
-    return JudgeResult(state, read.value, answer, read.error, usage, finished.attempts, finished.cached)
+    return JudgeResult(
+        state,
+        read.value,
+        answer,
+        read.error,
+        usage,
+        finished.attempts,
+        finished.cached,
+        finished.answer.left_out,
+    )
 
 
 def _each(
@@ -167,7 +178,10 @@ def _end_batch(
             follow.append(_ready_or_invalid(item, other, _rendered(item, each, output)))
     usage = finished.answer.usage if finished.answer else Usage()
     state = JobState.SUCCEEDED if read else JobState.FAILED
-    whole = JudgeResult(state, None, text, finished.error, usage, finished.attempts, finished.cached)
+    left_out = finished.answer.left_out if finished.answer else ()
+    whole = JudgeResult(
+        state, None, text, finished.error, usage, finished.attempts, finished.cached, left_out
+    )
     return EvaluationEnd(whole, tuple(follow), read.malformed if read else ())
 
 
@@ -197,7 +211,7 @@ def _ready_or_invalid(item: RunItem, number: int, call: Call | str) -> NextJob:
 
 def _read(step: Step, answer: str) -> Score:
     if isinstance(step.evaluator, Judge):
-        return parse_choice(answer, step.evaluator.choices)
+        return read_verdict(answer, step.evaluator.choices).score
     if isinstance(step.evaluator, Similarity):
         return _likeness(step.evaluator, answer)
     try:

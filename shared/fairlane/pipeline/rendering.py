@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlane.core.errors import TemplateError
 from fairlane.core.redaction import is_secret_name
-from fairlane.evaluators.agents import answer_format, instruction
+from fairlane.evaluators.rubrics import FORMING, answer_format, instruction, tool_of, verdict_format
 from fairlane.evaluators.scorers import as_text
 from fairlane.model.evaluators import Agent, FunctionScorer, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
@@ -34,13 +34,17 @@ Turns = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A rendered call: ``messages`` for a chat, ``arguments`` for a Python function, ``inputs`` to embed."""
+    """A rendered call: ``messages`` for a chat, ``arguments`` for a Python function, ``inputs`` to embed.
+
+    ``optional`` names parameters that Fairlane added, and that a model which lacks them need not get.
+    """
 
     model: str
     messages: list[dict[str, Any]]
     params: Mapping[str, Any]
     arguments: Mapping[str, Any] | None = None
     inputs: tuple[str, ...] | None = None
+    optional: frozenset[str] = frozenset()
 
     @property
     def tokens(self) -> Estimate:
@@ -136,12 +140,10 @@ class Rendering:
             return Call(evaluator.model, [], evaluator.params, inputs=inputs)
         text = self._templates[evaluator.name].render(row, output=output, **_criterion_names(step))
         if isinstance(evaluator, Judge):
-            return _asked(evaluator.model, text, evaluator.params)
+            return self._judged(evaluator, text)
         criteria = (step.criterion,) if step.criterion else evaluator.criteria
-        params = dict(evaluator.params)
-        if evaluator.model.partition(":")[0] not in self.plan.unstructured:
-            params["response_format"] = answer_format(criteria, batch=step.batch)
-        return _asked(evaluator.model, f"{text}\n\n{instruction(criteria, batch=step.batch)}", params)
+        text = f"{text}\n\n{instruction(criteria, batch=step.batch)}"
+        return self._formed(evaluator, text, answer_format(criteria, batch=step.batch))
 
     def session(self, step: Step, turns: Turns) -> Call:
         """One evaluation of a session; ``turns`` are ``{"row", "output"}``, in order. Raises
@@ -150,10 +152,26 @@ class Rendering:
         evaluator = step.evaluator
         if isinstance(evaluator, FunctionScorer):
             return Call(step.model, [], {}, {"session": [dict(turn) for turn in turns]})
-        if isinstance(evaluator, Similarity):
-            raise TemplateError(f"evaluators[{evaluator.name}]", "embeddings are compared by item")
+        if not isinstance(evaluator, Judge):
+            raise TemplateError(
+                f"evaluators[{evaluator.name}]", f"{evaluator.kind} scores items, not sessions"
+            )
         text = self._templates[evaluator.name].render({}, session=list(turns))
-        return _asked(step.model, text, evaluator.params)
+        return self._judged(evaluator, text)
+
+    def _judged(self, judge: Judge, text: str) -> Call:
+        if judge.reasons is None:
+            return _asked(judge.model, text, judge.params)
+        return self._formed(judge, text, verdict_format(list(judge.choices), reasons=judge.reasons))
+
+    def _formed(self, evaluator: Judge | Agent, text: str, form: Mapping[str, Any]) -> Call:
+        """A call whose answer is held to ``form`` if the connection can, and the run says nothing else."""
+        connection = evaluator.model.partition(":")[0]
+        if connection in self.plan.unstructured or not FORMING.isdisjoint(evaluator.params):
+            return _asked(evaluator.model, text, evaluator.params)
+        added = tool_of(form) if connection in self.plan.tooled else {"response_format": form}
+        call = _asked(evaluator.model, text, {**evaluator.params, **added})
+        return replace(call, optional=frozenset(added))
 
     def register(self, row: Row) -> str:
         """The name under which later items find this one's output; empty if the run keeps none."""

@@ -55,9 +55,17 @@ def test_the_page_names_every_example() -> None:
 def test_a_notebook_compares_two_prompts(stack: dict[str, str]) -> None:
     shown = example("notebook.py", stack)
 
-    assert "completed: 40 of 40 items" in shown
-    assert shown.count("'contains'") >= 4
-    assert re.search(r"^llm_judge: 0\.\d\d ± 0\.\d\d of 40$", shown, re.MULTILINE)
+    assert "completed: 200 of 200 items" in shown
+    assert shown.count("The answer is") == 4
+    scores = re.findall(
+        r"^(.*): (0\.\d\d) by the number, (0\.\d\d) by the judge, (\d+) tokens", shown, re.MULTILINE
+    )
+    (alone, found, judged, tokens), (steps, more, judged_more, more_tokens) = scores
+    assert (alone, steps) == ("a number alone", "step by step")
+    assert float(found) + 0.1 < float(more) < 1
+    assert abs(float(found) - float(judged)) < 0.06
+    assert abs(float(more) - float(judged_more)) < 0.06
+    assert int(tokens) < int(more_tokens)
 
 
 def test_an_evaluator_of_ones_own_scores_and_fails_by_itself(stack: dict[str, str]) -> None:

@@ -141,3 +141,16 @@ def test_an_overload_in_mid_stream_is_an_error() -> None:
         client.messages.stream(model=MODEL, max_tokens=64, messages=HI) as stream,
     ):
         stream.get_final_message()
+
+
+def test_tokens_are_counted_and_a_deprecated_temperature_is_rejected() -> None:
+    with client_of(reasoning=True) as client:
+        assert client.messages.count_tokens(model=MODEL, messages=HI).input_tokens == 1
+        with pytest.raises(anthropic.BadRequestError, match="`temperature` is deprecated for this model"):
+            client.messages.create(model=MODEL, max_tokens=64, messages=HI, extra_body={"temperature": 0})
+
+
+def test_a_refusal_is_a_stop_reason() -> None:
+    with client_of(refusals=1.0) as client:
+        message = client.messages.create(model=MODEL, max_tokens=64, messages=HI)
+    assert message.stop_reason == "refusal"

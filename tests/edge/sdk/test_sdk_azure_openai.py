@@ -163,3 +163,9 @@ def test_an_error_in_mid_stream_is_raised() -> None:
         stream = sdk.chat.completions.create(model=MODEL, messages=QUESTION, stream=True)
         with pytest.raises(openai.APIError, match="Overloaded"):
             list(stream)
+
+
+def test_a_deployment_embeds_texts() -> None:
+    with client() as sdk:
+        answer = sdk.embeddings.create(model=MODEL, input=["a cat", "a dog"])
+    assert [len(each.embedding) for each in answer.data] == [32, 32]

@@ -219,3 +219,9 @@ def test_a_worker_s_bearer_key_is_taken() -> None:
         key = SecretStr("bedrock-api-key-1")
         outcome = called(provider, PROFILE, key, api_key_env="AWS_BEARER_TOKEN_BEDROCK")
     assert isinstance(outcome, Success)
+
+
+def test_tokens_are_counted() -> None:
+    with served() as provider, client(provider) as sdk:
+        answer = sdk.count_tokens(modelId=PLAIN, input={"converse": {"messages": ASKED}})
+    assert answer["inputTokens"] == 5

@@ -166,3 +166,23 @@ def test_an_overload_in_mid_stream_is_an_error() -> None:
         stream = client.models.generate_content_stream(model=MODEL, contents="four words of text")
         with pytest.raises(errors.APIError, match="overloaded"):
             list(stream)
+
+
+@both
+def test_tokens_are_counted(client_of: Any) -> None:
+    with client_of() as client:
+        assert client.models.count_tokens(model=MODEL, contents="Why is it so?").total_tokens == 4
+
+
+def test_texts_are_embedded() -> None:
+    with at_studio() as client:
+        answer = client.models.embed_content(model=MODEL, contents=["a cat", "a dog"])
+    assert [len(each.values or []) for each in answer.embeddings or []] == [32, 32]
+
+
+@both
+def test_a_refusal_is_a_finish_reason(client_of: Any) -> None:
+    with client_of(refusals=1.0) as client:
+        answer = client.models.generate_content(model=MODEL, contents="hi")
+    (candidate,) = answer.candidates or []
+    assert candidate.finish_reason == types.FinishReason.SAFETY

@@ -141,3 +141,10 @@ def test_a_worker_that_knows_mistral_is_answered_with_usage(stream: bool) -> Non
 def test_a_worker_that_does_not_know_it_sees_what_is_wrong() -> None:
     outcome = worked(True, None)
     assert outcome == PermanentFailure("stream_options: Extra inputs are not permitted", 422)
+
+
+def test_texts_are_embedded() -> None:
+    with client() as sdk:
+        answer = sdk.embeddings.create(model=MODEL, inputs=["a cat", "a dog"])
+    assert [len(each.embedding or []) for each in answer.data] == [32, 32]
+    assert answer.usage.completion_tokens == 0

@@ -206,3 +206,16 @@ def test_embeddings_have_base64_where_the_client_does_not_say() -> None:
     with client() as sdk:
         made = sdk.embeddings.create(model=MODEL, input="a cat")
     assert abs(sum(each * each for each in made.data[0].embedding) - 1) < 1e-5
+
+
+def test_several_answers_are_several_choices() -> None:
+    with client(output="text") as sdk:
+        answer = sdk.chat.completions.create(model=MODEL, messages=QUESTION, n=3)
+    assert len({choice.message.content for choice in answer.choices}) == 3
+
+
+@pytest.mark.parametrize("rejected", [{"temperature": 0}, {"max_tokens": 9}])
+def test_a_reasoning_model_names_the_parameter_that_it_rejects(rejected: Any) -> None:
+    with client(reasoning=True) as sdk, pytest.raises(openai.BadRequestError) as caught:
+        sdk.chat.completions.create(model=MODEL, messages=QUESTION, **rejected)
+    assert caught.value.param == next(iter(rejected))

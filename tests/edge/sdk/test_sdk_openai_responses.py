@@ -183,3 +183,16 @@ def test_an_error_in_mid_stream_is_raised() -> None:
         stream = sdk.responses.create(model=MODEL, input="four words of text", stream=True)
         with pytest.raises(openai.APIError, match="Overloaded"):
             list(stream)
+
+
+def test_tokens_are_counted() -> None:
+    with client() as sdk:
+        assert sdk.responses.input_tokens.count(model=MODEL, input="four words of text").input_tokens == 5
+
+
+def test_a_refusal_is_a_part_of_its_own() -> None:
+    with client(refusals=1.0) as sdk:
+        response = sdk.responses.create(model=MODEL, input="x")
+    (item,) = response.output
+    assert item.type == "message"
+    assert [part.type for part in item.content] == ["refusal"]

@@ -358,6 +358,7 @@ class Executor:
             on_pending=partial(self._pend, held),
             withdrawn=lambda: held.withdrawn,
             leave=bool if held.departure is None else held.departure.leave,
+            optional=call.optional,
         )
         return await (provider.call(request) if stream is None else _streamed(provider, request, stream))
 

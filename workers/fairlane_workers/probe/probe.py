@@ -19,7 +19,7 @@ from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, FairlaneError
-from fairlane.model.job import Outcome, Success
+from fairlane.model.job import Outcome, Success, UnsupportedParameter
 from fairlane.model.lane import LaneLimits
 from fairlane_workers.probe.charge import ChargeModel, check_charge
 from fairlane_workers.providers.connecting import open_transport
@@ -28,12 +28,15 @@ from fairlane_workers.providers.limits import dialect_of
 from fairlane_workers.providers.limits.table import GENERIC, NAMES, LimitDialect, dialect_in, tells_limits
 from fairlane_workers.providers.registry import build_provider
 from fairlane_workers.providers.reply_reader import plain
+from fairlane_workers.providers.unsupported import AdaptingProvider
 from fairlane_workers.transport import Reply, Transport
 
 PROMPT = "Say hello in one short sentence."
 MAX_TOKENS = 256
 TIMEOUT_S = 60.0
 MOST_BYTES = 1024 * 1024
+MOST_ADAPTED = 3
+"""Further calls, each without one more parameter that the model does not support."""
 SHOWN_CHARS = 500
 
 
@@ -88,12 +91,14 @@ async def probe(
 ) -> dict[str, Any]:
     """Make one call on a connection and report the result. The report contains no secrets.
 
+    If the model rejects a parameter, the call is made once more without it.
+
     Raises `ConfigurationError` if the connection does not exist, lacks its key, or cannot be used.
     """
     clock = clock or SystemClock()
     connection = _connection(settings, secrets, name)
     transport = open_transport(name, connection, secrets.proxies.get(name), kind=RecordingTransport)
-    provider = build_provider(name, connection, secrets.keys.get(name), transport=transport, clock=clock)
+    built = build_provider(name, connection, secrets.keys.get(name), transport=transport, clock=clock)
     lane = settings.lane_of(f"{name}:{question.model}")
     stream = connection.stream is not False if question.stream is None else question.stream
     request = Request(
@@ -105,9 +110,15 @@ async def probe(
         MOST_BYTES,
         lane=lane,
     )
+    provider = AdaptingProvider(name, built, clock, logs=False)
     pieces = Pieces(clock, clock.monotonic_ms())
     try:
         outcome = await provider.call(request, pieces.add)
+        for _ in range(MOST_ADAPTED):
+            if not isinstance(outcome, UnsupportedParameter):
+                break
+            pieces = Pieces(clock, clock.monotonic_ms())
+            outcome = await provider.call(request, pieces.add)
     finally:
         took_ms = clock.monotonic_ms() - pieces.started_ms
         await provider.aclose()
@@ -159,6 +170,7 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
     usage = outcome.usage
     return fields | {
         "output": outcome.output[:SHOWN_CHARS],
+        "left_out": list(outcome.left_out),
         "finish_reason": outcome.finish_reason,
         "usage": {
             "input_tokens": usage.input_tokens,

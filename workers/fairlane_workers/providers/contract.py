@@ -27,6 +27,9 @@ class Request:
     only if the provider does not know it. If a call is cancelled and ``withdrawn()`` is true, no later
     attempt needs the answer, and the call is cancelled at the provider, too.
 
+    ``optional`` names parameters that may be left out if the model does not support them, beside those that
+    only tune how answers are sampled.
+
     A provider calls ``leave`` right before it sends the first byte; it may raise `PermitExpiredError`.
     """
 
@@ -43,6 +46,7 @@ class Request:
     on_pending: OnPending | None = None
     withdrawn: Callable[[], bool] = bool
     leave: Callable[[], object] = bool
+    optional: frozenset[str] = frozenset()
 
 
 class Provider(Protocol):

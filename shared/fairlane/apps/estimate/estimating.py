@@ -43,10 +43,10 @@ def estimate(
     ``answer_tokens``: how long an answer is expected to be; left out, as long as the parameters allow.
     Raises `TemplateError` where a template does not compile.
     """
-    unstructured = tuple(
-        name for name, each in deployment.settings.connections.items() if not each.structured
-    )
-    rendering = Rendering(Plan(spec=spec, unstructured=unstructured))
+    connections = deployment.settings.connections.items()
+    tooled = tuple(name for name, each in connections if each.tooled)
+    unstructured = tuple(name for name, each in connections if not (each.structured or each.tooled))
+    rendering = Rendering(Plan(spec=spec, unstructured=unstructured, tooled=tooled))
     tally = Counting(rendering, sample, answer_tokens).count()
     lanes_by_model = deployment.directory()
     by_lane: dict[str, Use] = {}

@@ -9,24 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from fairlane.apps.promptfoo.asserting import Rubric
+from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric_template
 from fairlane.model.evaluators import EvaluatorSpec, Judge, Similarity
-
-PARAMS = {"temperature": 0, "max_tokens": 64}
-"""Where a judge's provider says nothing."""
-
-_TEMPLATE = """\
-You check whether an output meets a rubric. Judge nothing but what the rubric asks for.
-
-<output>
-{{{{ output }}}}
-</output>
-
-<rubric>
-{{{{ {field} }}}}
-</rubric>
-
-Does the output meet the rubric? Answer with one word, pass or fail."""
-
 
 _Place: TypeAlias = tuple[str, str, bool, float | None, int]
 """Model, parameters, whether it is to be met, threshold, and which of a row's."""
@@ -64,10 +48,11 @@ class Judges:
         return Judge(
             name=name,
             model=model,
-            template=_TEMPLATE.format(field=self.field(name)),
-            choices={"pass": float(rubric.met), "fail": float(not rubric.met)},
-            params=params or PARAMS,
+            template=rubric_template(f"{{{{ {self.field(name)} }}}}"),
+            choices={MET: float(rubric.met), UNMET: float(not rubric.met)},
+            params=params,
             when=self.field(name),
+            reasons=has_room_for_reasons(params) or None,
         )
 
     def field(self, name: str) -> str:

@@ -33,6 +33,7 @@ _OUTCOMES = {
     "InvalidResponse": "no answer that can be read",
     "FlawedAnswer": "an answer of another form",
     "PermanentFailure": "refused for good",
+    "UnsupportedParameter": "a parameter that the model does not support",
     "AccessDenied": "access refused, which parks the lane",
 }
 
@@ -82,6 +83,8 @@ def probe_fields(report: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield "answer", clip(" ".join(report["output"].split()), SHOWN_CHARS)
         yield "finish reason", report["finish_reason"] or "not reported"
         yield "usage", _usage(report["usage"])
+        if report.get("left_out"):
+            yield "left out", f"{', '.join(report['left_out'])}: the model does not support it"
     limits = report["limits"]
     dialect = limits["dialect"]
     yield "rate limits", f"like {dialect}: {_KNOWN_BY[limits['known_by']]}" if dialect else "by no header"

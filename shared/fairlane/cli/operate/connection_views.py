@@ -36,7 +36,7 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
         "limits": _limits(connection, settings, name),
         "limit_headers": connection.limit_headers,
         "stream": connection.stream,
-        "structured_output": connection.structured,
+        "structured_output": "tool" if connection.tooled else connection.structured,
         "headers": dict(connection.headers),
         "error_map": dict(connection.error_map),
         "proxy": connection.proxy,
@@ -110,7 +110,7 @@ def connection_fields(document: Mapping[str, Any]) -> list[tuple[str, object]]:
         "known of its lanes": limits or "nothing: Fairlane detects all limits",
         "limit headers": document["limit_headers"] or "its host and headers show",
         "streams": "yes" if document["stream"] else "no",
-        "structured output": "yes" if document["structured_output"] else "no",
+        "structured output": {True: "yes", False: "no", "tool": "by a tool"}[document["structured_output"]],
         "headers": ", ".join(document["headers"]) or "none of its own",
         "lacks": "; ".join(document["lacks"]) or "nothing",
     }

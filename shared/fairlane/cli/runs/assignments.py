@@ -22,7 +22,6 @@ from fairlane.evaluators.builders import (
 )
 from fairlane.model.evaluators import EvaluatorSpec
 
-JUDGE_PARAMS = {"temperature": 0, "max_tokens": 64}
 EVALUATOR, CHOICES, OPTION = "--evaluator", "--judge-choices", "--option"
 
 # Arguments of `Client.submit` that have options of their own on the command line.
@@ -94,8 +93,7 @@ def read_evaluator(given: str) -> EvaluatorSpec:
 
 def read_judge(model: str, template: str, choices: str | None, params: Iterable[str]) -> EvaluatorSpec:
     """An LLM judge from its options; ``choices`` is a JSON object. Raises `SubmissionError`."""
-    given = JUDGE_PARAMS | read_params("--judge-param", params)
-    return llm_judge(model, template, _choices(choices), params=given)
+    return llm_judge(model, template, _choices(choices), params=read_params("--judge-param", params))
 
 
 def _choices(text: str | None) -> dict[str, float]:

@@ -91,7 +91,6 @@ def submit(
         typer.Option(
             metavar="K=V",
             help="As --param.",
-            show_default="temperature=0, max_tokens=64",
             rich_help_panel=SCORES,
         ),
     ] = None,

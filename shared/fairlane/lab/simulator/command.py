@@ -16,6 +16,13 @@ from fairlane.lab.simulator.http.serving import run_simulator
 SIMULATOR_PORT = 8100
 
 
+MODELS = {
+    "fast": SimulatedModel(output="assistant", answer_style="plain", accuracy=0.9),
+    "judge": SimulatedModel(output="judge", judge_accuracy=0.98),
+}
+"""Models without a configuration: their scores are neither all 0 nor all 1."""
+
+
 def simulate(
     config: Annotated[
         Path | None,
@@ -34,11 +41,7 @@ def simulate(
     seed: Annotated[int | None, typer.Option(help="Seed, instead of the one in the file.")] = None,
 ) -> None:
     """Run the simulated provider alone: every protocol, with limits and faults."""
-    if config is not None:
-        simulated = SimulatorConfig.from_toml(config)
-    else:
-        models = {"fast": SimulatedModel(), "judge": SimulatedModel(output="judge")}
-        simulated = SimulatorConfig(models=models)
+    simulated = SimulatorConfig(models=MODELS) if config is None else SimulatorConfig.from_toml(config)
     if seed is not None:
         simulated = simulated.model_copy(update={"seed": seed})
     say(f"simulating {', '.join(simulated.models)} on {host}, port {port or 'any'}")

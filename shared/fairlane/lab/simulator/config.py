@@ -174,16 +174,19 @@ class SimulatedModel(_Table):
         default=4096, ge=1, description="Longest answer, and the max_tokens of a request without one."
     )
 
-    output: Literal["text", "echo", "fixed", "answers", "judge", "schema", "tool"] = Field(
+    output: Literal["text", "echo", "fixed", "answers", "judge", "schema", "tool", "assistant"] = Field(
         default="text",
         description='Answers. "text": filler of the drawn length; "echo": the last user message; "fixed": '
-        'fixed_text; "answers": the answer from answers_file; "judge": "yes" or "no"; "schema": '
+        'fixed_text; "answers": the answer from answers_file; "judge": a verdict; "schema": '
         'JSON that follows the requested schema, or filler without one; "tool": a call of the '
-        "first offered tool.",
+        'first offered tool; "assistant": whatever of these the prompt asks for, and the results of '
+        "calculations and multiple choice.",
     )
     fixed_text: str = Field(default="ok", min_length=1, description='Answer of output = "fixed".')
     answers_file: Path | None = Field(
-        default=None, description="JSONL with question and answer; the final answer follows ####."
+        default=None,
+        description='JSONL with question and answer, for "answers" and "assistant"; the final answer follows '
+        "####.",
     )
     answer_style: Literal["worked", "plain"] = Field(
         default="worked", description='"worked": filler that ends with "#### 18"; "plain": "18" alone.'
@@ -195,7 +198,24 @@ class SimulatedModel(_Table):
         default=(), description="Names of list entries that break the schema: their numbers are words."
     )
     accuracy: Probability = Field(default=1.0, description="Share of questions answered correctly.")
+    step_accuracy: Probability | None = Field(
+        default=None,
+        description="The same where the prompt asks to think step by step; the answer then shows its "
+        "working. Default: the value of `accuracy`.",
+    )
     judge_accuracy: Probability = Field(default=1.0, description="Share of prompts judged correctly.")
+    refusals: Probability = Field(
+        default=0.0, description="Share of prompts that the model refuses, in the form of the protocol."
+    )
+    reasoning: bool = Field(
+        default=False,
+        description="Reject what reasoning models reject: sampling parameters other than their defaults, and "
+        "max_tokens where the protocol has max_completion_tokens.",
+    )
+    rejects: tuple[str, ...] = Field(
+        default=(),
+        description="Parameters that the model rejects, by OpenAI's names, in the words of the protocol.",
+    )
 
     headers: Literal["none", "retry_after", "ratelimit", "full"] = Field(
         default="none",
@@ -249,8 +269,10 @@ class SimulatedModel(_Table):
 
     @model_validator(mode="after")
     def _answers_have_a_source(self) -> SimulatedModel:
-        if (self.output == "answers") != (self.answers_file is not None):
+        if self.output == "answers" and self.answers_file is None:
             raise ValueError('output = "answers" and answers_file go together: set both or neither')
+        if self.answers_file is not None and self.output not in ("answers", "assistant"):
+            raise ValueError('answers_file is for output = "answers" or "assistant"')
         return self
 
     @model_validator(mode="after")

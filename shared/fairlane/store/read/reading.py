@@ -14,7 +14,7 @@ from fairlane.core.lru import Lru
 from fairlane.datasets.references import SourcePages
 from fairlane.datasets.rows import decode_page
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import JudgeResult, Record, assemble
+from fairlane.model.results import JudgeResult, Record, assemble, note_of, reason_of
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState, RunStatus, cell_of
 from fairlane.model.sessions import (
     BLOCK,
@@ -272,6 +272,8 @@ class SessionReader:
         scores: dict[str, float | None] = {}
         errors: dict[str, str] = {}
         used: dict[str, Usage] = {}
+        arguments: dict[str, str] = {}
+        notes: dict[str, str] = {}
         for step, text in zip(spec.session_evals, stored, strict=True):
             result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
             scores[step.name] = result.score
@@ -279,6 +281,10 @@ class SessionReader:
                 errors[step.name] = result.error
             if result.usage.total is not None and not result.cached:
                 used[step.name] = result.usage
+            if reason := reason_of(step, result):
+                arguments[step.name] = reason
+            if result.left_out:
+                notes[step.name] = note_of(result.left_out)
         rest, repetition = divmod(cell, spec.repetitions)
         prompt, model = divmod(rest, max(1, len(spec.models)))
         return SessionRecord(
@@ -290,6 +296,8 @@ class SessionReader:
             scores=scores,
             score_errors=errors,
             eval_usage=used,
+            arguments=arguments,
+            notes=notes,
         )
 
 

@@ -37,6 +37,7 @@ def written_answer(answer: Success) -> str | bytes:
         "o": answer.output,
         "f": answer.finish_reason,
         "u": [usage.input_tokens, usage.output_tokens, usage.cached_tokens],
+        **({"x": answer.left_out} if answer.left_out else {}),
     }
     return packed(json.dumps(document, separators=(",", ":")))
 
@@ -45,6 +46,7 @@ def read_answer(stored: bytes) -> Success | None:
     """A cached answer; ``None`` for anything else. Its usage is that of the original call."""
     try:
         document: dict[str, Any] = json.loads(unpacked(stored))
-        return Success(str(document["o"]), Usage(*document["u"]), document.get("f"))
+        left_out = tuple(map(str, document.get("x", ())))
+        return Success(str(document["o"]), Usage(*document["u"]), document.get("f"), left_out=left_out)
     except (ValueError, KeyError, TypeError):
         return None

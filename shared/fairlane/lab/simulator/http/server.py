@@ -14,6 +14,7 @@ from fairlane.core.errors import LocalStackError
 from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
 from fairlane.lab.simulator.http.predictions import Predictions
 from fairlane.lab.simulator.http.transmission import Sleep, Transmission, error_response, reset
+from fairlane.lab.simulator.model.parameters import rejected_parameter
 from fairlane.lab.simulator.model.replies import Composer
 from fairlane.lab.simulator.model.served_model import Outage, Rejection, ServedModel, Work
 from fairlane.lab.simulator.model.stats import StatsReport
@@ -143,7 +144,7 @@ class SimulatedProvider:
             body = await request.read()
             if not self._authorized(request, dialect, body):
                 return error_response(dialect, Problem(dialect.wrong_key_status, _WRONG_KEY, "key"))
-            call = _read_call(request, dialect, body)
+            call, payload = _read_call(request, dialect, body)
         except RequestError as error:
             self._bad_requests += 1
             return error_response(dialect, error.problem)
@@ -154,6 +155,13 @@ class SimulatedProvider:
         if model is None:
             self._unknown_model += 1
             return error_response(dialect, Problem(404, f"The model `{call.model}` does not exist."))
+        if dialect.counts_tokens:
+            return web.Response(body=dialect.count(call), content_type="application/json")
+        if model.model.reasoning or model.model.rejects:
+            rejected = rejected_parameter(model.model, dialect, payload)
+            if rejected is not None:
+                self._bad_requests += 1
+                return error_response(dialect, rejected)
         transmission = Transmission(request, dialect, model, self._sleep, self._clock)
         match model.arrive(call):
             case Outage():
@@ -191,9 +199,9 @@ class SimulatedProvider:
         return web.Response(body=write_json({"status": "ok"}), content_type="application/json")
 
 
-def _read_call(request: web.Request, dialect: Dialect, body: bytes) -> Call:
+def _read_call(request: web.Request, dialect: Dialect, body: bytes) -> tuple[Call, Any]:
     try:
         payload = json.loads(body)
     except ValueError as error:
         raise RequestError("the body is not valid JSON") from error
-    return dialect.parse(payload, {**request.query, **request.match_info})
+    return dialect.parse(payload, {**request.query, **request.match_info}), payload

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+Scale = tuple[float, float]
+NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
+
 LEAST, MOST = 1, 5
-"""Bounds of a number whose schema has none: the usual scale of a judge."""
+"""Bounds of a number whose schema and prompt have none: the usual scale of a judge."""
+
+LEAST_STEPS = 2
+"""On a narrower scale, numbers have two decimals."""
 
 
 class Example:
@@ -14,6 +21,8 @@ class Example:
 
     In a list of objects, one property may have an ``enum``. The list then has one entry for each of its
     values, in order. It leaves out those in ``omits``; entries in ``breaks`` have words in place of numbers.
+    ``scales`` bounds the numbers of an entry by its value, and those of a document without a list if there is
+    only one scale.
     """
 
     def __init__(
@@ -21,8 +30,10 @@ class Example:
         draw: Callable[[str], float],
         omits: frozenset[str] = frozenset(),
         breaks: frozenset[str] = frozenset(),
+        scales: Mapping[str, Scale] = NO_SCALES,
     ) -> None:
-        self._draw, self._omits, self._breaks = draw, omits, breaks
+        self._draw, self._omits, self._breaks, self._scales = draw, omits, breaks, scales
+        self._scale = next(iter(scales.values())) if len(scales) == 1 else (LEAST, MOST)
 
     def of(self, schema: Mapping[str, Any], path: str = "$") -> Any:
         """A value that the schema allows; ``None`` for an unknown type."""
@@ -35,14 +46,20 @@ class Example:
             case "array":
                 return self._list(schema.get("items", {}), path)
             case "integer" | "number":
-                low, high = schema.get("minimum", LEAST), schema.get("maximum", MOST)
-                return low + int(self._draw(path) * (int(high - low) + 1))
+                return self._number(schema, path)
             case "boolean":
                 return self._draw(path) < 0.5
             case "string":
                 return f"as seen at {path}"
             case _:
                 return None
+
+    def _number(self, schema: Mapping[str, Any], path: str) -> float:
+        low: float = schema.get("minimum", self._scale[0])
+        high: float = schema.get("maximum", self._scale[1])
+        if schema.get("type") == "number" and high - low < LEAST_STEPS:
+            return round(low + self._draw(path) * (high - low), 2)
+        return int(low) + int(self._draw(path) * (int(high - low) + 1))
 
     def _list(self, items: Mapping[str, Any], path: str) -> list[Any]:
         named = next((name for name, each in _properties(items).items() if "enum" in each), None)
@@ -52,7 +69,9 @@ class Example:
         for value in items["properties"][named]["enum"]:
             if value in self._omits:
                 continue
+            outer, self._scale = self._scale, self._scales.get(value, self._scale)
             entry = {**self.of(items, f"{path}[{value}]"), named: value}
+            self._scale = outer
             entries.append(_broken(entry) if value in self._breaks else entry)
         return entries
 

@@ -4,12 +4,24 @@ from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessage
 from fairlane.lab.simulator.protocols.azure_openai import AzureOpenAI
 from fairlane.lab.simulator.protocols.bedrock import Bedrock
 from fairlane.lab.simulator.protocols.gemini import Gemini, Vertex
+from fairlane.lab.simulator.protocols.gemini_embeddings import GeminiEmbeddings
 from fairlane.lab.simulator.protocols.mistral_chat import MistralChat
 from fairlane.lab.simulator.protocols.ollama import Ollama
 from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
-from fairlane.lab.simulator.protocols.openai_embeddings import OpenAIEmbeddings
+from fairlane.lab.simulator.protocols.openai_embeddings import (
+    AzureEmbeddings,
+    MistralEmbeddings,
+    OpenAIEmbeddings,
+)
 from fairlane.lab.simulator.protocols.openai_responses import OpenAIResponses
 from fairlane.lab.simulator.protocols.replicate import Replicate
+from fairlane.lab.simulator.protocols.token_counts import (
+    AnthropicCount,
+    BedrockCount,
+    GeminiCount,
+    OpenAICount,
+    VertexCount,
+)
 from fairlane.lab.simulator.wire.dialect import Dialect
 
 DIALECTS: tuple[Dialect, ...] = (
@@ -18,10 +30,18 @@ DIALECTS: tuple[Dialect, ...] = (
     AzureOpenAI(),
     MistralChat(),
     OpenAIEmbeddings(),
+    AzureEmbeddings(),
+    MistralEmbeddings(),
     AnthropicMessages(),
+    AnthropicCount(),
     Gemini(),
+    GeminiEmbeddings(),
+    GeminiCount(),
     Vertex(),
+    VertexCount(),
     Bedrock(),
+    BedrockCount(),
+    OpenAICount(),
     Ollama(),
     Replicate(),
 )

@@ -62,6 +62,20 @@ class AnthropicMessages(Dialect):
         """Reads as `anthropic_request` does."""
         return read_call(payload)
 
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Dialect.parameters`: all need ``max_tokens``, and a schema is in ``output_config``."""
+        form = (payload.get("output_config") or {}).get("format")
+        return {
+            **{name: value for name, value in payload.items() if name != "max_tokens"},
+            "response_format": form,
+        }
+
+    def unsupported(self, name: str, value: Any) -> Problem:
+        """See `Dialect.unsupported`."""
+        if name == "response_format":
+            return Problem(400, "output_config.format is not supported for this model.")
+        return Problem(400, f"`{name}` is deprecated for this model.")
+
     def presented_key(self, headers: Mapping[str, str]) -> str | None:
         """Anthropic accepts both headers; its own client sends ``x-api-key``."""
         return headers.get("x-api-key") or super().presented_key(headers)
@@ -148,6 +162,8 @@ def _delta(**delta: str) -> bytes:
 
 
 def _stop_reason(reply: Reply) -> str:
+    if reply.refused:
+        return "refusal"
     if reply.tool is not None:
         return "tool_use"
     return "max_tokens" if reply.truncated else "end_turn"

@@ -52,12 +52,16 @@ class AzureOpenAI(OpenAIChat):
 
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         """The path of a deployment replaces the model, and needs an ``api-version``."""
+        return super().parse(self.addressed(payload, path))
+
+    def addressed(self, payload: Any, path: Mapping[str, str]) -> Any:
+        """The payload with the model of the path. Raises `RequestError` without an ``api-version``."""
         deployment = path.get("deployment")
         if deployment is not None and not _VERSION.fullmatch(path.get("api-version", "")):
             raise _unknown_resource()
         if deployment is not None and isinstance(payload, dict):
-            payload = {**payload, "model": deployment}
-        return super().parse(payload)
+            return {**payload, "model": deployment}
+        return payload
 
     def presented_key(self, headers: Mapping[str, str]) -> str | None:
         """The key of ``api-key``, or the bearer token."""

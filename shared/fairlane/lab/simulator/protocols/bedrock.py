@@ -31,6 +31,7 @@ _BY_STATUS = {
     503: "ServiceUnavailableException",
     529: "ServiceUnavailableException",
 }
+_OPENAIS = {"temperature": "temperature", "topP": "top_p", "stopSequences": "stop"}
 _BY_CODE = {"quota": "ServiceQuotaExceededException", "key": "UnrecognizedClientException"}
 _AXIS_WORDS: Mapping[str, str] = {
     "requests": "requests",
@@ -52,6 +53,18 @@ class Bedrock(Dialect):
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         """The path names the model and the operation, which says whether the answer is a stream."""
         return read_call(payload, path.get("model", ""), stream=path.get("operation") == "converse-stream")
+
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Dialect.parameters`: they are in two objects, and a schema in a third."""
+        inference = payload.get("inferenceConfig", {})
+        own = {_OPENAIS[name]: value for name, value in inference.items() if name in _OPENAIS}
+        form = payload.get("outputConfig")
+        return {**own, **payload.get("additionalModelRequestFields", {}), "response_format": form}
+
+    def unsupported(self, name: str, value: Any) -> Problem:
+        """See `Dialect.unsupported`, by Converse's names."""
+        field = {"top_p": "topP", "response_format": "outputConfig.textFormat"}.get(name, name)
+        return Problem(400, f"This model doesn't support the {field} field. Remove {field} and try again.")
 
     def accepts(self, presented: Presented, key: str) -> bool:
         """A bearer token that equals ``key``, or else a valid signature."""
@@ -114,6 +127,8 @@ def _use(name: str, stamp: Stamp) -> dict[str, Any]:
 def _stop_reason(reply: Reply) -> str:
     if reply.tool is not None:
         return "tool_use"
+    if reply.refused:
+        return "content_filtered"
     return "max_tokens" if reply.truncated else "end_turn"
 
 

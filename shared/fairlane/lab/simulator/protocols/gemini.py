@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from fairlane.lab.simulator.protocols.gemini_errors import AI_STUDIO, error_document, status_of
-from fairlane.lab.simulator.protocols.gemini_request import read_call
+from fairlane.lab.simulator.protocols.gemini_request import generation_parameters, read_call
 from fairlane.lab.simulator.wire.dialect import (
     NO_PATH,
     Call,
@@ -21,7 +21,7 @@ from fairlane.lab.simulator.wire.dialect import (
 )
 
 _METHODS = "{method:generateContent|streamGenerateContent}"
-_VERTEX = "/{version:v1|v1beta1}/projects/{project}/locations/{location}"
+VERTEX = "/{version:v1|v1beta1}/projects/{project}/locations/{location}"
 
 
 class Gemini(Dialect):
@@ -40,6 +40,17 @@ class Gemini(Dialect):
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         """The path names the model and the method."""
         return read_call(payload, path)
+
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Dialect.parameters`: they are in ``generationConfig``."""
+        return generation_parameters(payload)
+
+    def unsupported(self, name: str, value: Any) -> Problem:
+        """See `Dialect.unsupported`; both penalties are one to Google."""
+        if name == "response_format":
+            return Problem(400, "JSON mode is not enabled for this model")
+        word = "Penalty" if name.endswith("_penalty") else f"`{name}`"
+        return Problem(400, f"{word} is not enabled for this model")
 
     def presented_key(self, headers: Mapping[str, str]) -> str | None:
         """The key of ``x-goog-api-key``."""
@@ -73,8 +84,8 @@ class Vertex(Gemini):
     """The same protocol below a project and a location, with a bearer token."""
 
     paths: ClassVar[tuple[str, ...]] = (
-        _VERTEX + "/publishers/google/models/{model}:" + _METHODS,
-        _VERTEX + "/endpoints/{model}:" + _METHODS,
+        VERTEX + "/publishers/google/models/{model}:" + _METHODS,
+        VERTEX + "/endpoints/{model}:" + _METHODS,
     )
     service: ClassVar[str] = "aiplatform.googleapis.com"
 
@@ -89,6 +100,12 @@ def _parts(reply: Reply) -> list[dict[str, Any]]:
     return [{"functionCall": {"name": reply.tool.name, "args": json.loads(reply.tool.arguments)}}]
 
 
+def _finish(reply: Reply) -> str:
+    if reply.refused:
+        return "SAFETY"
+    return "MAX_TOKENS" if reply.truncated else "STOP"
+
+
 def _answer(
     call: Call, stamp: Stamp, parts: list[dict[str, Any]], reply: Reply | None = None
 ) -> dict[str, Any]:
@@ -96,7 +113,7 @@ def _answer(
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}, "index": 0}
     usage = {"promptTokenCount": call.prompt_tokens, "totalTokenCount": call.prompt_tokens}
     if reply is not None:
-        candidate["finishReason"] = "MAX_TOKENS" if reply.truncated else "STOP"
+        candidate["finishReason"] = _finish(reply)
         usage["candidatesTokenCount"] = reply.completion_tokens
         usage["totalTokenCount"] += reply.completion_tokens
     details = [{"modality": "TEXT", "tokenCount": call.prompt_tokens}]

@@ -34,6 +34,12 @@ _DECLARATION = frozenset(
 _TOOL_CONFIG = frozenset({"functionCallingConfig", "retrievalConfig"})
 _CALLING = frozenset({"mode", "allowedFunctionNames", "streamFunctionCallArguments"})
 _NUMBERS = (("temperature", 2.0), ("topP", 1.0), ("topK", 1e6))
+_OPENAIS = {
+    **{name: name for name in ("temperature", "seed", "logprobs")},
+    **{"topP": "top_p", "topK": "top_k", "presencePenalty": "presence_penalty"},
+    **{"frequencyPenalty": "frequency_penalty", "responseSchema": "response_format"},
+    "responseJsonSchema": "response_format",
+}
 _MODES = ("AUTO", "ANY", "NONE", "VALIDATED")
 
 
@@ -63,6 +69,18 @@ def read_call(payload: Any, path: Mapping[str, str]) -> Call:
         schema=_schema(generation),
         tools=_tools(payload),
     )
+
+
+def generation_parameters(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a request, by OpenAI's names; the bound of the answer's length is none of them."""
+    generation = payload.get("generationConfig") or payload.get("generation_config") or {}
+    fields = {_in_camel_case(name): value for name, value in generation.items()}
+    return {_OPENAIS[name]: value for name, value in fields.items() if name in _OPENAIS}
+
+
+def content_text(place: str, content: Any) -> str:
+    """The text of one content. Raises `RequestError`."""
+    return _content(place, content)[1]
 
 
 def _known(given: Mapping[str, Any], names: Collection[str], place: str) -> dict[str, Any]:

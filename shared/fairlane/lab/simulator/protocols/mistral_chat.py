@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat, error_of, usage_of
@@ -46,15 +46,27 @@ class MistralChat(OpenAIChat):
 
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         """Reads as OpenAI does, after a check for unknown fields; each error becomes a 422."""
-        unknown = sorted(payload.keys() - _KNOWN) if isinstance(payload, dict) else []
+        return self.checked(payload, _KNOWN, super().parse)
+
+    def checked(self, payload: Any, known: frozenset[str], read: Callable[[Any], Call]) -> Call:
+        """What ``read`` makes of a payload with ``known`` fields. Raises `RequestError` with a 422."""
+        unknown = sorted(payload.keys() - known) if isinstance(payload, dict) else []
         if unknown:
             forbidden = "Extra inputs are not permitted"
             raise _invalid([("extra_forbidden", name, forbidden, payload[name]) for name in unknown])
         try:
-            return super().parse(payload)
+            return read(payload)
         except RequestError as error:
             field, _, message = error.problem.message.rpartition(": ")
             raise _invalid([("value_error", field, message, None)]) from error
+
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Dialect.parameters`: ``max_tokens`` has no newer name here."""
+        return {name: value for name, value in payload.items() if name != "max_tokens"}
+
+    def unsupported(self, name: str, value: Any) -> Problem:
+        """See `Dialect.unsupported`: as a field that the model does not know."""
+        return _invalid([("extra_forbidden", name, "Extra inputs are not permitted", value)]).problem
 
     def last_fields(self, call: Call, reply: Reply) -> dict[str, Any]:
         """The usage, whether or not the request asks for it."""

@@ -60,6 +60,10 @@ class Ollama(Dialect):
             tools=read_tools(payload),
         )
 
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Dialect.parameters`: they are in ``options``."""
+        return {**(payload.get("options") or {}), "response_format": payload.get("format")}
+
     def error(self, problem: Problem) -> bytes:
         """An object with one sentence; Ollama names an unknown model in its own words."""
         found = _UNKNOWN.match(problem.message)

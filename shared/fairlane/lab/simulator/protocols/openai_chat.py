@@ -34,6 +34,7 @@ from fairlane.lab.simulator.wire.reading import (
 )
 
 _DONE = b"data: [DONE]\n\n"
+MOST_SAMPLES = 128
 
 _BY_CODE = {
     "requests": ("requests", "rate_limit_exceeded"),
@@ -89,7 +90,24 @@ class OpenAIChat(Dialect):
             include_usage=read_flag(options, "include_usage"),
             schema=read_schema(payload),
             tools=chosen(read_tools(payload), payload.get("tool_choice")),
+            samples=1 if payload.get("n") is None else read_samples(payload),
         )
+
+    def unsupported(self, name: str, value: Any) -> Problem:
+        """See `Dialect.unsupported`; a temperature may still have its default, a bound its newer name."""
+        message = super().unsupported(name, value).message
+        if name == "max_tokens":
+            message += " Use 'max_completion_tokens' instead."
+        elif name == "response_format":
+            message = (
+                "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
+            )
+        elif name in ("temperature", "top_p"):
+            message = (
+                f"Unsupported value: '{name}' does not support {value} with this model. "
+                "Only the default (1) value is supported."
+            )
+        return Problem(400, message, parameter=name)
 
     def error(self, problem: Problem) -> bytes:
         """See `Dialect.error`."""
@@ -97,32 +115,43 @@ class OpenAIChat(Dialect):
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""
+        choices = [self._choice(0, call, reply, stamp)]
+        for index, other in enumerate(reply.others, start=1):
+            choices.append(self._choice(index, call, other, stamp))
+        answer = {**_heading("chat.completion", call, stamp), **self.completion_fields()}
+        return write_json({**answer, "choices": choices, "usage": usage_of(call, reply)})
+
+    def _choice(self, index: int, call: Call, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": reply.text, "refusal": None}
         if reply.tool is not None:
             message |= {"content": None, "tool_calls": [_tool_call(reply.tool, stamp)]}
+        elif reply.refused and _declines(call, reply):
+            message |= {"content": None, "refusal": reply.text}
         ending = {"logprobs": None, "finish_reason": _finish(reply), **self.choice_fields()}
-        choice = {"index": 0, "message": message, **ending}
-        answer = {**_heading("chat.completion", call, stamp), **self.completion_fields()}
-        return write_json({**answer, "choices": [choice], "usage": usage_of(call, reply)})
+        return {"index": index, "message": message, **ending}
 
     def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
         """A chunk per piece, the usage if the request asks for it, and ``[DONE]``."""
         answer = _heading("chat.completion.chunk", call, stamp)
         unknown_usage = {"usage": None} if call.include_usage else {}
 
-        def chunk(delta: dict[str, Any], finish: str | None = None, **last: Any) -> bytes:
+        def chunk(delta: dict[str, Any], finish: str | None = None, index: int = 0, **last: Any) -> bytes:
             ending = {"logprobs": None, "finish_reason": finish, **self.choice_fields()}
-            choice = {"index": 0, "delta": delta, **ending}
+            choice = {"index": index, "delta": delta, **ending}
             return write_event({**answer, "choices": [choice], **unknown_usage, **last})
 
         if reply.tool is None:
-            frames = [chunk({"content": piece}) for piece in pieces]
+            field = "refusal" if _declines(call, reply) else "content"
+            frames = [chunk({field: piece}) for piece in pieces]
             frames[0] = chunk({"role": "assistant", "content": ""}) + frames[0]
         else:
             deltas = _tool_deltas(reply.tool, stamp)
             opened = chunk({"role": "assistant", "content": None, **next(deltas)})
             frames = [b"" for _ in pieces]
             frames[0] = opened + b"".join(map(chunk, deltas))
+        for index, other in enumerate(reply.others, start=1):
+            frames[-1] += chunk({"role": "assistant", "content": other.text}, index=index)
+            frames[-1] += chunk({}, _finish(other), index)
         frames[-1] += chunk({}, _finish(reply), **self.last_fields(call, reply))
         if call.include_usage:
             frames[-1] += write_event({**answer, "choices": [], "usage": usage_of(call, reply)})
@@ -160,6 +189,14 @@ def _heading(kind: str, call: Call, stamp: Stamp) -> dict[str, Any]:
     }
 
 
+def read_samples(payload: dict[str, Any]) -> int:
+    """How many answers the request asks for. Raises `RequestError`."""
+    samples = read_positive(payload, "n") or 1
+    if samples > MOST_SAMPLES:
+        raise RequestError(f"n: a whole number of at most {MOST_SAMPLES} is required")
+    return samples
+
+
 def check_sampling(payload: dict[str, Any]) -> None:
     """Check that the sampling parameters are numbers in their range. Raises `RequestError`."""
     for field, most in (("temperature", 2), ("top_p", 1)):
@@ -192,6 +229,11 @@ def usage_of(call: Call, reply: Reply) -> dict[str, int]:
     }
 
 
+def _declines(call: Call, reply: Reply) -> bool:
+    """Whether the refusal has a field of its own: structured outputs have one, plain chats do not."""
+    return reply.refused and call.schema is not None
+
+
 def _finish(reply: Reply) -> str:
     if reply.tool is not None:
         return "tool_calls"
@@ -214,7 +256,9 @@ def error_of(problem: Problem) -> dict[str, Any]:
     """A problem in OpenAI's form."""
     kind, code = _BY_CODE.get(problem.code or "") or _BY_STATUS.get(problem.status, ("server_error", None))
     message = problem.message if problem.exceeded is None else _exceeded(problem.exceeded)
-    return {"message": message, "type": kind, "param": None, "code": code}
+    if problem.parameter is not None:
+        code = "unsupported_value" if message.startswith("Unsupported value") else "unsupported_parameter"
+    return {"message": message, "type": kind, "param": problem.parameter, "code": code}
 
 
 def _exceeded(exceeded: Exceeded) -> str:

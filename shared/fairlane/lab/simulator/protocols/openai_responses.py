@@ -28,6 +28,11 @@ class OpenAIResponses(OpenAIChat):
         """Reads as `responses_request` does."""
         return read_call(payload)
 
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Dialect.parameters`: a schema is in ``text``."""
+        form = payload.get("text") or {}
+        return {**payload, "response_format": form.get("format") if isinstance(form, dict) else None}
+
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""
         return write_json(_response(call, stamp, reply))
@@ -71,10 +76,16 @@ def _text_frames(
     begun = {**done, "content": [], "status": "in_progress"}
     item = {"item_id": done["id"], "output_index": 0, "content_index": 0}
     head = write("response.output_item.added", output_index=0, item=begun)
-    head += write("response.content_part.added", **item, part={**part, "text": ""})
-    frames = [write("response.output_text.delta", **item, delta=piece, logprobs=[]) for piece in pieces]
+    head += write(
+        "response.content_part.added", **item, part={**part, part["type"].removeprefix("output_"): ""}
+    )
+    name, whole = "output_text", {"text": reply.text, "logprobs": []}
+    if reply.refused:
+        name, whole = "refusal", {"refusal": reply.text}
+    logprobs: dict[str, Any] = {} if reply.refused else {"logprobs": []}
+    frames = [write(f"response.{name}.delta", **item, delta=piece, **logprobs) for piece in pieces]
     frames[0] = head + frames[0]
-    frames[-1] += write("response.output_text.done", **item, text=reply.text, logprobs=[])
+    frames[-1] += write(f"response.{name}.done", **item, **whole)
     frames[-1] += write("response.content_part.done", **item, part=part)
     frames[-1] += write("response.output_item.done", output_index=0, item=done)
     return frames
@@ -136,7 +147,9 @@ def _item(reply: Reply, stamp: Stamp) -> dict[str, Any]:
             "name": reply.tool.name,
             "arguments": reply.tool.arguments,
         }
-    part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+    part: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+    if reply.refused:
+        part = {"type": "refusal", "refusal": reply.text}
     return {
         "id": f"msg_{stamp.ordinal}",
         "type": "message",

@@ -93,6 +93,11 @@ class Replicate(Dialect):
             include_usage=True,
         )
 
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Dialect.parameters`: they are in ``input``."""
+        given: Mapping[str, Any] = payload["input"]
+        return given
+
     def presented_key(self, headers: Mapping[str, str]) -> str | None:
         """The credential of the scheme ``bearer`` or ``token``."""
         return credential(headers, "bearer", "token")

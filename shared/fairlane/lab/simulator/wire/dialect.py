@@ -36,8 +36,8 @@ class Call:
     """A request in the form that all protocols share.
 
     ``prompt`` is all its text, ``question`` the last user message. ``schema`` is the JSON schema that the
-    request sets for its answer. The model may call ``tools``. An embeddings request has ``inputs``, and
-    ``base64`` if it asks for that encoding.
+    request sets for its answer. The model may call ``tools``. The request asks for ``samples`` answers. An
+    embeddings request has ``inputs``, and ``base64`` if it asks for that encoding.
     """
 
     model: str
@@ -50,6 +50,7 @@ class Call:
     tools: tuple[OfferedTool, ...] = ()
     inputs: tuple[str, ...] = ()
     base64: bool = False
+    samples: int = 1
 
     @property
     def prompt_tokens(self) -> int:
@@ -69,7 +70,8 @@ class ToolUse:
 class Reply:
     """A model's answer: a text, a ``tool`` call, or one vector for each input.
 
-    ``truncated``: ``max_tokens`` ended the text.
+    ``truncated``: ``max_tokens`` ended the text. ``refused``: the model declines. ``others`` are further
+    answers, if the request asks for several; ``completion_tokens`` counts them, too.
     """
 
     text: str
@@ -77,6 +79,8 @@ class Reply:
     truncated: bool
     tool: ToolUse | None = None
     vectors: tuple[tuple[float, ...], ...] = ()
+    refused: bool = False
+    others: tuple[Reply, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Problem:
     """An error answer. ``code`` distinguishes the meanings of one status: an axis, ``quota`` or ``key``.
 
     With ``exceeded`` the protocol writes its own sentence in place of ``message``. ``retry_after_ms`` is set
-    only if the answer reports the wait.
+    only if the answer reports the wait. ``parameter`` is the one that the request must not have.
     """
 
     status: int
@@ -115,6 +119,7 @@ class Problem:
     code: str | None = None
     exceeded: Exceeded | None = None
     retry_after_ms: int | None = None
+    parameter: str | None = None
 
 
 class RequestError(Exception):
@@ -147,6 +152,9 @@ class Dialect(ABC):
 
     retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
 
+    counts_tokens: ClassVar[bool] = False
+    """Whether its requests only ask how many tokens a prompt has: `count` answers, without the model."""
+
     @abstractmethod
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         """Read a request's JSON; ``path`` has the values of the route's names and of the query.
@@ -172,6 +180,19 @@ class Dialect(ABC):
     @abstractmethod
     def stream_error(self, problem: Problem) -> bytes:
         """The event that reports a failure in mid-stream."""
+
+    def count(self, call: Call) -> bytes:
+        """The body of the answer of a dialect that counts tokens."""
+        raise NotImplementedError
+
+    def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The parameters of a request, by OpenAI's names."""
+        return payload
+
+    def unsupported(self, name: str, value: Any) -> Problem:
+        """The rejection of a parameter that the model does not support, by OpenAI's name."""
+        message = f"Unsupported parameter: '{name}' is not supported with this model."
+        return Problem(400, message, parameter=name)
 
     def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
         """Limit, remaining amount and reset of each limited axis that the protocol has names for."""

@@ -1,0 +1,8 @@
+"""Parameters that a model does not support: reads which one a provider names, and leaves it out from then on.
+
+The engine and the probe wrap each provider in `AdaptingProvider`; it imports only its siblings.
+"""
+
+from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
+
+__all__ = ["AdaptingProvider"]

@@ -1,0 +1,121 @@
+"""Learns which parameters each model of a connection does not support, and leaves them out of later calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.events import Event
+from fairlane.core.lru import Lru
+from fairlane.model.job import Outcome, PermanentFailure, Success, UnsupportedParameter
+from fairlane.telemetry.logs import get_logger
+from fairlane_workers.providers.contract import OnChunk, Provider, Request
+from fairlane_workers.providers.unsupported.wording import SAMPLING, Unsupported, read_unsupported
+
+KEPT_MS = 3_600_000
+"""A model may learn a parameter, or its name may lead to another model: after an hour, one call finds out."""
+
+MOST_MODELS, MOST_OF_A_MODEL = 256, 16
+"""A row's template may name any model, and a run any value: neither fills the worker's memory."""
+
+_STATUSES = frozenset({400, 422})
+
+log = get_logger("provider")
+
+
+class AdaptingProvider:
+    """A `Provider` that leaves out of a request what its model has named as unsupported.
+
+    The rejected call itself ends as `UnsupportedParameter`: its job needs another permit, and no attempt. A
+    call that goes through without a parameter says so in ``Success.left_out``. What one call teaches applies
+    to all calls of the connection to that model, in this worker, and changes nothing else of them.
+    """
+
+    def __init__(
+        self, connection: str, provider: Provider, clock: Clock | None = None, *, logs: bool = True
+    ) -> None:
+        """``logs``: whether what is learned is logged; a command that prints a report has no log."""
+        self._connection, self._provider, self._logs = connection, provider, logs
+        self._clock = clock or SystemClock()
+        self._known: Lru[str, dict[Unsupported, int]] = Lru(MOST_MODELS)
+
+    def __repr__(self) -> str:
+        return repr(self._provider)
+
+    async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
+        """See `Provider.call`."""
+        left_out: tuple[str, ...] = ()
+        if self._known and request.params:
+            request, left_out = self._without_unsupported(request)
+        outcome = await self._provider.call(request, on_chunk)
+        if isinstance(outcome, Success):
+            return replace(outcome, left_out=left_out) if left_out else outcome
+        if isinstance(outcome, PermanentFailure) and outcome.status in _STATUSES and request.params:
+            return self._learned(request, outcome)
+        return outcome
+
+    async def prepare(self) -> None:
+        """See `Provider.prepare`."""
+        await self._provider.prepare()
+
+    async def aclose(self) -> None:
+        """See `Provider.aclose`."""
+        await self._provider.aclose()
+
+    def _without_unsupported(self, request: Request) -> tuple[Request, tuple[str, ...]]:
+        """The request as the model takes it, and the names of what was left out."""
+        known = self._of(request.model)
+        concerned = [each for each in known if _may_change(each, request) and each.concerns(request.params)]
+        if not concerned:
+            return request, ()
+        params = dict(request.params)
+        for each in concerned:
+            value = params.pop(each.name)
+            if each.instead is not None:
+                params.setdefault(each.instead, value)
+        if "tools" in request.params and "tools" not in params:
+            params.pop("tool_choice", None)  # there is none to choose
+        left_out = tuple(each.name for each in concerned if each.instead is None)
+        return replace(request, params=params), left_out
+
+    def _learned(self, request: Request, refused: PermanentFailure) -> Outcome:
+        """The outcome of a rejection: a call that is made again if a parameter caused it."""
+        found = read_unsupported(refused.message, request.params, request.optional)
+        if found is None:
+            return refused
+        known = dict(self._of(request.model))
+        if self._logs and found not in known:
+            log.warning(
+                Event.PARAMETER_UNSUPPORTED,
+                connection=self._connection,
+                model=request.model,
+                parameter=found.name,
+                value=found.value,
+                instead=found.instead,
+                reason=refused.message,
+            )
+        known.pop(found, None)
+        while len(known) >= MOST_OF_A_MODEL:
+            known.pop(next(iter(known)))  # the oldest
+        known[found] = self._clock.monotonic_ms() + KEPT_MS
+        self._known.put(request.model, known)
+        return UnsupportedParameter(
+            refused.message, refused.status, refused.retry_after_ms, refused.hints, found.name
+        )
+
+    def _of(self, model: str) -> Mapping[Unsupported, int]:
+        """What is known of a model and has not expired."""
+        known = self._known.get(model)
+        if known is None:
+            return {}
+        now_ms = self._clock.monotonic_ms()
+        if any(until_ms <= now_ms for until_ms in known.values()):
+            known = {each: until_ms for each, until_ms in known.items() if until_ms > now_ms}
+            self._known.put(model, known)
+        return known
+
+
+def _may_change(each: Unsupported, request: Request) -> bool:
+    """Whether this request can do without it: a form that the run itself asks for stays."""
+    return each.name in request.optional or each.name in SAMPLING or each.instead is not None
