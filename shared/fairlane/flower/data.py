@@ -40,7 +40,7 @@ class RunsData(Data):
 
     async def get(self) -> None:
         """Send a page of runs, the newest first. 400 for a ``page`` that is no number from 1 to 999."""
-        page = self.get_argument("page", "1")
+        page = str(self.get_argument("page", "1"))
         if _PAGE.fullmatch(page) is None:
             raise HTTPError(400, "page is a number from 1 to 999")
         self.finish(await self.read(self.readers.runs.all, int(page)))
