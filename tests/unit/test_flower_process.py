@@ -86,7 +86,7 @@ def test_a_broker_that_is_away_is_asked_again_and_soon_given_up_when_flower_stop
 def test_a_thread_that_waits_for_ever_does_not_keep_the_process() -> None:
     program = (
         "import threading; from fairlane.flower import ending; ending.STOP_S = 0.2\n"
-        "threading.Thread(target=threading.Event().wait).start(); ending.end_soon(3)"
+        "threading.Thread(target=threading.Event().wait).start(); ending.end_soon(code=3)"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=30, check=False)
     assert ended.returncode == 3

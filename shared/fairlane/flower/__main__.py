@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         refuse_place(error)
     finally:
-        end_soon()
+        end_soon(code=0 if sys.exc_info()[0] in (None, SystemExit) else 1)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class AttemptEvents(Events):
         if told is not None:
             super().on_event(told)
 
-    def run(self) -> None:  # type: ignore[override]  # Flower's own never returns
+    def run(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Hear events until `stop`."""
         pause_s = AGAIN_FIRST_S
         while not self._over.is_set():

@@ -20,7 +20,7 @@ _PLACES = {
 }
 
 
-def end_soon(code: int = 0) -> None:
+def end_soon(*, code: int) -> None:
     """End the process within `STOP_S`: Python waits for threads, and kombu's wait for a broker for ever."""
     timer = threading.Timer(STOP_S, os._exit, (code,))
     timer.daemon = True

@@ -55,7 +55,7 @@ export function follow(url, draw) {
       } catch (error) {
         dot.classList.remove("status-dot-live");
         status.textContent = "Not updated";
-        warn(`${error.message}. ${seen ? `What you see is of ${clock(seen)}.` : "Nothing can be shown until it does."}`);
+        warn(`${error.message}. ${seen ? `What you see is of ${clock(seen)}.` : "Nothing can be shown now."}`);
         document.querySelectorAll("[data-verb]").forEach((button) => { button.disabled = true; });
       }
     }
