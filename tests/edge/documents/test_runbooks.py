@@ -83,6 +83,7 @@ def test_the_runbooks_run_as_written(tmp_path: Path) -> None:
             run(["fairlane", "watch", found["RUN"]], tmp_path, found, timeout=100.0)
             ended = status(tmp_path, found)
             run(["fairlane", "doctor"], tmp_path, found)
+            assert found["RUN"] in run(["fairlane", "runs"], tmp_path, found)
     assert (ended["state"], ended["items_done"], ended["by_state"]) == (
         "completed",
         ITEMS,
