@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,13 +64,15 @@ def test_the_runbooks_run_as_written(tmp_path: Path) -> None:
     up = ["fairlane", "up", "--schedulers", "2", "--simulate-config", simulator.name]
 
     with running_stack(up, tmp_path, environment=tools) as environment:
-        submit = ["fairlane", "submit", "rows.jsonl", "--prompt", "{{ n }}", "--model", "sim:slow", "--json"]
+        submit = ["fairlane", "submit", "-", "--prompt", "{{ n }}", "--model", "sim:slow", "--json"]
+        shell(f"echo '{{\"n\": 0}}' | {shlex.join([*submit, '--wait'])}", tmp_path, environment)
+        run([*LIMIT, "240"], tmp_path, environment)  # the first run has made the lane
+        submit[2] = "rows.jsonl"
         submitted = json.loads(run(submit, tmp_path, environment))
         environment |= {"RUN": submitted["run"], "LANE": "sim:slow"}
         wait_until(
             lambda: status(tmp_path, environment)["items_done"] >= ANSWERED, timeout=60.0, interval=0.5
         )
-        run([*LIMIT, "240"], tmp_path, environment)
         for section in SECTIONS:
             for block in blocks(PAGE, "bash", section):
                 shell(block.text, tmp_path, environment)
