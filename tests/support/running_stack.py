@@ -30,8 +30,8 @@ def running_stack(
     It starts in ``workplace``, by default ``directory``; its log is in ``directory``. It must exit with 0.
     """
     shown = {name: value for name, value in process_environment().items() if not name.startswith("FAIRLANE_")}
-    shown["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), shown["PATH"]])
     shown |= environment or {}
+    shown["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), shown["PATH"]])
     ready = directory / "ready.json"
     with (directory / "up.log").open("wb") as log:
         stack = subprocess.Popen(

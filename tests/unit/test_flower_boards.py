@@ -12,9 +12,9 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.summary import summarise
 from fairlane.config.settings import Settings
 from fairlane.core.errors import LaneNotFound, RunNotFound, TargetNotFound
+from fairlane.flower.error_words import error_shown
 from fairlane.flower.lane_board import chart
 from fairlane.flower.readers import Readers
-from fairlane.flower.run_list import error_shown
 from fairlane.flower.tallies import Tallies
 from fairlane.flower.team_board import Use
 from fairlane.model.job import JobState
@@ -135,6 +135,43 @@ def test_the_list_has_the_newest_runs_of_all_teams_first(real_redis: Redis) -> N
     assert [(row["team"], row["run"]) for row in rows] == [(ref.team, ref.run) for ref in reversed(refs)]
     assert {(row["state"], row["progress"], row["over"]) for row in rows} == {("completed", 1.0, True)}
     assert readers.runs.all()["runs"] == rows
+
+
+def test_runs_beyond_a_page_are_on_the_next(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlane.flower.run_list.LISTED", 2)
+    cluster = Cluster(real_redis)
+    refs = []
+    for team in ("search", "ads", "search", "ads", "ads"):
+        cluster.run_for(1)
+        refs.append(cluster.submit(1, team=team).run)
+    cluster.run_for(1)
+    runs = readers_on(cluster).runs
+
+    found = [runs.all(page) for page in (1, 2, 3, 4)]
+
+    assert [[row["run"] for row in each["runs"]] for each in found] == [
+        refs[:2:-1],
+        refs[2:0:-1],
+        refs[:1],
+        [],
+    ]
+    assert {(each["page"], each["pages"]) for each in found} == {(page, 3) for page in (1, 2, 3, 4)}
+
+
+def test_a_lane_shows_how_many_of_its_calls_failed_and_the_last_error(real_redis: Redis) -> None:
+    cluster = Cluster(real_redis)
+    cluster.run_for(2)
+    cluster.submit(1)
+    cluster.run_for(2)
+    told = {"last_error": "The model `fast` does not know 'my secret'.", "last_error_ms": 1000}
+    counts = {"seen_ok": 2, "seen_limited": 4, "seen_broken": 2}
+    real_redis.hset(cluster.keys.lane(FAST), mapping={**told, **counts})
+
+    closed, opened = (readers_on(cluster, show_text=show).lanes.one(FAST, "fine") for show in (False, True))
+
+    assert (closed["failed_share"], closed["failed"]) == (0.25, 2)
+    assert closed["last_error"] == "The model `fast` does not know …."
+    assert (opened["last_error"], opened["last_error_ms"]) == (told["last_error"], 1000)
 
 
 def test_an_item_has_its_steps_and_no_text_unless_that_is_switched_on(real_redis: Redis) -> None:

@@ -178,6 +178,27 @@ def test_what_is_not_there_is_404_in_words(unlocked: Served) -> None:
         assert client.get("/fairlane/data/lane/a%25b").json()["error"].startswith("no lane 'a%b'")
         assert client.get("/fairlane/data/run/search/r9").status_code == 404
         assert client.get("/fairlane/data/lane/x?span=years").status_code == 400
+        for page in ("0", "-1", "x", "1000", "٣"):
+            assert client.get("/fairlane/data/runs", params={"page": page}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "section", "words"),
+    [
+        ("/run/search/r9", "runs", "no run &#x27;r9&#x27;: it may have expired; <code>fairlane runs</code>"),
+        ("/run/search/r9/0", "runs", "no run &#x27;r9&#x27;"),
+        ("/lane/a%25b", "lanes", "no lane &#x27;a%b&#x27;"),
+    ],
+)
+def test_a_page_of_what_is_not_there_is_404_and_leads_to_the_list(
+    unlocked: Served, path: str, section: str, words: str
+) -> None:
+    with unlocked.client() as client:
+        answer = client.get(path)
+    assert answer.status_code == 404
+    assert words in answer.text
+    assert "`" not in answer.text.partition("<main")[2].partition("</main>")[0]
+    assert f'href="/{section}"' in answer.text
 
 
 def test_a_redis_that_is_away_is_503_and_takes_no_page_down(
@@ -191,6 +212,10 @@ def test_a_redis_that_is_away_is_503_and_takes_no_page_down(
         answer = client.get("/fairlane/data/lanes")
         assert (answer.status_code, answer.json()) == (503, {"error": "Redis does not answer"})
         assert client.get("/lanes").status_code == 200
+        for work in ("look", "all"):
+            monkeypatch.setattr(type(unlocked.readers.runs), work, lambda *_: away())
+        assert client.get("/run/search/r9").status_code == 200
+        assert client.get("/fairlane/data/runs").status_code == 503
 
 
 def test_with_oauth_who_is_not_logged_in_is_led_to_the_login_and_shown_nothing(real_redis: Redis) -> None:

@@ -14,7 +14,7 @@ LOOKED_FOR = 300
 """A job's attempts that are looked for, from the first on."""
 
 _LANE = re.compile(r"\blane=(.*)$")
-_ENDS = ("succeeded", "failed", "rejected", "revoked")
+_ENDS = ("succeeded", "failed", "retried", "rejected", "revoked")
 
 
 def attempts_seen(tasks: Mapping[str, Any], ref: RunRef, job: int) -> list[dict[str, Any]]:

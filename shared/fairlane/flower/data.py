@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from fairlane.flower.attempts_seen import attempts_seen
 from fairlane.flower.guarded import Data
 from fairlane.flower.lane_board import SPANS
 from fairlane.model.run import RunRef
+
+_PAGE = re.compile(r"[1-9]\d{0,2}", re.ASCII)
 
 
 class LanesData(Data):
@@ -36,8 +39,11 @@ class RunsData(Data):
     """The latest runs."""
 
     async def get(self) -> None:
-        """Send the latest runs."""
-        self.finish(await self.read(self.readers.runs.all))
+        """Send a page of runs, the newest first. 400 for a ``page`` that is no number from 1 to 999."""
+        page = str(self.get_argument("page", "1"))
+        if _PAGE.fullmatch(page) is None:
+            raise HTTPError(400, "page is a number from 1 to 999")
+        self.finish(await self.read(self.readers.runs.all, int(page)))
 
 
 class RunData(Data):

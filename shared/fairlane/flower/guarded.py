@@ -121,11 +121,35 @@ class Guarded(BaseHandler):
 class Page(Guarded):
     """A page of HTML. Who has not logged in is led to where they can."""
 
+    section = ""
+    """The entry of the navigation that the page belongs to, and whose list has what is there."""
+
+    async def require(self, work: Callable[..., Any], *arguments: Hashable) -> None:
+        """404 if ``work`` does not find what the page is about.
+
+        A page comes without Redis, too: it says itself that Redis does not answer.
+        """
+        try:
+            await self.read(work, *arguments)
+        except HTTPError as error:
+            if error.status_code != 503:
+                raise
+
     def _require_login(self) -> None:
         if not self.current_user and self.request.method in ("GET", "HEAD"):
             self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
             return
         super()._require_login()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Send a page that says what is not there; Flower's own for any other error."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        if status_code != 404 or not isinstance(error, HTTPError) or not error.log_message:
+            super().write_error(status_code, **kwargs)
+            return
+        # Every second part of a message stands in backticks.
+        words = error.log_message.replace("%%", "%").split("`")
+        self.render("fairlane_missing.html", words=words, section=self.section)
 
 
 class Data(Guarded):

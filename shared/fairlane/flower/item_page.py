@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import RunNotFound, TargetNotFound
-from fairlane.flower.run_list import RunList, error_shown
+from fairlane.flower.error_words import errors_of
+from fairlane.flower.run_list import RunList
 from fairlane.model.job import Usage
 from fairlane.model.results import JudgeResult, Record, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec, RunStatus, cell_of
 from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.run_queries import RunQueries
+
+Shown: TypeAlias = Callable[[str], str]
+"""How an error is shown."""
 
 
 class ItemPage:
@@ -80,7 +84,8 @@ class ItemPage:
             "why": None,
         }
         if stored:
-            return found | (self._task(stored) if number == 0 else self._evaluation(stored))
+            shown = errors_of((part.lane for part in status.lanes), show_text=self._show_text)
+            return found | (self._task(stored, shown) if number == 0 else self._evaluation(stored, shown))
         if record is not None:
             return found | _of_record(record, number, name)
         return found | (self._waiting(status, job, spec.steps) if not status.state.finished else {})
@@ -93,36 +98,33 @@ class ItemPage:
             return None
         return self._deployment.directory().lane_of(model, spec.lane)
 
-    def _task(self, stored: bytes) -> dict[str, Any]:
+    def _task(self, stored: bytes, shown: Shown) -> dict[str, Any]:
         task = TaskResult.from_json(stored)
-        return self._ended(task.state, task.error, task.usage, task.attempts, task.output) | {
+        return self._ended(task.state, task.error, task.usage, task.attempts, task.output, shown) | {
             "cached": task.cached,
             "latency_ms": task.latency_ms,
             "finish_reason": task.finish_reason,
             "scores": dict(task.scores),
-            "score_errors": self._errors(task.score_errors),
+            "score_errors": {name: shown(error) for name, error in task.score_errors.items()},
         }
 
-    def _evaluation(self, stored: bytes) -> dict[str, Any]:
+    def _evaluation(self, stored: bytes, shown: Shown) -> dict[str, Any]:
         result = JudgeResult.from_json(stored)
-        ended = self._ended(result.state, result.error, result.usage, result.attempts, result.answer)
+        ended = self._ended(result.state, result.error, result.usage, result.attempts, result.answer, shown)
         return ended | {"cached": result.cached, "score": result.score}
 
     def _ended(
-        self, state: str, error: str | None, usage: Usage, attempts: int, text: str | None
+        self, state: str, error: str | None, usage: Usage, attempts: int, text: str | None, shown: Shown
     ) -> dict[str, Any]:
         return {
             "state": str(state),
-            "error": error_shown(error, show_text=self._show_text) if error else None,
+            "error": shown(error) if error else None,
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "attempts": attempts,
             "characters": None if text is None else len(text),
             "text": text if self._show_text else None,
         }
-
-    def _errors(self, errors: Mapping[str, str]) -> dict[str, str]:
-        return {name: error_shown(error, show_text=self._show_text) for name, error in errors.items()}
 
     def _waiting(self, status: RunStatus, job: int, steps: int) -> dict[str, Any]:
         here, team = self._deployment, status.team

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlane.client.deployment import Deployment
+from fairlane.flower.error_words import errors_of
 from fairlane.store.write.lane_history import FINE, MINUTES, Lately, Sample, Step
 from fairlane.store.write.lane_view import AxisView, LaneView
 from fairlane.why.reasons import SOURCES, UNITS, rate_in_words, reason_of
@@ -18,8 +19,8 @@ QUIET_STEPS = 2
 class LaneBoard:
     """Reads lanes. What it returns is ready for JSON; times are server milliseconds."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+    def __init__(self, deployment: Deployment, *, show_text: bool) -> None:
+        self._deployment, self._show_text = deployment, show_text
 
     def all(self) -> dict[str, Any]:
         """Every lane in a line."""
@@ -61,9 +62,16 @@ class LaneBoard:
                 slots[lane] += beat.info.slots
         rows = [
             _row(view, waiting.get(view.lane, {}), lately[view.lane], slots[view.lane], led=led)
+            | {"last_error": self._last_error(view)}
             for view in views
         ]
         return {"now_ms": now_ms, "led": led, "lanes": rows}
+
+    def _last_error(self, view: LaneView) -> str | None:
+        """The provider's words, which name a model and may quote a prompt."""
+        if view.last_error is None:
+            return None
+        return errors_of([view.lane], show_text=self._show_text)(view.last_error)
 
 
 def chart(samples: Sequence[Sample], now_ms: int, step: Step) -> dict[str, list[float | None]]:
@@ -110,7 +118,7 @@ def _row(
         "waiting": {team: count for team, count in sorted(waiting.items()) if count},
         "rejected_share": lately.refused_share,
         "failed_share": view.failed_share,
-        "last_error": view.last_error,
+        "last_error_ms": view.last_error_ms,
         "circuit": view.circuit.replace("_", " "),
         "state": view.state,
         "blocked_until_ms": view.blocked_until_ms,

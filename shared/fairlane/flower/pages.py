@@ -5,6 +5,7 @@ from __future__ import annotations
 from tornado.web import StaticFileHandler
 
 from fairlane.flower.guarded import Page
+from fairlane.model.run import RunRef
 
 
 class LanesPage(Page):
@@ -18,8 +19,11 @@ class LanesPage(Page):
 class LanePage(Page):
     """One lane, with its chart."""
 
-    def get(self, lane: str) -> None:
-        """Send the page of one lane."""
+    section = "lanes"
+
+    async def get(self, lane: str) -> None:
+        """Send the page of one lane. 404 where there is no such lane."""
+        await self.require(self.readers.lanes.one, lane, "fine")
         self.render("fairlane_lane.html", lane=lane)
 
 
@@ -34,16 +38,22 @@ class RunsPage(Page):
 class RunPage(Page):
     """One run, with its buttons."""
 
-    def get(self, team: str, run: str) -> None:
-        """Send the page of one run."""
+    section = "runs"
+
+    async def get(self, team: str, run: str) -> None:
+        """Send the page of one run. 404 where there is no such run."""
+        await self.require(self.readers.runs.look, RunRef(team, run))
         self.render("fairlane_run.html", team=team, run=run, read_only=self.flower.options.read_only)
 
 
 class ItemPage(Page):
     """One item of a run."""
 
-    def get(self, team: str, run: str, item: str) -> None:
-        """Send the page of one item."""
+    section = "runs"
+
+    async def get(self, team: str, run: str, item: str) -> None:
+        """Send the page of one item. 404 where there is no such run or item."""
+        await self.require(self.readers.item.of, team, run, int(item))
         self.render("fairlane_item.html", team=team, run=run, item=int(item))
 
 

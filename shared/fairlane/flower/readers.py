@@ -35,7 +35,7 @@ class Readers:
         return cls(
             deployment=deployment,
             readings=SharedReading(),
-            lanes=LaneBoard(deployment),
+            lanes=LaneBoard(deployment, show_text=show_text),
             runs=runs,
             run=RunPage(deployment, runs, tallies, show_text=show_text),
             item=ItemPage(deployment, runs, show_text=show_text),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from threading import Lock
 from typing import Any
 
@@ -11,6 +11,7 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.progress import Rate
 from fairlane.core.errors import RunNotFound
 from fairlane.core.lru import Lru
+from fairlane.flower.error_words import errors_of
 from fairlane.flower.tallies import Sums, Tallies
 from fairlane.model.run import RunRef, RunSpec, RunStatus
 
@@ -18,14 +19,6 @@ LISTED = 100
 KNOWN = 2 * LISTED
 SUMMED_AT_ONCE = 1_000
 """Items that one look at the list takes into sums, over all its runs."""
-
-
-MOST_CHARS = 300
-"""Longest error on a page, in characters."""
-
-# Errors may quote prompts and outputs.
-_QUOTED = re.compile(r"""(?<!\w)(?:'[^'\n]*'|"[^"\n]*"|“[^”\n]*”|«[^»\n]*»|`[^`\n]*`)""")
-_REPORTED = re.compile(r"\b(answered|returned|said|got|input_value)\b[\s=:]+.*", re.DOTALL)
 
 
 class RunList:
@@ -40,10 +33,11 @@ class RunList:
         self._known = Lru[RunRef, tuple[RunStatus, RunSpec | None]](KNOWN)
         self._rates = Lru[RunRef, Rate](KNOWN)
 
-    def all(self) -> dict[str, Any]:
-        """The newest runs that Redis knows, in a line each."""
+    def all(self, page: int = 1) -> dict[str, Any]:
+        """A page of the runs that Redis has, the newest first, in a line each; pages count from 1."""
         reader = self._deployment.reader
-        refs = reader.newest_runs(reader.teams(), LISTED)
+        teams = reader.teams()
+        refs = reader.newest_runs(teams, LISTED, skip=(page - 1) * LISTED)
         now_ms, rows, left = self._deployment.now_ms(), list[dict[str, Any]](), SUMMED_AT_ONCE
         for ref in refs:
             try:
@@ -53,7 +47,8 @@ class RunList:
             sums = self._tallies.advance(ref, spec, status.state, left) if spec is not None else None
             left -= sums.added if sums else 0
             rows.append(self.row(status, sums, now_ms))
-        return {"now_ms": now_ms, "runs": rows}
+        pages = max(1, math.ceil(reader.count_runs(teams) / LISTED))
+        return {"now_ms": now_ms, "runs": rows, "page": page, "pages": pages}
 
     def look(self, ref: RunRef) -> tuple[RunStatus, RunSpec | None]:
         """How a run stands, and its spec where that can be read; one that is over, as it was seen last.
@@ -75,6 +70,7 @@ class RunList:
 
     def row(self, status: RunStatus, sums: Sums | None, now_ms: int) -> dict[str, Any]:
         """A run in a line: its document, with forecast, scores and cost."""
+        shown = errors_of((part.lane for part in status.lanes), show_text=self._show_text)
         return run_document(status) | {
             "state": state_in_a_word(status),
             "over": status.state.finished,
@@ -82,11 +78,8 @@ class RunList:
             "scores": _scores(sums),
             "cost_usd": sums.summary.cost_usd if sums else None,
             "summed": sums.items if sums else 0,
-            "rejected_by": [
-                {"lane": each.lane, "words": error_shown(each.words, show_text=self._show_text)}
-                for each in status.rejections
-            ],
-            "reason": error_shown(status.reason, show_text=self._show_text) if status.reason else None,
+            "rejected_by": [{"lane": each.lane, "words": shown(each.words)} for each in status.rejections],
+            "reason": shown(status.reason) if status.reason else None,
         }
 
     def _eta(self, status: RunStatus, now_ms: int) -> int | None:
@@ -117,10 +110,3 @@ def _scores(sums: Sums | None) -> list[dict[str, Any]]:
         }
         for name, score in (sums.summary.scores.items() if sums else ())
     ]
-
-
-def error_shown(error: str, *, show_text: bool) -> str:
-    """An error of at most `MOST_CHARS`; without ``show_text`` also without the texts that it quotes."""
-    if not show_text:
-        error = _REPORTED.sub(r"\1 …", _QUOTED.sub("…", error))
-    return error if len(error) <= MOST_CHARS else f"{error[:MOST_CHARS]}…"

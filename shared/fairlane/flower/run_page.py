@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from fairlane.client.deployment import Deployment
-from fairlane.flower.run_list import RunList, error_shown
+from fairlane.flower.error_words import errors_of
+from fairlane.flower.run_list import RunList
 from fairlane.flower.tallies import Tallies
 from fairlane.model.run import RunRef, RunSpec, RunStatus
 from fairlane.why.waiting import LaneWait
@@ -42,11 +43,9 @@ class RunPage:
         if not status.state.finished:
             found |= self._waits(status)
         if sums is not None:
+            shown = errors_of((part.lane for part in status.lanes), show_text=self._show_text)
             failures = sums.summary.failures[:FAILURES_SHOWN]
-            found["failures"] = [
-                asdict(each) | {"error": error_shown(each.error, show_text=self._show_text)}
-                for each in failures
-            ]
+            found["failures"] = [asdict(each) | {"error": shown(each.error)} for each in failures]
             found["slowest"] = [call._asdict() for call in sums.slowest]
             spent = (("task", sums.summary.tasks), ("evaluation", sums.summary.evaluations))
             found["spending"] = [asdict(each) | {"role": role} for role, some in spent for each in some]

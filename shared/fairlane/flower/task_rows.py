@@ -22,6 +22,11 @@ KEPT = 500
 _ID = re.compile(r"([^/]+)/([^/]+)/(\d+)/(\d+)")
 
 
+def is_attempt(task: str) -> bool:
+    """Whether a task's id is one of our attempts."""
+    return _ID.fullmatch(task) is not None
+
+
 class Shape(NamedTuple):
     """A run's shape, which gives a job's item and model, without any text."""
 

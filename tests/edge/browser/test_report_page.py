@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from fairlane.apps.report.page import write_report
@@ -68,3 +69,15 @@ def test_what_looks_like_html_is_read_as_it_was_written(browser: Browser, pages:
     assert page.locator("details[open] pre").first.inner_text() == EVIL
     assert page.locator("script, img").count() == 0
     page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_a_report(
+    browser: Browser, pages: dict[str, str], scheme: Literal["light", "dark"]
+) -> None:
+    page = browser.new_page(color_scheme=scheme)
+    page.goto(pages["plain"])
+    violations = Axe().run(page).response["violations"]
+    page.close()
+    found = [f"{each['id']}: {node['failureSummary']}" for each in violations for node in each["nodes"]]
+    assert not found, "\n".join(found)

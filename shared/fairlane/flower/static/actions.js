@@ -1,4 +1,5 @@
-import { ask, link, make } from "./shared.js";
+import { make } from "./elements.js";
+import { ask, link, warn } from "./shared.js";
 
 const VERBS = [
   ["pause", "Pause", "btn-outline-secondary", (run) => run.state === "running"],
@@ -10,14 +11,14 @@ const VERBS = [
 export function buttons(run, done) {
   if (run.over) return [];
   return VERBS.filter(([, , , fits]) => fits(run)).map(([verb, title, kind]) => make("button", {
-    type: "button", class: `btn btn-sm ${kind}`, "data-verb": verb,
+    type: "button", class: `btn btn-sm ${kind}`, "data-verb": verb, "data-key": verb,
     click: async (event) => {
       if (verb === "cancel" && !window.confirm(`Cancel run ${run.run} of team ${run.team}? What is done stays.`)) return;
       event.target.disabled = true;
       try {
         await ask(link("fairlane", "run", run.team, run.run, verb));
       } catch (error) {
-        document.getElementById("fairlane-status").textContent = error.message;
+        warn(`${error.message}. Nothing was changed.`);
         event.target.disabled = false;
         return;
       }

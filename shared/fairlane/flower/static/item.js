@@ -1,4 +1,7 @@
-import { badge, card, clock, count, fill, follow, link, make, span, Table } from "./shared.js";
+import { badge, card, fill, make } from "./elements.js";
+import { follow, link } from "./shared.js";
+import { Table } from "./table.js";
+import { clock, count, span } from "./words.js";
 
 const page = document.getElementById("item");
 const { team, run, item } = page.dataset;
@@ -13,8 +16,8 @@ function attempts(step) {
     { title: "Waited", number: true, of: (seen) => (seen.waited_s === null ? "" : span(1000 * seen.waited_s)) },
     { title: "Began", number: true, of: (seen) => clock(1000 * (seen.started || seen.received)) },
     { title: "Took", number: true, of: (seen) => (seen.runtime_s === null ? "–" : span(1000 * seen.runtime_s)) },
-    { title: "Came to", of: (seen) => seen.outcome || seen.state.toLowerCase() },
-  ], { empty: "This Flower has heard of no attempt." });
+    { title: "Outcome", of: (seen) => seen.outcome || seen.state.toLowerCase() },
+  ], { empty: "Flower has seen no attempt since it started.", title: "", key: (seen) => seen.task });
   table.show(step.seen);
   return target;
 }
@@ -22,7 +25,7 @@ function attempts(step) {
 function facts(step) {
   const known = [
     step.lane && ["lane", make("a", { href: link("lane", step.lane) }, step.lane)],
-    step.attempts !== undefined && ["attempts that count", count(step.attempts)],
+    step.attempts !== undefined && ["attempts used", count(step.attempts)],
     step.worker && ["at worker", step.worker],
     step.latency_ms && ["last call took", `${count(step.latency_ms)} ms`],
     step.input_tokens !== undefined && step.input_tokens !== null && ["tokens", `${count(step.input_tokens)} in, ${count(step.output_tokens)} out`],
@@ -38,7 +41,7 @@ function facts(step) {
 
 function drawn(step) {
   const text = step.text ? make("pre", { class: "fairlane-text" }, step.text) : null;
-  return make("section", { class: "detail-card", "aria-label": step.name },
+  return make("section", { class: "detail-card", "aria-label": step.name, "data-key": step.name },
     make("h2", {}, `${step.name} `, badge(step.state)), facts(step), text, attempts(step));
 }
 

@@ -1,4 +1,7 @@
-import { Table, badge, card, clock, count, fill, follow, link, percent, rate, span, until } from "./shared.js";
+import { badge, card, fill } from "./elements.js";
+import { follow, link } from "./shared.js";
+import { Table } from "./table.js";
+import { ago, clock, count, percent, rate, span, until } from "./words.js";
 
 const page = document.getElementById("lane");
 const lane = page.dataset.lane;
@@ -8,12 +11,12 @@ let charts = null;
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const axes = new Table(document.getElementById("axes"), [
-  { title: "Limit of", of: (axis) => axis.unit },
-  { title: "Keeps to", of: (axis) => axis.words },
-  { title: "Configured", number: true, of: (axis) => rate(axis.configured) },
-  { title: "Reported by headers", number: true, of: (axis) => rate(axis.reported) },
-  { title: "Refusals say", number: true, of: (axis) => (axis.probed === null ? "–" : rate(axis.probed) + (axis.uncertainty ? ` ± ${rate(axis.uncertainty)}` : "")) },
-  { title: "Left now", number: true, of: (axis) => rate(axis.left) },
+  { title: "Limit of", sort: (axis) => axis.unit, of: (axis) => axis.unit },
+  { title: "Limit in use", of: (axis) => axis.words },
+  { title: "Configured", number: true, sort: (axis) => axis.configured, of: (axis) => rate(axis.configured) },
+  { title: "Reported by headers", number: true, sort: (axis) => axis.reported, of: (axis) => rate(axis.reported) },
+  { title: "Learned from 429s", number: true, sort: (axis) => axis.probed, of: (axis) => (axis.probed === null ? "–" : rate(axis.probed) + (axis.uncertainty ? ` ± ${rate(axis.uncertainty)}` : "")) },
+  { title: "Left now", number: true, sort: (axis) => axis.left, of: (axis) => rate(axis.left) },
   { title: "Shape", of: (axis) => axis.shape },
 ], { empty: "", title: "Limits" });
 const waiting = new Table(document.getElementById("waiting"), [
@@ -56,14 +59,17 @@ function draw(data) {
   for (const each of Object.values(charts)) each.batch(() => each.setScale("x", { min: from, max: data.now_ms / 1000 }));
   const jobs = Object.values(data.waiting).reduce((sum, some) => sum + some, 0);
   fill(document.getElementById("cards"),
-    card("State", badge(data.state), data.circuit === "closed" ? "" : `circuit ${data.circuit}`),
+    card("State", badge(data.state), data.blocked_until_ms ? `blocked: it ends ${until(data.blocked_until_ms, data.now_ms)}` : data.circuit === "closed" ? "" : `circuit ${data.circuit}`),
     card("Allowed a minute", data.allowed_per_minute === null ? "no limit" : rate(data.allowed_per_minute), data.source),
     card("Used in the last minute", count(data.used_per_minute), "calls admitted", "metric-card-active"),
     card("In flight", count(data.in_flight) + (data.window === null ? "" : ` / ${count(data.window)}`), data.window_source || `${count(data.slots)} workers' slots`),
     card("Waiting", count(jobs), "jobs ready to start"),
     card("429s in 15 min", percent(data.rejected_share), `${count(data.rate_limits)} of ${count(data.granted)} in all`, data.rejected_share ? "metric-card-danger" : ""),
-    card("A call takes", data.latency_ms === null ? "–" : span(data.latency_ms), data.ramp < 1 ? `ramp: ${percent(data.ramp)} of its rate` : ""),
-    card("Blocked", data.blocked_until_ms ? until(data.blocked_until_ms, data.now_ms) : "no", ""));
+    card("Errors", percent(data.failed_share), `${count(data.failed)} of ${count(data.succeeded + data.failed + data.rate_limits)} ended calls; 429s do not count`, data.failed ? "metric-card-danger" : ""),
+    card("A call takes", data.latency_ms === null ? "–" : span(data.latency_ms), data.ramp < 1 ? `ramp: ${percent(data.ramp)} of its rate` : ""));
+  const last = document.getElementById("last-error");
+  last.hidden = !data.last_error;
+  last.textContent = data.last_error ? `Last error, ${ago(data.last_error_ms, data.now_ms)}: ${data.last_error}` : "";
   const why = document.getElementById("why");
   why.hidden = !data.constraint_sentence;
   why.textContent = data.constraint_sentence || "";
@@ -74,7 +80,10 @@ function draw(data) {
 begin();
 const again = follow(() => `${link("fairlane", "data", "lane", lane)}?span=${reach}`, draw);
 page.querySelectorAll("[data-span]").forEach((button) => button.addEventListener("click", () => {
-  page.querySelectorAll("[data-span]").forEach((other) => other.classList.toggle("active", other === button));
+  page.querySelectorAll("[data-span]").forEach((other) => {
+    other.classList.toggle("active", other === button);
+    other.setAttribute("aria-pressed", String(other === button));
+  });
   reach = button.dataset.span;
   again();
 }));

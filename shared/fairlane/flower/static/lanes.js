@@ -1,4 +1,7 @@
-import { Table, badge, count, follow, link, make, percent, rate, until } from "./shared.js";
+import { badge, make } from "./elements.js";
+import { follow, link } from "./shared.js";
+import { Table } from "./table.js";
+import { count, percent, rate, until } from "./words.js";
 
 let now = 0;
 const teams = (waiting) => Object.entries(waiting).map(([team, jobs]) => `${team} ${count(jobs)}`).join(", ");
@@ -15,11 +18,11 @@ const table = new Table(document.getElementById("lanes"), [
   { title: "Waiting", number: true, sort: total, of: (lane) => [count(total(lane)), " ", make("small", {}, teams(lane.waiting))] },
   { title: "429s", number: true, sort: (lane) => lane.rejected_share, of: (lane) => percent(lane.rejected_share) },
   { title: "Errors", number: true, sort: (lane) => lane.failed_share,
-    of: (lane) => [percent(lane.failed_share), " ", make("small", { title: lane.last_error ?? "" }, (lane.last_error ?? "").slice(0, 60))] },
+    of: (lane) => [percent(lane.failed_share), " ", lane.failed_share ? make("small", {}, lane.last_error ?? "") : ""] },
   { title: "Circuit", sort: (lane) => lane.circuit, of: (lane) => lane.circuit },
   { title: "Limited by", sort: (lane) => lane.constraint_until_ms,
     of: (lane) => (lane.constraint_sentence ? [lane.constraint_sentence, make("small", {}, lane.constraint_until_ms ? `it ends ${until(lane.constraint_until_ms, now)}` : "")] : "") },
-], { filter: true, empty: "No lane has been used yet: lanes come with the first run." });
+], { filter: true, key: (lane) => lane.lane, empty: "No lane has been used yet: lanes come with the first run." });
 
 follow(link("fairlane", "data", "lanes"), (data) => {
   now = data.now_ms;

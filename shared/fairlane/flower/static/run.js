@@ -1,5 +1,8 @@
-import { Table, badge, card, count, fill, follow, link, make, money, percent, score, span, until } from "./shared.js";
 import { buttons } from "./actions.js";
+import { badge, card, fill, make } from "./elements.js";
+import { follow, link } from "./shared.js";
+import { Table } from "./table.js";
+import { count, money, percent, score, span, until } from "./words.js";
 
 const page = document.getElementById("run");
 const { team, run } = page.dataset;
@@ -7,40 +10,40 @@ const at = (name) => document.getElementById(name);
 const item = (number) => make("a", { href: link("run", team, run, number) }, String(number));
 
 const lanes = new Table(at("by-lane"), [
-  { title: "Lane", of: (lane) => make("a", { href: link("lane", lane.lane) }, lane.lane) },
-  { title: "Done", number: true, of: (lane) => `${count(lane.done)} of ${count(lane.known)}` },
-  { title: "In flight", number: true, of: (lane) => count(lane.in_flight) },
-  { title: "Queued", number: true, of: (lane) => count(lane.queued) },
-  { title: "Retry later", number: true, of: (lane) => count(lane.delayed) },
-  { title: "Why it waits", of: (lane) => lane.why || "" },
-], { empty: "It has no job on any lane yet.", title: "Jobs by lane" });
+  { title: "Lane", sort: (lane) => lane.lane, of: (lane) => make("a", { href: link("lane", lane.lane) }, lane.lane) },
+  { title: "Done", number: true, sort: (lane) => lane.done / lane.known, of: (lane) => `${count(lane.done)} of ${count(lane.known)}` },
+  { title: "In flight", number: true, sort: (lane) => lane.in_flight, of: (lane) => count(lane.in_flight) },
+  { title: "Queued", number: true, sort: (lane) => lane.queued, of: (lane) => count(lane.queued) },
+  { title: "Retry later", number: true, sort: (lane) => lane.delayed, of: (lane) => count(lane.delayed) },
+  { title: "Why it waits", sort: (lane) => lane.why, of: (lane) => lane.why || "" },
+], { empty: "This run has no job on a lane yet.", key: (lane) => lane.lane, title: "Jobs by lane" });
 const scores = new Table(at("scores"), [
-  { title: "Evaluator", of: (each) => each.name },
-  { title: "Mean ± standard error", number: true, of: score },
-  { title: "Least", number: true, of: (each) => each.minimum ?? "–" },
-  { title: "Most", number: true, of: (each) => each.maximum ?? "–" },
-  { title: "Items scored", number: true, of: (each) => count(each.count) },
-  { title: "Without", number: true, of: (each) => count(each.missing) },
-], { empty: "It has no scores.", title: "Scores so far" });
+  { title: "Evaluator", sort: (each) => each.name, of: (each) => each.name },
+  { title: "Mean ± standard error", number: true, sort: (each) => each.mean, of: score },
+  { title: "Lowest", number: true, sort: (each) => each.minimum, of: (each) => each.minimum ?? "–" },
+  { title: "Highest", number: true, sort: (each) => each.maximum, of: (each) => each.maximum ?? "–" },
+  { title: "Items scored", number: true, sort: (each) => each.count, of: (each) => count(each.count) },
+  { title: "Without a score", number: true, sort: (each) => each.missing, of: (each) => count(each.missing) },
+], { empty: "This run has no scores.", key: (each) => each.name, title: "Scores so far" });
 const failures = new Table(at("failures"), [
   { title: "Step", sort: (each) => each.step, of: (each) => each.step },
   { title: "Error", sort: (each) => each.error, of: (each) => each.error },
   { title: "Items", number: true, sort: (each) => each.count, of: (each) => count(each.count) },
-  { title: "First", number: true, of: (each) => item(each.item) },
+  { title: "First item", number: true, sort: (each) => each.item, of: (each) => item(each.item) },
 ], { empty: "Nothing has failed.", title: "Failures by error" });
 const slowest = new Table(at("slowest"), [
-  { title: "Item", number: true, of: (call) => item(call.item) },
-  { title: "Took", number: true, of: (call) => `${count(call.latency_ms)} ms` },
-  { title: "Model", of: (call) => call.model },
-  { title: "Attempts", number: true, of: (call) => count(call.attempts) },
+  { title: "Item", number: true, sort: (call) => call.item, of: (call) => item(call.item) },
+  { title: "Took", number: true, sort: (call) => call.latency_ms, of: (call) => `${count(call.latency_ms)} ms` },
+  { title: "Model", sort: (call) => call.model, of: (call) => call.model },
+  { title: "Attempts", number: true, sort: (call) => call.attempts, of: (call) => count(call.attempts) },
 ], { empty: "No call has ended yet.", title: "Slowest calls" });
 const spending = new Table(at("spending"), [
-  { title: "Model", of: (each) => each.model },
-  { title: "For", of: (each) => each.role },
-  { title: "Calls", number: true, of: (each) => count(each.calls) },
-  { title: "Input tokens", number: true, of: (each) => count(each.input_tokens) },
-  { title: "Output tokens", number: true, of: (each) => count(each.output_tokens) },
-  { title: "Cost", number: true, of: (each) => money(each.cost_usd) },
+  { title: "Model", sort: (each) => each.model, of: (each) => each.model },
+  { title: "For", sort: (each) => each.role, of: (each) => each.role },
+  { title: "Calls", number: true, sort: (each) => each.calls, of: (each) => count(each.calls) },
+  { title: "Input tokens", number: true, sort: (each) => each.input_tokens, of: (each) => count(each.input_tokens) },
+  { title: "Output tokens", number: true, sort: (each) => each.output_tokens, of: (each) => count(each.output_tokens) },
+  { title: "Cost", number: true, sort: (each) => each.cost_usd, of: (each) => money(each.cost_usd) },
 ], { empty: "No tokens have been counted yet.", title: "Tokens and cost" });
 
 function left(data) {

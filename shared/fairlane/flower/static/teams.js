@@ -1,4 +1,7 @@
-import { badge, bar, count, fill, follow, link, make, money, percent, Table } from "./shared.js";
+import { badge, bar, fill, make } from "./elements.js";
+import { follow, link } from "./shared.js";
+import { Table } from "./table.js";
+import { count, money, percent } from "./words.js";
 
 const amount = (budget, number) => (budget.unit === "usd" ? money(number) : `${count(number)} ${budget.unit}`);
 const drawn = new Map();
@@ -12,18 +15,18 @@ function begin(team) {
       { title: "Lane", sort: (lane) => lane.lane, of: (lane) => make("a", { href: link("lane", lane.lane) }, lane.lane) },
       { title: "Share", number: true, sort: (lane) => lane.share, of: (lane) => percent(lane.share) },
       { title: "Use", number: true, sort: (lane) => lane.use, of: (lane) => percent(lane.use) },
-      { title: "", of: (lane) => (lane.use === null ? "" : bar(lane.use, lane.use > lane.share + 0.02 ? "bg-warning" : "bg-success")) },
+      { title: "Use as a bar", quiet: true, of: (lane) => (lane.use === null ? "" : bar(lane.use, lane.use > lane.share + 0.02 ? "bg-warning" : "bg-success")) },
       { title: "Calls ended", number: true, sort: (lane) => lane.ended, of: (lane) => count(lane.ended) },
       { title: "In flight", number: true, sort: (lane) => lane.in_flight, of: (lane) => count(lane.in_flight) },
       { title: "Waiting", number: true, sort: (lane) => lane.waiting, of: (lane) => count(lane.waiting) },
-    ], { empty: "It uses no lane now." }),
+    ], { empty: "This team has used no lane in the last minute.", key: (lane) => lane.lane }),
     budget: new Table(budgets, [
-      { title: "Budget", of: (budget) => `${amount(budget, budget.most)} a ${budget.per}${budget.lane === "*" ? "" : ` on ${budget.lane}`}` },
-      { title: "Used", number: true, of: (budget) => amount(budget, budget.used) },
-      { title: "", of: (budget) => [bar(budget.share, budget.state === "used_up" ? "bg-danger" : budget.state === "nearly_used" ? "bg-warning" : "bg-success"),
+      { title: "Budget", sort: (budget) => budget.lane, of: (budget) => `${amount(budget, budget.most)} a ${budget.per}${budget.lane === "*" ? "" : ` on ${budget.lane}`}` },
+      { title: "Used", number: true, sort: (budget) => budget.share, of: (budget) => amount(budget, budget.used) },
+      { title: "Used, as a bar", quiet: true, of: (budget) => [bar(budget.share, budget.state === "used_up" ? "bg-danger" : budget.state === "nearly_used" ? "bg-warning" : "bg-success"),
         make("small", {}, percent(budget.share))] },
-      { title: "State", of: (budget) => badge(budget.state) },
-      { title: "Renews", of: (budget) => budget.end },
+      { title: "State", sort: (budget) => budget.state, of: (budget) => badge(budget.state) },
+      { title: "Renews", sort: (budget) => budget.end, of: (budget) => budget.end },
     ], { empty: "" }),
   };
 }
@@ -43,6 +46,6 @@ follow(link("fairlane", "data", "teams"), (data) => {
   const none = make("p", { class: "fairlane-empty" }, "No team has submitted anything yet.");
   const sections = data.teams.map((team) => drawn.get(team.team).section);
   const target = document.getElementById("teams");
-  if (!sections.length) fill(target, none);
-  else if (target.childElementCount !== sections.length || sections.some((section, n) => target.children[n] !== section)) fill(target, sections);
+  if (!sections.length) target.replaceChildren(none);
+  else if (target.childElementCount !== sections.length || sections.some((section, n) => target.children[n] !== section)) target.replaceChildren(...sections);
 });

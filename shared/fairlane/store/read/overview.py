@@ -104,18 +104,28 @@ class DeploymentReader:
         """Teams that have ever sent a request, and those that the operator has added."""
         return Inbox(self._redis, self._keys).teams()
 
-    def newest_runs(self, teams: Sequence[str], most: int) -> list[RunRef]:
-        """The latest runs of these teams together, the newest first; some may have expired."""
+    def newest_runs(self, teams: Sequence[str], most: int, *, skip: int = 0) -> list[RunRef]:
+        """The latest runs of these teams together, the newest first, without the first ``skip`` of them.
+
+        Some may have expired.
+        """
         pipeline = self._redis.pipeline(transaction=False)
         for team in teams:
-            pipeline.zrevrange(self._keys.runs(team), 0, most - 1, withscores=True)
+            pipeline.zrevrange(self._keys.runs(team), 0, skip + most - 1, withscores=True)
         found = [
             (submitted_ms, RunRef(team, run.decode()))
             for team, runs in zip(teams, pipeline.execute(), strict=True)
             for run, submitted_ms in runs
         ]
         found.sort(key=lambda each: (each[0], each[1].run), reverse=True)
-        return [ref for _, ref in found[:most]]
+        return [ref for _, ref in found[skip : skip + most]]
+
+    def count_runs(self, teams: Sequence[str]) -> int:
+        """Runs that `newest_runs` could list."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for team in teams:
+            pipeline.zcard(self._keys.runs(team))
+        return sum(pipeline.execute())
 
     def run_ids(self, team: str) -> list[str]:
         """Every run of a team, oldest first, those that wait to be admitted too; some may have expired."""
