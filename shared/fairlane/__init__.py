@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairlane.apps.estimate.forecast import Forecast
+    from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
+    from fairlane.client.asynchronous.client import AsyncClient
+    from fairlane.client.asynchronous.run import AsyncRun
     from fairlane.client.calls import CallHandle, CallMap
     from fairlane.client.chunks import Chunk
     from fairlane.client.client import Client
@@ -76,6 +79,10 @@ __all__ = [
     "AmbiguousRun",
     "ArchiveTooNew",
     "ArchiveUnavailable",
+    "AsyncCallHandle",
+    "AsyncCallMap",
+    "AsyncClient",
+    "AsyncRun",
     "BatchFileError",
     "BrokenPage",
     "BrokenSessions",
@@ -144,6 +151,10 @@ __all__ = [
 
 _HOMES = {
     "Forecast": "fairlane.apps.estimate.forecast",
+    "AsyncCallHandle": "fairlane.client.asynchronous.calls",
+    "AsyncCallMap": "fairlane.client.asynchronous.calls",
+    "AsyncClient": "fairlane.client.asynchronous.client",
+    "AsyncRun": "fairlane.client.asynchronous.run",
     "CallHandle": "fairlane.client.calls",
     "CallMap": "fairlane.client.calls",
     "Chunk": "fairlane.client.chunks",

@@ -10,7 +10,7 @@ from redis import Redis
 
 from fairlane.client import handle
 from fairlane.client.chunks import Chunk
-from fairlane.client.handle import _Seen
+from fairlane.client.following import Seen
 from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage
@@ -146,7 +146,7 @@ def test_many_items_are_listed_by_the_page(stage: Stage, monkeypatch: pytest.Mon
 
 @given(st.lists(st.integers(0, 99), max_size=200))
 def test_each_item_is_new_once(announced: list[int]) -> None:
-    seen = _Seen()
+    seen = Seen()
     assert [item for item in announced if seen.add(item)] == list(dict.fromkeys(announced))
 
 

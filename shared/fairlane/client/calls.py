@@ -108,21 +108,23 @@ class CallMap(_Calls):
         self._run.wait(timeout=timeout)
         found: list[Any] = []
         for record in self._run.results():
-            try:
-                found.append(_returned(f"{self.id}/{record.item}", record))
-            except CallFailed as failed:
-                if not return_exceptions:
-                    raise
-                found.append(failed)
+            result = self.result_of(record)
+            if isinstance(result, CallFailed) and not return_exceptions:
+                raise result
+            found.append(result)
         return found
 
     def stream(self) -> Iterator[tuple[int, Any]]:
-        """``(number, result)`` of each call as it ends, a `CallFailed` in place of a result there is not."""
+        """``(number, result)`` of each call as it ends, a `CallFailed` in place of a missing result."""
         for record in self._run.stream():
-            try:
-                yield record.item, _returned(f"{self.id}/{record.item}", record)
-            except CallFailed as failed:
-                yield record.item, failed
+            yield record.item, self.result_of(record)
+
+    def result_of(self, record: Record) -> Any:
+        """What the call of this record returned; a `CallFailed` where it has no result."""
+        try:
+            return _returned(f"{self.id}/{record.item}", record)
+        except CallFailed as failed:
+            return failed
 
 
 def submit_call(

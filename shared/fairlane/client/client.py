@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
@@ -54,23 +55,26 @@ class Client:
         redis: RedisClient | None = None,
         clock: Clock | None = None,
         waiter: Waiter | None = None,
+        checkpoint: Callable[[], None] | None = None,
     ) -> None:
         """``url`` and ``team`` take precedence over ``settings``, by default those of file and environment.
 
-        ``redis`` (an open client, left open), ``clock`` and ``waiter`` are for tests.
+        ``redis`` (an open client, left open), ``clock`` and ``waiter`` are for tests. ``checkpoint`` is
+        called between the requests of long work, and may raise to abandon it: `AsyncClient` gives one.
         Raises `ConfigurationError`, or `StoreUnavailable` if nothing answers.
         """
         self._environ = _checked_environment()
         chosen = _settings(url, team, settings)
         self.team = chosen.team
         archive = open_archive(chosen)
-        self._deployment = Deployment(
+        deployment = Deployment(
             chosen,
             require(redis or open_store(chosen.redis), chosen.redis.url),
             clock or SystemClock(),
             waiter or SystemWaiter(),
             archive,
         )
+        self._deployment = replace(deployment, checkpoint=checkpoint) if checkpoint else deployment
         require_schema(self._deployment.redis, chosen.redis)
         opened = (archive, self._deployment.redis if redis is None else None)
         self._closings = [each.close for each in opened if each is not None]
