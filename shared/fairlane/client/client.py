@@ -27,6 +27,7 @@ from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import pages, read_rows
+from fairlane.datasets.tables import Table
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.run import RunRef, RunSpec, RunStatus
 from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
-Dataset: TypeAlias = str | PathLike[str] | Iterable[Mapping[str, Any]]
+Dataset: TypeAlias = str | PathLike[str] | Iterable[Any] | Table
 
 
 class Client:
@@ -93,9 +94,9 @@ class Client:
         """Submit a run and return as soon as its rows are in Redis.
 
         The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is
-        a ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts, read by the page; or a `Reference`
-        to what the scheduler reads itself. `SubmitOptions`
-        lists the options.
+        a ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file, a DataFrame or Arrow table, or any
+        iterable of dicts, data classes or pydantic models, read by the page; or a `Reference` to what the
+        scheduler reads itself. `SubmitOptions` lists the options.
 
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
         `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
