@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fairlane.client.client import Client
     from fairlane.client.handle import Run
     from fairlane.client.summary import Summary
+    from fairlane.client.views.comparison import Comparison, Difference
+    from fairlane.client.views.lanes import Lane, LaneList
     from fairlane.config.settings import Settings
     from fairlane.core.errors import (
         AmbiguousRun,
@@ -91,13 +93,17 @@ __all__ = [
     "CallMap",
     "Chunk",
     "Client",
+    "Comparison",
     "ConfigurationError",
+    "Difference",
     "Eta",
     "FairlaneError",
     "Forecast",
     "FunctionMismatch",
     "FunctionNotFound",
     "JobState",
+    "Lane",
+    "LaneList",
     "LaneNotFound",
     "LaneProgress",
     "LaneWait",
@@ -161,6 +167,10 @@ _HOMES = {
     "Client": "fairlane.client.client",
     "Run": "fairlane.client.handle",
     "Summary": "fairlane.client.summary",
+    "Comparison": "fairlane.client.views.comparison",
+    "Difference": "fairlane.client.views.comparison",
+    "Lane": "fairlane.client.views.lanes",
+    "LaneList": "fairlane.client.views.lanes",
     "Settings": "fairlane.config.settings",
     "__version__": "fairlane.core.version",
     "Reference": "fairlane.datasets.references",

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
 
 from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
+from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.continuation import Origins, continued_spec, require_finished
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
 from fairlane.client.handover import RowWriter, announce, hand_over, new_id, submitting
-from fairlane.client.submission import SubmitOptions, build_spec, check_connections
+from fairlane.client.submission import Evaluator, SubmitOptions, build_spec, check_connections
 from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
 from fairlane.config.loader import load_settings
@@ -28,13 +29,14 @@ from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionErro
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import pages, read_rows
 from fairlane.datasets.tables import Table
-from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.model.run import RunRef, RunSpec, RunStatus
 from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
 from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
     from fairlane.apps.estimate.forecast import Forecast
+    from fairlane.client.views.lanes import LaneList
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -102,24 +104,30 @@ class Client:
         `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
         """
         with self._deployment.answering(), submitting() as mark:
-            spec = mark(self._spec(prompt, **options))
+            spec, mine = self._split(prompt, options)
+            spec = mark(spec)
             if isinstance(dataset, Reference):
-                return announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
-            return hand_over(self._deployment, spec, pages(read_rows(dataset), spec.page_rows))
+                run = announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
+            else:
+                run = hand_over(self._deployment, spec, pages(read_rows(dataset), spec.page_rows))
+            return run.with_scorers(*mine) if mine else run
 
     def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
         """Submit a run whose rows follow: it starts with the first of them. `RowWriter.write` adds rows,
         ``close`` ends them; at most a few thousand wait in Redis. Raises what `submit` raises.
         """
         with self._deployment.answering(), submitting() as mark:
-            return announce(self._deployment, mark(self._spec(prompt, **options)))
+            spec, mine = self._split(prompt, options)
+            writer = announce(self._deployment, mark(spec))
+            writer.run = writer.run.with_scorers(*mine) if mine else writer.run
+            return writer
 
     def continue_run(
         self,
         run_id: str,
         dataset: Dataset | None = None,
         *,
-        evaluators: Sequence[EvaluatorSpec] | None = None,
+        evaluators: Sequence[Evaluator] | None = None,
         retry_errors: bool = True,
     ) -> Run:
         """Continue a finished run: start a new run that takes over its results and does what is missing.
@@ -137,17 +145,22 @@ class Client:
             if spec is None or self._deployment.runs.is_archived(RunRef(self.team, run_id)):
                 raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
             submitted_ms = self._deployment.runs.now_ms()
+            sent, mine = split_scorers(evaluators)
+            check_client_scorers(mine, spec.evaluators if sent is None else take_evaluators(sent))
             new = mark(
                 continued_spec(
-                    spec, new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors
+                    spec,
+                    new_id(submitted_ms),
+                    submitted_ms,
+                    None if sent is None else take_evaluators(sent),
+                    retry_errors=retry_errors,
                 )
             )
             rows = self._deployment.records(spec).rows(status.items // spec.cells_per_row)
-            if dataset is None:
-                return hand_over(self._deployment, new, pages(rows, new.page_rows), Origins())
-            origins = Origins(rows)
-            taken = pages(read_rows(dataset), new.page_rows)
-            return hand_over(self._deployment, new, taken, origins)
+            origins = Origins() if dataset is None else Origins(rows)
+            taken = pages(rows if dataset is None else read_rows(dataset), new.page_rows)
+            run = hand_over(self._deployment, new, taken, origins)
+            return run.with_scorers(*mine) if mine else run
 
     def estimate(
         self,
@@ -166,7 +179,7 @@ class Client:
         answer, by default the longest that the parameters allow.
         """
         with self._deployment.answering():
-            spec = self._spec(prompt, **options)
+            spec, _ = self._split(prompt, options)
             forecast: Forecast = load_app("estimate")(
                 self._deployment, spec, read_rows(dataset), count=rows, answer_tokens=answer_tokens
             )
@@ -201,6 +214,16 @@ class Client:
         with self._deployment.answering():
             return self._deployment.runs.recent(self.team, limit)
 
+    def lanes(self, *names: str) -> LaneList:
+        """The lanes of these names, by default all that were configured or used, as they stand now.
+
+        Raises `LaneNotFound` for a name that is none.
+        """
+        from fairlane.client.views.lanes import read_lanes
+
+        with self._deployment.answering():
+            return read_lanes(self._deployment, names)
+
     def why(self, target: str) -> Waiting:
         """Explain what a lane, a run of the team or a job waits for, and about when it starts.
 
@@ -223,6 +246,16 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _split(self, prompt: str | None, options: SubmitOptions) -> tuple[RunSpec, tuple[ClientScorer, ...]]:
+        """The spec of a run that is submitted now, and the scorers that stay in this process."""
+        sent, mine = split_scorers(options.get("evaluators", ()))
+        if mine:
+            options = {**options, "evaluators": cast("Sequence[Evaluator]", sent)}
+        spec = self._spec(prompt, **options)
+        if mine:
+            check_client_scorers(mine, spec.evaluators)
+        return spec, mine
 
     def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
         """The spec of a run that is submitted now."""

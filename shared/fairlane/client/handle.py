@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from fairlane.client.apps import load_app
 from fairlane.client.deployment import (
-    LONGEST_WAIT_S,
-    SHORTEST_WAIT_S,
     Deployment,
     Pace,
     Steps,
@@ -20,9 +18,9 @@ from fairlane.client.deployment import (
     blocking,
     finish,
 )
-from fairlane.client.following import Held, Seen
+from fairlane.client.following import Held, Seen, Submission, draw, longest_pause
 from fairlane.client.progress import ProgressView, open_progress
-from fairlane.core.errors import FairlaneError, RunLost, RunTimeout, SubmissionError
+from fairlane.core.errors import FairlaneError, RunTimeout, SubmissionError
 from fairlane.model.results import Record
 from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
@@ -32,6 +30,8 @@ from fairlane.why.waiting import Waiting
 if TYPE_CHECKING:
     from fairlane.client.chunks import Chunk
     from fairlane.client.summary import Summary
+    from fairlane.client.views.comparison import Comparison
+    from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
 
 
@@ -40,16 +40,19 @@ RESULTS_AT_ONCE = 256
 
 ITEMS_LISTED_AT_ONCE = 1000
 
-LOST_AFTER_MS = 5000
-"""A submission waits for less, as a rule; from then on its request is looked for every five seconds."""
-
 
 class Run:
     """A submitted run. It runs without this object, and `Client.run` finds it again."""
 
-    def __init__(self, deployment: Deployment, ref: RunRef, spec: RunSpec | None) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        ref: RunRef,
+        spec: RunSpec | None,
+        scorers: Sequence[ClientScorer] = (),
+    ) -> None:
         """Made by `Client`. ``spec`` is ``None`` where it cannot be read, as a refused run's may be."""
-        self._deployment, self._ref, self._spec = deployment, ref, spec
+        self._deployment, self._ref, self._spec, self._scorers = deployment, ref, spec, tuple(scorers)
 
     @property
     def id(self) -> str:
@@ -73,6 +76,23 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of team {self.team}: {self.name}>"
+
+    def _repr_html_(self) -> str:
+        """The run as it stands now, for a notebook."""
+        from fairlane.client.views.html import run_html
+
+        return run_html(self)
+
+    def with_scorers(self, *scorers: ClientScorer) -> Run:
+        """The same run, whose records this handle also scores by these: see `scorer`.
+
+        Raises `SubmissionError` for two scores of one name.
+        """
+        from fairlane.evaluators.client_side import check_client_scorers
+
+        together = (*self._scorers, *scorers)
+        check_client_scorers(together, self._spec.evaluators if self._spec else ())
+        return Run(self._deployment, self._ref, self._spec, together)
 
     def status(self) -> RunStatus:
         """How the run stands now. Raises `RunNotFound` once it has expired, `StoreUnavailable`."""
@@ -145,7 +165,7 @@ class Run:
     def _results(self) -> Iterator[Record | Wait]:
         """The steps of `results`."""
         status = yield from self._ending()
-        yield from self._records(status).item_steps()
+        yield from self._scored(self._records(status).item_steps())
 
     def sessions(self) -> Iterator[SessionRecord]:
         """Every session's record, in the order in which sessions first appear. Waits for the run to be over.
@@ -169,7 +189,15 @@ class Run:
 
     def _stream(self) -> Iterator[Record | Wait]:
         """The steps of `stream`."""
-        yield from self._records(self.status()).finish_steps()
+        yield from self._scored(self._records(self.status()).finish_steps())
+
+    def _scored(self, steps: Iterator[Record | Wait]) -> Iterator[Record | Wait]:
+        """The steps, with the scores that this process computes."""
+        if not self._scorers:
+            return steps
+        from fairlane.evaluators.client_side import scored
+
+        return (step if isinstance(step, Wait) else scored(step, self._scorers) for step in steps)
 
     def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
         """Write every record to a file, in item order, once the run is over; returns how many there are.
@@ -202,8 +230,21 @@ class Run:
         spec, records = self._readable(status), self._records(status)
         sessions = records.of_sessions() if spec.session_evals else ()
         prices = self._deployment.settings.prices
-        summary = summarise(spec, status.state, records.in_item_order(), prices, sessions)
+        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
+        summary = summarise(spec, status.state, items, prices, sessions)
         return replace(summary, predict=status.predict, score=status.score)
+
+    def compare(self, other: Run, *, by: str | Sequence[str] | None = None) -> Comparison:
+        """Compare the scores of two runs that are over, item by item: ``other`` minus this one.
+
+        Items are the same if row, repetition, prompt and model are; a dimension in which each run has only
+        one value is not compared, so that two models or two prompts can be. ``by`` names the row's fields
+        that identify it, by default all. Raises `SubmissionError` for a field that no row has, and what
+        `results` raises.
+        """
+        from fairlane.client.views.comparison import compare_runs
+
+        return compare_runs(self, other, by)
 
     def report(self, path: str | PathLike[str], *, examples: int = 0) -> int:
         """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
@@ -248,15 +289,17 @@ class Run:
         held: Held | None = None,
     ) -> Steps[RunStatus]:
         clock, patience, pace = self._deployment.clock, self._deployment.patience(), Pace()
-        started_ms, submission = clock.monotonic_ms(), _Submission(self._deployment, self._ref)
+        started_ms, submission = clock.monotonic_ms(), None
         while True:
             status = patience.ask(self._look)
-            submission.check(None if status is None else status.state)
+            if status is not None and status.state is RunState.SUBMITTED:
+                submission = submission or Submission(self._deployment, self._ref)
+                submission.check()
             if view is not None:
-                _draw(view, status, patience.silence_s)
+                draw(view, status, patience.silence_s)
             if status is not None and (status.state.finished or (held is not None and held.by(status))):
                 return status
-            pause = pace.next_s(_longest_pause(status))
+            pause = pace.next_s(longest_pause(status))
             if timeout is not None:
                 left = timeout - (clock.monotonic_ms() - started_ms) / 1000
                 if left <= 0:
@@ -267,6 +310,11 @@ class Run:
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status))
 
+    @property
+    def spec(self) -> RunSpec | None:
+        """What was submitted, but for its rows; ``None`` where it cannot be read."""
+        return self._spec
+
     def _readable(self, status: RunStatus) -> RunSpec:
         if status.state is RunState.REFUSED:
             raise refusal(status)
@@ -275,20 +323,6 @@ class Run:
                 f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
             )
         return self._spec
-
-
-def _draw(view: ProgressView, status: RunStatus | None, silence_s: float) -> None:
-    if status is None:
-        view.silent(silence_s)
-    else:
-        view.show(status)
-
-
-def _longest_pause(status: RunStatus | None) -> float:
-    """Look often when the run may end at any moment: everything that is left is in flight."""
-    if status and status.state is RunState.RUNNING and status.in_flight >= status.jobs - status.jobs_done:
-        return SHORTEST_WAIT_S
-    return LONGEST_WAIT_S
 
 
 class Records:
@@ -324,10 +358,11 @@ class Records:
     def finish_steps(self) -> Iterator[Record | Wait]:
         """The steps of `as_they_finish`."""
         seen, listed, pace = Seen(), 0, Pace()
-        submission = _Submission(self._deployment, self._ref)
+        submission = Submission(self._deployment, self._ref)
         while True:
             state, items = yield from self._finished(listed)
-            submission.check(state)
+            if state is RunState.SUBMITTED:
+                submission.check()
             listed += len(items)
             yield from self._of([item for item in items if seen.add(item)])
             if len(items) == ITEMS_LISTED_AT_ONCE:
@@ -385,19 +420,3 @@ def refusal(status: RunStatus) -> SubmissionError:
     return SubmissionError(
         "run", status.run, f"was refused: {status.reason}", "Correct that and submit it again."
     )
-
-
-class _Submission:
-    """Notices that a submission was lost, so that nobody waits for it for ever."""
-
-    def __init__(self, deployment: Deployment, ref: RunRef) -> None:
-        self._deployment, self._ref = deployment, ref
-        self._next_ms = deployment.clock.monotonic_ms() + LOST_AFTER_MS
-
-    def check(self, state: RunState | None) -> None:
-        """Raise `RunLost` if the run is still submitted after a while, and nothing asks for it."""
-        if state is not RunState.SUBMITTED or self._deployment.clock.monotonic_ms() < self._next_ms:
-            return
-        self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS
-        if self._deployment.patience().ask(lambda: self._deployment.runs.is_lost(self._ref)):
-            raise RunLost(self._ref.run, "the request to start it")

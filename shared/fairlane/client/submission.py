@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -24,6 +24,7 @@ from fairlane.client.arguments import (
 )
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import SubmissionError
+from fairlane.evaluators.client_side import ClientScorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.lane import FUNCTIONS, endpoint_id
@@ -36,6 +37,9 @@ MAX_JOBS = 100_000_000
 """Most jobs a run may have: what is done is a bitmap of them, 12 MB at most."""
 
 Row = TypeVar("Row")
+
+Evaluator: TypeAlias = EvaluatorSpec | ClientScorer | Callable[..., Any]
+"""An evaluator, or a function: one of a module that workers import, or a `scorer` of the client."""
 
 _REMEDIES = {
     "name": "Give a text of at most 200 characters, none of them a control character.",
@@ -86,7 +90,7 @@ class SubmitOptions(TypedDict, total=False):
     request: str | None
     params: Mapping[str, Any] | None
     repetitions: int
-    evaluators: Sequence[EvaluatorSpec]
+    evaluators: Sequence[Evaluator]
     session: str | None
     name: str | None
     priority: int | Literal["interactive"]

@@ -16,10 +16,9 @@ from fairlane.client.asynchronous.threads import Threads, checkpoint, off_loop
 from fairlane.client.calls import Arguments, CallOptions
 from fairlane.client.client import Client, Dataset
 from fairlane.client.handover import RowWriter
-from fairlane.client.submission import SubmitOptions
+from fairlane.client.submission import Evaluator, SubmitOptions
 from fairlane.core.errors import ConfigurationError
 from fairlane.datasets.references import Reference
-from fairlane.model.evaluators import EvaluatorSpec
 
 if TYPE_CHECKING:
     from fairlane.config.settings import Settings
@@ -61,6 +60,7 @@ class AsyncClient:
 
     runs = off_loop(Client.runs)
     why = off_loop(Client.why)
+    lanes = off_loop(Client.lanes)
     estimate = off_loop(Client.estimate)
 
     async def submit(
@@ -78,7 +78,7 @@ class AsyncClient:
         run_id: str,
         dataset: Dataset | None = None,
         *,
-        evaluators: Sequence[EvaluatorSpec] | None = None,
+        evaluators: Sequence[Evaluator] | None = None,
         retry_errors: bool = True,
     ) -> AsyncRun:
         """Continue a finished run: see `Client.continue_run`. A cancelled call leaves no new run behind."""

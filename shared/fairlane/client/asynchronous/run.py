@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from fairlane.client.asynchronous.threads import Threads, off_loop
 from fairlane.client.handle import Run
 from fairlane.model.results import Record
-from fairlane.model.run import RunStatus
+from fairlane.model.run import RunSpec, RunStatus
 from fairlane.model.sessions import SessionRecord
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from fairlane.client.chunks import Chunk
     from fairlane.client.summary import Summary
+    from fairlane.client.views.comparison import Comparison
+    from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
 
 T = TypeVar("T")
@@ -52,6 +54,11 @@ class AsyncRun:
     def serial(self) -> bool:
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._run.serial
+
+    @property
+    def spec(self) -> RunSpec | None:
+        """What was submitted, but for its rows; ``None`` where it cannot be read."""
+        return self._run.spec
 
     def __repr__(self) -> str:
         return f"<AsyncRun {self.id} of team {self.team}: {self.name}>"
@@ -117,6 +124,15 @@ class AsyncRun:
     async def report(self, path: str | PathLike[str], *, examples: int = 0) -> int:
         """Write a page of HTML, once the run is over: see `Run.report`."""
         return await self._once_over(partial(Run.report, path=path, examples=examples))
+
+    async def compare(self, other: AsyncRun, *, by: str | Sequence[str] | None = None) -> Comparison:
+        """Compare the scores of two runs, once both are over, item by item: see `Run.compare`."""
+        await other.wait()
+        return await self._once_over(partial(Run.compare, other=other._run, by=by))
+
+    def with_scorers(self, *scorers: ClientScorer) -> AsyncRun:
+        """The same run, whose records this handle also scores by these: see `Run.with_scorers`."""
+        return AsyncRun(self._run.with_scorers(*scorers), self._threads)
 
     async def in_thread(self, work: Callable[[Run], T]) -> T:
         """The result of ``work`` on the blocking handle, done in a thread."""
