@@ -36,6 +36,9 @@ PAGE_ROWS = 500
 MAX_JOBS = 100_000_000
 """Most jobs a run may have: what is done is a bitmap of them, 12 MB at most."""
 
+MOST_START_S = 30 * 86_400
+"""Longest time that a run may wait for its start: what waits stays in Redis."""
+
 Row = TypeVar("Row")
 
 Evaluator: TypeAlias = EvaluatorSpec | ClientScorer | Callable[..., Any]
@@ -75,6 +78,7 @@ class SubmitOptions(TypedDict, total=False):
     - ``timeout``: longest time for a call in seconds; ``retry``: a `RetryPolicy`.
     - ``max_concurrent``, ``ahead``, ``task_rate``, ``eval_rate``, ``delay``, ``max_duration``,
       ``max_outage``, ``on_refusal``, ``budget_tokens``, ``budget_usd``: see `Bounds`.
+    - ``start_in``: seconds from now before which no call of the run starts; ``max_duration`` counts from now.
     - ``run_serially``: ``True``, or the row field that marks items that run first, one at a time;
       ``store_output_as`` and ``conversation``: see `Order`.
     - ``cache``: "off", "read" or "read_write"; ``cache_ttl``: seconds.
@@ -101,6 +105,7 @@ class SubmitOptions(TypedDict, total=False):
     task_rate: Rate
     eval_rate: Rate
     delay: float
+    start_in: float
     max_duration: float | None
     max_outage: float
     on_refusal: OnRefusal
@@ -156,7 +161,10 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
             "session_field": given.get("session"),
             **{name: given[name] for name in ("repetitions", "timeout", "retry") if name in given},
             **_priority(given.get("priority", 0)),
-            "bounds": {name: given[name] for name in _BOUNDS if name in given},
+            "bounds": {
+                **{name: given[name] for name in _BOUNDS if name in given},
+                **_start(given.get("start_in"), submitted_ms),
+            },
             "cache": {
                 field: given[name]
                 for name, field in (("cache", "mode"), ("cache_ttl", "ttl"))
@@ -173,6 +181,20 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
         raise in_our_words(error, lambda field: _REMEDIES.get(field, "")) from None
     _check_levels(spec)
     return spec
+
+
+def _start(start_in: object, submitted_ms: int) -> dict[str, Any]:
+    """The moment before which nothing starts."""
+    if start_in is None:
+        return {}
+    if (
+        isinstance(start_in, bool)
+        or not isinstance(start_in, int | float)
+        or not 0 <= start_in <= MOST_START_S
+    ):
+        remedy = f"Give seconds, from 0 to {MOST_START_S:,}."
+        raise SubmissionError("start_in", start_in, "is no time to wait", remedy)
+    return {"start_ms": submitted_ms + round(start_in * 1000)}
 
 
 def _priority(stated: object) -> dict[str, Any]:

@@ -269,7 +269,7 @@ def importable_name(function: object) -> str:
         problem = f"scorer: a {type(function).__name__} has no name that workers can import"
         raise SubmissionError(FIELD, function, problem, remedy)
     found = getattr(sys.modules.get(module), path, None)
-    if module == "__main__" or found is not function:
+    if module in ("__main__", "builtins") or found is not function:
         where = "the program itself" if module == "__main__" else f"module {module!r}"
         problem = f"scorer: workers cannot import {path!r} from {where}"
         raise SubmissionError(FIELD, function, problem, remedy)
