@@ -182,6 +182,15 @@ def test_a_run_with_a_start_starts_nothing_before_it_and_says_when(asked: Asked)
     assert asked.grant(ref) == 10, "nothing paces the run after that"
 
 
+def test_a_delay_with_one_call_at_once_is_a_serial_gate(asked: Asked) -> None:
+    ref = asked.run(delay=5, max_concurrent=1)
+    (first,) = asked.d.start(ref, 1)
+    asked.d.clock.advance(60)
+    assert asked.grant(ref) == 0, "the delay is over, and the call before is not"
+    asked.d.finish(first)
+    assert asked.grant(ref) == 1
+
+
 def test_a_start_and_a_rate_hold_together(asked: Asked) -> None:
     ref = asked.run(start_ms=asked.d.now_ms + 5000, task_rate=1)
     asked.d.clock.advance(5)

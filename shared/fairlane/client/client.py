@@ -66,8 +66,10 @@ class Client:
         called between the requests of long work, and may raise to abandon it: `AsyncClient` gives one.
         Raises `ConfigurationError`, or `StoreUnavailable` if nothing answers.
         """
-        self._environ = _checked_environment()
+        _checked_environment()
         chosen = _settings(url, team, settings)
+        self._bounded = chosen.defaults.profile == "evaluation"
+        self._environ = _checked_environment(bounded=self._bounded)
         self.team = chosen.team
         archive = open_archive(chosen)
         deployment = Deployment(
@@ -86,7 +88,8 @@ class Client:
     def over(cls, deployment: Deployment) -> Self:
         """A client of the team in force over a deployment that is open and that `close` leaves open."""
         client = cls.__new__(cls)
-        client._environ = _checked_environment()
+        client._bounded = deployment.settings.defaults.profile == "evaluation"
+        client._environ = _checked_environment(bounded=client._bounded)
         client.team, client._deployment, client._closings = deployment.settings.team, deployment, []
         return client
 
@@ -271,15 +274,15 @@ class Client:
 
     def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options of a submission, completed by the environment where that has defaults now."""
-        if any(self._environ.get(name) for name in NAMES):
-            return evaluation_defaults(self._environ).fill_in(options)
+        if self._bounded or any(self._environ.get(name) for name in NAMES):
+            return evaluation_defaults(self._environ, bounded=self._bounded).fill_in(options)
         return options
 
 
-def _checked_environment() -> Mapping[str, str]:
+def _checked_environment(*, bounded: bool = False) -> Mapping[str, str]:
     """The environment, which may change between submissions. Reports a wrong value before the first one."""
     environ = process_environment()
-    evaluation_defaults(environ)
+    evaluation_defaults(environ, bounded=bounded)
     return environ
 
 
