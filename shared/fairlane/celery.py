@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from celery import Celery, Task
 from celery.canvas import Signature
@@ -102,7 +102,8 @@ class LimitedTask:
 
         They concern its relay: where Celery delivers it, and what follows it.
         """
-        return self.relay.signature(tuple(args or ()), dict(kwargs or {}), **options)
+        made: Any = self.relay.signature(tuple(args or ()), dict(kwargs or {}), **options)
+        return cast(Signature, made)
 
     subtask = signature
 
