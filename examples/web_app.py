@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, HTTPException, Request
 from pydantic import BaseModel, Field
 
-from fairlane import Client, RunNotFound, SubmissionError, exact_match
+from fairlane import AsyncClient, RunNotFound, SubmissionError, exact_match
 
 
 class Asked(BaseModel):
@@ -25,63 +25,64 @@ class Asked(BaseModel):
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Open one client for all requests; threads may share it."""
-    with Client(team="search") as client:
+    """Open one client for all requests; it never blocks the event loop."""
+    async with AsyncClient(team="search") as client:
         app.state.client = client
         yield
 
 
-def the_client(request: Request) -> Client:
-    client: Client = request.app.state.client
+def the_client(request: Request) -> AsyncClient:
+    client: AsyncClient = request.app.state.client
     return client
 
 
 app = FastAPI(title="Evaluations", lifespan=lifespan)
-Fairlane = Annotated[Client, Depends(the_client)]
+Fairlane = Annotated[AsyncClient, Depends(the_client)]
 
 
-# `def`, not `async def`: the client blocks, so FastAPI runs these functions on threads.
 @app.post("/runs", status_code=202)
-def submit(asked: Asked, client: Fairlane) -> dict[str, str]:
+async def submit(asked: Asked, client: Fairlane) -> dict[str, str]:
     """Submit a run, and return its id."""
     try:
-        run = client.submit(asked.rows, asked.prompt, model="sim:fast", evaluators=[exact_match("answer")])
+        run = await client.submit(
+            asked.rows, asked.prompt, model="sim:fast", evaluators=[exact_match("answer")]
+        )
     except SubmissionError as error:
         raise HTTPException(422, str(error)) from error
     return {"run": run.id}
 
 
 @app.get("/runs/{run_id}")
-def status(run_id: str, client: Fairlane) -> dict[str, Any]:
+async def status(run_id: str, client: Fairlane) -> dict[str, Any]:
     """Return the run's progress, and what limits it."""
     try:
-        run = client.run(run_id)
-        now = run.status()
-        waits_for = None if now.state.finished else run.why().sentence
+        run = await client.run(run_id)
+        now = await run.status()
+        waits_for = None if now.state.finished else (await run.why()).sentence
     except RunNotFound as error:
         raise HTTPException(404, str(error)) from error
     return {"state": now.state, "progress": now.progress, "waits_for": waits_for}
 
 
 @app.get("/runs/{run_id}/results")
-def results(run_id: str, client: Fairlane) -> list[dict[str, Any]]:
+async def results(run_id: str, client: Fairlane) -> list[dict[str, Any]]:
     """Return every item with its scores, once the run has ended."""
     try:
-        run = client.run(run_id)
-        if not run.status().state.finished:
+        run = await client.run(run_id)
+        if not (await run.status()).state.finished:
             raise HTTPException(409, "the run has not ended yet")
         return [
             {"item": record.item, "output": record.output, "scores": record.scores}
-            for record in run.results()
+            async for record in run.results()
         ]
     except RunNotFound as error:
         raise HTTPException(404, str(error)) from error
 
 
 @app.delete("/runs/{run_id}", status_code=202)
-def cancel(run_id: str, client: Fairlane) -> None:
+async def cancel(run_id: str, client: Fairlane) -> None:
     """Cancel the run. Results so far stay."""
     try:
-        client.run(run_id).cancel()
+        await (await client.run(run_id)).cancel()
     except RunNotFound as error:
         raise HTTPException(404, str(error)) from error

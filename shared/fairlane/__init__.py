@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairlane.apps.estimate.forecast import Forecast
+    from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
+    from fairlane.client.asynchronous.client import AsyncClient
+    from fairlane.client.asynchronous.run import AsyncRun
     from fairlane.client.calls import CallHandle, CallMap
     from fairlane.client.cells.handle import CellsRun, CellsStatus
     from fairlane.client.cells.routing import Cells
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from fairlane.client.client import Client
     from fairlane.client.handle import Run
     from fairlane.client.summary import Summary
+    from fairlane.client.views.comparison import Comparison, Difference
+    from fairlane.client.views.lanes import Lane, LaneList
     from fairlane.config.settings import Settings
     from fairlane.core.errors import (
         AmbiguousRun,
@@ -78,6 +83,10 @@ __all__ = [
     "AmbiguousRun",
     "ArchiveTooNew",
     "ArchiveUnavailable",
+    "AsyncCallHandle",
+    "AsyncCallMap",
+    "AsyncClient",
+    "AsyncRun",
     "BatchFileError",
     "BrokenPage",
     "BrokenSessions",
@@ -89,13 +98,17 @@ __all__ = [
     "CellsStatus",
     "Chunk",
     "Client",
+    "Comparison",
     "ConfigurationError",
+    "Difference",
     "Eta",
     "FairlaneError",
     "Forecast",
     "FunctionMismatch",
     "FunctionNotFound",
     "JobState",
+    "Lane",
+    "LaneList",
     "LaneNotFound",
     "LaneProgress",
     "LaneWait",
@@ -149,6 +162,10 @@ __all__ = [
 
 _HOMES = {
     "Forecast": "fairlane.apps.estimate.forecast",
+    "AsyncCallHandle": "fairlane.client.asynchronous.calls",
+    "AsyncCallMap": "fairlane.client.asynchronous.calls",
+    "AsyncClient": "fairlane.client.asynchronous.client",
+    "AsyncRun": "fairlane.client.asynchronous.run",
     "CallHandle": "fairlane.client.calls",
     "CallMap": "fairlane.client.calls",
     "Cells": "fairlane.client.cells.routing",
@@ -158,6 +175,10 @@ _HOMES = {
     "Client": "fairlane.client.client",
     "Run": "fairlane.client.handle",
     "Summary": "fairlane.client.summary",
+    "Comparison": "fairlane.client.views.comparison",
+    "Difference": "fairlane.client.views.comparison",
+    "Lane": "fairlane.client.views.lanes",
+    "LaneList": "fairlane.client.views.lanes",
     "Settings": "fairlane.config.settings",
     "__version__": "fairlane.core.version",
     "Reference": "fairlane.datasets.references",

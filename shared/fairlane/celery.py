@@ -1,23 +1,64 @@
-"""A decorator for a Celery application's tasks: what is sent of them goes through Fairlane, under a lane."""
+"""A decorator for a Celery application's tasks: what is sent of them goes through Fairlane, under a lane.
+
+``delay`` and ``apply_async`` send a call at once. In a canvas (``s``, ``si``: chains, groups, chords) Celery
+delivers a relay, a task of the same application, which sends the call and looks for its result now and then.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from celery import Celery, Task
+from celery.canvas import Signature
 
 from fairlane.client.calls import Arguments, CallHandle, CallMap, submit_call, submit_calls
 from fairlane.client.client import Client
-from fairlane.core.errors import SubmissionError
+from fairlane.core.errors import CallFailed, StoreUnavailable, SubmissionError
 from fairlane.model.decision import RetryPolicy
 
 _CLIENT = "_fairlane_client"
 
+_RUN = "fairlane_run"  # the header in which a relay keeps the run of its call from look to look
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.2, 5.0
+_GROWTH = 1.5  # so that a relay looks at most half as long again as its call takes, or 5 s
+
+
+class LimitedResult(CallHandle):
+    """A call of a limited task, with the words of Celery's ``AsyncResult``."""
+
+    def get(self, timeout: float | None = None, propagate: bool = True) -> Any:
+        """What the task returned; waits for it. Raises what `result` does.
+
+        Without ``propagate`` a `CallFailed` is returned instead of raised.
+        """
+        try:
+            return self.result(timeout)
+        except CallFailed as failed:
+            if propagate:
+                raise
+            return failed
+
+    def ready(self) -> bool:
+        """Whether it is over, one way or another."""
+        return self.done()
+
+    def successful(self) -> bool:
+        """Whether it is over and has a result."""
+        return self.done() and not isinstance(self.get(propagate=False), CallFailed)
+
+    def failed(self) -> bool:
+        """Whether it is over and has no result."""
+        return self.done() and isinstance(self.get(propagate=False), CallFailed)
+
 
 class LimitedTask:
-    """A task whose `delay` and `apply_async` are calls of a lane. Calling it runs it here and now."""
+    """A task whose `delay` and `apply_async` are calls of a lane. Calling it runs it here and now.
+
+    `s`, `si` and `signature` are steps of a canvas, whose calls go through the lane, too.
+    """
 
     def __init__(
         self,
@@ -32,6 +73,7 @@ class LimitedTask:
         functools.update_wrapper(self, task, updated=())
         self.task, self.lane = task, lane
         self._client, self._timeout, self._retry, self._priority = client, timeout, retry, priority
+        self.relay = _relay_of(self)
 
     @property
     def name(self) -> str:
@@ -45,7 +87,27 @@ class LimitedTask:
         """Call the task here and now, without a lane."""
         return self.task(*args, **kwargs)
 
-    def delay(self, *args: Any, **kwargs: Any) -> CallHandle:
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """A step of a chain, group or chord; in a chain it also gets the result before it."""
+        return self.signature(args, kwargs)
+
+    def si(self, *args: Any, **kwargs: Any) -> Signature:
+        """`s` that takes no result of the step before it."""
+        return self.signature(args, kwargs, immutable=True)
+
+    def signature(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Signature:
+        """`s` with Celery's options, such as ``link``, ``countdown`` and ``queue``.
+
+        They concern its relay: where Celery delivers it, and what follows it.
+        """
+        made: Any = self.relay.signature(tuple(args or ()), dict(kwargs or {}), **options)
+        return cast(Signature, made)
+
+    subtask = signature
+
+    def delay(self, *args: Any, **kwargs: Any) -> LimitedResult:
         """Call it on a worker once its lane allows. Raises `SubmissionError`, `StoreUnavailable`."""
         return self.apply_async(args, kwargs)
 
@@ -55,19 +117,23 @@ class LimitedTask:
         kwargs: Mapping[str, Any] | None = None,
         *,
         priority: int | None = None,
+        countdown: float | None = None,
+        eta: datetime | None = None,
         **options: Any,
-    ) -> CallHandle:
+    ) -> LimitedResult:
         """`delay`, with a priority from -100 to 100 among the team's own.
 
-        Celery's other options say where and when a message is delivered, which the lane decides here: one
-        that is not ``None`` raises `SubmissionError`.
+        It starts ``countdown`` seconds from now, or at ``eta``, at the earliest, once its lane allows.
+        Celery's other options say where a message is delivered and what follows it: one that is not ``None``
+        raises `SubmissionError`.
         """
         for option, value in options.items():
             if value is not None:
                 problem = f"{self.name} goes through Fairlane, which decides when and where it runs"
-                remedy = f"Leave it out, or send the task itself: {self.task.__name__}.task.apply_async(…)."
+                canvas = f"{self.task.__name__}.s(…).apply_async(…)"
+                remedy = f"Leave it out, or have Celery deliver it: {canvas}."
                 raise SubmissionError(option, value, problem, remedy)
-        return submit_call(
+        handle = submit_call(
             self._client(),
             self.name,
             list(args or ()),
@@ -76,7 +142,13 @@ class LimitedTask:
             timeout=self._timeout,
             retry=self._retry,
             priority=self._priority if priority is None else priority,
+            start_in=_start_in(countdown, eta),
         )
+        return LimitedResult(handle.run)
+
+    def find(self, run_id: str) -> LimitedResult:
+        """The call whose run has that id. Raises `RunNotFound`."""
+        return LimitedResult(self._client().run(run_id))
 
     def map(self, calls: Sequence[Arguments]) -> CallMap:
         """Call it with each ``(args, kwargs)``: one run, which costs less than as many calls."""
@@ -89,6 +161,65 @@ class LimitedTask:
             retry=self._retry,
             priority=self._priority,
         )
+
+
+def _start_in(countdown: float | None, eta: datetime | None) -> float:
+    """Seconds from now; 0 where neither is given or it has passed."""
+    if eta is None:
+        return countdown or 0
+    if countdown is not None:
+        raise SubmissionError("eta", eta, "countdown is given, too", "Give one of them.")
+    if not isinstance(eta, datetime):
+        raise SubmissionError("eta", eta, "is no datetime", "Give one with a time zone.")
+    moment = eta if eta.tzinfo is not None else eta.replace(tzinfo=UTC)  # as Celery reads one, by default
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def _relay_of(limited_task: LimitedTask) -> Task:
+    """The task of the same application that stands for the call in a canvas; one for each task and lane."""
+    task = limited_task.task
+    name = f"{task.name}@{limited_task.lane}"
+    if name in task.app.tasks:
+        known: Task = task.app.tasks[name]
+        return known
+
+    def relay(self: Task, *args: Any, **kwargs: Any) -> Any:
+        if self.request.is_eager:
+            return limited_task(*args, **kwargs)
+        return _looked_at(self, limited_task, args, kwargs)
+
+    made = task.app.task(
+        relay,
+        bind=True,
+        shared=False,
+        name=name,
+        max_retries=None,
+        ignore_result=task.ignore_result,
+        serializer=task.serializer,
+        typing=False,
+        throws=(CallFailed,),
+        relays=True,
+    )
+    made.__doc__ = task.__doc__
+    return made
+
+
+def _looked_at(relay: Task, task: LimitedTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call's result; a retry of the relay while there is none. No worker waits meanwhile."""
+    headers = dict(relay.request.headers or {})
+    looks = relay.request.retries or 0
+    pause_s = min(_LAST_LOOK_S, _FIRST_LOOK_S * _GROWTH**looks)
+    try:
+        if _RUN in headers:
+            call = task.find(headers[_RUN])
+        else:
+            call = task.apply_async(args, kwargs)
+            headers[_RUN] = call.id
+        if call.done():
+            return call.get()
+    except StoreUnavailable:
+        pause_s = _LAST_LOOK_S
+    raise relay.retry(countdown=pause_s, headers=headers, throw=False)
 
 
 def limited(

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import chain, chord, group
 
 from fairlane.celery import limited
 from fairlane.client.calls import submit_call, submit_calls
 from fairlane.config.environment import process_environment
-from fairlane.core.errors import CallFailed, SubmissionError
+from fairlane.core.errors import CallFailed
 from fairlane.core.events import Event
 from fairlane.model.lane import queue_name
 from fairlane.store.write.workers import Wish, Workers
@@ -33,7 +34,8 @@ def app_worker(deployment: Cluster, name: str, pool: str) -> Iterator[subprocess
     """A worker of the team's application, with a broker of its own; it serves its lane while this is open."""
     environment = process_environment()
     path = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
-    own = {"PYTHONPATH": path, "CRM_BROKER": deployment.stack.redis_url.replace("/0", "/1")}
+    broker, results = own_databases(deployment)
+    own = {"PYTHONPATH": path, "CRM_BROKER": broker, "CRM_RESULTS": results}
     known = len(serving(deployment))
     log = (deployment.directory / f"{name}.log").open("wb")
     argv = [sys.executable, *CELERY, "--concurrency=1", f"--pool={pool}", f"--hostname={name}@localhost"]
@@ -49,6 +51,11 @@ def app_worker(deployment: Cluster, name: str, pool: str) -> Iterator[subprocess
         finally:
             process.terminate()
             process.wait(30)
+
+
+def own_databases(deployment: Cluster) -> tuple[str, str]:
+    """The application's broker and its results."""
+    return deployment.stack.redis_url.replace("/0", "/1"), deployment.stack.redis_url.replace("/0", "/2")
 
 
 def serving(deployment: Cluster) -> list[str]:
@@ -170,10 +177,56 @@ def test_a_call_that_reaches_a_worker_without_its_task_goes_back_for_one_that_ha
             assert mixed.logged(Event.RETRY, lane=LANE), "none went astray: nothing was tried"
 
 
-@pytest.mark.parametrize("option", [{"countdown": 5}, {"queue": "fast"}, {"link": []}])
-def test_an_option_that_the_lane_decides_is_refused(served: Cluster, option: dict[str, object]) -> None:
-    with pytest.raises(SubmissionError, match="decides when and where it runs"):
-        served_app.double.apply_async([1], **option)
+@pytest.fixture(scope="module")
+def canvas(served: Cluster) -> Iterator[None]:
+    """The application in this process sends and reads what its workers do."""
+    app = served_app.app
+    app.conf.broker_url, app.conf.result_backend = own_databases(served)
+    yield
+    app.close()
+
+
+@pytest.mark.usefixtures("canvas")
+def test_limited_tasks_are_steps_of_chains_groups_and_chords_under_their_lane(served: Cluster) -> None:
+    double, total = served_app.double, served_app.total
+    before = served.client.lanes(LANE)[0].succeeded
+
+    chained = (double.s(3) | double.s() | double.si(5)).apply_async()
+    grouped = group(double.s(n) for n in range(3)).apply_async()
+    summed = chord([double.s(n) for n in range(4)], total.s()).apply_async()
+    then_limited = chain(total.s([1, 2]), double.s()).apply_async()
+
+    assert (chained.get(timeout=45), chained.parent.get(timeout=45)) == (10, 12)
+    assert grouped.get(timeout=45) == [0, 2, 4]
+    assert summed.get(timeout=45) == 12
+    assert then_limited.get(timeout=45) == 6
+    assert served.client.lanes(LANE)[0].succeeded == before + 11, "each step was one call of the lane"
+
+
+@pytest.mark.usefixtures("canvas")
+def test_a_limited_step_that_fails_ends_its_chain_and_calls_its_errback(served: Cluster) -> None:
+    key = "crm:errback"
+    failing = chain(served_app.refuse.s("no such customer"), served_app.double.s())
+    sent = failing.apply_async(link_error=served_app.note.s(key))
+
+    with pytest.raises(Exception, match="no such customer"):
+        sent.parent.get(timeout=45)
+    wait_until(lambda: served.redis.get(key))
+    assert b"CallFailed" in served.redis.get(key)
+
+
+def test_a_limited_task_starts_after_its_countdown_and_says_so(served: Cluster) -> None:
+    double = limited(served.client, lane="crm-api")(served_app.double.task)
+
+    late = double.apply_async([4], countdown=1.5)
+    at_once = double.delay(5)
+
+    assert at_once.get(timeout=45) == 10
+    assert not late.ready()
+    assert (late.why().constraint, late.get(timeout=45), late.successful()) == ("delay", 8, True)
+    status = late.run.status()
+    assert status.finished_ms is not None
+    assert status.finished_ms - status.submitted_ms >= 1500
 
 
 def test_an_application_that_is_drained_takes_no_calls_of_ours_and_goes_on(served: Cluster) -> None:

@@ -16,7 +16,12 @@ from fairlane_workers.bridge import serve
 BUDGET_LANE = "crm-api"
 HOLD_S = 0.05
 
-app = Celery("crm", broker=process_environment().get("CRM_BROKER", "memory://"), set_as_current=False)
+app = Celery(
+    "crm",
+    broker=process_environment().get("CRM_BROKER", "memory://"),
+    backend=process_environment().get("CRM_RESULTS"),
+    set_as_current=False,
+)
 app.conf.broker_connection_retry_on_startup = True
 serve(app, lanes=[BUDGET_LANE], slots=4)
 
@@ -48,3 +53,19 @@ def double(number: int) -> int:
 def fail(why: str) -> None:
     """A task that raises."""
     raise ValueError(why)
+
+
+refuse = limited(app, lane=BUDGET_LANE)(fail)
+
+
+@app.task(shared=False, name="crm.total")
+def total(numbers: list[int]) -> int:
+    """A task of Celery alone."""
+    return sum(numbers)
+
+
+@app.task(shared=False, name="crm.note")
+def note(request: object, error: BaseException, _trace: object, key: str) -> None:
+    """An errback: keeps what it was told."""
+    with books() as redis:
+        redis.set(key, f"{type(error).__name__}: {error}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import pickle  # noqa: TID251 - Celery carries exceptions so
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, chain
 
-from fairlane.celery import LimitedTask, limited
+from fairlane.celery import LimitedResult, LimitedTask, limited
 from fairlane.client.calls import CallHandle, CallMap, submit_call, submit_calls
 from fairlane.client.client import Client
 from fairlane.core.errors import CallFailed, RateLimited, SubmissionError
@@ -20,6 +21,8 @@ from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FunctionScorer
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
+from fairlane.model.run import RunState
+from fairlane_workers.functions.catalog import AppTasks
 
 
 class Run:
@@ -168,6 +171,75 @@ def test_a_limited_task_is_sent_through_fairlane_under_its_lane() -> None:
     task.map([([1], {}), ([2], {})])
     assert len(client.rows) == 2
     assert (task(4), task.name, task.__doc__) == (8, "crm.fetch", "Fetches.")
+
+
+@pytest.mark.parametrize(
+    ("given", "start_in"),
+    [
+        ({"countdown": 5}, 5),
+        ({"eta": datetime.now(UTC) + timedelta(hours=1)}, 3600),
+        ({"eta": datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)}, 3600),
+        ({"eta": datetime.now(UTC) - timedelta(hours=1)}, 0),
+    ],
+)
+def test_countdown_and_eta_are_when_the_run_may_start(given: dict[str, Any], start_in: float) -> None:
+    _, fetch = app_with_task()
+    client = SenderClient()
+
+    limited(client, lane="crm-api")(fetch).apply_async([4], **given)
+
+    assert client.options.get("start_in", 0) == pytest.approx(start_in, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"countdown": 5, "eta": datetime.now(UTC)}, "countdown is given, too"),
+        ({"eta": 5}, "no datetime"),
+        ({"queue": "fast"}, "decides when and where"),
+        ({"link": []}, "decides when and where"),
+    ],
+)
+def test_an_option_that_a_call_cannot_have_is_refused(given: dict[str, Any], shown: str) -> None:
+    _, fetch = app_with_task()
+    client = SenderClient()
+
+    with pytest.raises(SubmissionError, match=shown):
+        limited(client, lane="crm-api")(fetch).apply_async([4], **given)
+    assert client.options == {}
+
+
+def test_steps_of_a_canvas_are_signatures_of_a_relay_in_the_same_application() -> None:
+    app, fetch = app_with_task()
+    task = limited(SenderClient(), lane="crm-api")(fetch)
+    again = limited(SenderClient(), lane="crm-api")(fetch)
+
+    assert (task.s(4).task, task.s(4).args, task.s(4).immutable) == ("crm.fetch@crm-api", (4,), False)
+    assert task.si(4).immutable
+    assert task.signature([4], {}, countdown=3).options == {"countdown": 3}
+    assert (task.relay, again.relay.max_retries) == (again.relay, None)
+    assert AppTasks(app).names() == ("crm.fetch",), "a relay is no task for a lane of its own"
+
+
+def test_an_eager_application_runs_the_task_itself() -> None:
+    app, fetch = app_with_task()
+    app.conf.task_always_eager = True
+    task = limited(SenderClient(), lane="crm-api")(fetch)
+
+    assert chain(task.s(4), task.s()).apply_async().get() == 16
+
+
+def test_a_result_has_the_words_of_celery() -> None:
+    kept: Any = Run('{"a":[1]}')
+    lost: Any = Run(None)
+    kept.status = lost.status = lambda: SimpleNamespace(state=RunState.COMPLETED)
+
+    assert LimitedResult(kept).get(timeout=3) == {"a": [1]}
+    assert (LimitedResult(kept).successful(), LimitedResult(kept).failed()) == (True, False)
+    assert (LimitedResult(lost).ready(), LimitedResult(lost).failed()) == (True, True)
+    assert isinstance(LimitedResult(lost).get(propagate=False), CallFailed)
+    with pytest.raises(CallFailed):
+        LimitedResult(lost).get()
 
 
 def test_a_plain_function_becomes_a_task_of_the_application() -> None:

@@ -10,7 +10,7 @@ from redis import Redis
 
 from fairlane.client import handle
 from fairlane.client.chunks import Chunk
-from fairlane.client.handle import Seen
+from fairlane.client.following import Seen
 from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage

@@ -8,9 +8,10 @@ import pytest
 from fairlane.config.settings import Settings
 from fairlane.model.lane import ENDPOINT_CONCURRENCY, LaneLimits, endpoint_id
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes import Lanes, Offer
 from fairlane.store.write.scopes import Scopes
 from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
+from tests.support.deployment import Deployment
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,11 @@ def test_a_reference_is_reported_by_its_endpoint(reference: str, name: str) -> N
     assert endpoint_id(reference) == name
 
 
-def registry(redis: fakeredis.FakeRedis, lanes: dict[str, LaneLimits] | None = None) -> LaneRegistry:
+def registry(
+    redis: fakeredis.FakeRedis,
+    lanes: dict[str, LaneLimits] | None = None,
+    defaults: dict[str, object] | None = None,
+) -> LaneRegistry:
     connection = {
         "protocol": "openai",
         "base_url": "http://api.example.com:8080/v1",
@@ -36,7 +41,11 @@ def registry(redis: fakeredis.FakeRedis, lanes: dict[str, LaneLimits] | None = N
     }
     plain = {"protocol": "openai", "base_url": "http://other.example.com/v1"}
     settings = Settings.model_validate(
-        {"connections": {"a": connection, "b": connection, "c": plain}, "lanes": lanes or {}}
+        {
+            "connections": {"a": connection, "b": connection, "c": plain},
+            "lanes": lanes or {},
+            "defaults": defaults or {},
+        }
     )
     keys = Keys("test")
     return LaneRegistry(
@@ -73,6 +82,41 @@ def test_what_the_operator_says_of_an_endpoint_stands() -> None:
     lane = lanes.lane_of("a:x")
     lanes.ensure(lane)
     assert most_at_once(redis, lane) == 50
+
+
+@pytest.mark.parametrize(
+    ("defaults", "most"), [({}, None), ({"profile": "promptfoo"}, 4), ({"max_concurrency": 7}, 7)]
+)
+def test_a_default_is_the_calls_at_once_of_lanes_that_nobody_has_described(
+    defaults: dict[str, object], most: int | None
+) -> None:
+    redis = fakeredis.FakeRedis()
+    described = {"c:described": LaneLimits(requests_per_minute=60)}
+    lanes = registry(redis, described, defaults)
+    for model in ("c:gpt-4o", "python:app:score"):
+        lane = lanes.lane_of(model)
+        lanes.ensure(lane)
+        assert most_at_once(redis, lane) == most
+    lanes.ensure(lanes.lane_of("c:described"))
+    assert most_at_once(redis, "c:described") is None, "who describes a lane describes all of it"
+
+
+def test_no_more_calls_are_granted_at_once_than_the_default_says() -> None:
+    d = Deployment(fakeredis.FakeRedis())
+    lanes = registry(d.redis, None, {"profile": "promptfoo"})
+    lanes.ensure(lanes.lane_of("c:gpt-4o"))
+    ref = d.submit(rows=10)
+    d.feed(ref, 10, "c:gpt-4o")
+    granted = 0
+    for _ in range(20):  # the lane begins with a low rate
+        offers = [Offer(ref, 10)]
+        grant = d.lanes.grant(
+            "c:gpt-4o", d.epoch, offers, room=100, max_in_flight=100, lease_ms=600_000, now_ms=d.now_ms
+        )
+        assert grant is not None
+        granted += len(grant.permits)
+        d.clock.advance(1)
+    assert granted == 4
 
 
 def test_a_models_own_lane_is_not_an_endpoints() -> None:

@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import pytest
+from redis import Redis
 
+from fairlane import Client, Settings
 from fairlane.client.arguments import check_max_concurrent
 from fairlane.client.submission import build_spec
 from fairlane.config.evaluation_environment import (
@@ -19,6 +21,7 @@ from fairlane.evaluators.builders import agent, criterion, exact_match
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import Agent
 from fairlane.model.run import RunSpec
+from tests.support.stage import Stage
 
 ALL = {
     "MAX_CONCURRENT_LLM_CALLS": "5",
@@ -126,3 +129,25 @@ def test_a_wrong_value_is_reported_with_its_variable_and_a_remedy(
 @pytest.mark.parametrize(("text", "meant"), [("1", True), ("Yes", True), ("FALSE", False), ("off", False)])
 def test_batching_is_turned_on_and_off_in_words(text: str, meant: bool) -> None:
     assert evaluation_defaults({"BATCHING_ENABLED": text}).batching is meant
+
+
+def test_the_profile_of_evaluations_bounds_the_calls_at_once_to_fifty_and_has_five_by_default() -> None:
+    with pytest.raises(ConfigurationError, match="MAX_CONCURRENT_LLM_CALLS: must be <= 50"):
+        evaluation_defaults({"MAX_CONCURRENT_LLM_CALLS": "51"}, bounded=True)
+    assert evaluation_defaults({"MAX_CONCURRENT_LLM_CALLS": "50"}, bounded=True).max_concurrent == 50
+    assert evaluation_defaults({}, bounded=True).max_concurrent == 5
+    assert evaluation_defaults({"MAX_CONCURRENT_LLM_CALLS": "51"}).max_concurrent == 51
+
+
+def test_a_client_with_that_profile_refuses_at_once_and_bounds_its_runs(
+    fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings.model_validate({"defaults": {"profile": "evaluation"}})
+    stage = Stage(fake_redis)
+    run = Client(settings=settings, redis=fake_redis).submit([{"q": 1}], "{{ q }}", model="sim:fast")
+    assert run.spec is not None
+    assert run.spec.bounds.max_concurrent == 5
+    monkeypatch.setenv("MAX_CONCURRENT_LLM_CALLS", "51")
+    with pytest.raises(ConfigurationError, match="1 to 50"):
+        Client(settings=settings, redis=fake_redis)
+    assert stage.client.submit([{"q": 1}], "{{ q }}", model="sim:fast").spec is not None

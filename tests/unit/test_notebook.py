@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 from rich.console import Console
 
+from fairlane.client.deployment import finish
 from fairlane.client.notebook import REDRAWN_EVERY_MS, Bar, Cell, html_of
 from fairlane.client.progress import open_progress
 from fairlane.core.clock import ManualClock
@@ -55,7 +56,7 @@ def test_a_wait_is_shown_in_one_output_that_is_redrawn(real_redis: Redis, kernel
     run = stage.client.submit([{"n": n} for n in range(4)], "{{ n }}", model="sim:fast", name="<b>sums</b>")
     with open_progress(stage.clock, notebook()) as view:
         stage.then(stage.admit, lambda: stage.answer(run.id, 2), lambda: stage.answer(run.id, 2))
-        run._wait(view, None)
+        finish(run._ending(view), stage)
     assert [how for how, _ in kernel.sent] == ["display", *["update"] * (len(kernel.sent) - 1)]
     last = kernel.sent[-1][1]
     assert last["text/plain"].splitlines()[0].startswith("<b>sums</b>: 4/4")

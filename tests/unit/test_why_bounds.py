@@ -170,6 +170,35 @@ def test_the_least_time_between_a_runs_starts_is_reported(asked: Asked) -> None:
     assert found.eta.at_ms == asked.d.now_ms + 9 * 5000
 
 
+def test_a_run_with_a_start_starts_nothing_before_it_and_says_when(asked: Asked) -> None:
+    ref = asked.run(start_ms=asked.d.now_ms + 5000)
+    assert asked.grant(ref) == 0
+    found = asked.why()
+    assert announced(found) == ("delay", "the run is to start in 5 s")
+    assert (found.until_ms, found.eta.at_ms) == (asked.d.now_ms + 5000, asked.d.now_ms + 5000)
+    asked.d.clock.advance(4.999)
+    assert asked.grant(ref) == 0
+    asked.d.clock.advance(0.001)
+    assert asked.grant(ref) == 10, "nothing paces the run after that"
+
+
+def test_a_delay_with_one_call_at_once_is_a_serial_gate(asked: Asked) -> None:
+    ref = asked.run(delay=5, max_concurrent=1)
+    (first,) = asked.d.start(ref, 1)
+    asked.d.clock.advance(60)
+    assert asked.grant(ref) == 0, "the delay is over, and the call before is not"
+    asked.d.finish(first)
+    assert asked.grant(ref) == 1
+
+
+def test_a_start_and_a_rate_hold_together(asked: Asked) -> None:
+    ref = asked.run(start_ms=asked.d.now_ms + 5000, task_rate=1)
+    asked.d.clock.advance(5)
+    assert asked.grant(ref) == 1
+    asked.d.clock.advance(1)
+    assert asked.grant(ref) == 1
+
+
 def test_a_budget_of_tokens_is_reported_with_its_use(asked: Asked) -> None:
     ref = asked.run(budget_tokens=250)
     assert asked.grant(ref) == 2

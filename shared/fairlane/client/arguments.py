@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.core.errors import SubmissionError, TemplateError
-from fairlane.evaluators.builders import check_names
+from fairlane.evaluators.builders import check_names, scorer
+from fairlane.evaluators.client_side import ClientScorer
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS, split_model
 from fairlane.model.run import Message
@@ -124,11 +125,12 @@ def _check_model(field: str, model: object, *, template: bool) -> None:
 def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
     """Evaluators with names of their own; judges' models and templates are checked too."""
     listed = _list("evaluators", evaluators, "evaluators")
-    for number, each in enumerate(listed):
+    for number, given in enumerate(listed):
+        each = listed[number] = named_function(given)
         try:
             _EVALUATOR.validate_python(each, strict=True)
         except ValidationError:
-            remedy = "Use exact_match(…), llm_judge(…) and the like."
+            remedy = "Use exact_match(…), llm_judge(…) and the like, or a function of a module."
             raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
         if isinstance(each, Judge | Agent):
             listed[number] = _caller(f"evaluators[{each.name!r}]", each)
@@ -140,6 +142,21 @@ def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
     if listed:
         check_names(listed)
     return tuple(listed)
+
+
+def named_function(given: Any) -> Any:
+    """A plain function as the scorer that workers call by its name; anything else as it is."""
+    return scorer(given) if callable(given) and not isinstance(given, BaseModel) else given
+
+
+def split_scorers(evaluators: object) -> tuple[object, tuple[ClientScorer, ...]]:
+    """What is to be submitted of these evaluators, and the scorers that stay in this process."""
+    if not isinstance(evaluators, list | tuple) or not any(
+        isinstance(each, ClientScorer) for each in evaluators
+    ):
+        return evaluators, ()
+    mine = tuple(each for each in evaluators if isinstance(each, ClientScorer))
+    return [each for each in evaluators if not isinstance(each, ClientScorer)], mine
 
 
 def _caller(field: str, judge: Judge | Agent) -> Judge | Agent:

@@ -23,13 +23,15 @@ _REMEDY = "Arguments travel as JSON: texts, finite numbers, booleans, None, list
 
 class CallOptions(TypedDict, total=False):
     """How a function is called: on which ``lane`` (else one of its own), for how many seconds at most
-    (``timeout``), how often (``retry``), and before which of the team's runs (``priority``, -100 to 100).
+    (``timeout``), how often (``retry``), before which of the team's runs (``priority``, -100 to 100), and not
+    before how many seconds from now (``start_in``).
     """
 
     lane: str | None
     timeout: float | None
     retry: RetryPolicy | None
     priority: int
+    start_in: float
 
 
 class Submits(Protocol):
@@ -45,6 +47,7 @@ class Submits(Protocol):
         priority: int = ...,
         timeout: float | None = ...,
         retry: RetryPolicy | None = ...,
+        start_in: float = ...,
     ) -> Run:
         """As `Client.submit`."""
         ...
@@ -108,21 +111,23 @@ class CallMap(_Calls):
         self._run.wait(timeout=timeout)
         found: list[Any] = []
         for record in self._run.results():
-            try:
-                found.append(_returned(f"{self.id}/{record.item}", record))
-            except CallFailed as failed:
-                if not return_exceptions:
-                    raise
-                found.append(failed)
+            result = self.result_of(record)
+            if isinstance(result, CallFailed) and not return_exceptions:
+                raise result
+            found.append(result)
         return found
 
     def stream(self) -> Iterator[tuple[int, Any]]:
-        """``(number, result)`` of each call as it ends, a `CallFailed` in place of a result there is not."""
+        """``(number, result)`` of each call as it ends, a `CallFailed` in place of a missing result."""
         for record in self._run.stream():
-            try:
-                yield record.item, _returned(f"{self.id}/{record.item}", record)
-            except CallFailed as failed:
-                yield record.item, failed
+            yield record.item, self.result_of(record)
+
+    def result_of(self, record: Record) -> Any:
+        """What the call of this record returned; a `CallFailed` where it has no result."""
+        try:
+            return _returned(f"{self.id}/{record.item}", record)
+        except CallFailed as failed:
+            return failed
 
 
 def submit_call(
@@ -135,14 +140,16 @@ def submit_call(
     timeout: float | None = None,
     retry: RetryPolicy | None = None,
     priority: int = 0,
+    start_in: float = 0,
 ) -> CallHandle:
     """Call a function or a Celery task on a worker once its lane allows; returns at once.
 
     ``name`` is ``"my_app.tasks.fetch"`` or ``"my_app.tasks:fetch"``. ``lane`` names the budget that it
     shares with all calls of that lane, else the function has one of its own. ``timeout`` is seconds that
-    one attempt may take. Raises `SubmissionError`, `StoreUnavailable`.
+    one attempt may take, ``start_in`` seconds before which it does not start. Raises `SubmissionError`,
+    `StoreUnavailable`.
     """
-    run = _submit(client, name, [(args, kwargs or {})], lane, timeout, retry, priority)
+    run = _submit(client, name, [(args, kwargs or {})], lane, timeout, retry, priority, start_in)
     return CallHandle(run)
 
 
@@ -155,9 +162,10 @@ def submit_calls(
     timeout: float | None = None,
     retry: RetryPolicy | None = None,
     priority: int = 0,
+    start_in: float = 0,
 ) -> CallMap:
     """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run."""
-    return CallMap(_submit(client, name, calls, lane, timeout, retry, priority))
+    return CallMap(_submit(client, name, calls, lane, timeout, retry, priority, start_in))
 
 
 def _submit(
@@ -168,6 +176,7 @@ def _submit(
     timeout: float | None,
     retry: RetryPolicy | None,
     priority: int,
+    start_in: float,
 ) -> Run:
     if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
         remedy = 'Give "package.module:function", or the name of a Celery task.'
@@ -181,6 +190,7 @@ def _submit(
         priority=priority,
         timeout=timeout,
         retry=retry,
+        **({"start_in": start_in} if start_in else {}),
     )
 
 

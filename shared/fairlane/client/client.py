@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
 
 from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
+from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.continuation import Origins, continued_spec, require_finished
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
 from fairlane.client.handover import RowWriter, announce, hand_over, new_id, submitting
-from fairlane.client.submission import SubmitOptions, build_spec, check_connections
+from fairlane.client.submission import Evaluator, SubmitOptions, build_spec, check_connections
 from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
 from fairlane.config.loader import load_settings
@@ -26,17 +28,19 @@ from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import pages, read_rows
-from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.datasets.tables import Table
+from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.model.run import RunRef, RunSpec, RunStatus
 from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
 from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
     from fairlane.apps.estimate.forecast import Forecast
+    from fairlane.client.views.lanes import LaneList
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
-Dataset: TypeAlias = str | PathLike[str] | Iterable[Mapping[str, Any]]
+Dataset: TypeAlias = str | PathLike[str] | Iterable[Any] | Table
 
 
 class Client:
@@ -54,23 +58,28 @@ class Client:
         redis: RedisClient | None = None,
         clock: Clock | None = None,
         waiter: Waiter | None = None,
+        checkpoint: Callable[[], None] | None = None,
     ) -> None:
         """``url`` and ``team`` take precedence over ``settings``, by default those of file and environment.
 
-        ``redis`` (an open client, left open), ``clock`` and ``waiter`` are for tests.
+        ``redis`` (an open client, left open), ``clock`` and ``waiter`` are for tests. ``checkpoint`` is
+        called between the requests of long work, and may raise to abandon it: `AsyncClient` gives one.
         Raises `ConfigurationError`, or `StoreUnavailable` if nothing answers.
         """
-        self._environ = _checked_environment()
+        _checked_environment()
         chosen = _settings(url, team, settings)
+        self._bounded = chosen.defaults.profile == "evaluation"
+        self._environ = _checked_environment(bounded=self._bounded)
         self.team = chosen.team
         archive = open_archive(chosen)
-        self._deployment = Deployment(
+        deployment = Deployment(
             chosen,
             require(redis or open_store(chosen.redis), chosen.redis.url),
             clock or SystemClock(),
             waiter or SystemWaiter(),
             archive,
         )
+        self._deployment = replace(deployment, checkpoint=checkpoint) if checkpoint else deployment
         require_schema(self._deployment.redis, chosen.redis)
         opened = (archive, self._deployment.redis if redis is None else None)
         self._closings = [each.close for each in opened if each is not None]
@@ -79,7 +88,8 @@ class Client:
     def over(cls, deployment: Deployment) -> Self:
         """A client of the team in force over a deployment that is open and that `close` leaves open."""
         client = cls.__new__(cls)
-        client._environ = _checked_environment()
+        client._bounded = deployment.settings.defaults.profile == "evaluation"
+        client._environ = _checked_environment(bounded=client._bounded)
         client.team, client._deployment, client._closings = deployment.settings.team, deployment, []
         return client
 
@@ -89,32 +99,38 @@ class Client:
         """Submit a run and return as soon as its rows are in Redis.
 
         The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is
-        a ``.jsonl``, ``.json`` or ``.csv`` file, or any iterable of dicts, read by the page; or a `Reference`
-        to what the scheduler reads itself. `SubmitOptions`
-        lists the options.
+        a ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file, a DataFrame or Arrow table, or any
+        iterable of dicts, data classes or pydantic models, read by the page; or a `Reference` to what the
+        scheduler reads itself. `SubmitOptions` lists the options.
 
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
         `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
         """
         with self._deployment.answering(), submitting() as mark:
-            spec = mark(self._spec(prompt, **options))
+            spec, mine = self._split(prompt, options)
+            spec = mark(spec)
             if isinstance(dataset, Reference):
-                return announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
-            return hand_over(self._deployment, spec, pages(read_rows(dataset), spec.page_rows))
+                run = announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
+            else:
+                run = hand_over(self._deployment, spec, pages(read_rows(dataset), spec.page_rows))
+            return run.with_scorers(*mine) if mine else run
 
     def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
         """Submit a run whose rows follow: it starts with the first of them. `RowWriter.write` adds rows,
         ``close`` ends them; at most a few thousand wait in Redis. Raises what `submit` raises.
         """
         with self._deployment.answering(), submitting() as mark:
-            return announce(self._deployment, mark(self._spec(prompt, **options)))
+            spec, mine = self._split(prompt, options)
+            writer = announce(self._deployment, mark(spec))
+            writer.run = writer.run.with_scorers(*mine) if mine else writer.run
+            return writer
 
     def continue_run(
         self,
         run_id: str,
         dataset: Dataset | None = None,
         *,
-        evaluators: Sequence[EvaluatorSpec] | None = None,
+        evaluators: Sequence[Evaluator] | None = None,
         retry_errors: bool = True,
     ) -> Run:
         """Continue a finished run: start a new run that takes over its results and does what is missing.
@@ -132,17 +148,22 @@ class Client:
             if spec is None or self._deployment.runs.is_archived(RunRef(self.team, run_id)):
                 raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
             submitted_ms = self._deployment.runs.now_ms()
+            sent, mine = split_scorers(evaluators)
+            check_client_scorers(mine, spec.evaluators if sent is None else take_evaluators(sent))
             new = mark(
                 continued_spec(
-                    spec, new_id(submitted_ms), submitted_ms, evaluators, retry_errors=retry_errors
+                    spec,
+                    new_id(submitted_ms),
+                    submitted_ms,
+                    None if sent is None else take_evaluators(sent),
+                    retry_errors=retry_errors,
                 )
             )
             rows = self._deployment.records(spec).rows(status.items // spec.cells_per_row)
-            if dataset is None:
-                return hand_over(self._deployment, new, pages(rows, new.page_rows), Origins())
-            origins = Origins(rows)
-            taken = pages(read_rows(dataset), new.page_rows)
-            return hand_over(self._deployment, new, taken, origins)
+            origins = Origins() if dataset is None else Origins(rows)
+            taken = pages(rows if dataset is None else read_rows(dataset), new.page_rows)
+            run = hand_over(self._deployment, new, taken, origins)
+            return run.with_scorers(*mine) if mine else run
 
     def estimate(
         self,
@@ -161,7 +182,7 @@ class Client:
         answer, by default the longest that the parameters allow.
         """
         with self._deployment.answering():
-            spec = self._spec(prompt, **options)
+            spec, _ = self._split(prompt, options)
             forecast: Forecast = load_app("estimate")(
                 self._deployment, spec, read_rows(dataset), count=rows, answer_tokens=answer_tokens
             )
@@ -201,6 +222,16 @@ class Client:
         with self._deployment.answering():
             return self._deployment.known_connections() or frozenset()
 
+    def lanes(self, *names: str) -> LaneList:
+        """The lanes of these names, by default all that were configured or used, as they stand now.
+
+        Raises `LaneNotFound` for a name that is none.
+        """
+        from fairlane.client.views.lanes import read_lanes
+
+        with self._deployment.answering():
+            return read_lanes(self._deployment, names)
+
     def why(self, target: str) -> Waiting:
         """Explain what a lane, a run of the team or a job waits for, and about when it starts.
 
@@ -224,6 +255,16 @@ class Client:
     ) -> None:
         self.close()
 
+    def _split(self, prompt: str | None, options: SubmitOptions) -> tuple[RunSpec, tuple[ClientScorer, ...]]:
+        """The spec of a run that is submitted now, and the scorers that stay in this process."""
+        sent, mine = split_scorers(options.get("evaluators", ()))
+        if mine:
+            options = {**options, "evaluators": cast("Sequence[Evaluator]", sent)}
+        spec = self._spec(prompt, **options)
+        if mine:
+            check_client_scorers(mine, spec.evaluators)
+        return spec, mine
+
     def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
         """The spec of a run that is submitted now."""
         submitted_ms = self._deployment.runs.now_ms()
@@ -238,15 +279,15 @@ class Client:
 
     def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options of a submission, completed by the environment where that has defaults now."""
-        if any(self._environ.get(name) for name in NAMES):
-            return evaluation_defaults(self._environ).fill_in(options)
+        if self._bounded or any(self._environ.get(name) for name in NAMES):
+            return evaluation_defaults(self._environ, bounded=self._bounded).fill_in(options)
         return options
 
 
-def _checked_environment() -> Mapping[str, str]:
+def _checked_environment(*, bounded: bool = False) -> Mapping[str, str]:
     """The environment, which may change between submissions. Reports a wrong value before the first one."""
     environ = process_environment()
-    evaluation_defaults(environ)
+    evaluation_defaults(environ, bounded=bounded)
     return environ
 
 

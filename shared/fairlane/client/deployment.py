@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -65,6 +65,36 @@ class SystemWaiter:
         time.sleep(seconds)  # noqa: TID251 - a blocking client's one place to wait; tests inject another
 
 
+class Wait(NamedTuple):
+    """A step of some work at which its caller waits for ``seconds``: in a thread, or in an event loop."""
+
+    seconds: float
+
+
+Steps: TypeAlias = Generator[Wait, None, T]
+"""Work that yields where it must wait, and returns its result: blocking and async handles share it."""
+
+
+def finish(steps: Steps[T], waiter: Waiter) -> T:
+    """Do all steps in this thread, and return their result."""
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        waiter.wait(step.seconds)
+
+
+def blocking(steps: Iterable[T | Wait], waiter: Waiter) -> Iterator[T]:
+    """Yield what the steps yield, and wait in this thread where they ask for it."""
+    for step in steps:
+        if isinstance(step, Wait):
+            waiter.wait(step.seconds)
+        else:
+            yield step
+
+
 class Pace:
     """Pauses between polls: each 1.5 times the last, from 50 ms to 500 ms."""
 
@@ -84,8 +114,10 @@ class Pace:
 class Patience:
     """Reads from a Redis that may be away; gives up after `SILENCE_BORNE_S` without an answer."""
 
-    def __init__(self, url: str, clock: Clock, waiter: Waiter) -> None:
-        self._url, self._clock, self._waiter = url, clock, waiter
+    def __init__(
+        self, url: str, clock: Clock, waiter: Waiter, checkpoint: Callable[[], None] = lambda: None
+    ) -> None:
+        self._url, self._clock, self._waiter, self._checkpoint = url, clock, waiter, checkpoint
         self._silent_since: int | None = None
 
     @property
@@ -97,6 +129,7 @@ class Patience:
 
     def ask(self, read: Callable[[], T]) -> T | None:
         """The result of ``read``; ``None`` while Redis is away. Raises `StoreUnavailable` when that lasts."""
+        self._checkpoint()
         try:
             answer = read()
         except AuthenticationError as error:
@@ -116,14 +149,22 @@ class Patience:
 
     def insist(self, read: Callable[[], T]) -> T:
         """The result of ``read``, after a wait for Redis if necessary."""
+        return finish(self.insisting(read), self._waiter)
+
+    def insisting(self, read: Callable[[], T]) -> Steps[T]:
+        """The steps of `insist`."""
         pace = Pace()
         while (answer := self.ask(read)) is None:
-            self._waiter.wait(pace.next_s())
+            yield Wait(pace.next_s())
         return answer
 
 
 def _server_time() -> str:
     return ""
+
+
+def _go_on() -> None:
+    """Nobody asks this process to give up what it does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +173,8 @@ class Deployment:
 
     With an ``archive``, ``runs``, ``records`` and ``sessions`` also read runs that were moved there.
     ``auditor`` signs changes in the audit log. ``script_time`` returns what scripts take as ``now_ms``: empty
-    for the server's clock, milliseconds in simulations. ``url`` is Redis' URL with the password masked.
+    for the server's clock, milliseconds in simulations. ``checkpoint`` is called between two requests of work
+    that needs many, and raises to abandon it. ``url`` is Redis' URL with the password masked.
     """
 
     settings: Settings
@@ -142,6 +184,7 @@ class Deployment:
     archive: Archive | None = None
     auditor: Auditor = UNNAMED
     script_time: Callable[[], str | int] = _server_time
+    checkpoint: Callable[[], None] = _go_on
     keys: Keys = field(init=False)
     url: str = field(init=False)
 
@@ -175,7 +218,7 @@ class Deployment:
 
     def patience(self) -> Patience:
         """Reads that wait while Redis is away for a while."""
-        return Patience(self.url, self.clock, self.waiter)
+        return Patience(self.url, self.clock, self.waiter, self.checkpoint)
 
     @property
     def weights(self) -> Mapping[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -10,19 +10,28 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from fairlane.client.apps import load_app
-from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Deployment, Pace
+from fairlane.client.deployment import (
+    Deployment,
+    Pace,
+    Steps,
+    Wait,
+    blocking,
+    finish,
+)
+from fairlane.client.following import Held, Seen, Submission, draw, longest_pause
 from fairlane.client.progress import ProgressView, open_progress
-from fairlane.core.errors import FairlaneError, RunLost, RunTimeout, SubmissionError
+from fairlane.core.errors import FairlaneError, RunTimeout, SubmissionError
 from fairlane.model.results import Record
 from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
-from fairlane.model.tokens import Price
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
     from fairlane.client.chunks import Chunk
     from fairlane.client.summary import Summary
+    from fairlane.client.views.comparison import Comparison
+    from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
 
 
@@ -31,16 +40,19 @@ RESULTS_AT_ONCE = 256
 
 ITEMS_LISTED_AT_ONCE = 1000
 
-LOST_AFTER_MS = 5000
-"""A submission waits for less, as a rule; from then on its request is looked for every five seconds."""
-
 
 class Run:
     """A submitted run. It runs without this object, and `Client.run` finds it again."""
 
-    def __init__(self, deployment: Deployment, ref: RunRef, spec: RunSpec | None) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        ref: RunRef,
+        spec: RunSpec | None,
+        scorers: Sequence[ClientScorer] = (),
+    ) -> None:
         """Made by `Client`. ``spec`` is ``None`` where it cannot be read, as a refused run's may be."""
-        self._deployment, self._ref, self._spec = deployment, ref, spec
+        self._deployment, self._ref, self._spec, self._scorers = deployment, ref, spec, tuple(scorers)
 
     @property
     def id(self) -> str:
@@ -62,21 +74,25 @@ class Run:
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._spec is not None and self._spec.order.serial
 
-    @property
-    def prices(self) -> Mapping[str, Price]:
-        """The prices of the client's settings, by model."""
-        return self._deployment.settings.prices
-
-    def readable_spec(self) -> RunSpec:
-        """What was submitted. Raises `FairlaneError` for a run of a newer version."""
-        if self._spec is None:
-            raise FairlaneError(
-                f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
-            )
-        return self._spec
-
     def __repr__(self) -> str:
         return f"<Run {self.id} of team {self.team}: {self.name}>"
+
+    def _repr_html_(self) -> str:
+        """The run as it stands now, for a notebook."""
+        from fairlane.client.views.html import run_html
+
+        return run_html(self)
+
+    def with_scorers(self, *scorers: ClientScorer) -> Run:
+        """The same run, whose records this handle also scores by these: see `scorer`.
+
+        Raises `SubmissionError` for two scores of one name.
+        """
+        from fairlane.evaluators.client_side import check_client_scorers
+
+        together = (*self._scorers, *scorers)
+        check_client_scorers(together, self._spec.evaluators if self._spec else ())
+        return Run(self._deployment, self._ref, self._spec, together)
 
     def status(self) -> RunStatus:
         """How the run stands now. Raises `RunNotFound` once it has expired, `StoreUnavailable`."""
@@ -94,8 +110,14 @@ class Run:
         ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for a minute: these do not stop the
         run. Raises `RunLost` if Redis has lost the submission, so that the run never starts.
         """
+        return finish(self._waiting(progress, timeout, until_held=until_held), self._deployment.waiter)
+
+    def _waiting(
+        self, progress: bool = False, timeout: float | None = None, *, until_held: bool = False
+    ) -> Steps[RunStatus]:
+        """The steps of `wait`."""
         with open_progress(self._deployment.clock) if progress else nullcontext() as view:
-            return self._wait(view, timeout, Held(self) if until_held else None)
+            return (yield from self._ending(view, timeout, Held(self) if until_held else None))
 
     def cancel(self) -> None:
         """Ask the scheduler to cancel the run, and return at once; `wait` returns once it is cancelled.
@@ -138,16 +160,24 @@ class Run:
         Holds a few hundred records at a time. Raises `SubmissionError` with the reason if the run was
         refused.
         """
-        status = self._wait()
-        yield from self._records(status).in_item_order()
+        return blocking(self._results(), self._deployment.waiter)
+
+    def _results(self) -> Iterator[Record | Wait]:
+        """The steps of `results`."""
+        status = yield from self._ending()
+        yield from self._scored(self._records(status).item_steps())
 
     def sessions(self) -> Iterator[SessionRecord]:
         """Every session's record, in the order in which sessions first appear. Waits for the run to be over.
 
         Yields none where the run has no session field. Raises what `results` does.
         """
-        status = self._wait()
-        yield from self._records(status).of_sessions()
+        return blocking(self._sessions(), self._deployment.waiter)
+
+    def _sessions(self) -> Iterator[SessionRecord | Wait]:
+        """The steps of `sessions`."""
+        status = yield from self._ending()
+        yield from self._records(status).session_steps()
 
     def stream(self) -> Iterator[Record]:
         """Every item's record once, in the order in which they end; waits for the next one.
@@ -155,7 +185,19 @@ class Run:
         On a cancelled run the items that were not over come last, in item order. Raises `SubmissionError`
         with the reason if the run was refused.
         """
-        yield from self._records(self.status()).as_they_finish()
+        return blocking(self._stream(), self._deployment.waiter)
+
+    def _stream(self) -> Iterator[Record | Wait]:
+        """The steps of `stream`."""
+        yield from self._scored(self._records(self.status()).finish_steps())
+
+    def _scored(self, steps: Iterator[Record | Wait]) -> Iterator[Record | Wait]:
+        """The steps, with the scores that this process computes."""
+        if not self._scorers:
+            return steps
+        from fairlane.evaluators.client_side import scored
+
+        return (step if isinstance(step, Wait) else scored(step, self._scorers) for step in steps)
 
     def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
         """Write every record to a file, in item order, once the run is over; returns how many there are.
@@ -184,12 +226,25 @@ class Run:
         """
         from fairlane.client.summary import summarise
 
-        status = self._wait()
+        status = self.wait()
         spec, records = self._readable(status), self._records(status)
         sessions = records.of_sessions() if spec.session_evals else ()
         prices = self._deployment.settings.prices
-        summary = summarise(spec, status.state, records.in_item_order(), prices, sessions)
+        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
+        summary = summarise(spec, status.state, items, prices, sessions)
         return replace(summary, predict=status.predict, score=status.score)
+
+    def compare(self, other: Run, *, by: str | Sequence[str] | None = None) -> Comparison:
+        """Compare the scores of two runs that are over, item by item: ``other`` minus this one.
+
+        Items are the same if row, repetition, prompt and model are; a dimension in which each run has only
+        one value is not compared, so that two models or two prompts can be. ``by`` names the row's fields
+        that identify it, by default all. Raises `SubmissionError` for a field that no row has, and what
+        `results` raises.
+        """
+        from fairlane.client.views.comparison import compare_runs
+
+        return compare_runs(self, other, by)
 
     def report(self, path: str | PathLike[str], *, examples: int = 0) -> int:
         """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
@@ -198,7 +253,7 @@ class Run:
         It has texts of prompts, rows and outputs only for ``examples`` items. Prices are those of the
         client's settings. Raises what `results` does, and ``OSError``.
         """
-        status = self._wait()
+        status = self.wait()
         spec, records = self._readable(status), self._records(status)
         written: int = load_app("report")(self._deployment, spec, status, records, path, examples)
         return written
@@ -227,54 +282,54 @@ class Run:
         waiting = [part for part in self.why().lanes if part.waits or part.in_flight]
         return bool(waiting) and all(part.constraint == "request_refused" for part in waiting)
 
-    def _wait(
+    def _ending(
         self,
         view: ProgressView | None = None,
         timeout: float | None = None,
         held: Held | None = None,
-    ) -> RunStatus:
+    ) -> Steps[RunStatus]:
         clock, patience, pace = self._deployment.clock, self._deployment.patience(), Pace()
-        started_ms, submission = clock.monotonic_ms(), _Submission(self._deployment, self._ref)
+        started_ms, submission = clock.monotonic_ms(), None
         while True:
             status = patience.ask(self._look)
-            submission.check(None if status is None else status.state)
+            if status is not None and status.state is RunState.SUBMITTED:
+                submission = submission or Submission(self._deployment, self._ref)
+                submission.check()
             if view is not None:
-                _draw(view, status, patience.silence_s)
+                draw(view, status, patience.silence_s)
             if status is not None and (status.state.finished or (held is not None and held.by(status))):
                 return status
-            pause = pace.next_s(_longest_pause(status))
+            pause = pace.next_s(longest_pause(status))
             if timeout is not None:
                 left = timeout - (clock.monotonic_ms() - started_ms) / 1000
                 if left <= 0:
                     raise RunTimeout(self.id, timeout)
                 pause = min(pause, left)
-            self._deployment.waiter.wait(pause)
+            yield Wait(pause)
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status))
 
+    @property
+    def spec(self) -> RunSpec | None:
+        """What was submitted, but for its rows; ``None`` where it cannot be read."""
+        return self._spec
+
     def _readable(self, status: RunStatus) -> RunSpec:
         if status.state is RunState.REFUSED:
             raise refusal(status)
-        return self.readable_spec()
-
-
-def _draw(view: ProgressView, status: RunStatus | None, silence_s: float) -> None:
-    if status is None:
-        view.silent(silence_s)
-    else:
-        view.show(status)
-
-
-def _longest_pause(status: RunStatus | None) -> float:
-    """Look often when the run may end at any moment: everything that is left is in flight."""
-    if status and status.state is RunState.RUNNING and status.in_flight >= status.jobs - status.jobs_done:
-        return SHORTEST_WAIT_S
-    return LONGEST_WAIT_S
+        if self._spec is None:
+            raise FairlaneError(
+                f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
+            )
+        return self._spec
 
 
 class Records:
-    """Iterates over the records of one run; rides out a restart of Redis."""
+    """Iterates over the records of one run; rides out a restart of Redis.
+
+    Each iterator is made of steps, which an async handle takes one by one.
+    """
 
     def __init__(self, deployment: Deployment, spec: RunSpec) -> None:
         self._deployment, self._spec = deployment, spec
@@ -285,62 +340,79 @@ class Records:
 
     def in_item_order(self) -> Iterator[Record]:
         """Yield all records of a finished run."""
-        return self._of(range(self._items()))
+        return blocking(self.item_steps(), self._deployment.waiter)
 
     def as_they_finish(self) -> Iterator[Record]:
         """Yield each item's record when it finishes; unfinished items of a cancelled run last."""
+        return blocking(self.finish_steps(), self._deployment.waiter)
+
+    def of_sessions(self) -> Iterator[SessionRecord]:
+        """Yield all session records of a finished run, in the order in which sessions first appear."""
+        return blocking(self.session_steps(), self._deployment.waiter)
+
+    def item_steps(self) -> Iterator[Record | Wait]:
+        """The steps of `in_item_order`."""
+        count = yield from self._items()
+        yield from self._of(range(count))
+
+    def finish_steps(self) -> Iterator[Record | Wait]:
+        """The steps of `as_they_finish`."""
         seen, listed, pace = Seen(), 0, Pace()
-        submission = _Submission(self._deployment, self._ref)
+        submission = Submission(self._deployment, self._ref)
         while True:
-            state, items = self._finished(listed)
-            submission.check(state)
+            state, items = yield from self._finished(listed)
+            if state is RunState.SUBMITTED:
+                submission.check()
             listed += len(items)
             yield from self._of([item for item in items if seen.add(item)])
             if len(items) == ITEMS_LISTED_AT_ONCE:
                 continue
             if state is RunState.REFUSED:
-                raise refusal(
-                    self._patience.insist(lambda: self._deployment.runs.status(self._ref, self._spec))
-                )
+                raise refusal((yield from self._status()))
             if state.finished:
                 break
             if items:
                 pace.restart()
-            self._deployment.waiter.wait(pace.next_s())
+            yield Wait(pace.next_s())
         # Also what a Redis that lost its last second has listed at a place already read.
-        yield from self._of(item for item in range(self._items()) if seen.add(item))
+        count = yield from self._items()
+        yield from self._of(item for item in range(count) if seen.add(item))
 
-    def _items(self) -> int:
-        """How many there are; of rows that came after the submission the spec says nothing."""
-        if not (self._spec.open or self._spec.source):
-            return self._spec.items
-        return self._patience.insist(lambda: self._deployment.runs.status(self._ref, self._spec)).items
-
-    def of_sessions(self) -> Iterator[SessionRecord]:
-        """Yield all session records of a finished run, in the order in which sessions first appear."""
+    def session_steps(self) -> Iterator[SessionRecord | Wait]:
+        """The steps of `of_sessions`."""
         spec = self._spec
         size = max(1, min(BLOCK, RESULTS_AT_ONCE // (spec.cells_per_row * max(1, len(spec.session_evals)))))
         for block in range(0, spec.sessions, BLOCK):
             end = min(block + BLOCK, spec.sessions)
             for first in range(block, end, size):
-                yield from self._fetch_sessions(range(first, min(first + size, end)))
+                sessions = range(first, min(first + size, end))
+                yield from (yield from self._fetch_sessions(sessions))
 
-    def _fetch_sessions(self, sessions: Sequence[int]) -> list[SessionRecord]:
-        return self._patience.insist(lambda: self._session_reader.records(sessions))
+    def _items(self) -> Steps[int]:
+        """How many there are; of rows that came after the submission the spec says nothing."""
+        if not (self._spec.open or self._spec.source):
+            return self._spec.items
+        return (yield from self._status()).items
 
-    def _finished(self, start: int) -> tuple[RunState, list[int]]:
-        return self._patience.insist(
+    def _status(self) -> Steps[RunStatus]:
+        return self._patience.insisting(lambda: self._deployment.runs.status(self._ref, self._spec))
+
+    def _fetch_sessions(self, sessions: Sequence[int]) -> Steps[list[SessionRecord]]:
+        return self._patience.insisting(lambda: self._session_reader.records(sessions))
+
+    def _finished(self, start: int) -> Steps[tuple[RunState, list[int]]]:
+        return self._patience.insisting(
             lambda: self._deployment.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE)
         )
 
-    def _of(self, items: Iterable[int]) -> Iterator[Record]:
+    def _of(self, items: Iterable[int]) -> Iterator[Record | Wait]:
         remaining = iter(items)
         size = max(1, RESULTS_AT_ONCE // self._spec.steps)
         while batch := list(islice(remaining, size)):
-            yield from self._fetch(batch)
+            yield from (yield from self._fetch(batch))
 
-    def _fetch(self, items: Sequence[int]) -> list[Record]:
-        return self._patience.insist(lambda: self._reader.records(items))
+    def _fetch(self, items: Sequence[int]) -> Steps[list[Record]]:
+        return self._patience.insisting(lambda: self._reader.records(items))
 
 
 def refusal(status: RunStatus) -> SubmissionError:
@@ -348,49 +420,3 @@ def refusal(status: RunStatus) -> SubmissionError:
     return SubmissionError(
         "run", status.run, f"was refused: {status.reason}", "Correct that and submit it again."
     )
-
-
-class Held:
-    """Notices that a run will not go on by itself: refusals hold it, and nothing of it is in flight."""
-
-    def __init__(self, run: Run) -> None:
-        self._run, self._seen = run, -1
-
-    def by(self, status: RunStatus) -> bool:
-        """Whether ``status`` is that of a held run; asks only where two looks in turn are alike."""
-        still = bool(status.rejections) and status.paused is None and not status.in_flight
-        before, self._seen = self._seen, status.jobs_done if still else -1
-        return still and before == status.jobs_done and self._run.is_held()
-
-
-class _Submission:
-    """Notices that a submission was lost, so that nobody waits for it for ever."""
-
-    def __init__(self, deployment: Deployment, ref: RunRef) -> None:
-        self._deployment, self._ref = deployment, ref
-        self._next_ms = deployment.clock.monotonic_ms() + LOST_AFTER_MS
-
-    def check(self, state: RunState | None) -> None:
-        """Raise `RunLost` if the run is still submitted after a while, and nothing asks for it."""
-        if state is not RunState.SUBMITTED or self._deployment.clock.monotonic_ms() < self._next_ms:
-            return
-        self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS
-        if self._deployment.patience().ask(lambda: self._deployment.runs.is_lost(self._ref)):
-            raise RunLost(self._ref.run, "the request to start it")
-
-
-class Seen:
-    """Remembers which items were yielded, one bit each."""
-
-    def __init__(self) -> None:
-        self._bits = bytearray()
-
-    def add(self, item: int) -> bool:
-        """Whether ``item`` is new."""
-        byte, bit = item >> 3, 1 << (item & 7)
-        if byte >= len(self._bits):
-            self._bits.extend(bytes(max(byte + 1 - len(self._bits), len(self._bits))))
-        if self._bits[byte] & bit:
-            return False
-        self._bits[byte] |= bit
-        return True

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from redis.exceptions import RedisError
 
 from fairlane.client.continuation import Origins
-from fairlane.client.deployment import Deployment, Pace
+from fairlane.client.deployment import Deployment, Pace, Steps, Wait, finish
 from fairlane.client.handle import Run
 from fairlane.client.submission import bounded_pages, check_rows_may_follow
 from fairlane.core.errors import RunEnded, RunLost
@@ -64,7 +64,7 @@ def hand_over(
     Raises `RunLost` if Redis has lost some of the rows by then.
     """
     outbox, ref, sent = deployment.outbox, RunRef(spec.team, spec.run), _Counted()
-    taken, numbering = sent.watch(bounded_pages(rows, spec)), None
+    taken, numbering = sent.watch(bounded_pages(rows, spec), deployment.checkpoint), None
     if origins is not None:
         taken = origins.watch(taken)
     if spec.session_field is not None:
@@ -90,9 +90,10 @@ class _Counted:
     def __init__(self) -> None:
         self.pages = 0
 
-    def watch(self, pages: Iterable[T]) -> Iterator[T]:
-        """Yield and count the pages."""
+    def watch(self, pages: Iterable[T], checkpoint: Callable[[], None]) -> Iterator[T]:
+        """Yield and count the pages, with a ``checkpoint`` before each."""
         for page in pages:
+            checkpoint()
             self.pages += 1
             yield page
 
@@ -155,15 +156,23 @@ class RowWriter:
 
     def extend(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """`write` for all of ``rows``, however many."""
+        finish(self.extending(rows), self._deployment.waiter)
+
+    def extending(self, rows: Iterable[Mapping[str, Any]]) -> Steps[None]:
+        """The steps of `extend`, for a caller that waits in its own way."""
         for row in read_rows(rows):
             self._waiting.append(row)
             if len(self._waiting) == self._spec.page_rows:
-                self._send()
+                yield from self._sending()
 
     def close(self) -> Run:
         """End the rows and return the run, which continues."""
+        return finish(self.closing(), self._deployment.waiter)
+
+    def closing(self) -> Steps[Run]:
+        """The steps of `close`."""
         if self._waiting:
-            self._send()
+            yield from self._sending()
         with self._deployment.answering():
             self._deployment.outbox.extend(self._ref, self._rows, last=True)
         return self.run
@@ -179,22 +188,26 @@ class RowWriter:
         else:
             self.run.cancel()
 
-    def _send(self) -> None:
+    def _sending(self) -> Steps[None]:
         (page,) = pages(self._waiting, self._spec.page_rows)
         with self._deployment.answering():
-            self._wait_for_room()
+            yield from self._waiting_for_room()
             self._deployment.outbox.append(self._ref, self._pages, page)
             self._rows, self._pages = self._rows + len(page), self._pages + 1
             self._deployment.outbox.extend(self._ref, self._rows, last=False)
         self._waiting = []
 
-    def _wait_for_room(self) -> None:
+    def _waiting_for_room(self) -> Steps[None]:
         pace, patience = Pace(), self._deployment.patience()
         while True:
-            handed = patience.insist(lambda: self._deployment.runs.handed_rows(self._ref, self._spec))
-            status = patience.insist(lambda: self._deployment.runs.status(self._ref, self._spec))
+            handed = yield from patience.insisting(
+                lambda: self._deployment.runs.handed_rows(self._ref, self._spec)
+            )
+            status = yield from patience.insisting(
+                lambda: self._deployment.runs.status(self._ref, self._spec)
+            )
             if status.state.finished:
                 raise RunEnded(self.run.id, status.state)
             if self._rows - handed < PAGES_AHEAD * self._spec.page_rows:
                 return
-            self._deployment.waiter.wait(pace.next_s())
+            yield Wait(pace.next_s())

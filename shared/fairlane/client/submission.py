@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -24,6 +24,7 @@ from fairlane.client.arguments import (
 )
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import SubmissionError
+from fairlane.evaluators.client_side import ClientScorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.lane import FUNCTIONS, endpoint_id
@@ -35,7 +36,13 @@ PAGE_ROWS = 500
 MAX_JOBS = 100_000_000
 """Most jobs a run may have: what is done is a bitmap of them, 12 MB at most."""
 
+MOST_START_S = 30 * 86_400
+"""Longest time that a run may wait for its start: what waits stays in Redis."""
+
 Row = TypeVar("Row")
+
+Evaluator: TypeAlias = EvaluatorSpec | ClientScorer | Callable[..., Any]
+"""An evaluator, or a function: one of a module that workers import, or a `scorer` of the client."""
 
 _REMEDIES = {
     "name": "Give a text of at most 200 characters, none of them a control character.",
@@ -71,6 +78,7 @@ class SubmitOptions(TypedDict, total=False):
     - ``timeout``: longest time for a call in seconds; ``retry``: a `RetryPolicy`.
     - ``max_concurrent``, ``ahead``, ``task_rate``, ``eval_rate``, ``delay``, ``max_duration``,
       ``max_outage``, ``on_refusal``, ``budget_tokens``, ``budget_usd``: see `Bounds`.
+    - ``start_in``: seconds from now before which no call of the run starts; ``max_duration`` counts from now.
     - ``run_serially``: ``True``, or the row field that marks items that run first, one at a time;
       ``store_output_as`` and ``conversation``: see `Order`.
     - ``cache``: "off", "read" or "read_write"; ``cache_ttl``: seconds.
@@ -86,7 +94,7 @@ class SubmitOptions(TypedDict, total=False):
     request: str | None
     params: Mapping[str, Any] | None
     repetitions: int
-    evaluators: Sequence[EvaluatorSpec]
+    evaluators: Sequence[Evaluator]
     session: str | None
     name: str | None
     priority: int | Literal["interactive"]
@@ -97,6 +105,7 @@ class SubmitOptions(TypedDict, total=False):
     task_rate: Rate
     eval_rate: Rate
     delay: float
+    start_in: float
     max_duration: float | None
     max_outage: float
     on_refusal: OnRefusal
@@ -152,7 +161,10 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
             "session_field": given.get("session"),
             **{name: given[name] for name in ("repetitions", "timeout", "retry") if name in given},
             **_priority(given.get("priority", 0)),
-            "bounds": {name: given[name] for name in _BOUNDS if name in given},
+            "bounds": {
+                **{name: given[name] for name in _BOUNDS if name in given},
+                **_start(given.get("start_in"), submitted_ms),
+            },
             "cache": {
                 field: given[name]
                 for name, field in (("cache", "mode"), ("cache_ttl", "ttl"))
@@ -169,6 +181,20 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
         raise in_our_words(error, lambda field: _REMEDIES.get(field, "")) from None
     _check_levels(spec)
     return spec
+
+
+def _start(start_in: object, submitted_ms: int) -> dict[str, Any]:
+    """The moment before which nothing starts."""
+    if start_in is None:
+        return {}
+    if (
+        isinstance(start_in, bool)
+        or not isinstance(start_in, int | float)
+        or not 0 <= start_in <= MOST_START_S
+    ):
+        remedy = f"Give seconds, from 0 to {MOST_START_S:,}."
+        raise SubmissionError("start_in", start_in, "is no time to wait", remedy)
+    return {"start_ms": submitted_ms + round(start_in * 1000)}
 
 
 def _priority(stated: object) -> dict[str, Any]:

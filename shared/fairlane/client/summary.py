@@ -130,6 +130,11 @@ class Summary:
         spent = (*self.tasks, *self.evaluations)
         return tuple(sorted({each.model for each in spent if each.cost_usd is None}))
 
+    def _repr_html_(self) -> str:
+        from fairlane.client.views.html import summary_html
+
+        return summary_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything above, ready for JSON."""
         return {

@@ -67,10 +67,15 @@ class EvaluationDefaults:
         return evaluator
 
 
-def evaluation_defaults(environ: Mapping[str, str]) -> EvaluationDefaults:
+MOST_CONCURRENT, CONCURRENT = 50, 5
+"""The largest ``MAX_CONCURRENT_LLM_CALLS`` in the profile "evaluation", and its default there."""
+
+
+def evaluation_defaults(environ: Mapping[str, str], *, bounded: bool = False) -> EvaluationDefaults:
     """The defaults in ``environ``; an empty variable counts as not set.
 
-    Raises `ConfigurationError` for the first variable that is wrong; of a limit below 1 its text is
+    ``bounded``, as in the profile "evaluation": `MOST_CONCURRENT` and `CONCURRENT` hold. Raises
+    `ConfigurationError` for the first variable that is wrong; of a limit below 1 its text is
     ``MAX_CONCURRENT_LLM_CALLS must be >= 1, got 0``.
     """
     given = {name: environ[name].strip() for name in NAMES if environ.get(name, "").strip()}
@@ -78,8 +83,14 @@ def evaluation_defaults(environ: Mapping[str, str]) -> EvaluationDefaults:
     def read(name: str, reader: Callable[[str, str], Value]) -> Value | None:
         return reader(name, given[name]) if name in given else None
 
+    most = read(MAX_CONCURRENT, _count)
+    if bounded and most is None:
+        most = CONCURRENT
+    if bounded and most is not None and most > MOST_CONCURRENT:
+        remedy = _remedy(MAX_CONCURRENT, f"1 to {MOST_CONCURRENT}, or choose another defaults.profile")
+        raise ConfigurationError(MAX_CONCURRENT, most, f"must be <= {MOST_CONCURRENT}", remedy)
     return EvaluationDefaults(
-        max_concurrent=read(MAX_CONCURRENT, _count),
+        max_concurrent=most,
         retry=_retry(given),
         batching=read(BATCHING, _flag),
         timeout=read(TIMEOUT, _timeout),

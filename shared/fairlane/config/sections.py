@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from fairlane.config.topology import topology_of
 from fairlane.core.section import Section
+from fairlane.model.lane import ENDPOINT_CONCURRENCY
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
@@ -248,6 +249,29 @@ class LogSettings(Section):
         description='Lines about each call at level "info". "all": queueing, acquired and released, which '
         'show what was in flight at any time. "ends": released alone. Each line costs CPU time.',
     )
+
+
+class DefaultsSettings(Section):
+    """What holds where nobody has said otherwise. A profile takes over the habits of another tool."""
+
+    profile: Literal["promptfoo", "evaluation"] | None = Field(
+        default=None,
+        description='"promptfoo": four calls at once on lanes that nobody has described. "evaluation": '
+        "MAX_CONCURRENT_LLM_CALLS is 1 to 50, by default 5. Default: neither.",
+    )
+    max_concurrency: int | None = Field(
+        default=None,
+        ge=1,
+        description="Calls at once on a lane without a table in `[lanes]`, where its provider's preset names "
+        "no number. Default: that of the profile, else none: the lane detects its limit.",
+    )
+
+    @property
+    def calls_at_once(self) -> int | None:
+        """Calls at once on a lane that nobody has described; ``None``: as many as it allows."""
+        if self.max_concurrency is None and self.profile == "promptfoo":
+            return ENDPOINT_CONCURRENCY
+        return self.max_concurrency
 
 
 class MetricsSettings(Section):

@@ -12,6 +12,7 @@ from fairlane.config.sections import (
     AuditSettings,
     CelerySettings,
     ConnectionName,
+    DefaultsSettings,
     LogSettings,
     MetricsSettings,
     RedisSettings,
@@ -44,6 +45,7 @@ class Settings(Section):
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     log: LogSettings = LogSettings()
+    defaults: DefaultsSettings = DefaultsSettings()
     team: TeamName = Field(default="default", description="Team for which a client submits.")
     config_file: str | None = Field(default=None, description="The file that these settings were read from.")
 
@@ -70,12 +72,15 @@ class Settings(Section):
     def limits_of(self, lane: str) -> LaneLimits | None:
         """Limits of a lane before its first use: the operator's, completed by its provider's defaults.
 
-        ``None`` if neither has any. Other fields are not set.
+        A lane without a table gets ``defaults.max_concurrency``, if its provider has none. ``None`` if none
+        of them has any. Other fields are not set.
         """
         configured = self.lanes.get(lane)
         name, _, model = lane.partition(":")
         connection = self.connections.get(name) or self._connection_at(lane)
         known = connection.lane_defaults(model) if connection else {}
+        if configured is None and self.defaults.calls_at_once is not None:
+            known = {"max_concurrency": self.defaults.calls_at_once} | known
         if not known:
             return configured
         return LaneLimits.model_validate(

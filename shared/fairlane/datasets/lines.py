@@ -12,6 +12,9 @@ MAX_ROW_CHARS = 16 * 1024 * 1024
 """Most characters of one row in memory. A run's own limit is lower, but applies after a row was read."""
 
 
+_NAMES = {",": "commas", "\t": "tabs"}
+
+
 class Broken(Exception):
     """A file's content does not fit its format, from the row after the last one read."""
 
@@ -57,9 +60,9 @@ def read_lines(file: BinaryIO) -> Iterator[object]:
         yield row
 
 
-def read_table(file: BinaryIO) -> Iterator[object]:
+def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
     """Records under the header's names; cells are text, never numbers. Raises `Broken`."""
-    reader = csv.reader((line for _, line in numbered_lines(file)), strict=True)
+    reader = csv.reader((line for _, line in numbered_lines(file)), strict=True, delimiter=delimiter)
     try:
         header: list[str] | None = None
         for cells in reader:
@@ -70,12 +73,21 @@ def read_table(file: BinaryIO) -> Iterator[object]:
                 continue
             if len(cells) != len(header):
                 problem = f"line {reader.line_num} has {len(cells)} cells, the header has {len(header)}"
-                raise Broken(problem, 'Quote cells that hold commas or line ends: "a, b".')
+                raise Broken(
+                    problem, f'Quote cells that hold {_NAMES[delimiter]} or line ends: "a{delimiter} b".'
+                )
             yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
         limit = f"A cell has at most {csv.field_size_limit():,} characters; use .jsonl for longer texts."
         remedy = limit if "limit" in str(error) else 'Quote cells with ", and double a quote inside them.'
-        raise Broken(f"line {reader.line_num} is no CSV: {error}", remedy) from None
+        raise Broken(
+            f"line {reader.line_num} is no {'TSV' if delimiter != ',' else 'CSV'}: {error}", remedy
+        ) from None
+
+
+def read_tabs(file: BinaryIO) -> Iterator[object]:
+    """`read_table` of cells that tabs separate. Raises `Broken`."""
+    return read_table(file, "\t")
 
 
 def _header(cells: list[str]) -> list[str]:

@@ -12,16 +12,23 @@ from fairlane.core.errors import SubmissionError
 from fairlane.datasets.rows import FIELD, pages, read_file
 from fairlane.model.origins import Source
 
-Format: TypeAlias = Literal["jsonl", "json", "csv"]
+Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 
-_FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv"}
+_FORMATS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
 
 
 class Reference:
     """A dataset that the scheduler reads itself: ``Reference("s3://bucket/rows.jsonl")``.
 
     ``scheduler.datasets`` must allow its place. A path is one on the scheduler's machine. ``file_format`` is
-    "jsonl", "json" or "csv"; by default the suffix says it.
+    "jsonl", "json", "csv", "tsv" or "parquet"; by default the suffix says it.
     """
 
     def __init__(self, url: str | Path, file_format: Format | None = None) -> None:
@@ -29,7 +36,7 @@ class Reference:
         suffix = PurePosixPath(urlsplit(text).path).suffix.lower()
         chosen = file_format or _FORMATS.get(suffix)
         if chosen is None:
-            remedy = 'Give file_format="jsonl", "json" or "csv".'
+            remedy = 'Give file_format="jsonl", "json", "csv", "tsv" or "parquet".'
             raise SubmissionError(FIELD, text, "its suffix does not show its format", remedy)
         local = not urlsplit(text).scheme
         self.source = Source(url=str(Path(text).expanduser().resolve()) if local else text, format=chosen)

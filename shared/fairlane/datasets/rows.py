@@ -7,14 +7,16 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fairlane.core.errors import BrokenPage, SubmissionError
 from fairlane.datasets.array import read_array
-from fairlane.datasets.lines import Broken, read_lines, read_table
+from fairlane.datasets.lines import Broken, read_lines, read_table, read_tabs
+from fairlane.datasets.tables import Table, read_parquet, table_rows
+from fairlane.datasets.values import fields_of, plain_row, remedy_for
 
 FIELD = "dataset"
 MAX_DEPTH = 100
@@ -36,7 +38,9 @@ _FEW_VALUES = 100_000  # a page with no more is read at once: they are some 10 M
 
 _MAX_INT_BITS = 14_000  # Python reads and writes integers of up to 4,300 digits
 _REMEDY = "Use text, finite numbers, true, false, null, lists and objects with text as keys."
-_DATASET_REMEDY = "Give a path (.jsonl, .json, .csv), a list of dicts, or an iterable of dicts."
+_DATASET_REMEDY = (
+    "Give a path (.jsonl, .json, .csv, .tsv, .parquet), a DataFrame or table, or an iterable of rows."
+)
 _LEVEL = 1  # speed counts, for rows are written once and read twice; level 6 would save only a tenth more
 _SPACE = re.compile(r"[ \t\n\r]*")
 _decode_at = json.JSONDecoder().raw_decode
@@ -61,7 +65,8 @@ def check_row(row: object, number: int) -> dict[str, Any]:
         _check_object("", fields, 0)
     except _NotJson as error:
         problem = f"field {error.path}: {error}" if error.path else str(error)
-        raise SubmissionError(FIELD, error.value, problem, _REMEDY, row=number) from None
+        remedy = remedy_for(error.value) or _REMEDY
+        raise SubmissionError(FIELD, error.value, problem, remedy, row=number) from None
     return fields
 
 
@@ -104,24 +109,57 @@ def _check_text(path: str, text: str) -> None:
         raise _NotJson(path, text, "the text holds half a surrogate pair, which UTF-8 cannot carry") from None
 
 
-def read_rows(dataset: str | os.PathLike[str] | Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows in order, one in memory at a time; a file's text is UTF-8, with or without a byte order mark.
+def to_row(row: object, number: int) -> dict[str, Any]:
+    """`check_row` for what an application gives: records of other kinds too, and values that become JSON.
 
-    ``.jsonl`` has an object a line, blank lines aside; ``.json`` an array of objects; ``.csv`` a header and
-    text alone. Raises `SubmissionError`: at once if it is no dataset, else with the bad row's number from 1.
+    A field whose value is NaN, or another gap of a table, is left out. Raises `SubmissionError`.
+    """
+    fields = row if isinstance(row, Mapping) else fields_of(row)
+    if fields is None:
+        return check_row(row, number)  # its error says what a row is
+    given = fields if type(fields) is dict else dict(fields)
+    try:
+        _check_object("", given, 0)
+    except _NotJson:
+        return check_row(plain_row(given), number)
+    return given
+
+
+def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterator[dict[str, Any]]:
+    """Rows in order, some in memory at a time; a file's text is UTF-8, with or without a byte order mark.
+
+    ``.jsonl`` has an object a line, blank lines aside; ``.json`` an array of objects; ``.csv`` and ``.tsv`` a
+    header and text alone. A table is one of pandas, polars or Arrow. Any other iterable yields dicts, data
+    classes, pydantic models or named tuples.
+    Raises `SubmissionError`: at once if it is no dataset, else with the bad row's number from 1.
     """
     if isinstance(dataset, str | os.PathLike):
         return _read_file(Path(dataset))
     if isinstance(dataset, Mapping):
-        raise SubmissionError(
-            FIELD, dataset, "a dict is one row, not a dataset", "Put it into a list: [{…}]."
-        )
-    if isinstance(dataset, (bytes, bytearray)) or not isinstance(dataset, Iterable):
-        raise SubmissionError(FIELD, dataset, f"a {type(dataset).__name__} is no dataset", _DATASET_REMEDY)
-    if type(dataset).__name__ == "DataFrame":  # iterates over the names of its columns
-        remedy = 'Pass frame.to_dict("records").'
-        raise SubmissionError(FIELD, "a DataFrame", "does not iterate over its rows", remedy)
-    return (check_row(row, number) for number, row in enumerate(dataset, start=1))
+        raise _one_row(dataset)
+    try:
+        rows = None if isinstance(dataset, list | tuple) else table_rows(dataset)
+    except Broken as error:
+        raise SubmissionError(FIELD, f"a {type(dataset).__name__}", str(error), error.remedy) from None
+    if rows is None:
+        if isinstance(dataset, (bytes, bytearray)) or not isinstance(dataset, Iterable):
+            problem = f"a {type(dataset).__name__} is no dataset"
+            raise SubmissionError(FIELD, dataset, problem, _remedy_of(dataset))
+        rows = iter(dataset)
+    return (to_row(row, number) for number, row in enumerate(rows, start=1))
+
+
+def _one_row(dataset: Mapping[Any, Any]) -> SubmissionError:
+    if type(dataset).__name__.endswith("DatasetDict"):  # of Hugging Face: splits by name
+        name = next(iter(dataset), "train")
+        return SubmissionError(FIELD, sorted(dataset), "has several splits", f"Name one: dataset[{name!r}].")
+    return SubmissionError(FIELD, dataset, "a dict is one row, not a dataset", "Put it into a list: [{…}].")
+
+
+def _remedy_of(dataset: object) -> str:
+    if isinstance(dataset, AsyncIterable):
+        return "Write its rows into an open run: AsyncClient.open(…), then `await rows.extend(…)`."
+    return _DATASET_REMEDY
 
 
 def _read_file(path: Path) -> Iterator[dict[str, Any]]:
@@ -150,12 +188,12 @@ def read_file(name: str, file: BinaryIO, suffix: str) -> Iterator[dict[str, Any]
 def _checked(
     path: str | Path, file: BinaryIO, reader: Callable[[BinaryIO], Iterator[object]]
 ) -> Iterator[dict[str, Any]]:
-    number = 0
+    number, take = 0, to_row if reader is read_parquet else check_row
     with file:
         rows = reader(file)
         try:
             for number, row in enumerate(rows, start=1):
-                yield check_row(row, number)
+                yield take(row, number)
         except Broken as error:
             raise SubmissionError(FIELD, str(path), str(error), error.remedy, row=number + 1) from None
         except OSError as error:
@@ -169,6 +207,8 @@ _READERS: Mapping[str, Callable[[BinaryIO], Iterator[object]]] = {
     ".ndjson": read_lines,
     ".json": read_array,
     ".csv": read_table,
+    ".tsv": read_tabs,
+    ".parquet": read_parquet,
 }
 
 

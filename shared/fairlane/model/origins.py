@@ -17,7 +17,7 @@ class Source(Choice):
     """Rows that the scheduler reads itself, a page at a time: a path or a URL that fsspec opens."""
 
     url: str = Field(min_length=1, max_length=2000)
-    format: Literal["jsonl", "json", "csv"]
+    format: Literal["jsonl", "json", "csv", "tsv", "parquet"]
 
 
 class Continuation(Choice):

@@ -38,6 +38,7 @@ class Bounds(Choice):
     what the lanes allow: a number is fixed, 0 means that the run adds no limit, and "auto" follows the other
     role (`RunSpec.role_rates`). ``delay`` is the least time between two starts on a lane, in seconds.
     ``max_duration`` is in seconds. Jobs that wait for a lane that is down fail after ``max_outage`` seconds.
+    ``start_ms``: no call of the run starts before then, by the server's clock.
     ``on_refusal``: whether the other jobs for a model that rejects the run's first calls alike fail, or are
     held until the run is resumed.
     """
@@ -52,6 +53,7 @@ class Bounds(Choice):
     on_refusal: OnRefusal = "fail"
     budget_tokens: int | None = Field(default=None, ge=1)
     budget_usd: float | None = Field(default=None, gt=0)
+    start_ms: int | None = Field(default=None, ge=0)
 
 
 class Order(Choice):

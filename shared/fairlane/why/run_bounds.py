@@ -10,10 +10,8 @@ from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import Head, RunTraces
 from fairlane.store.run_queries import rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
+from fairlane.store.write.runs import PACE_SLACK_MS
 from fairlane.why.reasons import Reason
-
-PACE_SLACK_MS = 100
-"""As in `lib/run/bounds.lua`: how much lost time a pace may make up for."""
 
 UNTIMED = frozenset(
     (
@@ -73,7 +71,7 @@ class RunBounds:
 
         ``tasks``: items that are not handed out yet are expected there.
         """
-        times = [self._now_ms]
+        times = [self._now_ms, self._start_ms]
         role = self._role(lane, tasks=tasks)
         if role is not None and (gap := self._number(f"{role}_gap_ms")):
             first = max(self._now_ms, self._number(f"{role}_next_ms") - PACE_SLACK_MS)
@@ -181,8 +179,16 @@ class RunBounds:
             f"its tasks wait for its evaluations: {waiting:,} items{most} have begun and are not evaluated",
         )
 
+    @property
+    def _start_ms(self) -> int:
+        """The moment before which the run starts nothing; 0 if it has none."""
+        return 0 if self._plan is None else self._plan.spec.bounds.start_ms or 0
+
     def _pace(self, lane: str, head: Head) -> Reason | None:
         role = "task" if self._is_task(head.entry.job) else "eval"
+        start_ms = self._start_ms
+        if self._now_ms < start_ms:
+            return Reason("delay", f"the run is to start {until(start_ms, self._now_ms)}", start_ms)
         gap, next_ms = self._number(f"{role}_gap_ms"), self._number(f"{role}_next_ms")
         if not gap or self._now_ms >= next_ms:
             return None

@@ -82,9 +82,10 @@ class AppTasks:
         raise FunctionNotFound(problem, claimed=False)
 
     def names(self) -> tuple[str, ...]:
-        """The application's own tasks, without Celery's."""
+        """The application's own tasks, without Celery's and without relays of limited tasks."""
         tasks: Any = self._app.tasks
-        return tuple(sorted(name for name in tasks if not name.startswith("celery.")))
+        own = (name for name in tasks if not name.startswith("celery."))
+        return tuple(sorted(name for name in own if not getattr(tasks[name], "relays", False)))
 
 
 def allows(modules: Iterable[str], module: str) -> bool:

@@ -39,6 +39,7 @@ from fairlane_workers.functions.arguments import (
     is_scoring,
 )
 from fairlane_workers.functions.catalog import Catalog
+from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.functions.threads import Threads
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.throttling import TOO_MANY_REQUESTS, named_wait_ms, throttled
@@ -123,10 +124,11 @@ class FunctionProvider:
     async def _run(self, bound: partial[Any]) -> Any:
         """The function's result, or `_Raised`. Only our own cancellation passes through."""
         try:
-            if _is_async(bound.func):
-                return await bound()
-            returned = await self._threads.run(bound)
-            return await returned if inspect.isawaitable(returned) else returned
+            with without_nested_retries():
+                if _is_async(bound.func):
+                    return await bound()
+                returned = await self._threads.run(bound)
+                return await returned if inspect.isawaitable(returned) else returned
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

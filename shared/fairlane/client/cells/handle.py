@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
-from fairlane.client.handle import Run, Seen
+from fairlane.client.following import Seen
+from fairlane.client.handle import Run
 from fairlane.client.summary import Summary, summarise
 from fairlane.core.clock import Clock, SystemClock
-from fairlane.core.errors import RunTimeout, StoreUnavailable
+from fairlane.core.errors import FairlaneError, RunTimeout, StoreUnavailable
 from fairlane.model.job import JobState
 from fairlane.model.results import Record
-from fairlane.model.run import RunState, RunStatus, cell_of
+from fairlane.model.run import RunSpec, RunState, RunStatus, cell_of
 from fairlane.model.tokens import Price
 
 BUFFERED = 1024
@@ -136,10 +137,11 @@ class CellsRun:
 
     def summary(self, prices: Mapping[str, Price] | None = None) -> Summary:
         """`Run.summary` over the records of all cells, without sessions. Default: the first cell's prices."""
-        status, specs = self.wait(), [run.readable_spec() for run in self._parts.values()]
+        status, specs = self.wait(), [_spec(run) for run in self._parts.values()]
         models = tuple(model for spec in specs for model in spec.models)
         whole = specs[0].model_copy(update={"models": models, "session_evals": ()})
-        known = next(iter(self._parts.values())).prices if prices is None else prices
+        first = next(iter(self._parts.values()))
+        known = first._deployment.settings.prices if prices is None else prices
         return summarise(whole, status.state, self.results(), known)
 
     def _each(self, action: Callable[[Run], None]) -> None:
@@ -160,7 +162,7 @@ class _Numbers:
     """Numbers items in the whole run, whose models stand in the order of the cells."""
 
     def __init__(self, parts: Mapping[str, Run]) -> None:
-        self._specs = {cell: run.readable_spec() for cell, run in parts.items()}
+        self._specs = {cell: _spec(run) for cell, run in parts.items()}
         self._before, self._models = dict[str, int](), 0
         for cell, spec in self._specs.items():
             self._before[cell] = self._models
@@ -219,6 +221,13 @@ class _PartReader:
                 self._found.put(record, timeout=PUT_S)
                 return True
         return False
+
+
+def _spec(run: Run) -> RunSpec:
+    """What was submitted. Raises `FairlaneError` for a run of a newer version."""
+    if run.spec is None:
+        raise FairlaneError(f"run {run.id} was submitted by a newer version of Fairlane: upgrade this one")
+    return run.spec
 
 
 def _merged(cells: Mapping[str, RunStatus | None], away: tuple[str, ...]) -> CellsStatus:

@@ -329,6 +329,10 @@ def known_jobs(plan: Plan, items: int) -> dict[str, int]:
     return known
 
 
+PACE_SLACK_MS = 100
+"""As in ``lib/run/bounds.lua``: how much lost time a pace may make up for."""
+
+
 def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | None) -> Fields:
     """A run's own bounds as fields of its state, which ``lib/run/bounds.lua`` enforces.
 
@@ -348,6 +352,7 @@ def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | Non
             "cap": max_concurrent,
             "task_gap_ms": _gap_ms(task_rate),
             "eval_gap_ms": _gap_ms(eval_rate),
+            **_start(bounds.start_ms, {"task_gap_ms": task_rate, "eval_gap_ms": eval_rate}),
             "delay_ms": round(bounds.delay * 1000) or None,
             "budget_tokens": bounds.budget_tokens,
             "budget_cost": None if bounds.budget_usd is None else bounds.budget_usd * 1e6,
@@ -358,6 +363,15 @@ def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | Non
     if not limits and not runs_ahead:
         return fields
     return fields | limits | {"bounded": 1}
+
+
+def _start(start_ms: int | None, rates: Mapping[str, float | None]) -> Fields:
+    """The moment before which no role starts; a gap of 0 paces nothing after it."""
+    if start_ms is None:
+        return {}
+    gaps: Fields = {name: 0 for name, rate in rates.items() if rate is None}
+    first = start_ms + PACE_SLACK_MS  # a pace may be that much early
+    return gaps | {"task_next_ms": first, "eval_next_ms": first}
 
 
 def _gap_ms(rate: float | None) -> float | None:

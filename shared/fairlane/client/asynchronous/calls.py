@@ -1,0 +1,68 @@
+"""Calls of functions under a lane, for an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Generic, TypeVar
+
+from fairlane.client.asynchronous.run import AsyncRun
+from fairlane.client.asynchronous.threads import Threads
+from fairlane.client.calls import CallHandle, CallMap
+from fairlane.why.waiting import Waiting
+
+H = TypeVar("H", bound=CallHandle | CallMap)
+
+
+class _AsyncCalls(Generic[H]):
+    """Calls that are the items of a run. They run without this object."""
+
+    def __init__(self, handle: H, threads: Threads) -> None:
+        self._handle, self._threads = handle, threads
+
+    @property
+    def id(self) -> str:
+        """The id of the run that it is."""
+        return self._handle.id
+
+    @property
+    def run(self) -> AsyncRun:
+        """The run that it is: look, wait, cancel."""
+        return AsyncRun(self._handle.run, self._threads)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}: {self._handle.run.name}>"
+
+    async def cancel(self) -> None:
+        """Ask for what is not over to be cancelled, and return at once."""
+        await self._threads.call(self._handle.cancel)
+
+
+class AsyncCallHandle(_AsyncCalls[CallHandle]):
+    """One call."""
+
+    async def done(self) -> bool:
+        """Whether it is over, one way or another. Raises `StoreUnavailable`."""
+        return await self._threads.call(self._handle.done)
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """What it returned, as JSON carries it; waits for it. Raises what `CallHandle.result` does."""
+        await self.run.wait(timeout=timeout)
+        return await self._threads.call(self._handle.result)
+
+    async def why(self) -> Waiting:
+        """Why it waits, and when it starts, at about."""
+        return await self._threads.call(self._handle.why)
+
+
+class AsyncCallMap(_AsyncCalls[CallMap]):
+    """Many calls of one function: one run, whose items they are."""
+
+    async def results(self, timeout: float | None = None, *, return_exceptions: bool = False) -> list[Any]:
+        """What the calls returned, in their order; waits for all. Raises what `CallMap.results` does."""
+        await self.run.wait(timeout=timeout)
+        return await self._threads.call(lambda: self._handle.results(return_exceptions=return_exceptions))
+
+    async def stream(self) -> AsyncGenerator[tuple[int, Any], None]:
+        """``(number, result)`` of each call as it ends, a `CallFailed` in place of a missing result."""
+        async for record in self.run.stream():
+            yield record.item, self._handle.result_of(record)

@@ -1,0 +1,144 @@
+"""A handle on a submitted run for an event loop: `Run`'s methods as coroutines and async iterators."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from fairlane.client.asynchronous.threads import Threads, off_loop
+from fairlane.client.handle import Run
+from fairlane.model.results import Record
+from fairlane.model.run import RunSpec, RunStatus
+from fairlane.model.sessions import SessionRecord
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Any
+
+    from fairlane.client.chunks import Chunk
+    from fairlane.client.summary import Summary
+    from fairlane.client.views.comparison import Comparison
+    from fairlane.evaluators.client_side import ClientScorer
+    from fairlane.export.formats import Format
+
+T = TypeVar("T")
+
+
+class AsyncRun:
+    """A submitted run. It runs without this object, and `AsyncClient.run` finds it again.
+
+    Cancelling a task that waits here does not cancel the run: `cancel` does.
+    """
+
+    def __init__(self, run: Run, threads: Threads) -> None:
+        """Made by `AsyncClient`."""
+        self._run, self._threads = run, threads
+
+    @property
+    def id(self) -> str:
+        """Names the run within its team; later runs have greater ids."""
+        return self._run.id
+
+    @property
+    def team(self) -> str:
+        """The team that submitted the run."""
+        return self._run.team
+
+    @property
+    def name(self) -> str:
+        """The name it was given, else its id."""
+        return self._run.name
+
+    @property
+    def serial(self) -> bool:
+        """Whether its items go one at a time, as they must where a prompt reads what came before."""
+        return self._run.serial
+
+    @property
+    def spec(self) -> RunSpec | None:
+        """What was submitted, but for its rows; ``None`` where it cannot be read."""
+        return self._run.spec
+
+    def __repr__(self) -> str:
+        return f"<AsyncRun {self.id} of team {self.team}: {self.name}>"
+
+    status = off_loop(Run.status)
+    cancel = off_loop(Run.cancel)
+    pause = off_loop(Run.pause)
+    resume = off_loop(Run.resume)
+    why = off_loop(Run.why)
+    is_held = off_loop(Run.is_held)
+
+    async def wait(
+        self, *, progress: bool = False, timeout: float | None = None, until_held: bool = False
+    ) -> RunStatus:
+        """Wait until the run has finished, and return its status: see `Run.wait`.
+
+        It holds no thread between two looks, so thousands of tasks may wait.
+        """
+        return await self._threads.finish(self._run._waiting(progress, timeout, until_held=until_held))
+
+    def results(self) -> AsyncGenerator[Record, None]:
+        """Every item's record, in item order. Waits for the run to be over first: see `Run.results`."""
+        return self._threads.iterate(self._run._results())
+
+    def sessions(self) -> AsyncGenerator[SessionRecord, None]:
+        """Every session's record. Waits for the run to be over first: see `Run.sessions`."""
+        return self._threads.iterate(self._run._sessions())
+
+    def stream(self) -> AsyncGenerator[Record, None]:
+        """Every item's record once, in the order in which they end: see `Run.stream`."""
+        return self._threads.iterate(self._run._stream())
+
+    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+        """Pieces of streamed output, until the run is over: see `Run.chunks`.
+
+        Each iterator listens on a connection and in a thread of its own.
+        """
+        own = self._threads.one()
+        try:
+            steps = cast("Generator[Chunk, None, None]", await own.call(self._run.chunks))
+            try:
+                async for chunk in own.iterate(steps, at_once=1):
+                    yield chunk
+            finally:
+                await own.call(steps.close)
+        finally:
+            own.close()
+
+    async def summary(self) -> Summary:
+        """Scores, failures, tokens, cost and time, once the run is over: see `Run.summary`."""
+        return await self._once_over(Run.summary)
+
+    async def export(
+        self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False
+    ) -> int:
+        """Write every record to a file, once the run is over: see `Run.export`."""
+        return await self._once_over(partial(Run.export, path=path, format=format, raw=raw))
+
+    async def to_pandas(self) -> Any:
+        """Every record as a row of a ``pandas.DataFrame``, once the run is over: see `Run.to_pandas`."""
+        return await self._once_over(Run.to_pandas)
+
+    async def report(self, path: str | PathLike[str], *, examples: int = 0) -> int:
+        """Write a page of HTML, once the run is over: see `Run.report`."""
+        return await self._once_over(partial(Run.report, path=path, examples=examples))
+
+    async def compare(self, other: AsyncRun, *, by: str | Sequence[str] | None = None) -> Comparison:
+        """Compare the scores of two runs, once both are over, item by item: see `Run.compare`."""
+        await other.wait()
+        return await self._once_over(partial(Run.compare, other=other._run, by=by))
+
+    def with_scorers(self, *scorers: ClientScorer) -> AsyncRun:
+        """The same run, whose records this handle also scores by these: see `Run.with_scorers`."""
+        return AsyncRun(self._run.with_scorers(*scorers), self._threads)
+
+    async def in_thread(self, work: Callable[[Run], T]) -> T:
+        """The result of ``work`` on the blocking handle, done in a thread."""
+        return await self._threads.call(partial(work, self._run))
+
+    async def _once_over(self, work: Callable[[Run], T]) -> T:
+        """``work``, which reads a finished run: no thread is held until then."""
+        await self.wait()
+        return await self.in_thread(work)

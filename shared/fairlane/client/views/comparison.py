@@ -1,0 +1,245 @@
+"""Compares two runs: differences of their scores, item by item, with standard errors over rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fairlane.client.views.html import comparison_html
+from fairlane.core.errors import FairlaneError, SubmissionError
+from fairlane.model.results import Record
+from fairlane.model.run import RunSpec
+
+if TYPE_CHECKING:
+    from fairlane.client.handle import Run
+
+Key: TypeAlias = tuple[bytes, bytes, int]
+"""An item: its row, the rest of its identity, and how many alike came before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One evaluator's paired difference, the second run's score minus the first's.
+
+    ``pairs`` items have a score in both runs; ``rows`` distinct rows have such an item. ``mean`` is the mean
+    over rows of each row's mean difference, and ``standard_error`` that of this mean, ``s / √rows``: the
+    repetitions, prompts and models of one row are not independent. There is none for fewer than two rows.
+    ``better``, ``worse`` and ``equal`` count pairs. ``missing`` matched items lack a score in either run.
+    """
+
+    pairs: int
+    rows: int
+    missing: int
+    first_mean: float | None
+    second_mean: float | None
+    mean: float | None
+    standard_error: float | None
+    better: int
+    worse: int
+    equal: int
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """About 95 %: the mean ± 1.96 standard errors; ``None`` without a standard error."""
+        if self.mean is None or self.standard_error is None:
+            return None
+        return self.mean - 1.96 * self.standard_error, self.mean + 1.96 * self.standard_error
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs, compared item by item.
+
+    ``matched`` items are in both; ``only_first`` and ``only_second`` are in one alone. ``matched_by`` says
+    what makes two items the same, and ``left_out`` in sentences what no difference includes.
+    """
+
+    first: str
+    second: str
+    matched: int
+    only_first: int
+    only_second: int
+    scores: Mapping[str, Difference]
+    only_first_scores: tuple[str, ...]
+    only_second_scores: tuple[str, ...]
+    matched_by: str
+    left_out: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything above, ready for JSON."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self)
+
+
+def compare_runs(first: Run, second: Run, by: str | Sequence[str] | None = None) -> Comparison:
+    """Compare ``second`` with ``first``; see `Run.compare`."""
+    identity = _Identity(_spec(first), _spec(second), (by,) if isinstance(by, str) else by)
+    before = {key: dict(record.scores) for key, record in identity.keyed(first)}
+    names_before = {name for scores in before.values() for name in scores}
+    names_after: set[str] = set()
+    sums: defaultdict[str, _Paired] = defaultdict(_Paired)
+    matched = only_second = 0
+    for key, record in identity.keyed(second):
+        names_after |= record.scores.keys()
+        old = before.pop(key, None)
+        if old is None:
+            only_second += 1
+            continue
+        matched += 1
+        for name in old.keys() | record.scores.keys():
+            sums[name].add(key[0], old.get(name), record.scores.get(name))
+    identity.require_fields()
+    both = sorted(names_before & names_after)
+    titles = _titles(first, second)
+    found = Comparison(
+        first=titles[0],
+        second=titles[1],
+        matched=matched,
+        only_first=len(before),
+        only_second=only_second,
+        scores={name: sums[name].difference() for name in both},
+        only_first_scores=tuple(sorted(names_before - names_after)),
+        only_second_scores=tuple(sorted(names_after - names_before)),
+        matched_by=identity.in_words(),
+        left_out=(),
+    )
+    return _with_sentences(found)
+
+
+def _spec(run: Run) -> RunSpec:
+    if run.spec is None:
+        raise FairlaneError(f"run {run.id} was submitted by a newer version of Fairlane: upgrade this one")
+    return run.spec
+
+
+def _titles(first: Run, second: Run) -> tuple[str, str]:
+    """The names of the runs, or their ids where the names are alike."""
+    return (first.name, second.name) if first.name != second.name else (first.id, second.id)
+
+
+class _Identity:
+    """Which items of two runs are the same."""
+
+    def __init__(self, first: RunSpec, second: RunSpec, fields: Sequence[str] | None) -> None:
+        self._specs, self._fields = {first.run: first, second.run: second}, fields
+        self._missing: Counter[str] = Counter()
+        self._rows = 0
+        self._by_prompt = len(first.prompts) > 1 or len(second.prompts) > 1
+        self._by_model = len(first.models) > 1 or len(second.models) > 1
+
+    def keyed(self, run: Run) -> Iterator[tuple[Key, Record]]:
+        """The records of a run with their identities; items that are alike are told apart by their order."""
+        spec, seen = self._specs[run.id], Counter[tuple[bytes, bytes]]()
+        prompts = [_digest([message.model_dump() for message in each]) for each in spec.prompts]
+        for record in run.results():
+            rest: list[Any] = [record.repetition]
+            if self._by_prompt:
+                rest.append(prompts[record.prompt].hex())
+            if self._by_model:
+                rest.append(record.model)
+            alike = (self._row(record.row), _digest(rest))
+            yield (*alike, seen[alike]), record
+            seen[alike] += 1
+
+    def _row(self, row: Mapping[str, Any]) -> bytes:
+        self._rows += 1
+        if self._fields is None:
+            return _digest(row)
+        self._missing.update(name for name in self._fields if name not in row)
+        return _digest([row.get(name) for name in self._fields])
+
+    def require_fields(self) -> None:
+        """Raise `SubmissionError` for a field that no row has."""
+        for name in self._fields or ():
+            if self._rows and self._missing[name] == self._rows:
+                raise SubmissionError(
+                    "by", name, "no row of the two runs has this field", "Name one of theirs."
+                )
+
+    def in_words(self) -> str:
+        """What makes two items the same."""
+        row = "the row's content" if self._fields is None else f"the row's {', '.join(self._fields)}"
+        also = [
+            "repetition",
+            *(["prompt"] if self._by_prompt else []),
+            *(["model"] if self._by_model else []),
+        ]
+        return f"Items are matched by {row} and {' and '.join(also)}."
+
+
+def _digest(value: object) -> bytes:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+class _Paired:
+    """Sums up pairs of scores, and their differences by row."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, tuple[float, int]] = {}
+        self._first: list[float] = []
+        self._second: list[float] = []
+        self._signs: Counter[int] = Counter()
+        self._missing = 0
+
+    def add(self, row: bytes, first: float | None, second: float | None) -> None:
+        """One matched item's scores."""
+        if first is None or second is None:
+            self._missing += 1
+            return
+        self._first.append(first)
+        self._second.append(second)
+        self._signs[(second > first) - (second < first)] += 1
+        total, count = self._rows.get(row, (0.0, 0))
+        self._rows[row] = (total + second - first, count + 1)
+
+    def difference(self) -> Difference:
+        """All pairs so far."""
+        means = [total / count for total, count in self._rows.values()]
+        mean = math.fsum(means) / len(means) if means else None
+        error = None
+        if mean is not None and len(means) > 1:
+            squares = math.fsum((each - mean) ** 2 for each in means)
+            error = math.sqrt(squares / (len(means) - 1) / len(means))
+        return Difference(
+            pairs=len(self._first),
+            rows=len(means),
+            missing=self._missing,
+            first_mean=_mean(self._first),
+            second_mean=_mean(self._second),
+            mean=mean,
+            standard_error=error,
+            better=self._signs[1],
+            worse=self._signs[-1],
+            equal=self._signs[0],
+        )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _with_sentences(found: Comparison) -> Comparison:
+    sentences = []
+    for count, name in ((found.only_first, found.first), (found.only_second, found.second)):
+        if count:
+            sentences.append(f"Left out: {count:,} {_items(count)} of {name} alone.")
+    for name, each in found.scores.items():
+        if each.missing:
+            items = f"{each.missing:,} matched {_items(each.missing)}"
+            sentences.append(f"Left out of {name}: {items} without a score in both.")
+    for names, run in ((found.only_first_scores, found.first), (found.only_second_scores, found.second)):
+        if names:
+            sentences.append(f"Only {run} has scores of {', '.join(names)}.")
+    return replace(found, left_out=tuple(sentences))
+
+
+def _items(count: int) -> str:
+    return "item" if count == 1 else "items"

@@ -1,0 +1,87 @@
+"""Rows of tables in memory: pandas, polars and Arrow, without importing any of them; and of Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, BinaryIO, Protocol
+
+from fairlane.datasets.lines import Broken
+
+ROWS_AT_ONCE = 1000
+"""Rows of a table that are Python objects at a time."""
+
+_PYARROW = "Install fairlane[parquet], which brings pyarrow."
+
+
+class Table(Protocol):
+    """A table with Arrow's stream interface: of pandas, polars, Arrow, or a relation of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The table as an Arrow stream."""
+        ...
+
+
+def table_rows(table: Any) -> Iterator[Mapping[Any, Any]] | None:
+    """The rows of a table, a portion in memory at a time; ``None`` where ``table`` is none that is known.
+
+    Raises `Broken` for a table whose rows cannot be named.
+    """
+    home = type(table).__module__.partition(".")[0]
+    if home == "pandas" and hasattr(table, "iloc"):
+        return _of_pandas(table)
+    if home == "polars":
+        return _of_polars(table)
+    if hasattr(table, "__arrow_c_stream__"):
+        return _of_arrow(table)
+    return None
+
+
+def read_parquet(file: BinaryIO) -> Iterator[object]:
+    """The rows of a Parquet file, a portion in memory at a time. Raises `Broken`."""
+    try:
+        parquet: Any = import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        raise Broken("Parquet is read by pyarrow, which is not installed", _PYARROW) from None
+    try:
+        for batch in parquet.ParquetFile(file).iter_batches(batch_size=ROWS_AT_ONCE):
+            yield from batch.to_pylist()
+    except (ValueError, OSError, NotImplementedError) as error:  # ArrowInvalid is a ValueError
+        raise Broken(f"the file is no Parquet that can be read: {error}", "Write it again.") from None
+
+
+def _of_pandas(frame: Any) -> Iterator[Mapping[Any, Any]]:
+    if frame.ndim != 2:
+        raise Broken("a pandas Series has one column without a name", "Pass series.to_frame().")
+    columns = list(frame.columns)
+    for name in columns:
+        if not isinstance(name, str):
+            remedy = "Name the columns with texts: frame.columns = [str(name) for name in frame.columns]."
+            raise Broken(f"the column {name!r} is no text", remedy)
+    if not frame.columns.is_unique:
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise Broken(f"two columns are named {twice!r}", "Give every column a name of its own.")
+    portions = (frame.iloc[start : start + ROWS_AT_ONCE] for start in range(0, len(frame), ROWS_AT_ONCE))
+    return (row for portion in portions for row in portion.to_dict("records"))
+
+
+def _of_polars(frame: Any) -> Iterator[Mapping[Any, Any]]:
+    if not hasattr(frame, "iter_rows"):
+        remedy = "Pass frame.collect()." if hasattr(frame, "collect") else "Pass series.to_frame()."
+        raise Broken(f"a polars {type(frame).__name__} has no rows", remedy)
+    rows: Iterator[Mapping[Any, Any]] = frame.iter_rows(named=True)
+    return rows
+
+
+def _of_arrow(table: Any) -> Iterator[Mapping[Any, Any]]:
+    """Whatever has Arrow's stream interface: a table, a reader of batches, a relation of DuckDB."""
+    try:
+        pyarrow: Any = import_module("pyarrow")
+    except ModuleNotFoundError:
+        raise Broken("an Arrow table is read by pyarrow, which is not installed", _PYARROW) from None
+    batches: Iterable[Any] = pyarrow.RecordBatchReader.from_stream(table)
+    return (row for batch in batches for part in _parts(batch) for row in part.to_pylist())
+
+
+def _parts(batch: Any) -> Iterator[Any]:
+    return (batch.slice(start, ROWS_AT_ONCE) for start in range(0, batch.num_rows, ROWS_AT_ONCE))
