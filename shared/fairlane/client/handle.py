@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fairlane.client.apps import load_app
 from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Deployment, Pace
 from fairlane.client.progress import ProgressView, open_progress
+from fairlane.client.standstill import Standstill
 from fairlane.core.errors import FairlaneError, RunLost, RunTimeout, SubmissionError
 from fairlane.model.results import Record
 from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
@@ -74,7 +75,8 @@ class Run:
     ) -> RunStatus:
         """Block until the run has finished (completed, cancelled or refused) and return its status.
 
-        ``progress`` shows it on standard error, in a notebook below the cell. With ``until_held`` it also
+        ``progress`` shows it on standard error, in a notebook below the cell; after two seconds without
+        progress it also says why. With ``until_held`` it also
         returns when all that is left of a run with ``on_refusal="hold"`` waits to be resumed; its state is
         then "running". Raises `RunTimeout` after
         ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for a minute: these do not stop the
@@ -221,11 +223,12 @@ class Run:
     ) -> RunStatus:
         clock, patience, pace = self._deployment.clock, self._deployment.patience(), Pace()
         started_ms, submission = clock.monotonic_ms(), _Submission(self._deployment, self._ref)
+        standstill = Standstill(clock, self._ask_why)
         while True:
             status = patience.ask(self._look)
             submission.check(None if status is None else status.state)
             if view is not None:
-                _draw(view, status, patience.silence_s)
+                _draw(view, status, patience.silence_s, standstill)
             if status is not None and (status.state.finished or (held is not None and held.by(status))):
                 return status
             pause = pace.next_s(_longest_pause(status))
@@ -235,6 +238,13 @@ class Run:
                     raise RunTimeout(self.id, timeout)
                 pause = min(pause, left)
             self._deployment.waiter.wait(pause)
+
+    def _ask_why(self) -> Waiting | None:
+        """What the run waits for; ``None`` where that cannot be told now."""
+        try:
+            return self.why()
+        except FairlaneError:
+            return None
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status))
@@ -249,11 +259,11 @@ class Run:
         return self._spec
 
 
-def _draw(view: ProgressView, status: RunStatus | None, silence_s: float) -> None:
+def _draw(view: ProgressView, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
     if status is None:
         view.silent(silence_s)
     else:
-        view.show(status)
+        view.show(status, standstill.words(status))
 
 
 def _longest_pause(status: RunStatus | None) -> float:
