@@ -10,6 +10,7 @@ import typer
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import print_json, print_line, say
 from fairlane.cli.runs.assignments import read_evaluator, read_judge, read_options, read_params
+from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conclude
 from fairlane.cli.runs.inputs import collect_prompts, open_dataset, read_text
 from fairlane.cli.runs.options import (
     CALLS,
@@ -27,7 +28,7 @@ from fairlane.cli.runs.options import (
     retry_of,
 )
 from fairlane.cli.runs.run_views import counted, run_document
-from fairlane.cli.runs.runs import caution_if_unled, conclude, wait_for
+from fairlane.cli.runs.runs import caution_if_unled, wait_for
 from fairlane.client.client import Client
 from fairlane.model.evaluators import EvaluatorSpec
 
@@ -123,11 +124,13 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
+    fail_on_error: FailOnErrorOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a run and print its id.
 
-    With --wait it ends with 1 if the run did not complete, or refusals hold all that is left of it.
+    With --wait it ends with 1 if an item failed, if the run did not complete, or if refusals hold all that is
+    left of it.
     """
     models, more = model or [], read_options(option or ())
     if not (models or "task" in more or "output" in more):
@@ -168,7 +171,7 @@ def submit(
     if as_json:
         print_json(run_document(status))
     if wait:
-        conclude(status)
+        conclude(status, fail_on_error)
 
 
 def _judges(
@@ -192,4 +195,4 @@ def _judges(
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command()(submit)
+    app.command(cls=FailingCommand)(submit)
