@@ -232,7 +232,7 @@ def test_live_progress_ends_at_100_percent(stage: Stage) -> None:
 
 @pytest.mark.parametrize("markup", ["[red]", "[/]", "x" * 200])
 def test_a_runs_name_is_shown_as_it_is(stage: Stage, markup: str) -> None:
-    run = stage.client.submit([], "x", model="sim:fast", name=markup)
+    run = stage.client.submit([], "x", model="sim:fast", name=markup, check=False)
     stage.admit()
     shown = live(stage, run)
     assert markup[:39] in shown

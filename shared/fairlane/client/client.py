@@ -13,6 +13,9 @@ from pydantic import ValidationError
 from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
+from fairlane.client.checks.first_rows import checked_rows
+from fairlane.client.checks.offers import Offers
+from fairlane.client.checks.params import check_params
 from fairlane.client.continuation import Origins, continued_spec, require_finished
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
@@ -84,7 +87,12 @@ class Client:
         return client
 
     def submit(
-        self, dataset: Dataset | Reference, prompt: str | None = None, **options: Unpack[SubmitOptions]
+        self,
+        dataset: Dataset | Reference,
+        prompt: str | None = None,
+        *,
+        check: bool = True,
+        **options: Unpack[SubmitOptions],
     ) -> Run:
         """Submit a run and return as soon as its rows are in Redis.
 
@@ -93,21 +101,30 @@ class Client:
         to what the scheduler reads itself. `SubmitOptions`
         lists the options.
 
+        ``check``: try templates and evaluators on the first hundred rows, and look at parameters, models and
+        keys, before anything is written. Without it such mistakes show as invalid or failed items.
+
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
         `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
         """
         with self._deployment.answering(), submitting() as mark:
             spec = mark(self._spec(prompt, **options))
+            offers = self._checked_offers(spec) if check else None
             if isinstance(dataset, Reference):
                 return announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
-            return hand_over(self._deployment, spec, pages(read_rows(dataset), spec.page_rows))
+            rows = read_rows(dataset)
+            if offers is not None:
+                rows = checked_rows(spec, rows, dataset, offers.check_rendered)
+            return hand_over(self._deployment, spec, pages(rows, spec.page_rows))
 
     def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
         """Submit a run whose rows follow: it starts with the first of them. `RowWriter.write` adds rows,
         ``close`` ends them; at most a few thousand wait in Redis. Raises what `submit` raises.
         """
         with self._deployment.answering(), submitting() as mark:
-            return announce(self._deployment, mark(self._spec(prompt, **options)))
+            spec = mark(self._spec(prompt, **options))
+            self._checked_offers(spec)
+            return announce(self._deployment, spec)
 
     def continue_run(
         self,
@@ -230,6 +247,12 @@ class Client:
         if connections is not None:
             check_connections(spec, connections)
         return spec
+
+    def _checked_offers(self, spec: RunSpec) -> Offers:
+        check_params(spec)
+        offers = Offers(self._deployment)
+        offers.check(spec)
+        return offers
 
     def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options of a submission, completed by the environment where that has defaults now."""

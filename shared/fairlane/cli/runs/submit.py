@@ -121,6 +121,14 @@ def submit(
             rich_help_panel=CALLS,
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check",
+            help="Try templates and evaluators on the first rows, and look at parameters, models and keys, "
+            "before anything is written.",
+        ),
+    ] = True,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
@@ -156,6 +164,7 @@ def submit(
             retry=retry_of(max_attempts),
             max_concurrent=max_concurrent,
             on_refusal=on_refusal,
+            check=check,
             **more,
         )
         status = run.status()
