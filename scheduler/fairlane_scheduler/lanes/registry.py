@@ -205,7 +205,7 @@ class LaneSharing:
         """Write protocol, scope and lanes of every connection, for clients and the command line.
 
         ``lanes``: the first part of its lanes' names; if all its models share one lane, that lane. ``models``
-        are those that it lists, ``key`` is the name of its key's variable, if it has any.
+        are those that it lists, if it does; ``key``: it needs one.
         """
         self._scopes.publish(
             {
@@ -214,7 +214,7 @@ class LaneSharing:
                     "scope": known.scope,
                     "lanes": endpoint_id(known.base_url) if known.scope == "endpoint" else self.owner(name),
                     **({"models": list(known.models)} if known.models else {}),
-                    **({"key": known.key_variable} if known.key_variable else {}),
+                    **({"key": True} if known.key_variable else {}),
                 }
                 for name, known in self._connections.items()
             }

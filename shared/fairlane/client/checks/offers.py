@@ -66,8 +66,9 @@ class Offers:
                 f"connection {connection!r} does not list this model",
                 f"{remedy}It lists {known}.",
             )
-        variable = self._directory.key_of(connection)
-        if variable is not None and self._lack(connection):
+        if self._directory.needs_key(connection) and self._lack(connection):
+            stated = self._deployment.settings.connections.get(connection)
+            variable = (stated and stated.key_variable) or "the variable that its api_key_env names"
             remedy = f"Set {variable} where workers start, and start them anew; `fairlane doctor` shows keys."
             raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
 

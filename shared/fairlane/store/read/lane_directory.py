@@ -51,12 +51,12 @@ class LaneDirectory:
         listed = entry.get("models", ())
         return tuple(str(each) for each in listed) if isinstance(listed, list) else ()
 
-    def key_of(self, connection: str) -> str | None:
-        """The variable of the connection's key; ``None`` if it needs none, or if that is unknown."""
+    def needs_key(self, connection: str) -> bool:
+        """Whether the connection's calls need a key that workers hold; false where that is unknown."""
         entry, known = self._published.get(connection), self._connections.get(connection)
         if entry is None:
-            return known.key_variable if known else None
-        return str(entry["key"]) if entry.get("key") else None
+            return known is not None and known.key_variable is not None
+        return bool(entry.get("key"))
 
     def carrier(self, lane: str) -> str:
         """The lane on which calls of a lane of that name go: another's, where its connection shares that."""
