@@ -27,6 +27,7 @@ from fairlane.cli.runs.options import (
     TimeoutOption,
     retry_of,
 )
+from fairlane.cli.runs.portions import LimitOption, SampleOption, SeedOption, portion_of
 from fairlane.cli.runs.run_views import counted, run_document
 from fairlane.cli.runs.runs import caution_if_unled, wait_for
 from fairlane.client.client import Client
@@ -46,6 +47,9 @@ def submit(
             metavar="FILE", help="Rows: .jsonl, .json or .csv; - for JSON lines on standard input."
         ),
     ],
+    limit: LimitOption = None,
+    sample: SampleOption = None,
+    seed: SeedOption = 0,
     model: ModelsOption = None,
     prompt: PromptsOption = None,
     prompt_file: PromptFilesOption = None,
@@ -149,7 +153,7 @@ def submit(
     evaluators += _judges(judge_model, judge_template, judge_template_file, judge_choices, judge_param or [])
     with invocation.deployment() as deployment:
         run = Client.over(deployment).submit(
-            open_dataset(dataset),
+            portion_of(open_dataset(dataset), limit, sample, seed),
             prompt=prompts.prompt,
             messages=prompts.messages,
             prompts=prompts.prompts,
