@@ -52,6 +52,7 @@ def test_what_is_no_share_is_reported_before_anything_happens(cli: CommandLine, 
 
 
 def test_an_option_without_a_share_takes_no_other_argument() -> None:
+    assert with_shares([]) == []
     assert with_shares(["--fail-on-error", "latest"]) == ["--fail-on-error", "0", "latest"]
     assert with_shares(["--fail-on-error", "5%", "latest"]) == ["--fail-on-error", "5%", "latest"]
     assert with_shares(["latest", "--fail-on-error"]) == ["latest", "--fail-on-error", "0"]

@@ -17,6 +17,7 @@ from fairlane.cli.output import say
 
 if TYPE_CHECKING:
     from fairlane.client.deployment import Deployment
+    from fairlane.config.problems import Layer
     from fairlane.config.settings import Settings
 
 R = TypeVar("R")
@@ -65,6 +66,13 @@ class Invocation:
                     if words not in self._said:
                         self._said.add(words)
                         say(f"warning: {words}")
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Where the settings in force come from, the place that wins first. Raises `ConfigurationError`."""
+        from fairlane.config.loader import read_layers
+
+        redis = {"url": self.redis} if self.redis else None
+        return read_layers(self.config, redis=redis, team=self.team)
 
     @contextmanager
     def deployment(self) -> Iterator[Deployment]:

@@ -40,16 +40,30 @@ def load_settings(
     names no setting is a `ConfigurationWarning`.
     """
     variables = process_environment() if environ is None else environ
-    file = _find_file(path, variables)
-    from_file = Layer(str(file or DEFAULT_FILE), _read_file(file) if file else {})
-    from_environment, ignored = read_environment(variables, from_file.data)
-    layers = (Layer("the arguments", _given(overrides)), from_environment, from_file)
+    file, layers, ignored = _read_layers(path, variables, overrides)
     problems: list[Problem] = []
     settings = _validate(layers, file, problems)
     for each in ignored:
         warnings.warn(each, ConfigurationWarning, stacklevel=2)
     raise_all(problems)
     return settings
+
+
+def read_layers(
+    path: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> tuple[Layer, ...]:
+    """The places that `load_settings` reads, the one that wins first. Raises `ConfigurationError`."""
+    variables = process_environment() if environ is None else environ
+    return _read_layers(path, variables, overrides)[1]
+
+
+def _read_layers(
+    path: Path | None, variables: Mapping[str, str], overrides: Mapping[str, Any]
+) -> tuple[Path | None, tuple[Layer, ...], list[str]]:
+    file = _find_file(path, variables)
+    from_file = Layer(str(file or DEFAULT_FILE), _read_file(file) if file else {})
+    from_environment, ignored = read_environment(variables, from_file.data)
+    return file, (Layer("the arguments", _given(overrides)), from_environment, from_file), ignored
 
 
 def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkerSecrets:

@@ -59,7 +59,7 @@ class FailingRunCommand(RunCommand):
 def with_shares(args: list[str]) -> list[str]:
     """The arguments with a share after each option that lacks it."""
     given: list[str] = []
-    for part, following in zip(args, [*args[1:], ""], strict=True):
+    for part, following in zip(args, [*args, ""][1:], strict=True):
         given += [part, "0"] if part == OPTION and not _is_share(following) else [part]
     return given
 

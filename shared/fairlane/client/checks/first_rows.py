@@ -97,10 +97,9 @@ class _Trial:
             raise TemplateError("model", str(error)) from error
 
     def _prompt(self, number: int) -> str:
-        prompts = self._spec.prompts
-        if len(prompts) > 1:
+        if len(self._spec.prompts) > 1:
             return f"prompts[{number}]"
-        return "messages" if len(prompts[0]) > 1 else "prompt"
+        return "messages" if len(self._spec.prompts[number]) > 1 else "prompt"
 
     def _try(self, field: str, render: Callable[[Row], object], names: frozenset[str] | None = None) -> None:
         """Raise `SubmissionError` if ``render`` fails for every row.
