@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -126,3 +127,12 @@ def test_a_wrong_value_is_reported_with_its_variable_and_a_remedy(
 @pytest.mark.parametrize(("text", "meant"), [("1", True), ("Yes", True), ("FALSE", False), ("off", False)])
 def test_batching_is_turned_on_and_off_in_words(text: str, meant: bool) -> None:
     assert evaluation_defaults({"BATCHING_ENABLED": text}).batching is meant
+
+
+@pytest.mark.parametrize("role", ["fairlane_scheduler.__main__", "fairlane_workers.__main__"])
+def test_roles_report_a_wrong_variable_at_their_start(
+    role: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MAX_CONCURRENT_LLM_CALLS", "0")
+    assert import_module(role).main([]) == 2
+    assert "MAX_CONCURRENT_LLM_CALLS must be >= 1, got 0" in capsys.readouterr().err
