@@ -16,7 +16,7 @@ from fairlane.client.checks.first_rows import FIRST_ROWS
 from fairlane.client.checks.params import check_params
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
-from fairlane.model.evaluators import Criterion
+from fairlane.model.evaluators import Criterion, Judge
 from fairlane.store.write.workers import WorkerInfo, Workers
 from tests.support.command_line import CommandLine
 from tests.support.stage import Stage
@@ -108,6 +108,20 @@ def test_no_more_rows_are_held_than_are_tried_and_all_arrive(stage: Stage) -> No
             yield {"question": str(number)}
 
     assert submit(stage, rows()).status().items == len(read) == FIRST_ROWS * 3
+
+
+def test_a_judge_of_some_rows_is_tried_on_those_alone(stage: Stage) -> None:
+    judge = Judge(name="j", model="sim:judge", template="{{ rubric }}", choices={"yes": 1}, when="rubric")
+    submit(stage, evaluators=[judge])
+    rows = [*ROWS, {"question": "3", "rubric": "polite"}]
+    submit(stage, rows, evaluators=[judge])
+    wrong = judge.model_copy(update={"template": "{{ rubrik }}"})
+    assert "'rubric'" in str(refused(stage, rows, evaluators=[wrong]))
+
+
+def test_a_single_row_is_called_so(stage: Stage) -> None:
+    error = refused(stage, [{"question": "1", "answer": None}], evaluators=[exact_match("answer")])
+    assert "the only row has no value in this field" in str(error)
 
 
 @pytest.mark.parametrize(("mark", "word"), [(";", "semicolon"), ("\t", "tab"), ("|", "bar")])

@@ -12,7 +12,7 @@ from fairlane.client.arguments import is_constant, model_field
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import SubmissionError, TemplateError
 from fairlane.datasets.rows import FIELD
-from fairlane.model.evaluators import Agent, Assertions, EvaluatorSpec, Judge
+from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
 from fairlane.model.run import Cell, Plan, RunSpec
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
@@ -77,14 +77,14 @@ class _Trial:
         named = {"output": spec.output_field, "request": spec.request_field}
         for argument, field in named.items():
             if field is not None:
-                self._require(argument, field)
+                self._require(argument, field, self._rows)
         for number in range(len(spec.models)):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
-            self._try(model_field(spec.models, number), partial(self._model, cell))
+            self._try(model_field(spec.models, number), partial(self._model, cell), self._rows)
         if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
             for number in range(len(spec.prompts)):
                 cell = Cell(row=0, prompt=number, model=0, repetition=0)
-                self._try(self._prompt(number), partial(self._rendering.task, cell))
+                self._try(self._prompt(number), partial(self._rendering.task, cell), self._rows)
         for evaluator in spec.evaluators:
             self._evaluator(evaluator)
 
@@ -101,13 +101,19 @@ class _Trial:
             return f"prompts[{number}]"
         return "messages" if len(self._spec.prompts[number]) > 1 else "prompt"
 
-    def _try(self, field: str, render: Callable[[Row], object], names: frozenset[str] | None = None) -> None:
-        """Raise `SubmissionError` if ``render`` fails for every row.
+    def _try(
+        self,
+        field: str,
+        render: Callable[[Row], object],
+        rows: Sequence[Row],
+        names: frozenset[str] | None = None,
+    ) -> None:
+        """Raise `SubmissionError` if ``render`` fails for each of the rows.
 
         With ``names``, only a missing variable that is none of these is a failure.
         """
         failed: TemplateError | None = None
-        for row in self._rows:
+        for row in rows:
             try:
                 render(row)
             except TemplateError as error:
@@ -120,22 +126,21 @@ class _Trial:
             return
         if failed.variable is not None:
             raise self._missing(field, failed.variable)
-        problem = f"cannot be rendered with {self._which()}: {str(failed).partition(': ')[2]}"
+        problem = f"cannot be rendered with any of {self._all}: {str(failed).partition(': ')[2]}"
         raise SubmissionError(field, None, problem, f"Correct the template or the rows. {SENT_ANYWAY}")
 
     def _evaluator(self, evaluator: EvaluatorSpec) -> None:
-        field = f"evaluators[{evaluator.name!r}]"
-        if isinstance(evaluator, Assertions):
-            self._require(f"{field}.field", evaluator.field)
-        elif (expected := getattr(evaluator, "expected", None)) is not None:
-            self._require(f"{field}.expected", expected)
-        if not isinstance(evaluator, Judge | Agent):
+        field, rows = f"evaluators[{evaluator.name!r}]", self._rows
+        if (when := getattr(evaluator, "when", None)) is not None:
+            rows = [row for row in rows if row.get(when)]  # those that it scores, perhaps none of the first
+        if rows and (expected := getattr(evaluator, "expected", None)) is not None:
+            self._require(f"{field}.expected", expected, rows)
+        if not rows or not isinstance(evaluator, Judge | Agent):
             return
-        mine = [step for step in self._spec.evals if step.evaluator is evaluator]
-        for step in mine[:1]:
-            self._try(f"{field}.template", partial(self._evaluate, step), _GIVEN)
+        for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
+            self._try(f"{field}.template", partial(self._evaluate, step), rows, _GIVEN)
         for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
-            self._try(f"{field}.template", partial(self._evaluate_session, step), _GIVEN)
+            self._try(f"{field}.template", partial(self._evaluate_session, step), rows, _GIVEN)
 
     def _evaluate(self, step: Step, row: Row) -> None:
         self._rendering.evaluation(step, row, "")
@@ -143,8 +148,8 @@ class _Trial:
     def _evaluate_session(self, step: Step, row: Row) -> None:
         self._rendering.session(step, [{"row": dict(row), "output": ""}])
 
-    def _require(self, argument: str, field: str) -> None:
-        if not any(row.get(field) is not None for row in self._rows):
+    def _require(self, argument: str, field: str, rows: Sequence[Row]) -> None:
+        if not any(row.get(field) is not None for row in rows):
             raise self._missing(argument, field)
 
     def _missing(self, argument: str, name: str) -> SubmissionError:
@@ -153,16 +158,16 @@ class _Trial:
             known += ", …"
         near = did_you_mean(name, self._fields)
         remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
-        has = "has" if len(self._rows) == 1 else "has any"
-        problem = f"{self._which(negated=True)} {has} value for it" if name in self._fields else ""
-        problem = problem or f"{self._which(negated=True)} has a field of this name"
+        what = "value in this field" if name in self._fields else "field of this name"
+        problem = (
+            f"the only row has no {what}" if len(self._rows) == 1 else f"none of {self._all} has a {what}"
+        )
         return SubmissionError(argument, name, problem, f"{remedy}The rows have {known}. {SENT_ANYWAY}")
 
-    def _which(self, *, negated: bool = False) -> str:
+    @property
+    def _all(self) -> str:
         count = len(self._rows)
-        if count < FIRST_ROWS:
-            return f"none of the {count} rows" if negated else f"any of the {count} rows"
-        return f"none of the first {count} rows" if negated else f"any of the first {count} rows"
+        return f"the {count} rows" if count < FIRST_ROWS else f"the first {count} rows"
 
 
 def _models(spec: RunSpec, rows: Iterable[Row]) -> list[str]:
