@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from fairlane.config.environment import process_environment
+from fairlane.config.evaluation_environment import evaluation_defaults
 from fairlane.config.loader import load_settings
 from fairlane.core.clock import SystemClock
 from fairlane.core.errors import FairlaneError
@@ -30,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parse(argv)
     try:
         settings = load_settings(options.config)
+        evaluation_defaults(process_environment())
     except FairlaneError as error:
         print(error, file=sys.stderr)  # noqa: T201 - logging is not configured yet
         return 2

@@ -47,7 +47,7 @@ def test_each_line_is_answered_by_its_own_model_in_the_order_of_the_file(shell: 
     models = [("slow", "fast", "fast")[number % 3] for number in range(30)]
     models[7] = "nobody"
     write(shell.folder, "models.jsonl", models)
-    shell("batch", "models.jsonl", "-o", "models.out.jsonl", "--connection", "sim")
+    shell("batch", "models.jsonl", "-o", "models.out.jsonl", "--connection", "sim", "--fail-on-error=5%")
     answers = read(shell.folder / "models.out.jsonl")
     assert [line["custom_id"] for line in answers] == [f"r{n}" for n in range(30) if n != 7]
     for line in answers:

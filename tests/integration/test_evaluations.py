@@ -145,7 +145,7 @@ def test_an_item_that_misses_a_variable_is_invalid_without_a_call(deployment: Cl
 
 def test_a_run_of_invalid_items_alone_completes_without_a_call(deployment: Cluster) -> None:
     model = deployment.new_model()
-    run = deployment.client.submit(numbered(300), "{{ missing }}", model=f"sim:{model}")
+    run = deployment.client.submit(numbered(300), "{{ missing }}", model=f"sim:{model}", check=False)
     assert {record.state for record in whole(run)} == {JobState.INVALID}
     assert deployment.served(model).requests == 0
 
@@ -153,7 +153,11 @@ def test_a_run_of_invalid_items_alone_completes_without_a_call(deployment: Clust
 def test_a_judge_whose_template_misses_a_variable_is_invalid_and_its_task_counts(deployment: Cluster) -> None:
     echo, judge = deployment.new_model(output="echo", latency_ms=10), deployment.new_model(output="judge")
     run = deployment.client.submit(
-        [{"question": "1"}], "{{ question }}", model=f"sim:{echo}", evaluators=[judge_by(judge)]
+        [{"question": "1"}],
+        "{{ question }}",
+        model=f"sim:{echo}",
+        evaluators=[judge_by(judge)],
+        check=False,
     )
     (record,) = whole(run)
     assert (record.state, record.output, record.scores["judge"]) == (JobState.SUCCEEDED, "1", None)

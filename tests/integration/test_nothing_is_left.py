@@ -54,10 +54,10 @@ def runs_of_every_ending(deployment: Cluster) -> list[Run]:
     wait_until(lambda: deployment.redis.exists(deployment.keys.state(ref)))
     return [
         *cancelled,
-        submit([], "nothing", model="sim:fine"),
+        submit([], "nothing", model="sim:fine", check=False),
         submit(numbered(20), "judged {{ n }}", model="sim:fine", evaluators=[JUDGE]),
         submit(numbered(20), "refused {{ n }}", model="sim:refusing", evaluators=[JUDGE]),
-        submit(numbered(20), "{{ missing }}", model="sim:fine", evaluators=[JUDGE]),
+        submit(numbered(20), "{{ missing }}", model="sim:fine", evaluators=[JUDGE], check=False),
         deployment.client.run("refused"),
     ]
 

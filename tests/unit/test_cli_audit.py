@@ -48,7 +48,7 @@ def test_a_team_is_reported_for_what_its_clients_asked(fairlane: CommandLine) ->
     run = fairlane.submitted()
     fairlane.out("cancel", run)
     fairlane.stage.admit()
-    refused = fairlane.stage.client.submit([], "hello", model="sim:fast").id
+    refused = fairlane.stage.client.submit([{}], "hello", model="sim:fast").id
     fairlane.stage.refuse(refused, "no such connection")
 
     assert brief(fairlane) == [

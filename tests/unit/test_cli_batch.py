@@ -127,11 +127,19 @@ def test_requests_without_an_answer_are_reported_in_a_file_beside(
     outside.results = {"state": JobState.FAILED, "output": None, "error": "400: no"}
     out = tmp_path / "out.jsonl"
     result = cli("batch", requests, "-o", str(out), "--model", "sim:fast")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     errors = tmp_path / "out.errors.jsonl"
     assert f"3 requests without an answer are in {errors}" in result.stderr
     assert (out.read_text(), len(written(errors))) == ("", 3)
     assert written(errors)[0]["error"] == {"code": "request_failed", "message": "400: no"}
+
+
+def test_failures_that_are_allowed_are_no_failure_of_the_command(
+    cli: CommandLine, outside: Outside, requests: str, tmp_path: Path
+) -> None:
+    outside.results = {"state": JobState.FAILED, "output": None, "error": "400: no"}
+    out = str(tmp_path / "out.jsonl")
+    assert cli("batch", requests, "-o", out, "--model", "sim:fast", "--fail-on-error=100%").exit_code == 0
 
 
 def test_a_cancelled_batch_has_both_files_and_fails(

@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember, with_settings
+from fairlane.cli.main import app as fairlane
 from fairlane.core.errors import ConfigurationError
 
 Seen = list[tuple[Invocation, int]]
@@ -82,3 +83,11 @@ def test_another_process_comes_to_the_same_settings(tmp_path: Path) -> None:
         "FAIRLANE_TEAM": "search",
     }
     assert Invocation().environment() == {}
+
+
+def test_an_unknown_variable_is_reported_once_and_the_command_goes_on() -> None:
+    environment = {"FAIRLANE_REDIS__URLL": "x", "FAIRLANE_CONNECTIONS__A__PROVIDER": "openai"}
+    result = CliRunner().invoke(fairlane, ["connections"], env=environment)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("warning: FAIRLANE_REDIS__URLL is ignored") == 1
+    assert "did you mean 'FAIRLANE_REDIS__URL'?" in result.stderr

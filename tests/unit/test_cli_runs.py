@@ -95,6 +95,14 @@ def test_a_beginning_of_several_runs_is_refused_and_tells_them(cli: CommandLine)
     assert second in shown
 
 
+def test_a_run_is_found_by_its_name_and_of_several_the_newest(cli: CommandLine) -> None:
+    cli.completed(name="nightly regression")
+    second = cli.completed(name="nightly regression")
+    cli.completed(name="another")
+    assert cli.json("status", "nightly regression")["run"] == second
+    assert "no run 'nightly'" in cli.refused("status", "nightly")
+
+
 @pytest.mark.parametrize("command", ["status", "watch", "results", "cancel", "pause", "resume"])
 @pytest.mark.parametrize("wanted", ["zzz", "", "no/id"])
 def test_an_unknown_run_is_reported_and_ends_with_1(cli: CommandLine, command: str, wanted: str) -> None:

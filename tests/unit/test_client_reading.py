@@ -212,7 +212,7 @@ def test_another_teams_run_is_not_found(stage: Stage) -> None:
 
 def test_runs_are_listed_newest_first_with_those_that_wait(stage: Stage) -> None:
     ids = [submit(stage).id for _ in range(3)]
-    ids.append(stage.client.submit([], "x", model="sim:fast").id)
+    ids.append(stage.client.submit([{}], "x", model="sim:fast").id)
     listed = stage.client.runs()
     assert {status.run for status in listed} == set(ids)
     assert [status.submitted_ms for status in listed] == sorted(

@@ -12,9 +12,11 @@ from rich.console import Console
 
 from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
 from fairlane.client.progress import LINE_EVERY_S, Rate, open_progress
+from fairlane.client.standstill import Standstill
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import RunTimeout, StoreUnavailable
-from fairlane.model.run import Pause, RunRef, RunState
+from fairlane.model.run import LaneProgress, Pause, RunRef, RunState
+from fairlane.why.waiting import UNKNOWN, LaneWait, Waiting
 from tests.support.stage import Stage
 
 
@@ -230,7 +232,7 @@ def test_live_progress_ends_at_100_percent(stage: Stage) -> None:
 
 @pytest.mark.parametrize("markup", ["[red]", "[/]", "x" * 200])
 def test_a_runs_name_is_shown_as_it_is(stage: Stage, markup: str) -> None:
-    run = stage.client.submit([], "x", model="sim:fast", name=markup)
+    run = stage.client.submit([], "x", model="sim:fast", name=markup, check=False)
     stage.admit()
     shown = live(stage, run)
     assert markup[:39] in shown
@@ -248,3 +250,75 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
     clock.advance(1.0)
     rate.count(clock.monotonic_ms(), 120)
     assert rate.per_second == pytest.approx(2.0)
+
+
+def test_a_run_that_stands_still_says_why(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    run = submit(stage)
+    key = stage.keys.lane("sim:fast")
+    stage.redis.hset(key, "parked", "Incorrect API key provided")
+    stage.then(
+        *[lambda: None] * 10,
+        lambda: stage.redis.hdel(key, "parked"),
+        lambda: stage.answer(run.id, 4),
+    )
+    run.wait(progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("sim:fast is parked: Incorrect API key provided" in line for line in lines) == 1
+    assert "100 %" in lines[-1]
+
+
+def test_a_bar_shows_why_below_it_and_not_once_the_run_goes_on(stage: Stage) -> None:
+    run, out = submit(stage), StringIO()
+    console = Console(file=out, force_terminal=True, width=120, color_system=None)
+    with open_progress(stage.clock, console) as view:
+        view.show(run.status(), ["no worker serves sim:fast"])
+        assert "no worker serves sim:fast" in out.getvalue()
+        out.truncate(0)
+        view.show(run.status())
+        assert "no worker" not in out.getvalue()
+
+
+def wait_of(*lanes: LaneWait, sentence: str = "the whole waits") -> Waiting:
+    return Waiting("r", "run", "running", "parked", sentence, None, None, None, UNKNOWN, lanes, 0)
+
+
+def lane_wait(lane: str, constraint: Any = "parked") -> LaneWait:
+    return LaneWait(lane, constraint, f"{lane} is {constraint}", None, queued=1, in_flight=0)
+
+
+def test_two_seconds_without_progress_are_a_standstill_and_answers_become_rarer(stage: Stage) -> None:
+    run, clock, asked = submit(stage), ManualClock(), list[int]()
+
+    def ask() -> Waiting:
+        asked.append(clock.monotonic_ms())
+        return wait_of()
+
+    standstill, begun = Standstill(clock, ask), clock.monotonic_ms()
+    for _ in range(50):
+        words = standstill.words(run.status())
+        clock.advance(1.0)
+    assert words == ("the whole waits",)
+    assert [at - begun for at in asked] == [2000, 4000, 8000, 16000, 26000, 36000, 46000]
+    stage.answer(run.id, 1)
+    assert standstill.words(run.status()) == ()
+
+
+def test_a_lane_that_is_held_is_named_while_others_make_progress(stage: Stage) -> None:
+    status, clock = submit(stage).status(), ManualClock()
+    slow = LaneProgress("sim:slow", known=4, done=0)
+    standstill = Standstill(
+        clock, lambda: wait_of(lane_wait("sim:slow"), lane_wait("sim:fast"), lane_wait("sim:x", "running"))
+    )
+    for done in range(3):
+        fast = LaneProgress("sim:fast", known=4, done=done)
+        words = standstill.words(replace(status, jobs_done=done, lanes=(fast, slow)))
+        clock.advance(1.0)
+    assert words == ("sim:slow is parked",)
+
+
+def test_an_answer_that_cannot_be_had_is_no_failure(stage: Stage) -> None:
+    status, clock = submit(stage).status(), ManualClock()
+    standstill = Standstill(clock, lambda: None)
+    standstill.words(status)
+    clock.advance(3.0)
+    assert standstill.words(status) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -151,3 +152,12 @@ def test_a_client_with_that_profile_refuses_at_once_and_bounds_its_runs(
     with pytest.raises(ConfigurationError, match="1 to 50"):
         Client(settings=settings, redis=fake_redis)
     assert stage.client.submit([{"q": 1}], "{{ q }}", model="sim:fast").spec is not None
+
+
+@pytest.mark.parametrize("role", ["fairlane_scheduler.__main__", "fairlane_workers.__main__"])
+def test_roles_report_a_wrong_variable_at_their_start(
+    role: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MAX_CONCURRENT_LLM_CALLS", "0")
+    assert import_module(role).main([]) == 2
+    assert "MAX_CONCURRENT_LLM_CALLS must be >= 1, got 0" in capsys.readouterr().err

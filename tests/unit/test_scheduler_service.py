@@ -132,7 +132,7 @@ def test_the_names_of_connections_are_published_and_nothing_else_of_them(fake_re
 
     published = fake_redis.get(Keys("test").catalog)
     assert json.loads(published) == {
-        "connections": {"sim": {"protocol": "openai", "scope": "model", "lanes": "sim"}}
+        "connections": {"sim": {"protocol": "openai", "scope": "model", "lanes": "sim", "key": True}}
     }
 
 

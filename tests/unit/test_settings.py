@@ -13,8 +13,10 @@ from pydantic import ValidationError
 
 from fairlane.config.keys import ENTRY, Key, all_keys
 from fairlane.config.loader import load_secrets, load_settings
+from fairlane.config.problems import ConfigurationWarning
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
+from fairlane.embedded.environment import child_environment
 
 WHOLE = """
 [redis]
@@ -55,6 +57,35 @@ def refused(file: Path | None = None, environ: dict[str, str] | None = None) -> 
     with pytest.raises(ConfigurationError) as caught:
         load_settings(file, environ or {})
     return caught.value
+
+
+class TestTheFileOfVariables:
+    """`.env` in the working directory."""
+
+    @pytest.fixture(autouse=True)
+    def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in ("FAIRLANE_TEAM", "FAIRLANE_REDIS__URL", "SOME_KEY"):
+            monkeypatch.delenv(name, raising=False)
+
+    def test_its_variables_count_where_the_environment_lacks_them(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Path(".env").write_text("# ours\nFAIRLANE_TEAM=search\nexport FAIRLANE_REDIS__URL='redis://file/0'\n")
+        monkeypatch.setenv("FAIRLANE_REDIS__URL", "redis://environment/0")
+        settings = load_settings()
+        assert (settings.team, settings.redis.url) == ("search", "redis://environment/0")
+
+    def test_it_may_hold_keys_which_children_inherit(self) -> None:
+        Path("fairlane.toml").write_text('[connections.a]\nprovider = "groq"\napi_key_env = "SOME_KEY"')
+        Path(".env").write_text('SOME_KEY="sk-1"')
+        assert load_secrets(load_settings()).keys["a"].get_secret_value() == "sk-1"
+        assert child_environment({})["SOME_KEY"] == "sk-1"
+
+    def test_one_that_cannot_be_read_is_reported(self) -> None:
+        Path(".env").write_bytes(b"A=\xff\xfe")
+        with pytest.raises(ConfigurationError, match=r"\.env: cannot be read"):
+            load_settings()
 
 
 class TestWhereSettingsComeFrom:
@@ -163,7 +194,10 @@ class TestVariables:
     def test_the_short_name_of_the_redis_url_works_and_yields_to_the_full_one(self) -> None:
         assert load_settings(environ={"FAIRLANE_REDIS_URL": "redis://a/0"}).redis.url == "redis://a/0"
         both = {"FAIRLANE_REDIS_URL": "redis://a/0", "FAIRLANE_REDIS__URL": "redis://b/0"}
-        assert load_settings(environ=both).redis.url == "redis://b/0"
+        with pytest.warns(ConfigurationWarning, match="FAIRLANE_REDIS_URL is ignored"):
+            assert load_settings(environ=both).redis.url == "redis://b/0"
+        same = dict.fromkeys(both, "redis://a/0")
+        assert load_settings(environ=same).redis.url == "redis://a/0"
 
     def test_an_empty_variable_counts_as_not_set(self, write: Write) -> None:
         environ = {"FAIRLANE_REDIS__URL": "", "FAIRLANE_REDIS_URL": "", "FAIRLANE_CONFIG": ""}
@@ -181,7 +215,8 @@ class TestVariables:
         load_settings(environ={variable: "10.0.0.1", "FAIRLANE_REDIS_PORT": "tcp://10.0.0.1:6379"})
 
     def test_a_port_that_a_person_set_is_not_taken_for_kubernetes(self) -> None:
-        assert "FAIRLANE_REDIS_PORT" in str(refused(environ={"FAIRLANE_REDIS_PORT": "6379"}))
+        with pytest.warns(ConfigurationWarning, match="FAIRLANE_REDIS_PORT is ignored"):
+            load_settings(environ={"FAIRLANE_REDIS_PORT": "6379"})
 
     def test_a_variable_that_holds_a_connections_key_is_not_unknown(self, write: Write) -> None:
         file = write(WHOLE.replace("OPENAI_API_KEY", "FAIRLANE_OPENAI_KEY"))
@@ -220,11 +255,13 @@ class TestMistakes:
             ("FAIRLANE_CONNECTIONS__A__HEADER__X_ORG", "FAIRLANE_CONNECTIONS__A__HEADERS__X_ORG"),
         ],
     )
-    def test_an_unknown_variable_is_reported_with_what_was_meant(self, variable: str, meant: str) -> None:
-        error = refused(environ={variable: "secret-value"})
-        assert error.field == variable
-        assert f"did you mean {meant!r}?" in str(error)
-        assert "secret-value" not in str(error)
+    def test_an_unknown_variable_is_a_warning_with_what_was_meant(self, variable: str, meant: str) -> None:
+        with pytest.warns(ConfigurationWarning) as caught:
+            load_settings(environ={variable: "secret-value"})
+        (said,) = (str(each.message) for each in caught)
+        assert said.startswith(f"{variable} is ignored")
+        assert f"did you mean {meant!r}?" in said
+        assert "secret-value" not in said
 
     def test_where_settings_came_from_cannot_be_set(self, write: Write) -> None:
         assert refused(write('config_file = "x"')).field == "config_file"
@@ -252,9 +289,10 @@ class TestMistakes:
         assert refused(write("[worker]\nbeat_seconds = nan")).field == "worker.beat_seconds"
 
     def test_all_mistakes_are_reported_at_once(self, write: Write) -> None:
-        shown = str(refused(write("[log]\nlevel = 'loud'\nformatt = 1"), {"FAIRLANE_TEAMM": "a"}))
-        assert len(shown.splitlines()) == 3
-        assert all(field in shown for field in ("log.level", "log.formatt", "FAIRLANE_TEAMM"))
+        with pytest.warns(ConfigurationWarning, match="FAIRLANE_TEAMM"):
+            shown = str(refused(write("[log]\nlevel = 'loud'\nformatt = 1"), {"FAIRLANE_TEAMM": "a"}))
+        assert len(shown.splitlines()) == 2
+        assert all(field in shown for field in ("log.level", "log.formatt"))
 
     def test_broken_toml_is_reported_with_its_line_but_not_its_value(self, write: Write) -> None:
         error = refused(write("[redis]\nurl = redis://:hunter2@host"))

@@ -137,6 +137,7 @@ GO_AROUND = Counter(
         "local/demo/session.py print": 2,  # the demonstration's own run
         "local/demo/summary.py print": 4,
         "client/progress.py Console": 1,
+        "client/progress.py Live": 1,  # `Bars` makes its sentences visible
         "client/progress.py Progress": 1,  # titles are made visible by `_draw`
         "client/progress.py print": 1,
     }

@@ -12,6 +12,8 @@ from typing import Any
 
 from celery import signals
 
+from fairlane.config.environment import process_environment
+from fairlane.config.evaluation_environment import evaluation_defaults
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.errors import FairlaneError
 from fairlane_workers.engine import Engine
@@ -24,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     given = {"slots": options.slots, "lanes": options.lanes.split(",") if options.lanes else None}
     try:
         settings = load_settings(options.config, worker={k: v for k, v in given.items() if v is not None})
+        evaluation_defaults(process_environment())
         name = options.name or f"worker@{socket.gethostname()}-{os.getpid()}"
         process = WorkerProcess(settings, load_secrets(settings), name)
     except FairlaneError as error:

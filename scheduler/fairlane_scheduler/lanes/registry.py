@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fairlane.config.connection import Connection
 from fairlane.config.lane_identity import (
@@ -204,18 +205,23 @@ class LaneSharing:
     def publish(self) -> None:
         """Write protocol, scope and lanes of every connection, for clients and the command line.
 
-        ``lanes``: the first part of its lanes' names; if all its models share one lane, that lane.
+        ``lanes``: the first part of its lanes' names; if all its models share one lane, that lane. ``models``
+        are those that it lists, if it does; ``key``: it needs one.
         """
-        self._scopes.publish(
-            {
-                name: {
-                    "protocol": known.protocol,
-                    "scope": known.scope,
-                    "lanes": endpoint_id(known.base_url) if known.scope == "endpoint" else self.owner(name),
-                }
-                for name, known in self._connections.items()
-            }
-        )
+        self._scopes.publish({name: self._published(name) for name in self._connections})
+
+    def _published(self, name: str) -> dict[str, Any]:
+        known = self._connections[name]
+        fields: dict[str, Any] = {
+            "protocol": known.protocol,
+            "scope": known.scope,
+            "lanes": endpoint_id(known.base_url) if known.scope == "endpoint" else self.owner(name),
+        }
+        if known.models:
+            fields["models"] = list(known.models)
+        if known.key_variable:
+            fields["key"] = True
+        return fields
 
     def canonical_lane(self, lane: str) -> str:
         """The lane that carries the calls of a lane of this name."""

@@ -105,6 +105,11 @@ class LazyGroup(CarefulGroup):
             return None
         return command.listed() if self._listing else command.load()
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete a command's name or an option without loading any command."""
+        with self._listed():
+            return super().shell_complete(ctx, incomplete)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help without loading any command."""
         with self._listed():

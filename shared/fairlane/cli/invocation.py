@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from fairlane.cli.output import say
+
 if TYPE_CHECKING:
     from fairlane.client.deployment import Deployment
+    from fairlane.config.problems import Layer
     from fairlane.config.settings import Settings
 
 R = TypeVar("R")
@@ -38,17 +42,37 @@ class Invocation:
     config: Path | None = None
     redis: str | None = None
     team: str | None = None
+    _said: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def or_else(self, other: Invocation) -> Invocation:
         """This, with the gaps filled from ``other``."""
         return Invocation(self.config or other.config, self.redis or other.redis, self.team or other.team)
 
     def settings(self, **overrides: Any) -> Settings:
-        """Load the settings in force. Raises `ConfigurationError`."""
+        """Load the settings in force, and print what of the environment is ignored, once.
+
+        Raises `ConfigurationError`.
+        """
         from fairlane.config.loader import load_settings
+        from fairlane.config.problems import ConfigurationWarning
 
         redis = {"url": self.redis} if self.redis else None
-        return load_settings(self.config, redis=redis, team=self.team, **overrides)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConfigurationWarning)
+            try:
+                return load_settings(self.config, redis=redis, team=self.team, **overrides)
+            finally:
+                for words in dict.fromkeys(str(each.message) for each in caught):
+                    if words not in self._said:
+                        self._said.add(words)
+                        say(f"warning: {words}")
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Where the settings in force come from, the place that wins first. Raises `ConfigurationError`."""
+        from fairlane.config.loader import read_layers
+
+        redis = {"url": self.redis} if self.redis else None
+        return read_layers(self.config, redis=redis, team=self.team)
 
     @contextmanager
     def deployment(self) -> Iterator[Deployment]:

@@ -19,7 +19,6 @@ app = typer.Typer(
     cls=LazyGroup,
     help="Runs batches of LLM calls on many machines, within the rates their providers allow.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

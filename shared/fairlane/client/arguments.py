@@ -281,7 +281,12 @@ def in_our_words(
         field, _, message = detail["msg"].removeprefix("Value error, ").partition(": ")
         return SubmissionError(field, (), message, remedy_of(field))
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    problem = detail["msg"].replace("Input should be", "must be").replace("Extra inputs are", "is")
+    problem = (
+        detail["msg"]
+        .removeprefix("Value error, ")
+        .replace("Input should be", "must be")
+        .replace("Extra inputs are", "is")
+    )
     value = None if detail["type"] == "missing" else detail["input"]
     remedy = remedy_of(str(detail["loc"][0]))
     return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, remedy)

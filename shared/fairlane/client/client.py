@@ -15,6 +15,9 @@ from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
+from fairlane.client.checks.first_rows import checked_rows
+from fairlane.client.checks.offers import Offers
+from fairlane.client.checks.params import check_params
 from fairlane.client.continuation import Origins, continued_spec, require_finished
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
@@ -94,7 +97,12 @@ class Client:
         return client
 
     def submit(
-        self, dataset: Dataset | Reference, prompt: str | None = None, **options: Unpack[SubmitOptions]
+        self,
+        dataset: Dataset | Reference,
+        prompt: str | None = None,
+        *,
+        check: bool = True,
+        **options: Unpack[SubmitOptions],
     ) -> Run:
         """Submit a run and return as soon as its rows are in Redis.
 
@@ -103,16 +111,23 @@ class Client:
         iterable of dicts, data classes or pydantic models, read by the page; or a `Reference` to what the
         scheduler reads itself. `SubmitOptions` lists the options.
 
+        ``check``: try templates and evaluators on the first hundred rows, and look at parameters, models and
+        keys, before anything is written. Without it such mistakes show as invalid or failed items.
+
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
         `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
         """
         with self._deployment.answering(), submitting() as mark:
             spec, mine = self._split(prompt, options)
             spec = mark(spec)
+            offers = self._checked_offers(spec) if check else None
             if isinstance(dataset, Reference):
                 run = announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
             else:
-                run = hand_over(self._deployment, spec, pages(read_rows(dataset), spec.page_rows))
+                rows = read_rows(dataset)
+                if offers is not None:
+                    rows = checked_rows(spec, rows, dataset, offers.check_rendered)
+                run = hand_over(self._deployment, spec, pages(rows, spec.page_rows))
             return run.with_scorers(*mine) if mine else run
 
     def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
@@ -121,6 +136,7 @@ class Client:
         """
         with self._deployment.answering(), submitting() as mark:
             spec, mine = self._split(prompt, options)
+            self._checked_offers(spec)
             writer = announce(self._deployment, mark(spec))
             writer.run = writer.run.with_scorers(*mine) if mine else writer.run
             return writer
@@ -276,6 +292,12 @@ class Client:
         if connections is not None:
             check_connections(spec, connections)
         return spec
+
+    def _checked_offers(self, spec: RunSpec) -> Offers:
+        check_params(spec)
+        offers = Offers(self._deployment)
+        offers.check(spec)
+        return offers
 
     def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options of a submission, completed by the environment where that has defaults now."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Deployment
 from fairlane.client.progress import ProgressView
+from fairlane.client.standstill import Standstill
 from fairlane.core.errors import RunLost
 from fairlane.model.run import RunRef, RunState, RunStatus
 
@@ -62,12 +63,12 @@ class Submission:
             raise RunLost(self._ref.run, "the request to start it")
 
 
-def draw(view: ProgressView, status: RunStatus | None, silence_s: float) -> None:
-    """Show the status, or for how long Redis has been silent."""
+def draw(view: ProgressView, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
+    """Show the status, and why nothing happens; or for how long Redis has been silent."""
     if status is None:
         view.silent(silence_s)
     else:
-        view.show(status)
+        view.show(status, standstill.words(status))
 
 
 def longest_pause(status: RunStatus | None) -> float:

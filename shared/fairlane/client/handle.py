@@ -20,6 +20,7 @@ from fairlane.client.deployment import (
 )
 from fairlane.client.following import Held, Seen, Submission, draw, longest_pause
 from fairlane.client.progress import ProgressView, open_progress
+from fairlane.client.standstill import Standstill
 from fairlane.core.errors import FairlaneError, RunTimeout, SubmissionError
 from fairlane.model.results import Record
 from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
@@ -104,7 +105,8 @@ class Run:
     ) -> RunStatus:
         """Block until the run has finished (completed, cancelled or refused) and return its status.
 
-        ``progress`` shows it on standard error, in a notebook below the cell. With ``until_held`` it also
+        ``progress`` shows it on standard error, in a notebook below the cell; after two seconds without
+        progress it also says why. With ``until_held`` it also
         returns when all that is left of a run with ``on_refusal="hold"`` waits to be resumed; its state is
         then "running". Raises `RunTimeout` after
         ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for a minute: these do not stop the
@@ -290,13 +292,14 @@ class Run:
     ) -> Steps[RunStatus]:
         clock, patience, pace = self._deployment.clock, self._deployment.patience(), Pace()
         started_ms, submission = clock.monotonic_ms(), None
+        standstill = Standstill(clock, self._ask_why)
         while True:
             status = patience.ask(self._look)
             if status is not None and status.state is RunState.SUBMITTED:
                 submission = submission or Submission(self._deployment, self._ref)
                 submission.check()
             if view is not None:
-                draw(view, status, patience.silence_s)
+                draw(view, status, patience.silence_s, standstill)
             if status is not None and (status.state.finished or (held is not None and held.by(status))):
                 return status
             pause = pace.next_s(longest_pause(status))
@@ -306,6 +309,13 @@ class Run:
                     raise RunTimeout(self.id, timeout)
                 pause = min(pause, left)
             yield Wait(pause)
+
+    def _ask_why(self) -> Waiting | None:
+        """What the run waits for; ``None`` where that cannot be told now."""
+        try:
+            return self.why()
+        except FairlaneError:
+            return None
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status))

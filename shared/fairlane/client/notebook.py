@@ -42,9 +42,12 @@ class Cell:
         self._drawn: Bundle | None = None
         self._due_ms = 0
 
-    def draw(self, bars: Sequence[Bar], *, at_once: bool = False) -> None:
-        """Show these bars, unless some were drawn a moment ago; ``at_once`` for what must not be missed."""
-        now_ms, bundle = self._clock.monotonic_ms(), {"text/html": html_of(bars), "text/plain": text_of(bars)}
+    def draw(self, bars: Sequence[Bar], why: Sequence[str] = (), *, at_once: bool = False) -> None:
+        """Show these bars, and below them why the run waits, unless some were drawn a moment ago;
+        ``at_once`` for what must not be missed.
+        """
+        now_ms = self._clock.monotonic_ms()
+        bundle = {"text/html": html_of(bars, why), "text/plain": text_of(bars, why)}
         if bundle == self._drawn or (now_ms < self._due_ms and not at_once):
             return
         self._drawn, self._due_ms = bundle, now_ms + REDRAWN_EVERY_MS
@@ -54,16 +57,18 @@ class Cell:
             self._handle.update(bundle, raw=True)
 
 
-def html_of(bars: Sequence[Bar]) -> str:
-    """The bars as a table; colours are those of the notebook's theme, light or dark."""
+def html_of(bars: Sequence[Bar], why: Sequence[str] = ()) -> str:
+    """The bars as a table and why the run waits; colours are those of the notebook's theme, light or dark."""
     rows = "".join(_row(bar) for bar in bars)
     style = "border-collapse:collapse;font-variant-numeric:tabular-nums"
-    return f'<table style="{style}" aria-label="progress">{rows}</table>'
+    sentences = "".join(f"<div>{escape(each)}</div>" for each in why)
+    return f'<table style="{style}" aria-label="progress">{rows}</table>{sentences}'
 
 
-def text_of(bars: Sequence[Bar]) -> str:
+def text_of(bars: Sequence[Bar], why: Sequence[str] = ()) -> str:
     """The same where no HTML is shown."""
-    return "\n".join(f"{bar.title}: {bar.done:,}/{bar.of:,}  {bar.note}".rstrip() for bar in bars)
+    lines = [f"{bar.title}: {bar.done:,}/{bar.of:,}  {bar.note}".rstrip() for bar in bars]
+    return "\n".join([*lines, *why])
 
 
 def _row(bar: Bar) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -13,7 +13,7 @@ from fairlane.core.terminal_text import visible_line
 from fairlane.model.run import RunState, RunStatus
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import Progress, TaskID
 
 RATE_WINDOW_S = 10.0
@@ -33,8 +33,11 @@ _FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 class ProgressView(Protocol):
     """Shows a run's status."""
 
-    def show(self, status: RunStatus) -> None:
-        """Draw ``status``; the last one is of a finished run, unless waiting ended before it."""
+    def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
+        """Draw ``status``; the last one is of a finished run, unless waiting ended before it.
+
+        ``why``: sentences that say why nothing happens.
+        """
         ...
 
     def silent(self, seconds: float) -> None:
@@ -46,6 +49,7 @@ class ProgressView(Protocol):
 def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
     """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines."""
     from rich.console import Console
+    from rich.live import Live
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
@@ -56,41 +60,62 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Prog
     if not screen.is_terminal:
         yield PlainProgress(clock, screen)
         return
-    bars = Progress(
-        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=max(LEAST_BAR, min(WIDEST_BAR, screen.width - BESIDE_BAR))),
-        *(
-            TextColumn(field, markup=False, table_column=Column(no_wrap=True, justify=side))
-            for field, side in _FIELDS
-        ),
-        console=screen,
-        auto_refresh=False,  # drawn when there is something new: no thread that outlives an interrupt
+    drawn = Bars(
+        Progress(
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=max(LEAST_BAR, min(WIDEST_BAR, screen.width - BESIDE_BAR))),
+            *(
+                TextColumn(field, markup=False, table_column=Column(no_wrap=True, justify=side))
+                for field, side in _FIELDS
+            ),
+            console=screen,
+            auto_refresh=False,
+        )
     )
-    with bars:
-        yield LiveProgress(clock, bars, longest_title=min(LONGEST_TITLE, screen.width // 3))
+    # Drawn when there is something new: no thread that outlives an interrupt.
+    with Live(drawn, console=screen, auto_refresh=False) as live:
+        yield LiveProgress(clock, drawn, live.refresh, longest_title=min(LONGEST_TITLE, screen.width // 3))
+
+
+class Bars:
+    """What a terminal shows: the bars, and below them why the run waits."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.bars, self.why = bars, tuple[str, ...]()
+
+    def __rich__(self) -> RenderableType:
+        """All of it, as rich draws it."""
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(self.bars.get_renderable(), *(Text(visible_line(each), "yellow") for each in self.why))
 
 
 class LiveProgress:
     """Bars that are redrawn with every status."""
 
-    def __init__(self, clock: Clock, bars: Progress, longest_title: int = LONGEST_TITLE) -> None:
-        self._clock, self._bars, self._longest = clock, bars, longest_title
+    def __init__(
+        self, clock: Clock, drawn: Bars, refresh: Callable[[], None], longest_title: int = LONGEST_TITLE
+    ) -> None:
+        self._clock, self._drawn, self._refresh, self._longest = clock, drawn, refresh, longest_title
+        self._bars = drawn.bars
         self._rates: dict[str, Rate] = {}
         self._rows: dict[str, TaskID] = {}
 
-    def show(self, status: RunStatus) -> None:
+    def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
         """Redraw the bars of the run and of its lanes."""
         paused = status.paused is not None
         self._draw("", status.name, *_whole(status), _mishaps(status), paused=paused)
         for lane in status.lanes:
             self._draw(lane.lane, f"  {lane.lane}", lane.done, lane.known, "", paused=paused)
-        self._bars.refresh()
+        self._drawn.why = tuple(why)
+        self._refresh()
 
     def silent(self, seconds: float) -> None:
         """Show beside the bar for how long Redis has not answered."""
         if "" in self._rows:
             self._bars.update(self._rows[""], note=_silence(seconds))
-            self._bars.refresh()
+            self._refresh()
 
     def _draw(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> None:
         rate = self._rates.setdefault(row, Rate())
@@ -117,14 +142,14 @@ class NotebookProgress:
         self._rates: dict[str, Rate] = {}
         self._bars: list[Bar] = []
 
-    def show(self, status: RunStatus) -> None:
+    def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
         """Redraw the bars in the cell's output."""
         paused = status.paused is not None
         self._bars = [self._bar("", status.name, *_whole(status), _mishaps(status), paused=paused)]
         for lane in status.lanes:
             bar = self._bar(lane.lane, lane.lane, lane.done, lane.known, "", paused=paused)
             self._bars.append(bar._replace(part=True))
-        self._cell.draw(self._bars, at_once=status.state.finished)
+        self._cell.draw(self._bars, why, at_once=status.state.finished)
 
     def silent(self, seconds: float) -> None:
         """Show beside the bar for how long Redis has not answered."""
@@ -144,26 +169,38 @@ class PlainProgress:
         self._clock, self._console = clock, console
         self._rate = Rate()
         self._due_ms = 0
+        self._why: tuple[str, ...] = ()
+        self._told: set[str] = set()
 
-    def show(self, status: RunStatus) -> None:
-        """Print a line if one is due, or if the run has finished."""
+    def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
+        """Print a line if one is due, if the run has finished, or if it begins to wait.
+
+        A sentence is not repeated while it stays the same: a log of hours should stay short.
+        """
         done, of = _whole(status)
         self._rate.count(self._clock.monotonic_ms(), done)
         lanes = [f"{lane.lane} {lane.done:,}/{lane.known:,}" for lane in status.lanes]
         whole = _beside(self._rate, of - done, _mishaps(status), paused=status.paused is not None)
         parts = [whole, *lanes]
         line = f"{status.name}: {_share(done, of)} {done:,}/{of:,}"
-        self._print(", ".join([line, *filter(None, parts)]), at_once=status.state.finished)
+        news, begins = [each for each in why if each not in self._told], bool(why) and not self._why
+        said = "; ".join([", ".join([line, *filter(None, parts)]), *news])
+        if self._print(said, at_once=status.state.finished or begins):
+            self._told = set(why)
+        self._why = tuple(why)
 
     def silent(self, seconds: float) -> None:
         """Print for how long Redis has not answered, if a line is due."""
         self._print(_silence(seconds))
 
-    def _print(self, line: str, *, at_once: bool = False) -> None:
+    def _print(self, line: str, *, at_once: bool = False) -> bool:
+        """Whether it was printed."""
         now = self._clock.monotonic_ms()
-        if at_once or now >= self._due_ms:
-            self._due_ms = now + round(LINE_EVERY_S * 1000)
-            self._console.print(visible_line(line), markup=False, highlight=False, soft_wrap=True)
+        if not at_once and now < self._due_ms:
+            return False
+        self._due_ms = now + round(LINE_EVERY_S * 1000)
+        self._console.print(visible_line(line), markup=False, highlight=False, soft_wrap=True)
+        return True
 
 
 class Rate:

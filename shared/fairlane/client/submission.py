@@ -149,6 +149,8 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
     if unknown:
         near = did_you_mean(unknown[0], ["prompt", *SubmitOptions.__annotations__])
         raise TypeError(f"submit() got an unexpected keyword argument {unknown[0]!r}; {near}".rstrip("; "))
+    if isinstance(given.get("name"), str) and not given["name"].strip():
+        raise SubmissionError("name", given["name"], "is empty", "Give a name, or leave it out.")
     if not isinstance(given.get("retry", RetryPolicy()), RetryPolicy):
         raise SubmissionError("retry", given["retry"], "is not a RetryPolicy", _REMEDIES["retry"])
     try:

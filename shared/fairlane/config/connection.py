@@ -81,6 +81,9 @@ StructuredOutput = Annotated[bool | Literal["tool"], WrapValidator(_one_of_three
 _STRUCTURED = frozenset(
     {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}
 )
+_AMBIENT = frozenset({"sigv4", "google"})
+"""Credentials that workers also find around them."""
+
 _SCHEMES: Mapping[str, Authentication] = {
     "anthropic": "x-api-key",
     "azure_openai": "api-key",
@@ -130,6 +133,11 @@ class Connection(Section):
         description='How requests authenticate. "bearer": the key in the header Authorization; a header\'s '
         'name: the key in that header; "sigv4" and "google": AWS or Google credentials of the workers; '
         '"none". Default: the protocol\'s usual way.',
+    )
+    models: tuple[str, ...] = Field(
+        default=(),
+        description="Models that this connection offers; `*` stands for any part of a name. A run that names "
+        "another is rejected when it is submitted. Default: any model.",
     )
     headers: dict[HeaderName, HeaderValue] = Field(
         default_factory=dict,
@@ -266,6 +274,11 @@ class Connection(Section):
         if self.protocol == "bedrock":
             return "bearer" if self.api_key_env else "sigv4"
         return _SCHEMES.get(self.protocol, "bearer")
+
+    @property
+    def key_variable(self) -> str | None:
+        """The variable of the key without which the provider rejects its calls; ``None`` if it needs none."""
+        return None if self.scheme == "none" or self.scheme in _AMBIENT else self.api_key_env
 
     @property
     def lane_parts(self) -> tuple[LanePart, ...]:

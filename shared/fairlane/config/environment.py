@@ -1,17 +1,21 @@
-"""``FAIRLANE_*`` variables as settings: the key each one names, or the one it was probably meant to name."""
+"""The environment with `.env` below it, and its ``FAIRLANE_*`` variables as settings."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, get_origin
 
 from fairlane.config.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys, find_key
-from fairlane.config.problems import KEY_VARIABLES, Layer, Problem, did_you_mean
+from fairlane.config.problems import KEY_VARIABLES, Layer, did_you_mean
+from fairlane.core.errors import ConfigurationError
 
 CONFIG_VARIABLE = "FAIRLANE_CONFIG"
 HEADERS = "headers"
+ENV_FILE = Path(".env")
 
 ALIASES = {"FAIRLANE_REDIS_URL": "FAIRLANE_REDIS__URL"}
 """Names that users try first, and the names that they mean."""
@@ -21,12 +25,29 @@ _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UD
 
 
 def process_environment() -> Mapping[str, str]:
-    """This process's environment: the one place where it is read."""
-    return os.environ  # noqa: TID251  every entry point gets the environment from here
+    """This process's environment: the one place where it is read.
+
+    Variables of the file ``.env`` in the working directory count where the environment lacks them. Raises
+    `ConfigurationError` if that file cannot be read.
+    """
+    environ = os.environ  # noqa: TID251  every entry point gets the environment from here
+    return ChainMap(environ, _env_file()) if ENV_FILE.is_file() else environ
 
 
-def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -> tuple[Layer, list[Problem]]:
-    """The settings that variables give, and a problem for each ``FAIRLANE_*`` variable that names no key.
+def _env_file() -> dict[str, str]:
+    from dotenv import dotenv_values
+
+    try:
+        return {name: value for name, value in dotenv_values(ENV_FILE).items() if value is not None}
+    except (OSError, UnicodeDecodeError) as error:
+        problem, remedy = f"cannot be read: {error}", "Make it readable, in UTF-8, or take it away."
+        raise ConfigurationError(str(ENV_FILE), str(ENV_FILE.absolute()), problem, remedy) from error
+
+
+def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -> tuple[Layer, list[str]]:
+    """The settings that variables give, and a warning for each ``FAIRLANE_*`` variable that names no key.
+
+    It is no error, since some of them are another program's.
 
     An empty variable counts as not set. A connection, lane or team is matched with the names in the file
     regardless of case and punctuation, since no variable is called ``openai:gpt-4o``; a name that is not in
@@ -42,8 +63,13 @@ def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -
         elif value:
             _put(data, path, _parsed(key, value))
     keep_keys = _credential_variables(from_file) | _credential_variables(data)
-    problems = [_unknown(variable) for variable in unknown if variable not in keep_keys]
-    return Layer("the environment", data), problems
+    warnings = [_unknown(variable) for variable in unknown if variable not in keep_keys]
+    warnings += [
+        f"{alias} is ignored, since {name} says otherwise: unset one of them"
+        for alias, name in ALIASES.items()
+        if environ.get(alias) and environ.get(name) not in (None, "", environ[alias])
+    ]
+    return Layer("the environment", data), warnings
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -110,10 +136,8 @@ def _with_names_of(variable: str, known: str) -> str:
     )
 
 
-def _unknown(variable: str) -> Problem:
+def _unknown(variable: str) -> str:
     known = {CONFIG_VARIABLE, *(_with_names_of(variable, key.variable) for key in all_keys())}
     near = did_you_mean(variable, known, prefix=VARIABLE_PREFIX)
-    remedy = near or "sections and keys are joined by two underscores, as in FAIRLANE_REDIS__URL."
-    return Problem(
-        variable, variable, "unknown key in the environment", f"There is no such setting: {remedy}"
-    )
+    remedy = near or "sections and keys are joined by two underscores, as in FAIRLANE_REDIS__URL"
+    return f"{variable} is ignored: there is no such setting; {remedy}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ from pydantic import ValidationError
 
 from fairlane.config.consistency import contradictions
 from fairlane.config.environment import CONFIG_VARIABLE, process_environment, read_environment
-from fairlane.config.problems import Layer, Problem, from_validation, raise_all, unknown_key
+from fairlane.config.problems import (
+    ConfigurationWarning,
+    Layer,
+    Problem,
+    from_validation,
+    raise_all,
+    unknown_key,
+)
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError
 
@@ -28,16 +36,34 @@ def load_settings(
     if there is one. ``overrides`` are sections or top-level keys (``redis={"url": …}``) and win over all;
     ``None`` in them means "not given". ``environ`` defaults to the process's environment.
 
-    Raises `ConfigurationError` that tells everything that is wrong at once.
+    Raises `ConfigurationError` that tells everything that is wrong at once. A ``FAIRLANE_*`` variable that
+    names no setting is a `ConfigurationWarning`.
     """
     variables = process_environment() if environ is None else environ
-    file = _find_file(path, variables)
-    from_file = Layer(str(file or DEFAULT_FILE), _read_file(file) if file else {})
-    from_environment, problems = read_environment(variables, from_file.data)
-    layers = (Layer("the arguments", _given(overrides)), from_environment, from_file)
+    file, layers, ignored = _read_layers(path, variables, overrides)
+    problems: list[Problem] = []
     settings = _validate(layers, file, problems)
+    for each in ignored:
+        warnings.warn(each, ConfigurationWarning, stacklevel=2)
     raise_all(problems)
     return settings
+
+
+def read_layers(
+    path: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> tuple[Layer, ...]:
+    """The places that `load_settings` reads, the one that wins first. Raises `ConfigurationError`."""
+    variables = process_environment() if environ is None else environ
+    return _read_layers(path, variables, overrides)[1]
+
+
+def _read_layers(
+    path: Path | None, variables: Mapping[str, str], overrides: Mapping[str, Any]
+) -> tuple[Path | None, tuple[Layer, ...], list[str]]:
+    file = _find_file(path, variables)
+    from_file = Layer(str(file or DEFAULT_FILE), _read_file(file) if file else {})
+    from_environment, ignored = read_environment(variables, from_file.data)
+    return file, (Layer("the arguments", _given(overrides)), from_environment, from_file), ignored
 
 
 def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkerSecrets:

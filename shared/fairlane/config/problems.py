@@ -19,6 +19,10 @@ KEY_VARIABLES = ("api_key_env", "proxy_credentials_env")
 """Fields of a connection that name the variable of a secret."""
 
 
+class ConfigurationWarning(UserWarning):
+    """Something in the configuration has no effect, and was probably meant to."""
+
+
 class Problem(NamedTuple):
     """One thing that is wrong; the fields of `ConfigurationError`."""
 

@@ -50,7 +50,15 @@ weight = 3
 
 A variable is named after its key: `{VARIABLE_PREFIX}`, then section and key in capitals, joined by two
 underscores. Commas separate the entries of a list. An empty variable counts as not set. A variable that
-names no key is an error.
+names no key is ignored, with a warning that names the nearest key.
+
+Every process also reads the file `.env` of its working directory, for settings and for keys. What the
+environment has takes precedence over the file:
+
+```sh
+OPENAI_API_KEY=sk-…
+FAIRLANE_TEAM=search
+```
 
 - `<NAME>` is the name of a connection, lane or team. Case does not matter, and `_` stands for any character
   that a variable cannot hold: `FAIRLANE_LANES__OPENAI_GPT_4O__MAX_CONCURRENCY` is the lane `openai:gpt-4o`.

@@ -17,10 +17,15 @@ import typer
 
 from fairlane.cli.failures import Interrupted, interruptible
 from fairlane.cli.invocation import Invocation, with_settings
+from fairlane.cli.operate.connection_views import lacks_of
 from fairlane.cli.output import say
+from fairlane.config.loader import load_secrets
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.core.clock import SystemClock
+from fairlane.core.redaction import mask_text
+from fairlane.embedded.ports import FLOWER_PORT, is_free
+from fairlane.local.joining import require_nobody
 from fairlane.local.keeper import Keeper
 from fairlane.local.plan import StackPlan
 from fairlane.local.planning import (
@@ -28,13 +33,17 @@ from fairlane.local.planning import (
     keep_out_of_git,
     settings_for,
     simulated_connections,
-    simulator_port,
     variables_for_others,
 )
+from fairlane.local.planning import simulator_port as settings_port
 from fairlane.local.stack import Stack
 
 DATA_DIR = Path(".fairlane")
 LOOK_EVERY_S = 0.2
+
+
+def _port(of: str, default: str) -> Any:
+    return typer.Option(metavar="PORT", min=1, max=65_535, help=f"Port of {of}.", show_default=default)
 
 
 @with_settings
@@ -67,29 +76,63 @@ def up(
         ),
     ] = None,
     flower: Annotated[bool, typer.Option("--flower", help="Run Flower, Celery's dashboard.")] = False,
+    join: Annotated[
+        bool, typer.Option("--join", help="Add processes to a deployment that is up on that Redis already.")
+    ] = False,
+    redis_port: Annotated[int | None, _port("Redis", "the settings' port, or 6379")] = None,
+    simulator_port: Annotated[int | None, _port("the simulated provider", "the settings' port")] = None,
+    flower_port: Annotated[int | None, _port("Flower", str(FLOWER_PORT))] = None,
+    scheduler_port: Annotated[int | None, _port("schedulers' metrics", "metrics.scheduler_port")] = None,
+    worker_port: Annotated[int | None, _port("workers' metrics", "metrics.worker_port")] = None,
 ) -> None:
-    """Run everything on this machine, in the foreground. Ctrl-C takes all of it down."""
+    """Run everything on this machine, in the foreground. Ctrl-C takes all of it down.
+
+    A port that is not stated is a wish: where it is taken, another is used.
+    """
     simulate = simulate or simulate_config is not None
     settings = settings_for(invocation, simulate)
-    redis_url, redis_port = choose_redis(invocation.redis, settings)
+    redis_url, wished_port = choose_redis(invocation.redis, settings)
+    if redis_port is not None and redis_url is not None:
+        raise typer.BadParameter(
+            f"--redis-port is for a Redis of its own, and {mask_text(redis_url)} is used"
+        )
+    ports = {"redis": redis_port, "simulator": simulator_port, "flower": flower_port}
+    needed = {"simulator": (simulate, "--simulate"), "flower": (flower, "--flower")}
+    for name, port in ports.items():
+        _require_port(name, port, *needed.get(name, (True, "")))
+    if redis_url is not None and not join:
+        require_nobody(settings, redis_url)
+    metrics = {"SCHEDULER": scheduler_port, "WORKER": worker_port}
     plan = StackPlan(
         data_dir=data_dir,
         config=Path(settings.config_file) if settings.config_file else None,
+        env={f"FAIRLANE_METRICS__{role}_PORT": str(port) for role, port in metrics.items() if port},
         redis_url=redis_url,
-        redis_port=redis_port,
+        redis_port=redis_port or wished_port,
         workers=workers,
         schedulers=schedulers,
         slots=slots,
         simulate=simulate,
         simulate_config=simulate_config,
         simulated=simulated_connections(settings),
-        simulator_port=simulator_port(settings),
+        simulator_port=simulator_port or settings_port(settings),
         flower=flower,
+        flower_port=flower_port or FLOWER_PORT,
     )
     with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as check:
         keep_out_of_git(data_dir)
         stack = Stack(plan, tell=say, checkpoint=check)
         run(stack, ready_file, partial(describe, stack, invocation, settings), check)
+
+
+def _require_port(name: str, port: int | None, used: bool, by: str) -> None:
+    """Raise ``typer.BadParameter`` for a stated port that is taken, or that nothing is to listen on."""
+    if port is None:
+        return
+    if not used:
+        raise typer.BadParameter(f"--{name}-port needs {by}")
+    if not is_free(port):
+        raise typer.BadParameter(f"port {port} is taken: give another --{name}-port, or leave it out")
 
 
 def run(
@@ -162,6 +205,8 @@ def describe(stack: Stack, invocation: Invocation, settings: Settings) -> None:
         say(f"  connections  {', '.join(sorted(settings.connections))}")
     else:
         say("  connections  none: add [connections.NAME] to fairlane.toml, or use --simulate")
+    for line in missing(stack.plan, settings):
+        say(line)
     if stack.flower_url:
         say(f"  dashboard    {stack.flower_url}")
     say(f"  logs         {stack.plan.data_dir / 'logs'}")
@@ -171,6 +216,21 @@ def describe(stack: Stack, invocation: Invocation, settings: Settings) -> None:
         for name, value in variables.items():
             say(f"    export {name}={shlex.quote(value)}")
     say("Ctrl-C stops everything.")
+
+
+def missing(plan: StackPlan, settings: Settings) -> list[str]:
+    """A line for each connection that lacks something here, its key say; simulated ones need nothing."""
+    simulated, secrets = plan.simulated if plan.simulate else {}, load_secrets(settings)
+    found = {
+        name: lacks_of(name, connection, secrets)
+        for name, connection in settings.connections.items()
+        if name not in simulated
+    }
+    return [
+        f"  ! {name:<11}lacks {', '.join(lacks)}: its calls cannot succeed"
+        for name, lacks in found.items()
+        if lacks
+    ]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -13,6 +13,7 @@ from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
 from fairlane.cli.runs.assignments import read_params
+from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conclude
 from fairlane.cli.runs.options import (
     CALLS,
     MaxAttemptsOption,
@@ -21,7 +22,8 @@ from fairlane.cli.runs.options import (
     TimeoutOption,
     retry_of,
 )
-from fairlane.cli.runs.runs import conclude, wait_for
+from fairlane.cli.runs.run_views import counted
+from fairlane.cli.runs.runs import wait_for
 from fairlane.cli.runs.selection import find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
@@ -92,11 +94,13 @@ def batch(
     timeout: TimeoutOption = None,
     max_attempts: MaxAttemptsOption = None,
     on_refusal: OnRefusalOption = "fail",
+    fail_on_error: FailOnErrorOption = 0.0,
 ) -> None:
     """Send the requests of an OpenAI batch file, wait for the answers, and write them as that API does.
 
     Every line is checked before anything is sent. The command prints the run's id at once. If you interrupt
-    it, the run continues, and --run writes its files later. Exits with 1 if the run does not complete.
+    it, the run continues, and --run writes its files later. Ends with 1 if a request failed, or if the
+    run did not complete.
     """
     bad = errors or default_errors(output)
     _check_files(requests, output, bad)
@@ -120,10 +124,10 @@ def batch(
                 retry=retry_of(max_attempts),
                 on_refusal=on_refusal,
             )
-            say(f"run {batch_run.id}: {count:,} requests")
+            say(f"run {batch_run.id}: {counted(count, 'request')}")
         else:
             batch_run = find_run(deployment, str(run))
-        _write(deployment, batch_run, output, bad, always=errors is not None)
+        _write(deployment, batch_run, output, bad, fail_on_error, always=errors is not None)
 
 
 def _check_files(requests: Path | None, output: Path, errors: Path) -> None:
@@ -146,7 +150,9 @@ def _model(model: str | None, connection: str | None) -> str:
     return f"{connection}:{{{{ {REQUEST_FIELD}['model'] }}}}"
 
 
-def _write(deployment: Deployment, run: Run, output: Path, errors: Path, *, always: bool) -> None:
+def _write(
+    deployment: Deployment, run: Run, output: Path, errors: Path, allowed: float, *, always: bool
+) -> None:
     """Wait for the run and write its files."""
     try:
         status = wait_for(deployment, run)
@@ -158,12 +164,16 @@ def _write(deployment: Deployment, run: Run, output: Path, errors: Path, *, alwa
     except KeyboardInterrupt:
         say(f"`fairlane batch --run {run.id} -o {output}` writes its files later")
         raise
-    say(f"{written.answers:,} answers are in {output}")
+    say(f"{counted(written.answers, 'answer')} {_be(written.answers)} in {output}")
     if written.errors:
-        say(f"{written.errors:,} requests without an answer are in {errors}")
-    conclude(status)
+        say(f"{counted(written.errors, 'request')} without an answer {_be(written.errors)} in {errors}")
+    conclude(status, allowed)
+
+
+def _be(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command()(batch)
+    app.command(cls=FailingCommand)(batch)

@@ -3,9 +3,15 @@
 `fairlane.cli` lists them; they import the store, `config` and what commands share.
 """
 
-from fairlane.cli.commands import OPERATIONS, ROLES, Command
+from fairlane.cli.commands import HERE, OPERATIONS, ROLES, Command
 
 COMMANDS = (
+    Command(
+        "init",
+        HERE,
+        "Write a commented fairlane.toml, with a connection for each provider whose key is set.",
+        "fairlane.cli.operate.init",
+    ),
     Command(
         "teams", OPERATIONS, "Give each team a user of its own on the server.", "fairlane.cli.operate.teams"
     ),
@@ -14,6 +20,12 @@ COMMANDS = (
         OPERATIONS,
         "List the connections to providers and what each lacks in this environment; test one.",
         "fairlane.cli.operate.connections",
+    ),
+    Command(
+        "config",
+        OPERATIONS,
+        "Show the settings in force, each with its source; secrets are masked.",
+        "fairlane.cli.operate.config",
     ),
     Command(
         "drain",

@@ -40,7 +40,7 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
         "headers": dict(connection.headers),
         "error_map": dict(connection.error_map),
         "proxy": connection.proxy,
-        "lacks": _lacks(name, connection, secrets),
+        "lacks": lacks_of(name, connection, secrets),
     }
 
 
@@ -125,7 +125,8 @@ def _limits(connection: Connection, settings: Settings, name: str) -> dict[str, 
     return stated.model_dump(exclude_unset=True) if stated else connection.lane_defaults("")
 
 
-def _lacks(name: str, connection: Connection, secrets: WorkerSecrets) -> list[str]:
+def lacks_of(name: str, connection: Connection, secrets: WorkerSecrets) -> list[str]:
+    """What keeps calls of a connection from being made in this environment, its key first."""
     key = [f"the variable {secrets.missing[name]}"] if name in secrets.missing else []
     return [*key, *lacks_besides_key(name, connection, secrets)]
 

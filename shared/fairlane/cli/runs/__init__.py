@@ -7,6 +7,12 @@ from fairlane.cli.commands import RUNS, Command
 
 COMMANDS = (
     Command("submit", RUNS, "Submit a run and print its id.", "fairlane.cli.runs.submit"),
+    Command(
+        "continue",
+        RUNS,
+        "Continue a finished run: submit a new one that takes over its results, and print its id.",
+        "fairlane.cli.runs.continuing",
+    ),
     Command("runs", RUNS, "List the team's runs, newest first.", "fairlane.cli.runs.runs"),
     Command("status", RUNS, "Show the progress of a run, by default the latest.", "fairlane.cli.runs.runs"),
     Command(
@@ -45,5 +51,11 @@ COMMANDS = (
         RUNS,
         "Sum up a run: scores with their standard errors, failures, tokens, cost; waits for its end.",
         "fairlane.cli.runs.summary",
+    ),
+    Command(
+        "compare",
+        RUNS,
+        "Compare the scores of two runs item by item: the second minus the first; waits for their ends.",
+        "fairlane.cli.runs.compare",
     ),
 )

@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_json_line, say
+from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
 from fairlane.cli.runs.run_views import ending, pause_in_words, print_run, print_runs, run_document
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
 from fairlane.client.following import Held
 from fairlane.client.handle import Run
-from fairlane.model.run import RunState, RunStatus
+from fairlane.model.run import RunStatus
 
 LOOK_EVERY_S = 1.0
 
@@ -47,16 +47,21 @@ def status(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOptio
 
 
 @with_settings
-def watch(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOption = False) -> None:
+def watch(
+    invocation: Invocation,
+    run: RunArgument = LATEST,
+    fail_on_error: FailOnErrorOption = 0.0,
+    as_json: JsonOption = False,
+) -> None:
     """Watch a run until it finishes; with --json, a line at each change.
 
-    Ends with 1 if the run did not complete, or refusals hold all that is left of it. An interrupt does not
-    stop the run.
+    Ends with 1 if an item failed, if the run did not complete, or if refusals hold all that is left of it. An
+    interrupt does not stop the run.
     """
     with invocation.deployment() as deployment:
         watched = find_run(deployment, run)
         end = _follow(watched) if as_json else wait_for(deployment, watched)
-    conclude(end)
+    conclude(end, fail_on_error)
 
 
 @with_settings
@@ -121,18 +126,6 @@ def wait_for(deployment: Deployment, run: Run) -> RunStatus:
         raise
 
 
-def conclude(status: RunStatus) -> None:
-    """Say how the run ended; the command's exit code is 1 if it did not complete."""
-    if not status.state.finished:
-        for each in status.rejections:
-            say(f"run {status.run} is held: {each.lane} rejected its first calls alike: {each.words}")
-        say(f"`fairlane resume {status.run}` tries again, `fairlane cancel {status.run}` ends it")
-        raise typer.Exit(FAILED)
-    say(f"run {status.run} {ending(status)}")
-    if status.state is not RunState.COMPLETED:
-        raise typer.Exit(FAILED)
-
-
 def _unfinished(run: Run) -> RunStatus | None:
     """The run's status; for a finished run ``None``, after a message."""
     status = run.status()
@@ -164,7 +157,7 @@ def add_to(app: typer.Typer) -> None:
     """Put these commands into the application."""
     app.command()(runs)
     app.command(cls=RunCommand)(status)
-    app.command(cls=RunCommand)(watch)
+    app.command(cls=FailingRunCommand)(watch)
     app.command(cls=RunCommand)(pause)
     app.command(cls=RunCommand)(resume)
     app.command(cls=RunCommand)(cancel)

@@ -1,4 +1,4 @@
-"""Which run is meant: its id, the beginning of it, or the latest."""
+"""Which run is meant: its id, the beginning of it, its name, or the latest."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from fairlane.core.errors import AmbiguousRun, FairlaneError, RunNotFound
 
 LATEST = "latest"
 
+RUNS_NAMED = 1000
+"""Runs whose names are looked through, newest first."""
+
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help='Its id or the beginning of it; "latest" or -1 is the newest.')
+    str,
+    typer.Argument(
+        metavar="RUN", help='Its id, the beginning of it, or its name; "latest" or -1 is the newest.'
+    ),
 ]
 
 
@@ -28,7 +34,10 @@ class RunCommand(TyperCommand):
 
 
 def find_run(deployment: Deployment, wanted: str) -> Run:
-    """The run of the team in force that ``wanted`` means. Raises `RunNotFound` and `AmbiguousRun`."""
+    """The run of the team in force that ``wanted`` means; of several with one name the newest.
+
+    Raises `RunNotFound` and `AmbiguousRun`.
+    """
     client = Client.over(deployment)
     if wanted == LATEST:
         newest = client.runs(limit=1)
@@ -41,4 +50,7 @@ def find_run(deployment: Deployment, wanted: str) -> Run:
         matches = [run for run in deployment.reader.run_ids(client.team) if wanted and run.startswith(wanted)]
     if len(matches) > 1:
         raise AmbiguousRun(wanted, matches)
-    return client.run(matches[0] if matches else wanted)
+    if matches:
+        return client.run(matches[0])
+    named = (status.run for status in client.runs(RUNS_NAMED) if wanted and status.name == wanted)
+    return client.run(next(named, wanted))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import print_json, print_line, say
-from fairlane.cli.runs.assignments import read_evaluator, read_judge, read_options, read_params
-from fairlane.cli.runs.inputs import collect_prompts, open_dataset, read_text
+from fairlane.cli.runs.assignments import read_evaluator, read_options, read_params
+from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conclude
+from fairlane.cli.runs.inputs import collect_prompts, open_dataset
 from fairlane.cli.runs.options import (
     CALLS,
     MaxAttemptsOption,
@@ -26,14 +26,31 @@ from fairlane.cli.runs.options import (
     TimeoutOption,
     retry_of,
 )
+from fairlane.cli.runs.portions import LimitOption, SampleOption, SeedOption, portion_of
 from fairlane.cli.runs.run_views import counted, run_document
-from fairlane.cli.runs.runs import caution_if_unled, conclude, wait_for
+from fairlane.cli.runs.runs import caution_if_unled, wait_for
+from fairlane.cli.runs.scoring import (
+    EvaluatorsOption,
+    JudgeChoicesOption,
+    JudgeModelOption,
+    JudgeParamsOption,
+    JudgeTemplateFileOption,
+    JudgeTemplateOption,
+    judges_of,
+)
 from fairlane.client.client import Client
-from fairlane.model.evaluators import EvaluatorSpec
-
-SCORES = "What is scored"
 
 Texts = list[str] | None
+
+MoreOption = Annotated[
+    Texts,
+    typer.Option(
+        metavar="K=V",
+        help="Any other option of Client.submit, like cache=read_write, task_rate=20, max_duration=3600, "
+        "budget_tokens=100000, session=FIELD or output=FIELD. Repeatable.",
+        rich_help_panel=CALLS,
+    ),
+]
 
 
 @with_settings
@@ -45,55 +62,21 @@ def submit(
             metavar="FILE", help="Rows: .jsonl, .json or .csv; - for JSON lines on standard input."
         ),
     ],
+    limit: LimitOption = None,
+    sample: SampleOption = None,
+    seed: SeedOption = 0,
     model: ModelsOption = None,
     prompt: PromptsOption = None,
     prompt_file: PromptFilesOption = None,
     messages_file: MessagesFilesOption = None,
     param: ParamsOption = None,
     repetitions: RepetitionsOption = 1,
-    evaluator: Annotated[
-        Texts,
-        typer.Option(
-            metavar="SPEC",
-            help="exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, "
-            "regex:pattern=PATTERN, json_valid, similarity:model=MODEL,expected=FIELD; more options after "
-            "commas. Repeatable.",
-            rich_help_panel=SCORES,
-        ),
-    ] = None,
-    judge_model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Model that judges each output.", rich_help_panel=SCORES),
-    ] = None,
-    judge_template: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Prompt of the judge: a template over the row and {{ output }}.",
-            rich_help_panel=SCORES,
-        ),
-    ] = None,
-    judge_template_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Prompt of the judge, from a file.", rich_help_panel=SCORES),
-    ] = None,
-    judge_choices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JSON",
-            help="The judge's answers and their scores.",
-            show_default='{"yes": 1, "no": 0}',
-            rich_help_panel=SCORES,
-        ),
-    ] = None,
-    judge_param: Annotated[
-        Texts,
-        typer.Option(
-            metavar="K=V",
-            help="As --param.",
-            rich_help_panel=SCORES,
-        ),
-    ] = None,
+    evaluator: EvaluatorsOption = None,
+    judge_model: JudgeModelOption = None,
+    judge_template: JudgeTemplateOption = None,
+    judge_template_file: JudgeTemplateFileOption = None,
+    judge_choices: JudgeChoicesOption = None,
+    judge_param: JudgeParamsOption = None,
     name: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Name of the run.", rich_help_panel=CALLS)
     ] = None,
@@ -110,23 +93,25 @@ def submit(
     max_attempts: MaxAttemptsOption = None,
     max_concurrent: MaxConcurrentOption = None,
     on_refusal: OnRefusalOption = "fail",
-    option: Annotated[
-        Texts,
+    option: MoreOption = None,
+    check: Annotated[
+        bool,
         typer.Option(
-            metavar="K=V",
-            help="Any other option of Client.submit, like cache=read_write, task_rate=20, max_duration=3600, "
-            "budget_tokens=100000, session=FIELD or output=FIELD. Repeatable.",
-            rich_help_panel=CALLS,
+            "--check/--no-check",
+            help="Try templates and evaluators on the first rows, and look at parameters, models and keys, "
+            "before anything is written.",
         ),
-    ] = None,
+    ] = True,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
+    fail_on_error: FailOnErrorOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a run and print its id.
 
-    With --wait it ends with 1 if the run did not complete, or refusals hold all that is left of it.
+    With --wait it ends with 1 if an item failed, if the run did not complete, or if refusals hold all that is
+    left of it.
     """
     models, more = model or [], read_options(option or ())
     if not (models or "task" in more or "output" in more):
@@ -134,10 +119,12 @@ def submit(
     needless = any(name in more for name in ("output", "request", "task"))
     prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [], needless=needless)
     evaluators = [read_evaluator(each) for each in evaluator or ()]
-    evaluators += _judges(judge_model, judge_template, judge_template_file, judge_choices, judge_param or [])
+    evaluators += judges_of(
+        judge_model, judge_template, judge_template_file, judge_choices, judge_param or []
+    )
     with invocation.deployment() as deployment:
         run = Client.over(deployment).submit(
-            open_dataset(dataset),
+            portion_of(open_dataset(dataset), limit, sample, seed),
             prompt=prompts.prompt,
             messages=prompts.messages,
             prompts=prompts.prompts,
@@ -152,6 +139,7 @@ def submit(
             retry=retry_of(max_attempts),
             max_concurrent=max_concurrent,
             on_refusal=on_refusal,
+            check=check,
             **more,
         )
         status = run.status()
@@ -167,28 +155,9 @@ def submit(
     if as_json:
         print_json(run_document(status))
     if wait:
-        conclude(status)
-
-
-def _judges(
-    model: str | None,
-    template: str | None,
-    template_file: Path | None,
-    choices: str | None,
-    params: list[str],
-) -> list[EvaluatorSpec]:
-    """The judge, if one is described. Raises ``typer.BadParameter`` if half of one is."""
-    given = [model, template, template_file, choices, *params]
-    if not any(part is not None for part in given):
-        return []
-    if model is None:
-        raise typer.BadParameter("a judge needs --judge-model MODEL")
-    if (template is None) == (template_file is None):
-        raise typer.BadParameter("a judge needs one of --judge-template TEXT and --judge-template-file FILE")
-    text = template if template_file is None else read_text("--judge-template-file", template_file)
-    return [read_judge(model, text or "", choices, params)]
+        conclude(status, fail_on_error)
 
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command()(submit)
+    app.command(cls=FailingCommand)(submit)

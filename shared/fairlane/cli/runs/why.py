@@ -26,7 +26,7 @@ def why(
         str,
         typer.Argument(
             metavar="TARGET",
-            help='A lane; a run, by its id, the beginning of it or "latest"; or a job: RUN/ITEM or '
+            help='A lane; a run, by its id, the beginning of it, its name or "latest"; or a job: RUN/ITEM or '
             "RUN/ITEM/STEP, where step 0 is the task and the others are its evaluations.",
         ),
     ] = LATEST,

@@ -1,4 +1,4 @@
-"""Looks up the lane of a model's calls, as the scheduler has published it."""
+"""Looks up what the scheduler has published of connections: the lane of a model's calls, models, the key."""
 
 from __future__ import annotations
 
@@ -42,6 +42,21 @@ class LaneDirectory:
         if "lanes" in entry:
             return f"{entry['lanes']}:{name}" if entry.get("scope") == "model" else str(entry["lanes"])
         return lane_key(connection, name, known.scope, known.base_url) if known else None
+
+    def models_of(self, connection: str) -> tuple[str, ...]:
+        """The models that the connection lists, also as patterns; none if it lists none."""
+        entry, known = self._published.get(connection), self._connections.get(connection)
+        if entry is None:
+            return known.models if known else ()
+        listed = entry.get("models", ())
+        return tuple(str(each) for each in listed) if isinstance(listed, list) else ()
+
+    def needs_key(self, connection: str) -> bool:
+        """Whether the connection's calls need a key that workers hold; false where that is unknown."""
+        entry, known = self._published.get(connection), self._connections.get(connection)
+        if entry is None:
+            return known is not None and known.key_variable is not None
+        return bool(entry.get("key"))
 
     def carrier(self, lane: str) -> str:
         """The lane on which calls of a lane of that name go: another's, where its connection shares that."""

@@ -80,7 +80,7 @@ class Scopes:
         opened = call.run(self._redis)
         return None if opened is None else [lane.decode() for lane in opened]
 
-    def publish(self, connections: Mapping[str, Mapping[str, str]]) -> None:
+    def publish(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
         """Write what clients may see of the connections, for `fairlane.store.read.lane_directory`."""
         self._redis.set(self._keys.catalog, json.dumps({"connections": connections}))
 

@@ -1,0 +1,166 @@
+"""``fairlane estimate``: what a run would take, without submitting it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from fairlane.apps.estimate.forecast import Forecast, LaneForecast
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
+from fairlane.cli.runs.assignments import read_evaluator, read_options, read_params
+from fairlane.cli.runs.inputs import collect_prompts, open_dataset
+from fairlane.cli.runs.options import (
+    MaxConcurrentOption,
+    MessagesFilesOption,
+    ModelsOption,
+    ParamsOption,
+    PromptFilesOption,
+    PromptsOption,
+    RepetitionsOption,
+)
+from fairlane.cli.runs.portions import LimitOption, portion_of
+from fairlane.cli.runs.scoring import (
+    EvaluatorsOption,
+    JudgeChoicesOption,
+    JudgeModelOption,
+    JudgeParamsOption,
+    JudgeTemplateFileOption,
+    JudgeTemplateOption,
+    judges_of,
+)
+from fairlane.cli.runs.submit import MoreOption
+from fairlane.cli.runs.summary import dollars
+from fairlane.client.client import Client
+
+_LIMITS = {
+    "requests": "request rate",
+    "tokens": "token rate",
+    "input": "input token rate",
+    "output": "output token rate",
+    "day": "requests of the day",
+    "places": "calls at once",
+    "slots": "workers' slots",
+    "gap": "gap between calls",
+}
+
+
+@with_settings
+def estimate(
+    invocation: Invocation,
+    dataset: Annotated[str, typer.Argument(metavar="FILE", help="Rows, as for submit.")],
+    limit: LimitOption = None,
+    model: ModelsOption = None,
+    prompt: PromptsOption = None,
+    prompt_file: PromptFilesOption = None,
+    messages_file: MessagesFilesOption = None,
+    param: ParamsOption = None,
+    repetitions: RepetitionsOption = 1,
+    evaluator: EvaluatorsOption = None,
+    judge_model: JudgeModelOption = None,
+    judge_template: JudgeTemplateOption = None,
+    judge_template_file: JudgeTemplateFileOption = None,
+    judge_choices: JudgeChoicesOption = None,
+    judge_param: JudgeParamsOption = None,
+    max_concurrent: MaxConcurrentOption = None,
+    option: MoreOption = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many rows there are: then only the first ones are read."),
+    ] = None,
+    answer_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Expected tokens of an answer.",
+            show_default="the longest that the parameters allow",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate a run's calls, tokens, cost and time, from a sample of rows and the lanes' state.
+
+    Takes what submit takes, and submits nothing. The prices in the settings give the cost.
+    """
+    models, more = model or [], read_options(option or ())
+    if not (models or "task" in more or "output" in more):
+        raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
+    needless = any(name in more for name in ("output", "request", "task"))
+    prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [], needless=needless)
+    evaluators = [read_evaluator(each) for each in evaluator or ()]
+    evaluators += judges_of(
+        judge_model, judge_template, judge_template_file, judge_choices, judge_param or []
+    )
+    options: dict[str, Any] = {
+        "messages": prompts.messages,
+        "prompts": prompts.prompts,
+        "model": models[0] if len(models) == 1 else None,
+        "models": models if len(models) > 1 else None,
+        "params": read_params("--param", param or ()),
+        "repetitions": repetitions,
+        "evaluators": evaluators,
+        "max_concurrent": max_concurrent,
+        **more,
+    }
+    with invocation.deployment() as deployment:
+        forecast = Client.over(deployment).estimate(
+            portion_of(open_dataset(dataset), limit, None, 0),
+            prompts.prompt,
+            rows=rows,
+            answer_tokens=answer_tokens,
+            **options,
+        )
+    emit(forecast.to_dict(), lambda: print_forecast(forecast), as_json=as_json)
+
+
+def print_forecast(forecast: Forecast) -> None:
+    """The run as a whole, its models and its lanes; what the numbers leave out goes to standard error."""
+    print_fields(_fields(forecast))
+    print_line("")
+    print_table(
+        ["model", ">calls", ">input", ">output", ">cost"],
+        (
+            (
+                each.model,
+                f"{each.calls:,}",
+                f"{each.input_tokens:,}",
+                f"{each.output_tokens:,}",
+                dollars(each.cost_usd),
+            )
+            for each in forecast.models
+        ),
+    )
+    if forecast.lanes:
+        print_line("")
+        print_table(["lane", ">calls", ">time", "limited by"], map(_lane, forecast.lanes))
+    for note in forecast.notes:
+        say(note)
+
+
+def _fields(forecast: Forecast) -> Iterator[tuple[str, object]]:
+    yield "items", f"{forecast.items:,} of {forecast.rows:,} rows; {forecast.sampled:,} were rendered"
+    if forecast.invalid:
+        yield "invalid", f"about {forecast.invalid:,}"
+    yield "calls", f"{forecast.calls:,}: {forecast.tasks:,} tasks, {forecast.evaluations:,} evaluations"
+    yield "tokens", f"{forecast.tokens:,} at most"
+    missing = f", without {', '.join(forecast.unpriced)}" if forecast.unpriced else ""
+    yield "cost", dollars(forecast.cost_usd) + (f" at most{missing}" if forecast.cost_usd is not None else "")
+    yield "time", _duration(forecast.seconds)
+
+
+def _lane(lane: LaneForecast) -> tuple[object, ...]:
+    by = _LIMITS[lane.limited_by] if lane.limited_by else "–"
+    source = f", {lane.source}" if lane.source else ""
+    return lane.lane, f"{lane.calls:,}", _duration(lane.seconds), f"{by}{source}"
+
+
+def _duration(seconds: float | None) -> str:
+    return "not known" if seconds is None else took(seconds * 1000)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(estimate)

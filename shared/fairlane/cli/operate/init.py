@@ -1,0 +1,107 @@
+"""``fairlane init``: a commented ``fairlane.toml`` from the keys that the environment has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.operate.connection_views import snippet
+from fairlane.cli.output import print_line, say
+from fairlane.config.environment import process_environment
+from fairlane.config.loader import DEFAULT_FILE
+from fairlane.config.presets import PRESETS, PROVIDERS, ProviderName
+from fairlane.core.errors import ConfigurationError
+
+STANDARD_OUTPUT = Path("-")
+
+_HEAD = """\
+# Settings of Fairlane. `fairlane config` shows what is in force, docs/configuration.md has every key.
+# FAIRLANE_<SECTION>__<KEY> overrides a key; .env in this folder is read, too.
+
+[redis]
+# url = "redis://127.0.0.1:6379/0"    # `fairlane up` starts a server where none is configured
+"""
+
+_NO_KEY = """\
+# No provider's key is set here. Each of these needs its variable, in the environment or in .env:
+"""
+
+_TAIL = """\
+# Fairlane detects the limits of each lane. Configure those that must never be exceeded:
+# [lanes."{connection}:MODEL"]
+# requests_per_minute = 500
+# tokens_per_minute = 200000
+# exact = true
+
+# Prices, in dollars per million tokens, give the cost of a run:
+# [prices."{connection}:MODEL"]
+# input = 0.15
+# output = 0.60
+
+# Teams share every lane by weight:
+# [teams.search]
+# weight = 3
+"""
+
+
+def init(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="File to write. -: standard output.")
+    ] = DEFAULT_FILE,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a commented fairlane.toml, with a connection for each provider whose key is set.
+
+    Keys stay where they are: the file names their variables.
+    """
+    environ = process_environment()
+    found: list[ProviderName] = [name for name in PROVIDERS if environ.get(PRESETS[name].api_key_env or "")]
+    text = "\n".join(_sections(found))
+    if output == STANDARD_OUTPUT:
+        print_line(text.rstrip("\n"))
+        return
+    try:
+        with output.expanduser().open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        remedy = "--force replaces it, --output - prints the text."
+        raise ConfigurationError("--output", str(output), "is there already", remedy) from None
+    named = ", ".join(name for name in found if not _is_incomplete(name)) or "none"
+    say(f"wrote {output}; connections: {named}")
+    for name in filter(_is_incomplete, found):
+        say(f"{name} needs an address or a place of yours: fill in its section")
+    say("next: `fairlane connections test NAME --model MODEL`, then `fairlane up`")
+
+
+def _sections(found: list[ProviderName]) -> Iterator[str]:
+    yield _HEAD
+    for name in found:
+        yield f"{_section(name)}\n"
+    if not found:
+        yield _NO_KEY + "\n".join(_commented(_section(name)) for name in ("openai", "anthropic")) + "\n"
+    else:
+        yield "# Further providers: `fairlane connections --providers` lists them.\n"
+    yield _TAIL.replace("{connection}", found[0] if found else "openai")
+
+
+def _section(name: ProviderName) -> str:
+    text = snippet(name, PRESETS[name], name)
+    if not _is_incomplete(name):
+        return text
+    return f"# Fill in what is yours, and take away the #:\n{_commented(text)}"
+
+
+def _is_incomplete(name: ProviderName) -> bool:
+    return PRESETS[name].base_url is None or bool(PRESETS[name].places)
+
+
+def _commented(text: str) -> str:
+    return "\n".join(line if line.startswith("#") else f"# {line}" for line in text.splitlines())
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command()(init)

@@ -1,0 +1,91 @@
+"""``fairlane compare``: the scores of two runs, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import emit, print_fields, print_line, print_table, say
+from fairlane.cli.runs.run_views import share
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.client.views.comparison import Comparison, Difference
+
+
+@with_settings
+def compare(
+    invocation: Invocation,
+    first: RunArgument,
+    second: RunArgument = LATEST,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Field that identifies a row; by default all. Repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the scores of two runs item by item: the second minus the first; waits for their ends."""
+    with invocation.deployment() as deployment:
+        before, after = (_finished(deployment, wanted) for wanted in (first, second))
+        compared = before.compare(after, by=by or None)
+    emit(compared.to_dict(), lambda: print_comparison(compared), as_json=as_json)
+
+
+def print_comparison(compared: Comparison) -> None:
+    """What was compared, then a line for each score; what no difference includes goes to standard error."""
+    print_fields(
+        [
+            ("first", compared.first),
+            ("second", compared.second),
+            ("items", f"{compared.matched:,} in both, {_alone(compared)}; the same by {compared.matched_by}"),
+        ]
+    )
+    if compared.scores:
+        print_line("")
+        columns = [
+            "score",
+            ">first",
+            ">second",
+            ">change",
+            ">± 95 %",
+            ">better",
+            ">worse",
+            ">equal",
+            ">missing",
+        ]
+        print_table(columns, (tuple(_row(name, each)) for name, each in compared.scores.items()))
+    for sentence in compared.left_out:
+        say(sentence)
+
+
+def _alone(compared: Comparison) -> str:
+    return f"{compared.only_first:,} in the first alone, {compared.only_second:,} in the second alone"
+
+
+def _row(name: str, found: Difference) -> Iterator[str]:
+    yield name
+    yield from (_number(value) for value in (found.first_mean, found.second_mean))
+    yield _number(found.mean, sign="+")
+    yield "–" if found.standard_error is None else f"{1.96 * found.standard_error:.4g}"
+    yield from (f"{count:,}" for count in (found.better, found.worse, found.equal, found.missing))
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    return "–" if value is None else f"{value:{sign}.4g}"
+
+
+def _finished(deployment: Deployment, wanted: str) -> Run:
+    run = find_run(deployment, wanted)
+    status = run.status()
+    if not status.state.finished:
+        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
+        run.wait(progress=True)
+    return run
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command(cls=RunCommand)(compare)

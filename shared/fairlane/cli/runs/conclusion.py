@@ -1,0 +1,98 @@
+"""Says how a run that was waited for ended, and turns that into the command's exit code."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from fairlane.cli.failures import FAILED
+from fairlane.cli.output import say
+from fairlane.cli.runs.run_views import counted, ending
+from fairlane.cli.runs.selection import RunCommand
+from fairlane.model.run import RunState, RunStatus
+
+OPTION = "--fail-on-error"
+
+
+def read_share(given: object) -> float:
+    """``"0.05"`` or ``"5%"`` as 0.05. Raises ``typer.BadParameter``."""
+    text = str(given).strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise typer.BadParameter(f"{text!r} is no share of the items: write 0.05 or 5%, from 0 to 1")
+    return share
+
+
+FailOnErrorOption = Annotated[
+    float,
+    typer.Option(
+        OPTION,
+        metavar="[SHARE]",
+        parser=read_share,
+        show_default="0, any failure",
+        help="End with 1 if more than this share of the items failed: 0.05 or 5%; 1 allows all failures.",
+    ),
+]
+
+
+class FailingCommand(TyperCommand):
+    """A command that waits for a run: ``--fail-on-error`` may stand without a share."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments; a share that is left out is 0."""
+        return super().parse_args(ctx, with_shares(args))
+
+
+class FailingRunCommand(RunCommand):
+    """The same for a command about a run that exists."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments; a share that is left out is 0."""
+        return super().parse_args(ctx, with_shares(args))
+
+
+def with_shares(args: list[str]) -> list[str]:
+    """The arguments with a share after each option that lacks it."""
+    given: list[str] = []
+    for part, following in zip(args, [*args, ""][1:], strict=True):
+        given += [part, "0"] if part == OPTION and not _is_share(following) else [part]
+    return given
+
+
+def conclude(status: RunStatus, allowed: float = 0.0) -> None:
+    """Say how the run ended. The exit code is 1 if it did not complete, or if more failed than ``allowed``,
+    a share of its items.
+    """
+    if not status.state.finished:
+        for each in status.rejections:
+            say(f"run {status.run} is held: {each.lane} rejected its first calls alike: {each.words}")
+        say(f"`fairlane resume {status.run}` tries again, `fairlane cancel {status.run}` ends it")
+        raise typer.Exit(FAILED)
+    say(f"run {status.run} {ending(status)}")
+    if status.state is not RunState.COMPLETED:
+        raise typer.Exit(FAILED)
+    if failed_share(status) > allowed:
+        more = f", more than {OPTION} allows ({allowed:.3g} of {counted(status.items, 'item')})"
+        say(
+            f"{counted(status.failed, 'job')} failed{more if allowed else ''}; "
+            f"`fairlane summary {status.run}` says why"
+        )
+        raise typer.Exit(FAILED)
+
+
+def failed_share(status: RunStatus) -> float:
+    """Failed jobs for each item, 1 at most: an item whose task fails has one, for nothing else is tried."""
+    return min(1.0, status.failed / status.items) if status.items else 0.0
+
+
+def _is_share(text: str) -> bool:
+    try:
+        read_share(text)
+    except typer.BadParameter:
+        return False
+    return True

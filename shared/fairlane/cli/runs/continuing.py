@@ -1,0 +1,69 @@
+"""``fairlane continue``: a new run that takes over the results of a finished one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.output import print_json, print_line, say
+from fairlane.cli.runs.assignments import read_evaluator
+from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
+from fairlane.cli.runs.inputs import open_dataset
+from fairlane.cli.runs.run_views import counted, run_document
+from fairlane.cli.runs.runs import caution_if_unled, wait_for
+from fairlane.cli.runs.selection import RunArgument, find_run
+from fairlane.client.client import Client
+
+
+@with_settings
+def continue_run(
+    invocation: Invocation,
+    run: RunArgument,
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE", help="Rows, which may have grown or been reordered; by default those of the run."
+        ),
+    ] = None,
+    evaluator: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEC", help="Evaluators in place of the run's own, as for submit. Repeatable."),
+    ] = None,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors/--keep-errors", help="Repeat failed jobs, or keep their failures.")
+    ] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
+    ] = False,
+    fail_on_error: FailOnErrorOption = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a finished run: submit a new one that takes over its results, and print its id.
+
+    Items that succeeded are not called again; an item is the same if its row, prompt, model and repetition
+    are. The old run stays as it is. With --wait it ends as submit --wait does.
+    """
+    scored = None if evaluator is None else [read_evaluator(each) for each in evaluator]
+    rows = None if dataset is None else open_dataset(dataset)
+    with invocation.deployment() as deployment:
+        old = find_run(deployment, run)
+        new = Client.over(deployment).continue_run(old.id, rows, evaluators=scored, retry_errors=retry_errors)
+        status = new.status()
+        if not as_json:
+            print_line(new.id)
+            say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}; it continues run {old.id}")
+        if wait:
+            status = wait_for(deployment, new)
+        elif not as_json:
+            caution_if_unled(deployment)
+    if as_json:
+        print_json(run_document(status))
+    if wait:
+        conclude(status, fail_on_error)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    app.command("continue", cls=FailingRunCommand)(continue_run)

@@ -1,0 +1,84 @@
+"""Options of what scores a run's outputs, shared by the commands that submit or estimate one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlane.cli.runs.assignments import read_judge
+from fairlane.cli.runs.inputs import read_text
+from fairlane.model.evaluators import EvaluatorSpec
+
+SCORES = "What is scored"
+
+Texts = list[str] | None
+
+EvaluatorsOption = Annotated[
+    Texts,
+    typer.Option(
+        metavar="SPEC",
+        help="exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, "
+        "regex:pattern=PATTERN, json_valid, similarity:model=MODEL,expected=FIELD; more options after "
+        "commas. Repeatable.",
+        rich_help_panel=SCORES,
+    ),
+]
+
+JudgeTemplateOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Prompt of the judge: a template over the row and {{ output }}.",
+        rich_help_panel=SCORES,
+    ),
+]
+
+JudgeTemplateFileOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Prompt of the judge, from a file.", rich_help_panel=SCORES),
+]
+
+JudgeModelOption = Annotated[
+    str | None,
+    typer.Option(metavar="MODEL", help="Model that judges each output.", rich_help_panel=SCORES),
+]
+
+JudgeChoicesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON",
+        help="The judge's answers and their scores.",
+        show_default='{"yes": 1, "no": 0}',
+        rich_help_panel=SCORES,
+    ),
+]
+
+JudgeParamsOption = Annotated[
+    Texts,
+    typer.Option(
+        metavar="K=V",
+        help="As --param.",
+        rich_help_panel=SCORES,
+    ),
+]
+
+
+def judges_of(
+    model: str | None,
+    template: str | None,
+    template_file: Path | None,
+    choices: str | None,
+    params: list[str],
+) -> list[EvaluatorSpec]:
+    """The judge, if one is described. Raises ``typer.BadParameter`` if half of one is."""
+    given = [model, template, template_file, choices, *params]
+    if not any(part is not None for part in given):
+        return []
+    if model is None:
+        raise typer.BadParameter("a judge needs --judge-model MODEL")
+    if (template is None) == (template_file is None):
+        raise typer.BadParameter("a judge needs one of --judge-template TEXT and --judge-template-file FILE")
+    text = template if template_file is None else read_text("--judge-template-file", template_file)
+    return [read_judge(model, text or "", choices, params)]

@@ -1,0 +1,185 @@
+"""Tries a run's templates and evaluators on the first rows, so that a misspelt field costs no run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+from os import PathLike, fspath
+from typing import Any
+
+from fairlane.client.arguments import is_constant, model_field
+from fairlane.config.problems import did_you_mean
+from fairlane.core.errors import SubmissionError, TemplateError
+from fairlane.datasets.rows import FIELD
+from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
+from fairlane.model.run import Cell, Plan, RunSpec
+from fairlane.model.steps import Step
+from fairlane.pipeline.rendering import Rendering
+
+FIRST_ROWS = 100
+"""Rows that are tried. A field that only later rows have is rare, and ``check=False`` is for it."""
+
+SENT_ANYWAY = "If later rows are different, submit with check=False (--no-check)."
+FIELDS_SHOWN = 8
+
+_SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
+
+_GIVEN = frozenset({"output", "criterion", "criteria", "session"})
+"""What an evaluator's template reads beside the row. What it makes of an output cannot be tried yet."""
+
+Row = Mapping[str, Any]
+
+
+def checked_rows(
+    spec: RunSpec,
+    rows: Iterator[dict[str, Any]],
+    source: object,
+    more: Callable[[Sequence[str]], None] = lambda models: None,
+) -> Iterator[dict[str, Any]]:
+    """``rows`` as they are, once the first of them suit the run.
+
+    ``source`` is what the user gave as dataset; ``more`` hears the models that the first rows name. Raises
+    `SubmissionError` if there is no row, or for a template or an evaluator that finds its fields in no row.
+    """
+    first = list(islice(rows, FIRST_ROWS))
+    shown = fspath(source) if isinstance(source, str | PathLike) else None
+    if not first:
+        remedy = "Give at least one row; check=False (--no-check) submits a run without items."
+        raise SubmissionError(FIELD, shown or [], "has no rows", remedy)
+    _check_separator(first[0], shown)
+    _Trial(spec, first).check()
+    more(_models(spec, first))
+    return chain(first, rows)
+
+
+def _check_separator(row: Row, path: str | None) -> None:
+    if path is None or not path.lower().endswith(".csv") or len(row) != 1:
+        return
+    (column,) = row
+    mark = next((mark for mark in _SEPARATORS if mark in column), None)
+    if mark is not None:
+        problem = f"has a single column, {column!r}: is {_SEPARATORS[mark]} the separator?"
+        remedy = f"Separate columns by commas, or pass csv.DictReader(file, delimiter={mark!r}) from Python."
+        raise SubmissionError(FIELD, path, problem, remedy)
+
+
+class _Trial:
+    """The run's templates and evaluators over its first rows."""
+
+    def __init__(self, spec: RunSpec, rows: Sequence[Row]) -> None:
+        self._spec, self._rows, self._rendering = spec, rows, Rendering(Plan(spec=spec))
+        self._fields = list(dict.fromkeys(chain.from_iterable(rows)))
+
+    def check(self) -> None:
+        """Raise `SubmissionError` for the first that fails on every row."""
+        spec = self._spec
+        named = {"output": spec.output_field, "request": spec.request_field}
+        for argument, field in named.items():
+            if field is not None:
+                self._require(argument, field, self._rows)
+        for number in range(len(spec.models)):
+            cell = Cell(row=0, prompt=0, model=number, repetition=0)
+            self._try(model_field(spec.models, number), partial(self._model, cell), self._rows)
+        if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
+            for number in range(len(spec.prompts)):
+                cell = Cell(row=0, prompt=number, model=0, repetition=0)
+                self._try(self._prompt(number), partial(self._rendering.task, cell), self._rows)
+        for evaluator in spec.evaluators:
+            self._evaluator(evaluator)
+
+    def _model(self, cell: Cell, row: Row) -> None:
+        try:
+            self._rendering.model(cell, row)
+        except TemplateError:
+            raise
+        except ValueError as error:
+            raise TemplateError("model", str(error)) from error
+
+    def _prompt(self, number: int) -> str:
+        if len(self._spec.prompts) > 1:
+            return f"prompts[{number}]"
+        return "messages" if len(self._spec.prompts[number]) > 1 else "prompt"
+
+    def _try(
+        self,
+        field: str,
+        render: Callable[[Row], object],
+        rows: Sequence[Row],
+        names: frozenset[str] | None = None,
+    ) -> None:
+        """Raise `SubmissionError` if ``render`` fails for each of the rows.
+
+        With ``names``, only a missing variable that is none of these is a failure.
+        """
+        failed: TemplateError | None = None
+        for row in rows:
+            try:
+                render(row)
+            except TemplateError as error:
+                if names is not None and (error.variable is None or error.variable in names):
+                    return
+                failed = failed or error
+            else:
+                return
+        if failed is None:
+            return
+        if failed.variable is not None:
+            raise self._missing(field, failed.variable)
+        problem = f"cannot be rendered with any of {self._all}: {str(failed).partition(': ')[2]}"
+        raise SubmissionError(field, None, problem, f"Correct the template or the rows. {SENT_ANYWAY}")
+
+    def _evaluator(self, evaluator: EvaluatorSpec) -> None:
+        field, rows = f"evaluators[{evaluator.name!r}]", self._rows
+        if (when := getattr(evaluator, "when", None)) is not None:
+            rows = [row for row in rows if row.get(when)]  # those that it scores, perhaps none of the first
+        if rows and (expected := getattr(evaluator, "expected", None)) is not None:
+            self._require(f"{field}.expected", expected, rows)
+        if not rows or not isinstance(evaluator, Judge | Agent):
+            return
+        for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
+            self._try(f"{field}.template", partial(self._evaluate, step), rows, _GIVEN)
+        for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
+            self._try(f"{field}.template", partial(self._evaluate_session, step), rows, _GIVEN)
+
+    def _evaluate(self, step: Step, row: Row) -> None:
+        self._rendering.evaluation(step, row, "")
+
+    def _evaluate_session(self, step: Step, row: Row) -> None:
+        self._rendering.session(step, [{"row": dict(row), "output": ""}])
+
+    def _require(self, argument: str, field: str, rows: Sequence[Row]) -> None:
+        if not any(row.get(field) is not None for row in rows):
+            raise self._missing(argument, field)
+
+    def _missing(self, argument: str, name: str) -> SubmissionError:
+        known = ", ".join(self._fields[:FIELDS_SHOWN]) or "no fields"
+        if len(self._fields) > FIELDS_SHOWN:
+            known += ", …"
+        near = did_you_mean(name, self._fields)
+        remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
+        what = "value in this field" if name in self._fields else "field of this name"
+        problem = (
+            f"the only row has no {what}" if len(self._rows) == 1 else f"none of {self._all} has a {what}"
+        )
+        return SubmissionError(argument, name, problem, f"{remedy}The rows have {known}. {SENT_ANYWAY}")
+
+    @property
+    def _all(self) -> str:
+        count = len(self._rows)
+        return f"the {count} rows" if count < FIRST_ROWS else f"the first {count} rows"
+
+
+def _models(spec: RunSpec, rows: Iterable[Row]) -> list[str]:
+    """The models that templates name in these rows."""
+    rendering, found = Rendering(Plan(spec=spec)), dict[str, None]()
+    for number, model in enumerate(spec.models):
+        if is_constant(model):
+            continue
+        cell = Cell(row=0, prompt=0, model=number, repetition=0)
+        for row in rows:
+            try:
+                found[rendering.model(cell, row)] = None
+            except (TemplateError, ValueError):
+                continue
+    return list(found)

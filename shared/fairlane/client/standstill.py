@@ -1,0 +1,61 @@
+"""Notices that a run, or one of its lanes, makes no progress, and asks why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairlane.core.clock import Clock
+from fairlane.model.run import RunStatus
+from fairlane.why.waiting import Waiting
+
+STILL_AFTER_MS = 2000
+"""A pause that people notice; calls of most models take less."""
+
+LONGEST_UNASKED_MS = 10_000
+"""An answer costs one pass over all leases and delays, so each comes after twice the time of the last."""
+
+_UNREMARKABLE = frozenset({"nothing", "running", "task", "feeding", "delayed"})
+"""Constraints that need no word while other lanes of the run make progress."""
+
+
+class Standstill:
+    """Remembers when a run and its lanes last made progress. ``ask`` returns the answer of `Run.why`, or
+    ``None`` if there is none now.
+    """
+
+    def __init__(self, clock: Clock, ask: Callable[[], Waiting | None]) -> None:
+        self._clock, self._ask = clock, ask
+        self._moved: dict[str, tuple[int, int]] = {}
+        self._pause_ms, self._due_ms = STILL_AFTER_MS, 0
+        self._words: tuple[str, ...] = ()
+
+    def words(self, status: RunStatus) -> tuple[str, ...]:
+        """Sentences that say why nothing happens; none while all that is unfinished makes progress."""
+        now_ms = self._clock.monotonic_ms()
+        still = {""} if self._stands("", status.jobs_done, now_ms) else set[str]()
+        for lane in status.lanes:
+            if self._stands(lane.lane, lane.done, now_ms) and lane.done < lane.known:
+                still.add(lane.lane)
+        if status.state.finished or not still:
+            self._pause_ms, self._due_ms, self._words = STILL_AFTER_MS, 0, ()
+        elif now_ms >= self._due_ms:
+            self._due_ms = now_ms + self._pause_ms
+            self._pause_ms = min(2 * self._pause_ms, LONGEST_UNASKED_MS)
+            answer = self._ask()
+            self._words = _of(answer, still) if answer is not None else ()
+        return self._words
+
+    def _stands(self, what: str, done: int, now_ms: int) -> bool:
+        before, since_ms = self._moved.get(what, (-1, now_ms))
+        if done != before:
+            since_ms = now_ms
+        self._moved[what] = (done, since_ms)
+        return now_ms - since_ms >= STILL_AFTER_MS
+
+
+def _of(answer: Waiting, still: set[str]) -> tuple[str, ...]:
+    """The run's sentence if all of it stands still, then those of lanes that something holds."""
+    found = [answer.sentence] if "" in still else []
+    held = (part for part in answer.lanes if part.lane in still and part.constraint not in _UNREMARKABLE)
+    found += [part.sentence for part in held if part.waits]
+    return tuple(dict.fromkeys(found))

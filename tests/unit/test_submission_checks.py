@@ -1,0 +1,225 @@
+"""What is noticed about a submission before anything is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane import SubmissionError, contains, exact_match, llm_judge, numeric_match
+from fairlane.client.checks.first_rows import FIRST_ROWS
+from fairlane.client.checks.params import check_params
+from fairlane.core.version import __version__
+from fairlane.evaluators.builders import agent
+from fairlane.model.evaluators import Criterion, Judge
+from fairlane.store.write.workers import WorkerInfo, Workers
+from tests.support.command_line import CommandLine
+from tests.support.stage import Stage
+
+ROWS = [{"question": "1 + 1?", "answer": "2"}, {"question": "2 + 2?", "answer": "4"}]
+
+
+@pytest.fixture
+def stage(fake_redis: Redis) -> Stage:
+    return Stage(fake_redis)
+
+
+def submit(stage: Stage, rows: Any = None, prompt: str = "{{ question }}", **options: Any) -> Any:
+    return stage.client.submit(ROWS if rows is None else rows, prompt, **{"model": "sim:fast"} | options)
+
+
+def refused(
+    stage: Stage, rows: Any = None, prompt: Any = "{{ question }}", **options: Any
+) -> SubmissionError:
+    """The error of a submission that leaves nothing behind."""
+    before = set(stage.redis.keys("*"))
+    with pytest.raises(SubmissionError) as caught:
+        submit(stage, rows, prompt, **options)
+    assert set(stage.redis.keys("*")) == before
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "words"),
+    [
+        ({"prompt": "{{ qestion }}"}, "prompt", "Did you mean 'question'? The rows have question, answer."),
+        ({"prompt": "{{ x }}"}, "prompt", "none of the 2 rows has a field of this name"),
+        ({"prompt": "{{ question / 2 }}"}, "prompt", "cannot be rendered with any of the 2 rows"),
+        ({"prompts": ["{{ question }}", "{{ anser }}"], "prompt": None}, "prompts[1]", "'answer'"),
+        ({"model": "sim:{{ lane }}"}, "model", "The rows have question, answer"),
+        ({"evaluators": [exact_match("anwser")]}, "evaluators['exact_match'].expected", "'answer'"),
+        ({"evaluators": [contains("anwser")]}, "evaluators['contains'].expected", "'answer'"),
+        ({"evaluators": [numeric_match("sum")]}, "evaluators['numeric_match'].expected", "question, answer"),
+        (
+            {"evaluators": [llm_judge("sim:judge", "{{ output }} {{ anser }}", {"yes": 1})]},
+            "evaluators['llm_judge'].template",
+            "'answer'",
+        ),
+        (
+            {
+                "evaluators": [
+                    agent(
+                        "a", "sim:judge", "{{ anser }} {{ criterion }}", [Criterion(id="c", description="d")]
+                    )
+                ]
+            },
+            "evaluators['a'].template",
+            "'answer'",
+        ),
+        (
+            {"output": "outptu", "prompt": None, "model": None, "evaluators": [exact_match("answer")]},
+            "output",
+            "",
+        ),
+        ({"rows": []}, "dataset", "has no rows"),
+    ],
+)
+def test_a_field_that_no_row_has_is_reported_with_the_one_that_was_meant(
+    stage: Stage, options: dict[str, Any], field: str, words: str
+) -> None:
+    error = refused(stage, **options)
+    assert error.field == field
+    assert words in str(error)
+
+
+def test_what_some_rows_have_or_a_template_can_do_without_is_no_mistake(stage: Stage) -> None:
+    rows = [{"question": "1"}, {"other": "2"}]
+    submit(stage, rows)
+    submit(stage, rows, "{{ hint | default('none') }} {% if more is defined %}{{ more }}{% endif %}")
+    submit(
+        stage, ROWS, "{{ answer }}", evaluators=[llm_judge("sim:judge", "{{ (output | int) / 0 }}", {"y": 1})]
+    )
+    submit(stage, ROWS, "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question }}")
+    submit(stage, [], check=False)
+    submit(stage, ROWS, "{{ missing }}", check=False)
+
+
+def test_no_more_rows_are_held_than_are_tried_and_all_arrive(stage: Stage) -> None:
+    read: list[int] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for number in range(FIRST_ROWS * 3):
+            read.append(number)
+            yield {"question": str(number)}
+
+    assert submit(stage, rows()).status().items == len(read) == FIRST_ROWS * 3
+
+
+def test_a_judge_of_some_rows_is_tried_on_those_alone(stage: Stage) -> None:
+    judge = Judge(name="j", model="sim:judge", template="{{ rubric }}", choices={"yes": 1}, when="rubric")
+    submit(stage, evaluators=[judge])
+    rows = [*ROWS, {"question": "3", "rubric": "polite"}]
+    submit(stage, rows, evaluators=[judge])
+    wrong = judge.model_copy(update={"template": "{{ rubrik }}"})
+    assert "'rubric'" in str(refused(stage, rows, evaluators=[wrong]))
+
+
+def test_a_single_row_is_called_so(stage: Stage) -> None:
+    error = refused(stage, [{"question": "1", "answer": None}], evaluators=[exact_match("answer")])
+    assert "the only row has no value in this field" in str(error)
+
+
+@pytest.mark.parametrize(("mark", "word"), [(";", "semicolon"), ("\t", "tab"), ("|", "bar")])
+def test_a_table_that_is_separated_otherwise_is_reported(
+    stage: Stage, tmp_path: Path, mark: str, word: str
+) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text(f"question{mark}answer\n1 + 1?{mark}2\n")
+    assert re.search(f"single column.*{word}.*the separator", str(refused(stage, table)))
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"max_token": 5}, "Did you mean 'max_tokens'?"),
+        ({"temperture": 0.5}, "Did you mean 'temperature'?"),
+        ({"temperature": 5}, "from 0 to 2"),
+        ({"temperature": "hot"}, "from 0 to 2"),
+        ({"max_tokens": 0}, "a whole number, 1 or more"),
+        ({"max_tokens": "64"}, "a whole number, 1 or more"),
+        ({"top_p": 7}, "from 0 to 1"),
+    ],
+)
+def test_a_parameter_that_no_provider_takes_is_reported(
+    stage: Stage, params: dict[str, Any], words: str
+) -> None:
+    error = refused(stage, params=params)
+    assert error.field == f"params[{next(iter(params))!r}]"
+    assert words in str(error)
+    judge = llm_judge("sim:judge", "{{ output }}", {"yes": 1}, params=params)
+    assert refused(stage, evaluators=[judge]).field.startswith("evaluators['llm_judge'].params")
+
+
+def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None:
+    submit(
+        stage,
+        params={"my_own": 1, "top_k": 40, "min_p": 0.1, "max_tokens": 5, "temperature": 0, "seed": None},
+    )
+    stage.client.submit(ROWS, task="tasks:answer", params={"max_token": 5})
+    submit(stage, params={"max_token": 5}, check=False)
+
+
+def publish(stage: Stage, **connection: Any) -> None:
+    known = {"sim": {"protocol": "openai", "scope": "model", "lanes": "sim"} | connection}
+    stage.redis.set(stage.keys.catalog, json.dumps({"connections": known}))
+
+
+@pytest.mark.parametrize(
+    ("model", "rows"), [("sim:fats", ROWS), ("sim:{{ m }}", [{"question": "", "m": "fats"}] * 2)]
+)
+def test_a_model_that_its_connection_does_not_list_is_reported(stage: Stage, model: str, rows: Any) -> None:
+    publish(stage, models=["fast", "gpt-*"])
+    error = str(refused(stage, rows, model=model))
+    assert re.search("does not list this model.*sim:fats.*Did you mean 'fast'", error)
+
+
+def test_a_listed_model_and_a_pattern_of_models_pass(stage: Stage) -> None:
+    publish(stage, models=["fast", "gpt-*"])
+    submit(stage)
+    submit(stage, model="sim:gpt-5")
+    submit(stage, [{"question": "", "m": "fats"}, {"question": "", "m": "fast"}], model="sim:{{ m }}")
+
+
+def beat(stage: Stage, name: str, version: str = __version__, **credentials: str) -> None:
+    info = WorkerInfo(name, 10, (), version, 1, "host", 0, credentials=credentials)
+    Workers(stage.keys).beat(name, info, (), 1000, changed=False).run(stage.redis)
+
+
+def test_a_connection_whose_key_no_worker_has_is_reported(stage: Stage) -> None:
+    publish(stage, key=True)
+    beat(stage, "w1")
+    beat(stage, "w2", other="00")
+    error = str(refused(stage))
+    assert re.search("no worker has the key of 'sim'.*Set the variable .* where workers start", error)
+
+
+def test_where_a_worker_has_the_key_or_may_have_it_the_run_is_submitted(stage: Stage) -> None:
+    publish(stage, key=True)
+    submit(stage)  # no worker yet
+    beat(stage, "w1", version="0.0.1")  # does not report credentials
+    submit(stage)
+    beat(stage, "w2", sim="00")
+    submit(stage)
+    publish(stage)
+    submit(stage)
+
+
+def test_the_command_line_says_the_same(real_redis: Redis, tmp_path: Path, stage: Stage) -> None:
+    cli = CommandLine(real_redis)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("\n".join(map(json.dumps, ROWS)))
+    ask = ("submit", str(rows), "--model", "sim:fast", "--prompt", "{{ qestion }}")
+    said = cli.refused(*ask, code=2)
+    assert "Did you mean 'question'?" in said
+    assert cli.json("runs") == []
+    assert cli(*ask, "--no-check").exit_code == 0
+
+
+def test_parameters_are_checked_without_a_deployment(stage: Stage) -> None:
+    run = stage.client._spec("x", model="sim:fast", params={"max_tokens": 1})
+    check_params(run)
