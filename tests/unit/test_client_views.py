@@ -31,7 +31,9 @@ def finished(
     """A run that is over, with these scores by item; ``None`` for a failed one."""
     given = [{"q": n} for n in range(len(scores))] if rows is None else rows
     run = stage.client.submit(
-        given, **{"prompt": "{{ q }}", "model": "sim:fast", "evaluators": [exact_match("q")], **options}
+        given,
+        check=bool(given),
+        **{"prompt": "{{ q }}", "model": "sim:fast", "evaluators": [exact_match("q")], **options},
     )
     stage.admit()
     for each in scores:

@@ -65,13 +65,18 @@ class AsyncClient:
     estimate = off_loop(Client.estimate)
 
     async def submit(
-        self, dataset: Dataset | Reference, prompt: str | None = None, **options: Unpack[SubmitOptions]
+        self,
+        dataset: Dataset | Reference,
+        prompt: str | None = None,
+        *,
+        check: bool = True,
+        **options: Unpack[SubmitOptions],
     ) -> AsyncRun:
         """Submit a run and return as soon as its rows are in Redis: see `Client.submit`.
 
         ``dataset`` is read in a thread. A cancelled submission leaves no run behind.
         """
-        work = partial(Client.submit, dataset=dataset, prompt=prompt, **options)
+        work = partial(Client.submit, dataset=dataset, prompt=prompt, check=check, **options)
         return await self._run_of(work)
 
     async def continue_run(

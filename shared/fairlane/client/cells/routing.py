@@ -38,7 +38,12 @@ class Cells:
                 )
 
     def submit(
-        self, dataset: Dataset | Reference, prompt: str | None = None, **options: Unpack[SubmitOptions]
+        self,
+        dataset: Dataset | Reference,
+        prompt: str | None = None,
+        *,
+        check: bool = True,
+        **options: Unpack[SubmitOptions],
     ) -> CellsRun:
         """Submit a run, in parts: each cell gets the models whose connections it has.
 
@@ -56,7 +61,7 @@ class Cells:
         runs = dict[str, Run]()
         try:
             for cell, part in parts.items():
-                runs[cell] = self._cells[cell].submit(shared, prompt, **part)
+                runs[cell] = self._cells[cell].submit(shared, prompt, check=check, **part)
         except BaseException:
             for run in runs.values():
                 run.cancel()
