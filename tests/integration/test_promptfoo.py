@@ -76,6 +76,25 @@ def test_a_stored_output_and_the_conversation_are_read_by_later_tests(shell: She
     assert "100%" in shell("eval", "turns.json")
 
 
+def test_python_and_graders_check_outputs_where_the_command_runs(shell: Shell) -> None:
+    rubric = {"type": "model-graded-closedqa", "value": "says {{word}}", "weight": 0}
+    python = {"type": "python", "value": "output == context['vars']['word'].upper()"}
+    best = {"type": "select-best", "value": "is short"}
+    (shell.folder / "upper.py").write_text("def get_transform(output, context):\n    return output.upper()\n")
+    (shell.folder / "ask.py").write_text("def ask(context):\n    return context['vars']['word']\n")
+    options = {"transform": "file://upper.py"}
+    tests = [{"vars": {"word": "x"}, "options": options, "assert": [python, rubric, {**best, "weight": 0}]}]
+    parts = {"prompts": ["file://ask.py:ask"], "providers": ["sim:fast"], "tests": tests}
+    (shell.folder / "graded.json").write_text(json.dumps(parts))
+    shown = json.loads(
+        shell("eval", "graded.json", "--judge-model", "sim:fast", "-o", "graded.jsonl", "--json")
+    )
+    assert [(each["passed"], each["failed"]) for each in shown["results"]] == [(1, 0)]
+    assert len(shown["runs"]) == 2
+    (line,) = (shell.folder / "graded.jsonl").read_text().splitlines()
+    assert (json.loads(line)["output"], json.loads(line)["scores"]["pass"]) == ("x", 1.0)
+
+
 def test_what_is_not_supported_is_named_before_anything_runs(shell: Shell) -> None:
     before = len(shell.json("runs"))
     tests = [{"assert": [{"type": "javascript", "value": "true"}, {"type": "similar", "value": "x"}]}]

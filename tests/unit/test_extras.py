@@ -9,7 +9,7 @@ import pytest
 
 EXTRAS = (
     *("sqlalchemy", "pandas", "pyarrow", "fsspec", "matplotlib", "flower", "opentelemetry"),
-    *("google.auth", "botocore", "litellm", "tiktoken"),
+    *("google.auth", "botocore", "litellm", "tiktoken", "rapidfuzz"),
 )
 
 

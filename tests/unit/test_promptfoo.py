@@ -3,61 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairlane.apps.promptfoo.csv_cases import assertion_of
-from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
-from fairlane.apps.promptfoo.tally import Cell, Tally, with_verdict
-from fairlane.apps.promptfoo.verdicts import verdict_of
-from fairlane.apps.promptfoo.yaml12 import parse_yaml
+from fairlane.apps.promptfoo.reading.csv_cases import assertion_of
+from fairlane.apps.promptfoo.reading.yaml12 import parse_yaml
+from fairlane.apps.promptfoo.scoring.tally import Cell, Tally, with_verdict
+from fairlane.apps.promptfoo.scoring.verdicts import verdict_of
 from fairlane.client.submission import build_spec
-from fairlane.core.errors import UnsupportedError
 from fairlane.model.evaluators import Judge, Similarity
-from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
-
-KNOWN = frozenset({"openai", "anthropic"})
-
-
-class Folder:
-    """A folder with a configuration and what it refers to."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, name: str, text: str) -> Path:
-        path = self.path / name
-        path.write_text(text)
-        return path
-
-    def read(self, text: str, **wishes: Any) -> Evaluation:
-        path = self.write("promptfooconfig.yaml", text)
-        return read_evaluation(path, Wishes(**{"connections": KNOWN, **wishes}))
-
-    def refusals(self, text: str, **wishes: Any) -> list[str]:
-        """The problems, without the folder's name."""
-        with pytest.raises(UnsupportedError) as caught:
-            self.read(text, **wishes)
-        return [str(each).replace(f"{self.path}/", "") for each in caught.value.problems]
+from tests.support.promptfoo import Folder, asserting, config, record
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
-
-
-def config(**parts: Any) -> str:
-    """A configuration of one prompt, provider and test, with these parts in place of its own."""
-    whole = {"prompts": ["Say {{word}}"], "providers": ["openai:gpt-4o"], "tests": [{"vars": {"word": "hi"}}]}
-    return json.dumps({**whole, **parts})
-
-
-def asserting(*assertions: Mapping[str, Any], **test: Any) -> str:
-    return config(tests=[{"vars": {"word": "hi"}, "assert": list(assertions), **test}])
 
 
 REALISTIC = """\
@@ -285,42 +247,42 @@ def test_what_should_not_be_similar_is_met_where_it_is_not() -> None:
 
 def test_all_that_is_not_supported_is_named_at_once_with_its_place(folder: Folder) -> None:
     text = """\
-prompts: ['{{ messages | dump }}', 'hi {{nobody}}', prompt.py]
+prompts: ['{{ messages | striptags }}', 'hi {{nobody}}', prompt.py]
 providers: [openai:gpt-4o, 'python:p.py', azure:chat:dep, openai:completion:davinci]
-scenarios: []
+scenarios: {}
 tests:
   - vars: {a: 1}
     assert:
-      - type: javascript
+      - type: ruby
         value: output.length > 3
       - {type: similar, value: x}
       - {type: llm-rubric, value: good}
       - {type: regex, value: '('}
       - {type: is-json, value: {type: object, oneOf: []}}
-      - {type: latency, threshold: 5}
-    options: {transform: output.trim()}
+      - {type: latency}
+    options: {transform: 'file://clean.rb'}
   - file://generate.py
 """
     shown = folder.refusals(text)
     for place, words in [
-        ("promptfooconfig.yaml:3: scenarios", "scenarios is not supported"),
-        ("promptfooconfig.yaml:1: prompts[0]", "no filter 'dump': write {{ … | tojson }}"),
+        ("promptfooconfig.yaml:3: scenarios", "scenarios are a list"),
+        ("promptfooconfig.yaml:1: prompts[0]", "there is no filter 'striptags': leave it out"),
         ("promptfooconfig.yaml:1: prompts[1]", "no variable 'nobody' is set here"),
-        ("promptfooconfig.yaml:1: prompts[2]", "programs are not run"),
+        ("promptfooconfig.yaml:1: prompts[2]", "there is no file prompt.py"),
         ("promptfooconfig.yaml:2: providers[1]", "--map-provider python:p.py=<connection>:<model>"),
         ("promptfooconfig.yaml:2: providers[2]", "no connection 'azure' is configured"),
         ("promptfooconfig.yaml:2: providers[3]", "is no chat model"),
-        ("promptfooconfig.yaml:7: tests[0].assert[0]", "the assertion javascript is not supported"),
+        ("promptfooconfig.yaml:7: tests[0].assert[0]", "the assertion ruby is not supported"),
         (
             "promptfooconfig.yaml:9: tests[0].assert[1]",
-            "similar needs a model that makes embeddings: name it as its provider",
+            "this needs a model that makes embeddings: name it as its provider",
         ),
         ("promptfooconfig.yaml:10: tests[0].assert[2]", "--judge-model"),
         ("promptfooconfig.yaml:11: tests[0].assert[3].value", "no regular expression"),
         ("promptfooconfig.yaml:12: tests[0].assert[4].value", "oneOf"),
-        ("promptfooconfig.yaml:13: tests[0].assert[5]", "the assertion latency is not supported"),
-        ("promptfooconfig.yaml:14: tests[0].options.transform", "outputs are scored as they are"),
-        ("promptfooconfig.yaml:15: tests[1]", "generate.py is a program"),
+        ("promptfooconfig.yaml:13: tests[0].assert[5]", "latency: it needs a threshold"),
+        ("promptfooconfig.yaml:14: tests[0].options.transform", "a transform is an expression in JavaScript"),
+        ("promptfooconfig.yaml:15: tests[1]", "there is no file generate.py"),
     ]:
         assert any(each.startswith(f"{place}: ") and words in each for each in shown), (place, shown)
     assert len(shown) == 15
@@ -331,31 +293,51 @@ tests:
     [
         ({"prompts": None}, "there is no prompt"),
         ({"prompts": []}, "there is no prompt"),
-        ({"prompts": {"p.txt": "x"}}, "prompts by file name"),
+        ({"prompts": {"p.txt": "x"}}, "there is no file p.txt"),
         ({"prompts": ["file://missing.txt"]}, "there is no file missing.txt"),
-        ({"prompts": ["file://prompts/*.txt"]}, "is a pattern"),
+        ({"prompts": ["file://prompts/*.txt"]}, "no file matches prompts/*.txt"),
         ({"prompts": ['[{"role": "user", "content": "{% for x in y %}"}]']}, "Unexpected end of template"),
-        ({"prompts": ['[{"role": "user", "content": [{"type": "image_url"}]}]']}, "a role and a text"),
-        (
-            {"prompts": ['[{% for m in ms %}{"role": "user", "content": "x"}{% endfor %}]']},
-            "made by a template",
-        ),
-        ({"providers": [{"id": "openai:x", "config": {"apiKey": "k"}}]}, "a matter of the connection"),
+        ({"prompts": ["langfuse://greeting:production"]}, "kept by langfuse are not fetched"),
+        ({"prompts": ["portkey://pp-greeting"]}, "kept by portkey are not fetched"),
+        ({"prompts": ["helicone://greeting:1.0"]}, "kept by helicone are not fetched"),
+        ({"prompts": ["https://example.com/prompt.txt"]}, "https:// is not read"),
+        ({"prompts": ["missing.txt"]}, "there is no file missing.txt"),
+        ({"prompts": ["my prompts.txt"]}, "there is no file my prompts.txt"),
+        ({"prompts": ["prompts/greeting"]}, "there is no file prompts/greeting"),
+        ({"prompts": ["prompts/*"]}, "no file matches prompts/*"),
+        ({"prompts": ['[{"role": "user", "content": {{word}} }]']}, "chat that its template makes"),
         ({"providers": [{"id": "openai:x", "config": {"tempreture": 1}}]}, "did you mean"),
-        ({"providers": [{"id": "openai:x", "transform": "y"}]}, "transform of a provider"),
+        ({"providers": [{"id": "openai:x", "transform": 1}]}, "a transform is a text"),
         ({"providers": []}, "there is no provider"),
-        ({"tests": "https://docs.google.com/spreadsheets/x"}, "save them as a file"),
+        ({"tests": "https://example.com/tests.csv"}, "save them as a file"),
+        ({"tests": "https://docs.google.com/spreadsheets/x"}, "names no spreadsheet"),
+        ({"tests": "huggingface://models/x"}, "names no data set"),
         ({"tests": [{"vars": {"word": "{{missing}}"}}]}, "no variable 'missing'"),
         ({"tests": [{"vars": {"word": "x", "__assert": 1}}]}, "rename it"),
         ({"tests": [{"vars": {"word": "x"}, "provider": "openai:x"}]}, "provider of a test"),
         ({"evaluateOptions": {"maxConcurrency": 0}}, "1 at least"),
         ({"defaultTest": {"$ref": "#/nothing"}}, "there is no #/nothing"),
-        ({"env": {"A": "b"}}, "env is not supported"),
+        ({"env": ["A"]}, "this is no object"),
+        ({"test": []}, "a configuration has no test: did you mean 'tests'?"),
+        ({"tests": [{"vars": {"word": "x"}, "asserts": []}]}, "did you mean 'assert'?"),
+        ({"tests": [{"vars": {"word": "x"}, "options": {"tranform": "x"}}]}, "did you mean 'transform'?"),
+        ({"tests": [{"vars": {"word": "x"}, "assert": [{"type": "is-json", "wieght": 1}]}]}, "'weight'?"),
+        ({"providers": [{"id": "openai:x", "confg": {}}]}, "did you mean 'config'?"),
+        ({"extensions": ["file://hooks.js:hook"]}, "hooks of an evaluation are not called"),
+        ({"derivedMetrics": [{"name": "f1", "value": "__import__('os')"}]}, "a formula has metrics"),
     ],
 )
 def test_what_cannot_be_done_is_named(folder: Folder, parts: dict[str, Any], words: str) -> None:
     shown = folder.refusals(config(**parts))
     assert any(words in each for each in shown), shown
+
+
+def test_what_promptfoo_does_not_know_either_is_left_out_and_noted(folder: Folder) -> None:
+    read = folder.read(config(outputs=[], tests=[{"vars": {"word": "x"}, "author": "me"}]))
+    assert [note.partition(": ")[2] for note in read.notes] == [
+        "outputs: outputs of a configuration means nothing, and is left out",
+        "tests[0].author: author of a test means nothing, and is left out",
+    ]
 
 
 def test_the_same_problem_in_many_tests_is_reported_once(folder: Folder) -> None:
@@ -374,15 +356,6 @@ def test_a_csv_cell_says_what_is_asserted() -> None:
     assert assertion_of("similar(0.9):x") == {"type": "similar", "value": "x", "threshold": 0.9}
     assert assertion_of("grade:is good") == {"type": "llm-rubric", "value": "is good"}
     assert assertion_of("fn:output == 1") == {"type": "javascript", "value": "output == 1"}
-
-
-def record(output: str | None, row: dict[str, Any], **fields: Any) -> Record:
-    whole: dict[str, Any] = {
-        **{"item": 0, "row": row, "model": "openai:x", "prompt": 0, "repetition": 0, "output": output},
-        **{"state": JobState.SUCCEEDED if output is not None else JobState.FAILED, "scores": {}},
-        **{"score_errors": {}, "usage": Usage(), "attempts": 1, "error": None},
-    }
-    return Record(**{**whole, **fields})
 
 
 ROW = {

@@ -1,76 +1,51 @@
-"""The assertions of a test: those that its row carries, and those that a model judges."""
+"""The assertions of a test: those that workers check, those that judges score, and those checked here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from fairlane.apps.promptfoo.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.problems import Place, Problems
-from fairlane.apps.promptfoo.providers import Provider, Providers
-from fairlane.apps.promptfoo.templates import filled
-from fairlane.apps.promptfoo.yaml12 import YamlError, parse_yaml
+from fairlane.apps.promptfoo.grading.judges import Rubric
+from fairlane.apps.promptfoo.judging import SIMILAR_ENOUGH, Graders
+from fairlane.apps.promptfoo.programs.programs import is_program
+from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.templates import filled
+from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
+from fairlane.apps.promptfoo.scoring.checks import PROGRAMS, SETS, VALUELESS
+from fairlane.apps.promptfoo.scoring.kinds import GRADED, RUBRIC, SIMILAR, refusal_of
 from fairlane.evaluators.assertions import NOT, TYPES, value_problem
 
-RUBRIC, SIMILAR = "llm-rubric", "similar"
-SIMILAR_ENOUGH = 0.75
-"""The threshold of promptfoo's ``similar`` where it names none."""
-
 _JSON = frozenset(("is-json", "contains-json"))
-_KEYS = frozenset(("type", "value", "weight", "threshold", "metric", "provider"))
-_NO_PROGRAMS = (
-    "programs are not run: write a scorer in Python that workers may call, or use regex or llm-rubric"
+_KEYS = frozenset(
+    (
+        *("type", "value", "weight", "threshold", "metric", "provider", "config", "transform"),
+        *("rubricPrompt", "contextTransform", "assert"),
+    )
 )
-
-_REMEDIES = {
-    "javascript": _NO_PROGRAMS,
-    "python": _NO_PROGRAMS,
-    "ruby": _NO_PROGRAMS,
-    "webhook": "nothing but models is called",
-    "cost": "see the tokens in the results; a budget is an option of submit",
-    "latency": "see latency_ms in the results: calls wait for their turn before it is measured",
-    "assert-set": "write its assertions one by one",
-    "factuality": "use llm-rubric, with the facts in its text",
-    "model-graded-factuality": "use llm-rubric, with the facts in its text",
-    "model-graded-closedqa": "use llm-rubric",
-    "g-eval": "use llm-rubric",
-    "select-best": "outputs are judged one by one",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Rubric:
-    """What a model judges, or compares by embeddings; ``met`` is whether it should find it met.
-
-    ``threshold`` is the least cosine of what is compared; ``None`` where a model judges.
-    """
-
-    text: str
-    judge: Provider
-    met: bool
-    weight: float
-    metric: str | None
-    threshold: float | None = None
+_THRESHOLDS = frozenset(("cost", "latency"))
 
 
 @dataclass(frozen=True, slots=True)
 class Asserted:
-    """A test's assertions for one set of variables."""
+    """A test's assertions for one set of variables: ``checks`` are those that workers cannot check."""
 
     plain: list[dict[str, Any]] = field(default_factory=list)
     rubrics: list[Rubric] = field(default_factory=list)
+    checks: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class AssertionReader:
-    """Reads assertions; ``judge`` does where no provider is named."""
+    """Reads assertions. ``here``: none is left to workers, as outputs change shape."""
 
-    providers: Providers
     files: Files
     problems: Problems
-    judge: Provider | None
+    graders: Graders
+    here: bool = False
 
     def read(
         self,
@@ -81,22 +56,58 @@ class AssertionReader:
     ) -> Asserted:
         """Each of them, its value rendered with the variables ``names``."""
         found = Asserted()
+        here = self.here or any(options.get(name) for name in ("transform", "postprocess"))
         for raw, where in written:
             if not isinstance(raw, Mapping) or not isinstance(kind := raw.get("type"), str):
                 self.problems.add(where, "an assertion needs a type")
                 continue
-            if kind.removeprefix(NOT) not in (*TYPES, RUBRIC, SIMILAR):
-                self._refuse(kind, where)
+            if kind == SETS:
+                found.checks.extend(self._set(raw, names, options, where, place))
                 continue
-            for name in raw.keys() - _KEYS:
-                self.problems.add(where / str(name), f"{name} of an assertion is not supported")
-            if kind.removeprefix(NOT) in (RUBRIC, SIMILAR):
+            if refused := refusal_of(kind):
+                self.problems.add(where, refused)
+                continue
+            self._note_unknown(raw, where)
+            name = kind.removeprefix(NOT)
+            by_workers = not here and not raw.get("transform")
+            if by_workers and name in TYPES:
+                plain = self._plain(raw, kind, names, where)
+                found.plain.extend([plain] if plain else [])
+            elif by_workers and name in (RUBRIC, SIMILAR) and self._is_simple(raw, options):
                 rubric = self._rubric(raw, kind, names, options, where, place)
                 found.rubrics.extend([rubric] if rubric else [])
             else:
-                plain = self._plain(raw, kind, names, where)
-                found.plain.extend([plain] if plain else [])
+                check = self._check(raw, kind, names, options, where, place)
+                found.checks.extend([check] if check else [])
         return found
+
+    def _set(
+        self,
+        raw: Mapping[str, Any],
+        names: Mapping[str, Any],
+        options: Mapping[str, Any],
+        where: Place,
+        test: Place,
+    ) -> list[dict[str, Any]]:
+        """An ``assert-set`` with its own assertions, all of which are checked here."""
+        listed = raw.get("assert")
+        if not isinstance(listed, list):
+            self.problems.add(where, "an assert-set has a list of assertions under assert")
+            return []
+        written = tuple((each, where / "assert" / number) for number, each in enumerate(listed))
+        inner = AssertionReader(self.files, self.problems, self.graders, here=True)
+        checks = inner.read(written, names, options, test).checks
+        return [{"type": SETS, "assert": checks, **self._common(raw, names, where, threshold=True)}]
+
+    def _is_simple(self, raw: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+        """Whether a worker can ask the judge: for a yes or no, in our words, or for one cosine."""
+        if raw.get("rubricPrompt") or options.get("rubricPrompt") or isinstance(raw.get("value"), list):
+            return False
+        return raw["type"].removeprefix(NOT) == SIMILAR or raw.get("threshold") is None
+
+    def _note_unknown(self, raw: Mapping[str, Any], where: Place) -> None:
+        for name in raw.keys() - _KEYS:
+            self.problems.unknown(where / str(name), "an assertion", _KEYS)
 
     def _plain(
         self, raw: Mapping[str, Any], kind: str, names: Mapping[str, Any], place: Place
@@ -105,12 +116,82 @@ class AssertionReader:
         if problem := value_problem(kind, value):
             self.problems.add(place / "value", f"{kind}: {problem}")
             return None
-        common = {"weight": self._weight(raw, place), "metric": self._metric(raw, names, place)}
-        return {
-            "type": kind,
-            "value": value,
-            **{name: each for name, each in common.items() if each is not None},
-        }
+        return {"type": kind, "value": value, **self._common(raw, names, place)}
+
+    def _check(
+        self,
+        raw: Mapping[str, Any],
+        kind: str,
+        names: Mapping[str, Any],
+        options: Mapping[str, Any],
+        place: Place,
+        test: Place,
+    ) -> dict[str, Any] | None:
+        name = kind.removeprefix(NOT)
+        written = raw.get("value")
+        program = isinstance(written, str) and written.startswith(FILE) and is_program(written)
+        if program and name in PROGRAMS:
+            value: Any = self._program(str(written), place / "value")
+            if value is None:
+                return None
+        elif name in PROGRAMS and not self._can_run(name, place):
+            return None
+        else:
+            value = self._value(written, kind, names, place / "value")
+        if name == RUBRIC and value is None and (raw.get("rubricPrompt") or options.get("rubricPrompt")):
+            value = ""
+        if problem := self._problem(name, value, raw):
+            self.problems.add(place / "value" if name in TYPES else place, f"{kind}: {problem}")
+            return None
+        check = {"type": kind, "value": value, **self._common(raw, names, place, threshold=True)}
+        if raw.get("config") is not None:
+            check["config"] = raw["config"]
+        for key in ("transform", "contextTransform"):
+            if code := raw.get(key):
+                check[key] = self.transform(code, place / key)
+        if name in GRADED:
+            check |= self.graders.read(name, raw, options, place, test)
+        return check
+
+    def transform(self, code: Any, place: Place) -> str:
+        """The code of a transform, or the absolute reference of its file; a problem where it cannot run."""
+        if isinstance(code, str) and code.startswith(FILE) and is_program(code):
+            return self._program(code, place) or ""
+        if not isinstance(code, str) or code.startswith(FILE):
+            self.problems.add(
+                place, "a transform is an expression in JavaScript, or a file of JavaScript or Python"
+            )
+            return ""
+        self._can_run("javascript", place)
+        return code
+
+    def _can_run(self, language: str, place: Place) -> bool:
+        problem = self.files.programs.problem(".py" if language == "python" else ".js")
+        if problem:
+            self.problems.add(place, problem)
+        return problem is None
+
+    def _program(self, reference: str, place: Place) -> str | None:
+        program = self.files.program(reference, place)
+        if program is None:
+            return None
+        path, function = program
+        return f"{FILE}{path}" + (f":{function}" if function else "")
+
+    def _problem(self, name: str, value: Any, raw: Mapping[str, Any]) -> str | None:
+        """Why an assertion that is checked here cannot be; ``None`` if it can."""
+        if name in TYPES:
+            return value_problem(name, value)
+        threshold = raw.get("threshold")
+        if name in _THRESHOLDS and threshold is None:
+            return "it needs a threshold"
+        if value is None and name not in VALUELESS:
+            return "it has no value"
+        if value is None and threshold is None and name in ("min-length", "max-length"):
+            return "it has no value"
+        if name == RUBRIC and not isinstance(value, str):
+            return "it needs a text that says what to look for"
+        return None
 
     def _rubric(
         self,
@@ -123,49 +204,23 @@ class AssertionReader:
     ) -> Rubric | None:
         text = self._value(raw.get("value"), kind, names, place / "value")
         alike = kind.removeprefix(NOT) == SIMILAR
-        find = self._embedder if alike else self._judge
+        find = self.graders.embedder if alike else self.graders.judge
         judge = find(raw.get("provider"), options, place, test)
         if not isinstance(text, str) or not text.strip():
             self.problems.add(place / "value", f"{kind} needs a text that says what to look for")
             return None
-        weight, metric = self._weight(raw, place), self._metric(raw, names, place)
-        threshold = self._threshold(raw, place) if alike else None
+        common = self._common(raw, names, place)
+        threshold = self._cosine(raw, place) if alike else None
         met = not kind.startswith(NOT)
-        return (
-            Rubric(text, judge, met, 1.0 if weight is None else weight, metric, threshold) if judge else None
-        )
+        weight, metric = common.get("weight", 1.0), common.get("metric")
+        return Rubric(text, judge, met, weight, metric, threshold) if judge else None
 
-    def _embedder(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
-        where = place / "provider"
-        if named is None and options.get("provider") is not None:
-            named, where = options["provider"], test / "options" / "provider"
-        if isinstance(named, Mapping) and "id" not in named:
-            named, where = named.get("embedding"), where / "embedding"
-        if named is None:
-            remedy = "name it as its provider, like openai:embedding:text-embedding-3-small"
-            self.problems.add(place, f"similar needs a model that makes embeddings: {remedy}")
-            return None
-        return self.providers.one(named, where, embeds=True)
-
-    def _threshold(self, raw: Mapping[str, Any], place: Place) -> float:
+    def _cosine(self, raw: Mapping[str, Any], place: Place) -> float:
         threshold = raw.get("threshold", SIMILAR_ENOUGH)
         if isinstance(threshold, int | float) and not isinstance(threshold, bool) and -1 <= threshold <= 1:
             return float(threshold)
         self.problems.add(place / "threshold", "the threshold of similar is a number from -1 to 1")
         return SIMILAR_ENOUGH
-
-    def _judge(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
-        where = place / "provider"
-        if named is None and options.get("provider") is not None:
-            named, where = options["provider"], test / "options" / "provider"
-        if isinstance(named, Mapping) and "id" not in named and "text" in named:
-            named, where = named["text"], where / "text"
-        if named is not None:
-            return self.providers.one(named, where)
-        if self.judge is None:
-            remedy = "name one in defaultTest.options.provider, or give --judge-model <connection>:<model>"
-            self.problems.add(place, f"llm-rubric needs a model that judges: {remedy}")
-        return self.judge
 
     def _value(self, raw: Any, kind: str, names: Mapping[str, Any], place: Place) -> Any:
         json = kind.removeprefix(NOT) in _JSON
@@ -173,10 +228,9 @@ class AssertionReader:
             path = self.files.find(raw, place)
             if path is None:
                 return raw
-            if path.suffix in DATA:
-                raw = self.files.data(path, place)
-            else:
-                raw = (self.files.text(path, place) or "").strip()
+            raw = self._of_file(path, place)
+        elif isinstance(raw, list):
+            raw = [self._listed(each, place / number) for number, each in enumerate(raw)]
         value = filled(raw, names, place, self.problems)
         if json and isinstance(value, str):
             try:
@@ -185,21 +239,41 @@ class AssertionReader:
                 return value
         return value
 
+    def _listed(self, raw: Any, place: Place) -> Any:
+        path = self.files.find(raw, place) if isinstance(raw, str) and raw.startswith(FILE) else None
+        return self._of_file(path, place) if path else raw
+
+    def _of_file(self, path: Path, place: Place) -> Any:
+        if path.suffix in DATA:
+            return self.files.data(path, place)
+        return (self.files.text(path, place) or "").strip()
+
+    def _common(
+        self, raw: Mapping[str, Any], names: Mapping[str, Any], place: Place, *, threshold: bool = False
+    ) -> dict[str, Any]:
+        """Weight and metric, and the threshold where that is asked for; those that are there."""
+        metric = raw.get("metric")
+        common = {
+            "weight": self._weight(raw, place),
+            "metric": None if metric is None else str(filled(metric, names, place / "metric", self.problems)),
+            "threshold": self._threshold(raw, place) if threshold else None,
+        }
+        return {name: each for name, each in common.items() if each is not None}
+
     def _weight(self, raw: Mapping[str, Any], place: Place) -> float | None:
         weight = raw.get("weight")
-        if weight is None or (
-            isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight < math.inf
-        ):
+        if weight is None or _is_number(weight, 0):
             return weight
         self.problems.add(place / "weight", "a weight is a number from 0 on")
         return None
 
-    def _metric(self, raw: Mapping[str, Any], names: Mapping[str, Any], place: Place) -> str | None:
-        metric = raw.get("metric")
-        return None if metric is None else str(filled(metric, names, place / "metric", self.problems))
+    def _threshold(self, raw: Mapping[str, Any], place: Place) -> float | None:
+        threshold = raw.get("threshold")
+        if threshold is None or _is_number(threshold, -math.inf):
+            return threshold
+        self.problems.add(place / "threshold", "a threshold is a number")
+        return None
 
-    def _refuse(self, kind: str, place: Place) -> None:
-        name = kind.removeprefix(NOT)
-        remedy = _REMEDIES.get(name) or _REMEDIES.get(name.partition(":")[0])
-        unsupported = f"the assertion {kind} is not supported"
-        self.problems.add(place, f"{unsupported}: {remedy}" if remedy else unsupported)
+
+def _is_number(value: Any, least: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf

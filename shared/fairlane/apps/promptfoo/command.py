@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fairlane.apps.promptfoo.evaluation import Evaluation, PlannedRun, Wishes, read_evaluation
-from fairlane.apps.promptfoo.tally import Cell, Tally, with_verdict
-from fairlane.apps.promptfoo.verdicts import verdict_of
+from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
+from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.running import Runner
+from fairlane.apps.promptfoo.scoring.tally import Tally
 from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_line, print_table, say
 from fairlane.cli.runs.options import MaxConcurrentOption, OnRefusalOption
-from fairlane.cli.runs.runs import wait_for
-from fairlane.client.client import Client
-from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
 from fairlane.core.errors import SubmissionError, UnsupportedError
 from fairlane.export.formats import export_records, format_of
-from fairlane.model.results import Record
-from fairlane.model.run import OnRefusal, RunState
 
 SHOWN_FAILURES = 20
 SHOWN_REASONS = 160
@@ -47,6 +42,19 @@ def evaluate(
         str | None,
         typer.Option(metavar="MODEL", help="Model that judges an llm-rubric that names no provider."),
     ] = None,
+    embedding_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Model that makes embeddings where no provider is named for them."
+        ),
+    ] = None,
+    no_programs: Annotated[
+        bool, typer.Option("--no-programs", help="Refuse JavaScript and Python of the configuration.")
+    ] = False,
+    python: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Interpreter of the configuration's Python; else this one."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="File for records: .jsonl, .csv or .parquet."),
@@ -61,25 +69,32 @@ def evaluate(
     """Run a promptfoo configuration and show what passed.
 
     If the configuration has anything that is not supported, this lists all of it, runs nothing, and ends
-    with 2. It ends with 1 if an output did not pass.
+    with 2. It ends with 1 if an output did not pass. JavaScript and Python of the configuration run here, in
+    child processes, never on workers.
     """
     if output is not None:
         format_of(output)
     given = _read_map(map_provider or [])
     with invocation.deployment() as deployment:
-        evaluation = _read(file, Wishes(deployment.known_connections(), given, judge_model))
+        wishes = Wishes(
+            deployment.known_connections(), given, judge_model, embedding_model, not no_programs, python
+        )
+        evaluation = _read(file, wishes)
         if check:
             _describe(evaluation)
             return
-        runs = _run(deployment, evaluation, max_concurrent, on_refusal)
+        runner = Runner(deployment, max_concurrent, on_refusal)
         tally = Tally()
-        records = _judged(evaluation, runs, tally)
-        if output is not None:
-            count = export_records(records, output)
-            say(f"{count:,} records are in {output}")
-        else:
-            deque(records, maxlen=0)
-    _report(tally, [run.id for run, _ in runs], as_json=as_json)
+        with Programs(python=python, allowed=not no_programs) as programs:
+            programs.add_environment(evaluation.environment)
+            records = runner.judged(evaluation, programs, tally)
+            if output is not None:
+                count = export_records(records, output)
+                say(f"{count:,} records are in {output}")
+            else:
+                deque(records, maxlen=0)
+        tally.derive(evaluation.derived)
+    _report(tally, runner.ids, as_json=as_json)
     if not tally.passed:
         raise typer.Exit(FAILED)
 
@@ -110,52 +125,17 @@ def _read(file: Path, wishes: Wishes) -> Evaluation:
 
 
 def _describe(evaluation: Evaluation) -> None:
-    rows = len(evaluation.rows)
     for number, plan in enumerate(evaluation.runs, start=1):
         repetitions = plan.options.get("repetitions", 1)
-        items = rows * len(evaluation.prompts) * len(plan.labels) * repetitions
-        print_line(
-            f"run {number}: {rows:,} rows × {len(evaluation.prompts)} prompts × "
-            f"{', '.join(plan.labels)} × {repetitions} = {items:,} items"
-        )
-
-
-def _run(
-    deployment: Deployment, evaluation: Evaluation, most: int | None, on_refusal: OnRefusal
-) -> list[tuple[Run, PlannedRun]]:
-    """Submit all runs and wait for them; one after the other where calls at a time are bounded."""
-    runs: list[tuple[Run, PlannedRun]] = []
-    for plan in evaluation.runs:
-        options = plan.options.copy()
-        options["on_refusal"] = on_refusal
-        if most is not None:
-            options["max_concurrent"] = most
-        run = Client.over(deployment).submit(evaluation.rows, **options)
-        say(f"run {run.id}: {', '.join(plan.labels.values())}")
-        runs.append((run, plan))
-        if options.get("max_concurrent") is not None:
-            _wait(deployment, run)
-    for run, _ in runs:
-        _wait(deployment, run)
-    return runs
-
-
-def _wait(deployment: Deployment, run: Run) -> None:
-    if run.status().state.finished:
-        return
-    status = wait_for(deployment, run)
-    if status.state is not RunState.COMPLETED:
-        say(f"run {run.id} is {status.state}: {status.reason or 'it was ended early'}")
-
-
-def _judged(evaluation: Evaluation, runs: Sequence[tuple[Run, PlannedRun]], tally: Tally) -> Iterator[Record]:
-    """The records of all runs with their verdicts, counted as they pass."""
-    for run, plan in runs:
-        for record in run.results():
-            cell = Cell(evaluation.prompts[record.prompt], plan.labels.get(record.model, record.model))
-            verdict = verdict_of(record)
-            tally.add(cell, record, verdict)
-            yield with_verdict(record, cell, verdict)
+        models = ", ".join(plan.labels.values())
+        if plan.rows is None:
+            rows, asked = len(evaluation.rows), len(plan.prompts)
+            items = rows * asked * len(plan.labels) * repetitions
+            what = f"{rows:,} rows × {asked} prompts"
+        else:
+            items = len(plan.rows) * len(plan.labels) * repetitions
+            what = f"{len(plan.rows):,} requests"
+        print_line(f"run {number}: {what} × {models} × {repetitions} = {items:,} items")
 
 
 def _report(tally: Tally, runs: Sequence[str], *, as_json: bool) -> None:

@@ -2,67 +2,69 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fairlane.apps.promptfoo.asking import Asker
 from fairlane.apps.promptfoo.asserting import AssertionReader
-from fairlane.apps.promptfoo.cases import CaseReader
-from fairlane.apps.promptfoo.files import Files
-from fairlane.apps.promptfoo.judges import Judges
-from fairlane.apps.promptfoo.options import read_options
-from fairlane.apps.promptfoo.problems import Place, Problems
-from fairlane.apps.promptfoo.prompts import PromptReader, PromptText
-from fairlane.apps.promptfoo.providers import Provider, Providers
+from fairlane.apps.promptfoo.grading.judges import Judges
+from fairlane.apps.promptfoo.judging import Graders
+from fairlane.apps.promptfoo.plans import MAX_MODELS, MAX_PROMPTS, PlannedRun, Planner, apart, distinct
+from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.reading.cases import CaseReader
+from fairlane.apps.promptfoo.reading.files import Files
+from fairlane.apps.promptfoo.reading.options import read_options
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
+from fairlane.apps.promptfoo.reading.providers import Provider, Providers
+from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS_URL
 from fairlane.apps.promptfoo.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
+from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
 from fairlane.client.submission import SubmitOptions
 from fairlane.model.evaluators import Assertions, EvaluatorSpec
 
 ASSERTED = "assertions"
 """The evaluator's name under which a record has the share of assertions that it meets."""
 
-MAX_EVALUATORS, MAX_MODELS, MAX_PROMPTS = 50, 100, 100
+MAX_EVALUATORS = 50
 
 _KEYS = frozenset(
     (
-        *("prompts", "providers", "targets", "tests", "defaultTest", "description"),
+        *("prompts", "providers", "targets", "tests", "defaultTest", "description", "scenarios"),
         *("evaluateOptions", "commandLineOptions", "assertionTemplates", "$schema"),
-        *("tags", "metadata"),
+        *("tags", "metadata", "derivedMetrics", "env"),
     )
 )
 _NOTED = {
     "outputPath": "outputPath is left out: give --output",
     "sharing": "sharing is left out: results stay where they are",
     "writeLatestResults": "writeLatestResults is left out: results stay in the deployment",
+    "tracing": "tracing is left out: workers export traces where they are told to",
 }
 _REMEDIES = {
-    "scenarios": "write its tests one by one",
-    "extensions": "programs are not run",
-    "env": "workers have an environment of their own",
-    "nunjucksFilters": "programs are not run",
-    "derivedMetrics": "compute them from the results",
+    "extensions": "hooks of an evaluation are not called",
+    "nunjucksFilters": "filters of a configuration are not called: use those of Jinja2",
     "redteam": "nothing is generated",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command line says about a configuration."""
+    """What the command line says about a configuration.
+
+    ``rows_url`` and ``sheets_url`` are where rows of Hugging Face and spreadsheets of Google are read.
+    """
 
     connections: frozenset[str] | None = None
     provider_map: Mapping[str, str] = field(default_factory=dict)
     judge_model: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
-    """One run: providers that are called with the same parameters. ``labels`` are by model."""
-
-    labels: Mapping[str, str]
-    options: SubmitOptions
+    embedding_model: str | None = None
+    programs: bool = True
+    python: str | None = None
+    rows_url: str = ROWS_URL
+    sheets_url: str = SHEETS_URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +76,119 @@ class Evaluation:
     prompts: tuple[str, ...]
     runs: tuple[PlannedRun, ...]
     notes: tuple[str, ...] = ()
+    texts: tuple[PromptText, ...] = ()
+    derived: tuple[Derived, ...] = ()
+    common: SubmitOptions = field(default_factory=lambda: SubmitOptions())
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_evaluation(path: Path, wishes: Wishes | None = None) -> Evaluation:
-    """The evaluation that a configuration describes. Raises `UnsupportedError` if it cannot be run."""
-    wishes, problems = wishes or Wishes(), Problems()
-    files, place = Files(problems), Place(path)
-    config = files.data(path, place) if path.is_file() else None
-    if not isinstance(config, Mapping):
-        problems.add(place, "this is no configuration" if path.is_file() else "there is no such file")
+    """The evaluation that a configuration describes. Raises `UnsupportedError` if it cannot be run.
+
+    Programs that make prompts, tests and variables run while it is read.
+    """
+    wishes = wishes or Wishes()
+    with Programs(python=wishes.python, allowed=wishes.programs) as programs:
+        return _Reader(path, wishes, programs).read()
+
+
+class _Reader:
+    """Reads one configuration, part by part."""
+
+    def __init__(self, path: Path, wishes: Wishes, programs: Programs) -> None:
+        self._path, self._wishes, self._place = path, wishes, Place(path)
+        self._problems = Problems()
+        self._files = Files(self._problems, programs)
+
+    def read(self) -> Evaluation:
+        """The evaluation. Raises `UnsupportedError` with all problems."""
+        problems, place = self._problems, self._place
+        config = self._config()
+        notes = list(_unknown(config, place, problems))
+        environment = self._environment(config.get("env"), notes)
+        options = read_options(config, place, problems, notes)
+        wishes = self._wishes
+        mapped = Providers(wishes.connections, wishes.provider_map, self._files, problems)
+        which = "targets" if "targets" in config and "providers" not in config else "providers"
+        providers = mapped.all(config.get(which), place / which)
+        prompts = PromptReader(self._files, problems).all(config.get("prompts"), place / "prompts")
+        cases = CaseReader(self._files, problems, wishes.rows_url, wishes.sheets_url).all(
+            config.get("tests"), config.get("defaultTest"), place, config.get("scenarios")
+        )
+        judges = Judges()
+        asserting = self._asserting(mapped, providers)
+        providers = [_transforming(each, asserting) for each in providers]
+        maker = RowMaker(self._files, problems, asserting, judges)
+        rows = maker.rows(cases, prompts)
+        evaluators = [*_plain(rows), *judges.specs()]
+        self._check_sizes(prompts, providers, evaluators)
+        derived = read_derived(config.get("derivedMetrics"), place / "derivedMetrics", problems)
+        name = str(config.get("description") or self._path.stem)[:200]
+        common: SubmitOptions = {**options, **_order(rows), "evaluators": evaluators, "name": name}
+        asker = Asker(self._files, problems)
+        planner = Planner(name, common, prompts, maker.cases, maker.names, rows, asker, problems)
+        runs = tuple(planner.runs(apart(providers)))
         problems.raise_if_any()
-        raise TypeError(f"{path} is no configuration")
-    notes = list(_unknown(config, place, problems))
-    options = read_options(config, place, problems, notes)
-    mapped = Providers(wishes.connections, wishes.provider_map, files, problems)
-    which = "targets" if "targets" in config and "providers" not in config else "providers"
-    providers = mapped.all(config.get(which), place / which)
-    judge = mapped.one(wishes.judge_model, place / "--judge-model") if wishes.judge_model else None
-    prompts = PromptReader(files, problems).all(config.get("prompts"), place / "prompts")
-    cases = CaseReader(files, problems).all(config.get("tests"), config.get("defaultTest"), place)
-    judges = Judges()
-    maker = RowMaker(files, problems, AssertionReader(mapped, files, problems, judge), judges)
-    rows = maker.rows(cases, prompts)
-    evaluators = [*_plain(rows), *judges.specs()]
-    _check_sizes(prompts, providers, evaluators, place, problems)
-    problems.raise_if_any()
-    name = str(config.get("description") or path.stem)[:200]
-    common: SubmitOptions = {**options, **_order(rows), "evaluators": evaluators, "name": name}
-    runs = tuple(_runs(name, _apart(providers), prompts, common))
-    labels = tuple(_distinct([prompt.label for prompt in prompts]))
-    return Evaluation(name, rows, labels, runs, tuple(notes))
+        labels = tuple(distinct([prompt.label for prompt in prompts]))
+        said = (*notes, *problems.notes)
+        return Evaluation(name, rows, labels, runs, said, tuple(prompts), derived, options, environment)
+
+    def _config(self) -> Mapping[str, Any]:
+        config = self._files.data(self._path, self._place) if self._path.is_file() else None
+        if not isinstance(config, Mapping):
+            there = self._path.is_file()
+            self._problems.add(self._place, "this is no configuration" if there else "there is no such file")
+            self._problems.raise_if_any()
+            raise TypeError(f"{self._path} is no configuration")
+        return config
+
+    def _environment(self, raw: Any, notes: list[str]) -> Mapping[str, str]:
+        """What ``env`` adds to the environment of programs."""
+        raw, _ = self._files.referred(raw, self._place / "env")
+        if not isinstance(raw, Mapping | None):
+            self._problems.add(self._place / "env", "this is no object")
+            return {}
+        found = {str(name): str(value) for name, value in (raw or {}).items()}
+        if found:
+            notes.append("env is given to programs alone: fairlane.toml describes connections and their keys")
+            self._files.programs.add_environment(found)
+        return found
+
+    def _asserting(self, mapped: Providers, providers: Sequence[Provider]) -> AssertionReader:
+        named = {"--judge-model": self._wishes.judge_model, "--embedding-model": self._wishes.embedding_model}
+        judge, embedder = (
+            mapped.one(model, self._place / option, embeds=option == "--embedding-model") if model else None
+            for option, model in named.items()
+        )
+        graders = Graders(mapped, self._files, self._problems, judge, embedder)
+        here = any(provider.shapes for provider in providers)
+        return AssertionReader(self._files, self._problems, graders, here)
+
+    def _check_sizes(
+        self,
+        prompts: Sequence[PromptText],
+        providers: Sequence[Provider],
+        evaluators: Sequence[EvaluatorSpec],
+    ) -> None:
+        place, problems = self._place, self._problems
+        if len(prompts) > MAX_PROMPTS:
+            problems.add(
+                place / "prompts", f"there are {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed"
+            )
+        if len(providers) > MAX_MODELS:
+            problems.add(place / "providers", f"at most {MAX_MODELS} providers are allowed")
+        if len(evaluators) > MAX_EVALUATORS:
+            problems.add(
+                place / "tests", f"the rubrics need more than {MAX_EVALUATORS} judges: use fewer a test"
+            )
+
+
+def _transforming(provider: Provider, asserting: AssertionReader) -> Provider:
+    """A provider whose transform is code that can run here."""
+    if provider.transform is None:
+        return provider
+    code, place = provider.transform
+    return replace(provider, transform=(asserting.transform(code, place), place))
 
 
 def _unknown(config: Mapping[str, Any], place: Place, problems: Problems) -> Iterator[str]:
@@ -111,9 +196,10 @@ def _unknown(config: Mapping[str, Any], place: Place, problems: Problems) -> Ite
         if name in _NOTED:
             yield _NOTED[name]
         elif name not in _KEYS:
-            remedy = _REMEDIES.get(name)
-            problem = f"{name} is not supported"
-            problems.add(place / name, f"{problem}: {remedy}" if remedy else problem)
+            if remedy := _REMEDIES.get(name):
+                problems.add(place / name, f"{name} is not supported: {remedy}")
+            else:
+                problems.unknown(place / str(name), "a configuration", _KEYS)
 
 
 def _plain(rows: Sequence[Mapping[str, Any]]) -> list[EvaluatorSpec]:
@@ -130,70 +216,3 @@ def _order(rows: Sequence[Mapping[str, Any]]) -> SubmitOptions:
     if any(CONVERSATION_ID in row for row in rows):
         order["conversation"] = CONVERSATION_ID
     return order
-
-
-def _runs(
-    name: str, providers: Sequence[Provider], prompts: Sequence[PromptText], common: SubmitOptions
-) -> Iterator[PlannedRun]:
-    """Providers with the same parameters are one run, unless they are the same model twice."""
-    groups: list[tuple[str, list[Provider]]] = []
-    for provider in providers:
-        key = json.dumps([dict(provider.params), provider.delay], sort_keys=True, default=str)
-        fits = (
-            group
-            for known, group in groups
-            if known == key and all(each.model != provider.model for each in group)
-        )
-        group = next(fits, None)
-        if group is None:
-            groups.append((key, [provider]))
-        else:
-            group.append(provider)
-    for number, (_, group) in enumerate(groups, start=1):
-        first = group[0]
-        own: SubmitOptions = {
-            **common,
-            "prompts": [
-                each.content if isinstance(each.content, str) else [dict(m) for m in each.content]
-                for each in prompts
-            ],
-            "models": [each.model for each in group],
-            "params": dict(first.params),
-        }
-        if first.delay:
-            own["delay"] = max(first.delay, common.get("delay", 0.0))
-        if len(groups) > 1:
-            own["name"] = f"{name[:180]} ({number} of {len(groups)})"
-        yield PlannedRun({each.model: each.label for each in group}, own)
-
-
-def _apart(providers: Sequence[Provider]) -> list[Provider]:
-    labels = _distinct([provider.label for provider in providers])
-    return [replace(each, label=label) for each, label in zip(providers, labels, strict=True)]
-
-
-def _distinct(labels: Sequence[str]) -> list[str]:
-    """The labels, with a number where one comes again."""
-    seen: Counter[str] = Counter()
-    distinct: list[str] = []
-    for label in labels:
-        seen[label] += 1
-        distinct.append(label if seen[label] == 1 else f"{label} #{seen[label]}")
-    return distinct
-
-
-def _check_sizes(
-    prompts: Sequence[PromptText],
-    providers: Sequence[Provider],
-    evaluators: Sequence[EvaluatorSpec],
-    place: Place,
-    problems: Problems,
-) -> None:
-    if len(prompts) > MAX_PROMPTS:
-        problems.add(
-            place / "prompts", f"there are {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed"
-        )
-    if len(providers) > MAX_MODELS:
-        problems.add(place / "providers", f"at most {MAX_MODELS} providers are allowed")
-    if len(evaluators) > MAX_EVALUATORS:
-        problems.add(place / "tests", f"the rubrics need more than {MAX_EVALUATORS} judges: use fewer a test")

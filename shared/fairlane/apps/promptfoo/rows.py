@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from fairlane.apps.promptfoo.asserting import SIMILAR, AssertionReader, Rubric
-from fairlane.apps.promptfoo.cases import Case
-from fairlane.apps.promptfoo.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.judges import Judges
-from fairlane.apps.promptfoo.problems import Place, Problems
-from fairlane.apps.promptfoo.prompts import PromptText
-from fairlane.apps.promptfoo.templates import compiled, filled, rendered
+from fairlane.apps.promptfoo.asserting import AssertionReader
+from fairlane.apps.promptfoo.grading.judges import Judges, Rubric
+from fairlane.apps.promptfoo.programs.child import ProgramError
+from fairlane.apps.promptfoo.programs.programs import is_program
+from fairlane.apps.promptfoo.reading.cases import Case
+from fairlane.apps.promptfoo.reading.files import DATA, FILE, MEDIA, Files
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.prompts import PromptText
+from fairlane.apps.promptfoo.reading.templates import compiled, filled, rendered
+from fairlane.apps.promptfoo.scoring.checks import COMPARES
+from fairlane.apps.promptfoo.scoring.kinds import SIMILAR
+from fairlane.apps.promptfoo.scoring.subjects import transformed
 from fairlane.evaluators.assertions import NOT
 from fairlane.pipeline.conversation import CONVERSATION
 
 ASSERTIONS, RUBRICS, THRESHOLD = "__assert", "__rubrics", "__threshold"
+CHECKS, TRANSFORM, SCORING = "__checks", "__transform", "__scoring"
+TEST, REQUEST, PROMPT, ASKED = "__test", "__request", "__prompt_number", "__asked"
 SERIAL, STORE_AS, CONVERSATION_ID = "__serial", "__store_as", "__conversation_id"
 DESCRIPTION = "__description"
 """Fields of a row beside its variables; no variable begins with ``__``."""
@@ -31,13 +39,19 @@ class RowMaker:
     problems: Problems
     assertions: AssertionReader
     judges: Judges
+    cases: list[Case] = field(default_factory=list)
+    names: list[dict[str, Any]] = field(default_factory=list)
 
     def rows(self, cases: Sequence[Case], prompts: Sequence[PromptText]) -> list[dict[str, Any]]:
         """A row for each combination, in the order of the tests."""
         remembers = any(case.options.get("storeOutputAs") for case in cases)
-        made = [(case, names) for case in cases for names in self._combinations(case)]
+        made = [(case, names) for case in cases for names in self._combinations(case, prompts)]
         self._check(made, prompts)
-        return [self._row(case, names, remembers=remembers) for case, names in made]
+        self.cases = [case for case, _ in made]
+        self.names = [names for _, names in made]
+        return [
+            self._row(case, names, number, remembers=remembers) for number, (case, names) in enumerate(made)
+        ]
 
     def _check(self, made: Sequence[tuple[Case, dict[str, Any]]], prompts: Sequence[PromptText]) -> None:
         """Render every prompt for every row, in the order in which they will be asked."""
@@ -54,34 +68,95 @@ class RowMaker:
             if store := case.options.get("storeOutputAs"):
                 memory[str(store)] = ""
 
-    def _combinations(self, case: Case) -> Iterator[dict[str, Any]]:
+    def _combinations(self, case: Case, prompts: Sequence[PromptText]) -> Iterator[dict[str, Any]]:
         spread = not case.options.get("disableVarExpansion")
+        written = {name: self._expanded(value, place) for name, (value, place) in case.variables.items()}
         values = [
             value if spread and isinstance(value, list) and value and isinstance(value[0], str) else [value]
-            for value, _ in case.variables.values()
+            for value in written.values()
         ]
         for chosen in itertools.product(*values):
             raw = dict(zip(case.variables, chosen, strict=True))
             names: dict[str, Any] = dict(raw)
             for name, (_, place) in case.variables.items():
-                read = self._read(raw[name], place)
+                read = self._read(raw[name], name, raw, prompts, place)
                 names[name] = filled(read, {**names, "row": names}, place, self.problems)
-            yield names
+            yield self._transformed(case, names)
 
-    def _read(self, value: Any, place: Place) -> Any:
-        """What a variable's file holds, where it names one."""
+    def _expanded(self, value: Any, place: Place) -> Any:
+        """The references that a pattern such as ``file://articles/*`` stands for; else the value."""
+        if not (isinstance(value, str) and value.startswith(FILE) and self.files.is_pattern(value)):
+            return value
+        return [f"{FILE}{path}" for path in self.files.matching(value, place)] or None
+
+    def _transformed(self, case: Case, names: dict[str, Any]) -> dict[str, Any]:
+        """The variables as the test's ``transformVars`` makes them."""
+        code = case.options.get("transformVars")
+        if not code:
+            return names
+        place = case.place / "options" / "transformVars"
+        code = self.assertions.transform(code, place)
+        try:
+            context = {"uuid": str(uuid.uuid4()), "prompt": {}}
+            found = transformed(code, names, context, self.files.programs, name="vars") if code else None
+        except ProgramError as error:
+            self.problems.add(place, f"transformVars: {error}")
+            return names
+        if code and not isinstance(found, Mapping):
+            self.problems.add(place, "transformVars returned no object")
+        return {str(name): each for name, each in found.items()} if isinstance(found, Mapping) else names
+
+    def _read(
+        self, value: Any, name: str, raw: Mapping[str, Any], prompts: Sequence[PromptText], place: Place
+    ) -> Any:
+        """What a variable's file holds, where it names one, or what its program returns."""
         if not (isinstance(value, str) and value.startswith(FILE)):
             return value
+        if is_program(value):
+            return self._of_program(value, name, raw, prompts, place)
         path = self.files.find(value, place)
         if path is None:
             return None
         if path.suffix in DATA:
             return self.files.data(path, place)
+        if path.suffix.lower() in MEDIA:
+            return self.files.base64(path, place)
         return (self.files.text(path, place) or "").strip()
 
-    def _row(self, case: Case, names: Mapping[str, Any], *, remembers: bool) -> dict[str, Any]:
+    def _of_program(
+        self, value: str, name: str, raw: Mapping[str, Any], prompts: Sequence[PromptText], place: Place
+    ) -> Any:
+        """The ``output`` of a function that gets the variable's name, the first prompt and all variables."""
+        program = self.files.program(value, place)
+        if program is None:
+            return None
+        path, function = program
+        arguments = [name, prompts[0].raw if prompts else "", dict(raw), {}]
+        if path.suffix == ".py":
+            arguments.pop()
+        try:
+            found = self.files.programs.file(path, function, arguments, default="get_var")
+        except ProgramError as error:
+            self.problems.add(place, f"{value.removeprefix(FILE)}: {error}")
+            return None
+        problem = found.get("error") if isinstance(found, Mapping) else None
+        if problem or not isinstance(found, Mapping) or "output" not in found:
+            self.problems.add(place, f"{value.removeprefix(FILE)}: {problem or 'it returned no output'}")
+            return None
+        return found["output"]
+
+    def _row(self, case: Case, names: Mapping[str, Any], number: int, *, remembers: bool) -> dict[str, Any]:
         asserted = self.assertions.read(case.assertions, {**names, "row": names}, case.options, case.place)
         row: dict[str, Any] = {**names, ASSERTIONS: asserted.plain}
+        if asserted.checks:
+            row[CHECKS] = asserted.checks
+        if any(each["type"] in COMPARES for each in asserted.checks):
+            row[TEST] = number
+        code = case.options.get("transform") or case.options.get("postprocess")
+        if code:
+            row[TRANSFORM] = self.assertions.transform(code, case.place / "options" / "transform")
+        if case.scoring:
+            row[SCORING] = self.assertions.transform(*case.scoring)
         if asserted.rubrics:
             row[RUBRICS] = list(self._rubrics(asserted.rubrics, row))
         if case.threshold is not None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.core.errors import TemplateError
 from fairlane.templates.template import Template
 
 _INSTEAD = {
-    "'dump'": "write {{ … | tojson }}",
     "'nl2br'": "leave it out",
     "'striptags'": "leave it out",
     "'env'": "the environment is not read: write the value",
@@ -18,10 +18,27 @@ _INSTEAD = {
 }
 
 
+_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_PAIRS = re.compile(r"^(\{%-?\s*for\s+\w+\s*,\s*\w+\s+in\s+)([\w.\[\]'\"]+)(\s*-?%\})$")
+_DUMP = re.compile(r"\|\s*dump\b(?:\s*\(\s*\d*\s*\))?")
+
+
+def translated(text: str) -> str:
+    """Nunjucks in Jinja2's words: ``dump`` is ``tojson``, and a loop over pairs takes an object, too."""
+    if "dump" not in text and "for" not in text:
+        return text
+    return _TAG.sub(lambda tag: _PAIRS.sub(_pairs, _DUMP.sub("| tojson", tag[0])), text)
+
+
+def _pairs(loop: re.Match[str]) -> str:
+    before, listed, after = loop.groups()
+    return f"{before}({listed}.items() if {listed} is mapping else {listed}){after}"
+
+
 def compiled(text: str, place: Place, problems: Problems) -> Template | None:
     """The template, or a problem and ``None``."""
     try:
-        return Template("", text)
+        return Template("", translated(text))
     except TemplateError as error:
         problems.add(place, _explained(error))
         return None

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
+from glob import glob
 from pathlib import Path
 from typing import Any
 
-from fairlane.apps.promptfoo.problems import Place, Problems
-from fairlane.apps.promptfoo.yaml12 import YamlError, parse_yaml
+from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 
 FILE = "file://"
 DATA = frozenset((".yaml", ".yml", ".json"))
 CODE = frozenset((".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".py", ".rb", ".sh", ".go"))
+MEDIA = frozenset(
+    (
+        ".jpg",
+        ".jpeg",
+        ".png",
+        ".gif",
+        ".webp",
+        ".bmp",
+        ".wav",
+        ".mp3",
+        ".ogg",
+        ".m4a",
+        ".flac",
+        ".mp4",
+        ".webm",
+    )
+)
+"""Files whose variables hold their bytes as base64."""
+
+MOST_BYTES = 32 * 1024 * 1024
+"""Size of such a file."""
+
 _GLOB = frozenset("*?[")
 _DEPTH = 20
 
@@ -20,8 +45,40 @@ _DEPTH = 20
 class Files:
     """Reads files for one configuration; what cannot be read becomes a problem where it is named."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, programs: Programs | None = None) -> None:
         self._problems = problems
+        self.programs = programs or Programs(allowed=False)
+
+    def program(self, reference: str, place: Place) -> tuple[Path, str | None] | None:
+        """The file and the function that ``reference`` names, if it can be run here; else a problem."""
+        name, function = split_reference(reference)
+        path = place.file.parent / Path(name).expanduser()
+        if not path.is_file():
+            self._problems.add(place, f"there is no file {name}")
+        elif problem := self.programs.problem(path.suffix):
+            self._problems.add(place, f"{name} is a program, and {problem}")
+        else:
+            return path.resolve(), function
+        return None
+
+    def matching(self, reference: str, place: Place) -> list[Path]:
+        """The files that a pattern such as ``prompts/*.txt`` names, sorted; a problem if there are none."""
+        name = reference.removeprefix(FILE)
+        found = sorted(glob(str(place.file.parent / name), recursive=True))  # noqa: PTH207  it may be absolute
+        files = [Path(each).resolve() for each in found if Path(each).is_file()]
+        if not files:
+            self._problems.add(place, f"no file matches {name}")
+        return files
+
+    def base64(self, path: Path, place: Place) -> str | None:
+        """A file's bytes as base64."""
+        try:
+            if path.stat().st_size <= MOST_BYTES:
+                return b64encode(path.read_bytes()).decode()
+            self._problems.add(place, f"{path.name} is larger than {MOST_BYTES >> 20} MiB")
+        except OSError as error:
+            self._problems.add(place, f"{path.name} cannot be read: {error.strerror}")
+        return None
 
     def find(self, reference: str, place: Place) -> Path | None:
         """The file that ``reference`` names, if it is there and is none that would have to be run."""
@@ -29,7 +86,7 @@ class Files:
         path = place.file.parent / Path(name).expanduser()
         code = next((end for end in CODE if name.endswith(end) or f"{end}:" in name), None)
         if code:
-            self._problems.add(place, f"{name} is a program, and programs are not run")
+            self._problems.add(place, f"{name} is a program, and programs are not run here")
         elif path.is_file():
             return path.resolve()
         elif _GLOB & set(name):
@@ -71,6 +128,10 @@ class Files:
             path = self.find(value, place)
             return (self.data(path, place), Place(path)) if path else (None, place)
         return value, place
+
+    def is_pattern(self, reference: str) -> bool:
+        """Whether a reference is a pattern that may name several files."""
+        return bool(_GLOB & set(reference))
 
     def _resolved(self, value: Any, document: Any, place: Place, depth: int) -> Any:
         if isinstance(value, list):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fairlane.apps.promptfoo.verdicts import Outcome, Verdict
+from fairlane.apps.promptfoo.scoring.derived import COUNT, Derived
+from fairlane.apps.promptfoo.scoring.verdicts import Outcome, Verdict
 from fairlane.model.results import Record
 
 PASS, SCORE = "pass", "score"
@@ -68,6 +70,7 @@ class Tally:
     metrics: dict[tuple[str, Cell], tuple[float, float]] = field(
         default_factory=lambda: defaultdict(lambda: (0.0, 0.0))
     )
+    sums: dict[tuple[str, Cell], float] = field(default_factory=lambda: defaultdict(float))
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, cell: Cell, record: Record, verdict: Verdict) -> None:
@@ -77,11 +80,29 @@ class Tally:
         standing.score += verdict.score
         for part in verdict.parts:
             if part.metric is not None and part.score is not None:
-                score, weight = self.metrics[part.metric, cell]
-                self.metrics[part.metric, cell] = (score + part.score * part.weight, weight + part.weight)
+                self._measure(part.metric, cell, part.score, part.weight)
+            for name, score in part.named.items():
+                if name != part.metric:
+                    self._measure(name, cell, score, 1.0)
         if verdict.outcome != "passed" and len(self.failures) < MOST_FAILURES:
             description = str(record.row.get("__description", ""))
             self.failures.append(Failure(cell, record.item, description, verdict.reasons))
+
+    def _measure(self, metric: str, cell: Cell, score: float, weight: float) -> None:
+        known, total = self.metrics[metric, cell]
+        self.metrics[metric, cell] = (known + score * weight, total + weight)
+        self.sums[metric, cell] += score
+
+    def derive(self, formulas: Sequence[Derived]) -> None:
+        """Add the derived metrics of each cell; a formula that has no value there is left out."""
+        for cell, standing in self.standings.items():
+            known = {metric: total for (metric, where), total in self.sums.items() if where == cell}
+            known[COUNT] = float(standing.total)
+            for each in formulas:
+                value = each.value(known)
+                if value is not None:
+                    known[each.name] = value
+                    self.metrics[each.name, cell] = (value, 1.0)
 
     @property
     def passed(self) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.client.submission import SubmitOptions
 
 _IGNORED = frozenset(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlane.apps.promptfoo.yaml12 import line_of
+from fairlane.apps.promptfoo.reading.yaml12 import line_of
+from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import UnsupportedError
 
 Key = str | int
@@ -48,6 +49,24 @@ class Problems:
     """The problems found so far; one that occurs in many tests is listed once, with its count."""
 
     _found: dict[tuple[Path, str], tuple[Place, int]] = field(default_factory=dict)
+    _notes: dict[str, int] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        """Note what is left out without changing a result."""
+        self._notes[text] = self._notes.get(text, 0) + 1
+
+    def unknown(self, place: Place, what: str, known: Collection[str]) -> None:
+        """A name that promptfoo does not know, the last of ``place``: left out, or a typing error."""
+        name = str(place.keys[-1])
+        if near := did_you_mean(name, sorted(known)):
+            self.add(place, f"{what} has no {name}: {near}")
+        else:
+            self.note(f"{place}: {name} of {what} means nothing, and is left out")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was noted, each text once, with its count."""
+        return tuple(text if n == 1 else f"{text} ({n} times)" for text, n in self._notes.items())
 
     def add(self, place: Place, text: str) -> None:
         """Note a problem. Those of one file that read alike are one."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlane.apps.promptfoo.files import FILE, Files
-from fairlane.apps.promptfoo.problems import Place, Problems
+from fairlane.apps.promptfoo.programs.programs import is_program
+from fairlane.apps.promptfoo.reading.files import Files
+from fairlane.apps.promptfoo.reading.parameters import ParameterReader
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.config.problems import did_you_mean
 from fairlane.model.lane import FUNCTIONS, split_model
 
-_CHAT = frozenset(("chat", "messages"))
+_KEYS = frozenset(("id", "label", "config", "delay", "prompts", "transform", "env"))
+_CHAT = frozenset(("chat", "messages", "responses", "text-generation", "converse"))
 _EMBEDS = frozenset(("embedding", "embeddings"))
 _OTHER = frozenset(
     (
-        *("completion", "responses", "embedding", "embeddings", "image", "realtime"),
+        *("completion", "embedding", "embeddings", "image", "realtime"),
         *("moderation", "transcription", "speech", "tts", "video", "assistant", "agents"),
         *("agent", "codex", "codex-sdk", "live"),
     )
@@ -23,34 +26,33 @@ _OTHER = frozenset(
 _CODE = frozenset(("exec", "python", "javascript", "file", "package", "golang", "ruby", "browser", "script"))
 _NO_MODEL = frozenset(("http", "https", "webhook", "ws", "wss", "websocket", "promptfoo", "mcp", "sequence"))
 
-PARAMS = frozenset(
-    (
-        *("temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k", "min_p"),
-        *("stop", "stop_sequences", "seed", "frequency_penalty", "presence_penalty"),
-        *("repetition_penalty", "response_format", "user", "reasoning_effort", "reasoning"),
-        *("verbosity", "logit_bias", "thinking", "service_tier"),
-    )
-)
-"""What of a provider's ``config`` is sent with each call."""
-
-_CONNECTION = frozenset(
-    (
-        *("apiKey", "apiKeyEnvar", "apiKeyRequired", "apiBaseUrl", "apiHost", "organization"),
-        *("headers", "baseUrl", "basePath", "apiVersion", "deploymentId", "region"),
-        *("projectId", "host"),
-    )
-)
-_IGNORED = frozenset(("cost", "inputCost", "outputCost", "maxRetries", "showThinking", "omitDefaults"))
-
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A model to call. ``label`` is what the configuration calls it; ``delay`` is in seconds."""
+    """A model to call. ``label`` is its name in the configuration, ``identity`` its id.
+
+    ``delay`` is in seconds. ``prompts`` are the labels of those that it gets, ``None``: all. It is told
+    ``instructions`` before each. ``transform`` changes its outputs; ``legacy``: a function's call
+    has the form that OpenAI once had. ``affixes`` stand before and after each prompt.
+    """
 
     label: str
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)
     delay: float = 0.0
+    identity: str = ""
+    prompts: tuple[str, ...] | None = None
+    instructions: str | None = None
+    transform: tuple[str, Place] | None = None
+    legacy: bool = False
+    affixes: tuple[str, str] = ("", "")
+
+    @property
+    def shapes(self) -> bool:
+        """Whether its outputs are something else than the texts that the model answers with."""
+        form = self.params.get("response_format")
+        structured = isinstance(form, Mapping) and form.get("type") == "json_schema"
+        return bool(self.transform) or "tools" in self.params or structured
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,15 @@ class Providers:
 
     def all(self, raw: Any, place: Place) -> list[Provider]:
         """Every provider of a configuration's ``providers``."""
-        raw, place = self.files.referred(raw, place)
+        if not (isinstance(raw, str) and is_program(raw)):
+            raw, place = self.files.referred(raw, place)
         listed = raw if isinstance(raw, list) else [] if raw is None else [raw]
         found: list[Provider] = []
         for number, each in enumerate(listed):
-            inner, where = self.files.referred(each, place / number if isinstance(raw, list) else place)
+            where = place / number if isinstance(raw, list) else place
+            if not (isinstance(each, str) and (is_program(each) or each in self.given)):
+                each, where = self.files.referred(each, where)
+            inner = each
             for one in inner if isinstance(inner, list) else [inner]:
                 if one is not None and (provider := self.one(one, where)):
                     found.append(provider)
@@ -83,7 +89,7 @@ class Providers:
         """
         if isinstance(raw, str):
             model = self.model(raw, place, embeds=embeds)
-            return Provider(raw, model) if model else None
+            return Provider(raw, model, identity=raw) if model else None
         if not isinstance(raw, Mapping):
             self.problems.add(place, "this is no provider")
             return None
@@ -126,13 +132,34 @@ class Providers:
         if not isinstance(identity, str):
             self.problems.add(place, "a provider needs an id")
             return None
-        for name in raw.keys() - {"id", "label", "config", "delay"}:
-            self.problems.add(place / name, f"{name} of a provider is not supported")
+        for name in raw.keys() - _KEYS:
+            self.problems.unknown(place / str(name), "a provider", _KEYS)
         config, where = self.files.referred(raw.get("config") or {}, place / "config")
-        params = dict(self._params(identity, config, where)) if isinstance(config, Mapping) else {}
+        known = ParameterReader(self.files, self.problems).read(
+            identity, config if isinstance(config, Mapping) else {}, where
+        )
         model = self.model(identity, place / "id", embeds=embeds)
         delay = self._delay(raw.get("delay") or 0, place / "delay")
-        return Provider(str(label or identity), model, params, delay) if model else None
+        prompts = raw.get("prompts")
+        listed = [prompts] if isinstance(prompts, str) else prompts
+        transform, said = raw.get("transform", known.transform), place / "transform"
+        if not isinstance(transform, str | None):
+            self.problems.add(said, "a transform is a text")
+            transform = None
+        if not model:
+            return None
+        return Provider(
+            str(label or identity),
+            model,
+            known.values,
+            delay,
+            identity,
+            tuple(map(str, listed)) if isinstance(listed, list) else None,
+            known.instructions,
+            (transform, said) if transform else None,
+            known.legacy,
+            known.affixes,
+        )
 
     def _delay(self, raw: Any, place: Place) -> float:
         if isinstance(raw, int | float) and raw >= 0:
@@ -140,34 +167,11 @@ class Providers:
         self.problems.add(place, "a delay is a number of milliseconds")
         return 0.0
 
-    def _params(self, identity: str, config: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Any]]:
-        for name, value in config.items():
-            where = place / name
-            if name in _IGNORED or (name in _CONNECTION and identity in self.given):
-                continue
-            if name in ("passthrough", "extra_body") and isinstance(value, Mapping):
-                yield from value.items()
-            elif name in _CONNECTION:
-                remedy = (
-                    f"describe the connection there, and give --map-provider {identity}=<connection>:<model>"
-                )
-                self.problems.add(where, f"{name} is a matter of the connection, in fairlane.toml: {remedy}")
-            elif name not in PARAMS:
-                near = did_you_mean(name, sorted(PARAMS))
-                remedy = near or "put it under passthrough to send it as it is"
-                self.problems.add(where, f"the parameter {name} is not supported: {remedy}")
-            elif isinstance(value, str) and "{{" in value:
-                self.problems.add(where, "parameters are no templates: write the value")
-            elif isinstance(value, str) and value.startswith(FILE):
-                yield name, self.files.referred(value, where)[0]
-            else:
-                yield name, value
-
 
 def _refused(identity: str, kind: str, rest: str) -> str | None:
     remedy = f"give --map-provider {identity}=<connection>:<model>"
-    if kind in _CODE:
-        return f"the provider {identity!r} is a program, and programs are not run: {remedy}"
+    if kind in _CODE or is_program(identity):
+        return f"the provider {identity!r} is a program, and only models are called: {remedy}"
     if kind in _NO_MODEL or not rest:
         return f"the provider {identity!r} names no model of a connection: {remedy}"
     first, separator, _ = rest.partition(":")

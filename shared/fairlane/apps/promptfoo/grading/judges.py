@@ -8,9 +8,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from fairlane.apps.promptfoo.asserting import Rubric
+from fairlane.apps.promptfoo.reading.providers import Provider
 from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric_template
 from fairlane.model.evaluators import EvaluatorSpec, Judge, Similarity
+
+RUBRIC_WORDS = rubric_template("{{ rubric }}")
+"""The question of a judge that gets the rubric as a variable of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """What a model judges, or compares by embeddings; ``met`` is whether it should find it met.
+
+    ``threshold`` is the least cosine of what is compared; ``None`` where a model judges.
+    """
+
+    text: str
+    judge: Provider
+    met: bool
+    weight: float
+    metric: str | None
+    threshold: float | None = None
+
 
 _Place: TypeAlias = tuple[str, str, bool, float | None, int]
 """Model, parameters, whether it is to be met, threshold, and which of a row's."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from fairlane.apps.promptfoo.asserting import RUBRIC, SIMILAR
 from fairlane.apps.promptfoo.rows import ASSERTIONS, RUBRICS, THRESHOLD
+from fairlane.apps.promptfoo.scoring.kinds import RUBRIC, SIMILAR
 from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.model.job import JobState
 from fairlane.model.results import Record
@@ -22,12 +22,18 @@ Outcome = Literal["passed", "failed", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One assertion's share of a verdict: a score from 0 to 1, or ``None`` where there is none."""
+    """One assertion's share of a verdict: a score, mostly from 0 to 1, or ``None`` where there is none.
+
+    ``compared``: it compares outputs, so that it counts for whether this one passes, not for its score.
+    """
 
     sentence: str
     score: float | None
     weight: float
     metric: str | None
+    passed: bool
+    named: Mapping[str, float] = field(default_factory=dict)
+    compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,46 +46,55 @@ class Verdict:
     parts: tuple[Part, ...] = ()
 
 
-def verdict_of(record: Record) -> Verdict:
-    """The verdict on one item. Assertions of weight 0 count for their metrics alone."""
+def verdict_of(record: Record, checked: Sequence[Part] = ()) -> Verdict:
+    """The verdict on one item. Assertions of weight 0 count for their metrics alone.
+
+    ``checked`` are the assertions that were checked where the configuration was read.
+    """
     if record.state is not JobState.SUCCEEDED or record.output is None:
         return Verdict("error", 0.0, (record.error or str(record.state),))
     try:
-        parts = (*_plain(record), *_judged(record))
+        parts = (*_plain(record), *_judged(record), *checked)
     except AssertionsError as error:
         return Verdict("error", 0.0, (str(error),))
-    counting = [part for part in parts if part.weight]
+    return verdict_over(parts, record.row.get(THRESHOLD))
+
+
+def verdict_over(parts: tuple[Part, ...], threshold: float | None) -> Verdict:
+    """The verdict that assertions make: all are met, or their weighted share reaches the threshold."""
+    counting = [part for part in parts if part.weight and not part.compared]
     total = math.fsum(part.weight for part in counting)
     score = math.fsum(part.weight * (part.score or 0.0) for part in counting) / total if total else 1.0
-    unscored = tuple(part.sentence for part in counting if part.score is None)
+    unscored = tuple(part.sentence for part in parts if part.score is None and part.weight)
     if unscored:
         return Verdict("error", score, unscored, parts)
-    threshold = record.row.get(THRESHOLD)
+    lost = tuple(part.sentence for part in parts if part.compared and not part.passed)
     if threshold is not None:
         short = () if score >= threshold else (f"score {score:.2f} is below the threshold of {threshold:g}",)
-        return Verdict("failed" if short else "passed", score, short, parts)
-    unmet = tuple(part.sentence for part in counting if part.score != 1.0)
+        return Verdict("failed" if short or lost else "passed", score, (*short, *lost), parts)
+    unmet = (*(part.sentence for part in counting if not part.passed), *lost)
     return Verdict("failed" if unmet else "passed", score, unmet, parts)
 
 
 def _plain(record: Record) -> Iterator[Part]:
     for each in check(record.row.get(ASSERTIONS, ()), record.output or ""):
-        value = "" if each.value is None else f" {_shown(each.value)}"
-        yield Part(f"{each.type}{value}: not met", float(each.met), each.weight, each.metric)
+        value = "" if each.value is None else f" {shown(each.value)}"
+        yield Part(f"{each.type}{value}: not met", float(each.met), each.weight, each.metric, each.met)
 
 
 def _judged(record: Record) -> Iterator[Part]:
     for rubric in record.row.get(RUBRICS, ()):
         name = rubric["evaluator"]
         score = record.scores.get(name)
-        text = _shown(record.row.get(f"__{name.replace('-', '_')}", ""))
+        text = shown(record.row.get(f"__{name.replace('-', '_')}", ""))
         kind = rubric.get("type", RUBRIC)
         if score is not None and kind == NOT + SIMILAR:
             score = 1.0 - score
         reason = "not met" if score is not None else record.score_errors.get(name, "not judged")
-        yield Part(f"{kind} {text}: {reason}", score, rubric["weight"], rubric.get("metric"))
+        yield Part(f"{kind} {text}: {reason}", score, rubric["weight"], rubric.get("metric"), score == 1.0)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as reasons quote it."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

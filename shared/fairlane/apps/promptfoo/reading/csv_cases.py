@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
 
 _EXPECTED, _METADATA = "__expected", "__metadata:"
 _TYPED = re.compile(r"(?P<type>[a-z][a-z0-9-]*)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?")
 _PROGRAM = re.compile(r"(?P<word>javascript|fn|eval|python):(?P<value>[\s\S]*)")
 _SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
+_CONFIG = re.compile(r"__config:__expected(?P<number>\d*):threshold")
 _LISTS = frozenset(("contains-all", "contains-any", "icontains-all", "icontains-any"))
 
 KNOWN = frozenset(
@@ -71,6 +72,7 @@ def assertion_of(text: str) -> dict[str, Any]:
 
 def _test(row: Mapping[str, str | None], place: Place, problems: Problems) -> Mapping[str, Any]:
     test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}}
+    thresholds: dict[int, float | None] = {}
     for column, cell in row.items():
         value = cell or ""
         if re.fullmatch(rf"{_EXPECTED}\d*", column):
@@ -83,10 +85,18 @@ def _test(row: Mapping[str, str | None], place: Place, problems: Problems) -> Ma
                 test["threshold"] = _number(value, place, problems)
         elif column == "__metric" or column.startswith(_METADATA):
             test["metadata"][column.removeprefix(_METADATA)] = value
+        elif column in ("__prefix", "__suffix"):
+            test.setdefault("options", {})[column.removeprefix("__")] = value
+        elif found := _CONFIG.fullmatch(column):
+            if value.strip():
+                thresholds[int(found["number"] or 1) - 1] = _number(value, place, problems)
         elif column.startswith("__"):
             problems.add(place, f"the column {column} is not supported")
         else:
             test["vars"][column] = value
+    for number, threshold in thresholds.items():
+        if number < len(test["assert"]):
+            test["assert"][number]["threshold"] = threshold
     metric = test["metadata"].pop("__metric", None)
     if metric:
         test["assert"] = [{**assertion, "metric": metric} for assertion in test["assert"]]

@@ -1,0 +1,94 @@
+"""What graders ask of models, and how a grader is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from fairlane.apps.promptfoo.scoring.results import CheckError, Result
+from fairlane.core.errors import TemplateError
+from fairlane.templates.template import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A chat to send; its answer is a text."""
+
+    model: str
+    messages: Sequence[Mapping[str, Any]]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Two texts to embed; the answer is the cosine between them."""
+
+    model: str
+    one: str
+    other: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+Ask: TypeAlias = Chat | Likeness
+Answers: TypeAlias = Sequence[Any]
+Grader: TypeAlias = Generator[Sequence[Ask], Answers, Result]
+"""Yields what to ask and is sent the answers, in order, until it returns. It may raise `CheckError`."""
+
+
+def asked(model: Mapping[str, Any], template: str, names: Mapping[str, Any]) -> Chat:
+    """A chat from a template: the messages of its JSON, each rendered, or one user's message.
+
+    ``model`` has ``model`` and ``params``.
+    """
+    try:
+        document = json.loads(template)
+    except (ValueError, RecursionError):
+        text = render(template, names)
+        document = [{"role": "user", "content": text}]
+    else:
+        document = _rendered(document, names)
+    if not (
+        isinstance(document, list) and all(isinstance(each, Mapping) and "role" in each for each in document)
+    ):
+        document = [{"role": "user", "content": render(template, names)}]
+    return Chat(model["model"], document, model.get("params") or {})
+
+
+def render(template: str, names: Mapping[str, Any]) -> str:
+    """A template with these names. Raises `CheckError`."""
+    try:
+        return Template("rubricPrompt", template).render_variables(dict(names))
+    except TemplateError as error:
+        raise CheckError(str(error)) from None
+
+
+def first_object(answer: str) -> dict[str, Any] | None:
+    """The first JSON object in an answer, perhaps after reasoning; ``None`` without one."""
+    text = answer.rpartition("</think>")[2]
+    decoder, start = json.JSONDecoder(), text.find("{")
+    for _ in range(_STARTS):
+        if start < 0:
+            return None
+        try:
+            found, _ = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            start = text.find("{", start + 1)
+            continue
+        return found if isinstance(found, dict) else None
+    return None
+
+
+_STARTS = 100
+"""Braces of an answer that are tried as the start of an object."""
+
+
+def _rendered(value: Any, names: Mapping[str, Any]) -> Any:
+    if isinstance(value, str):
+        return render(value, names)
+    if isinstance(value, list):
+        return [_rendered(each, names) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _rendered(each, names) for name, each in value.items()}
+    return value

@@ -1,0 +1,48 @@
+"""Runs graders in rounds: all that they ask at once goes out together, and each is sent its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from fairlane.apps.promptfoo.grading.asks import Ask, Grader
+from fairlane.apps.promptfoo.scoring.results import CheckError, Result
+
+Key = TypeVar("Key", bound=Hashable)
+Asker = Callable[[Sequence[Ask]], Sequence[Any]]
+"""Answers asks in their order: a text or a number, or a `CheckError` where there is no answer."""
+
+
+def settle(graders: Mapping[Key, Grader], ask: Asker) -> dict[Key, Result | CheckError]:
+    """The result of each grader, or why there is none."""
+    settled: dict[Key, Result | CheckError] = {}
+    waiting: dict[Key, tuple[Grader, Sequence[Ask]]] = {}
+    for key, grader in graders.items():
+        _advance(key, grader, None, waiting, settled)
+    while waiting:
+        round_, waiting = waiting, {}
+        answers = iter(ask([each for _, asks in round_.values() for each in asks]))
+        for key, (grader, asks) in round_.items():
+            own = [next(answers) for _ in asks]
+            failed = next((each for each in own if isinstance(each, CheckError)), None)
+            if failed is not None:
+                grader.close()
+                settled[key] = failed
+            else:
+                _advance(key, grader, own, waiting, settled)
+    return settled
+
+
+def _advance(
+    key: Key,
+    grader: Grader,
+    answers: Sequence[Any] | None,
+    waiting: dict[Key, tuple[Grader, Sequence[Ask]]],
+    settled: dict[Key, Result | CheckError],
+) -> None:
+    try:
+        waiting[key] = (grader, grader.send(answers) if answers is not None else next(grader))
+    except StopIteration as ended:
+        settled[key] = ended.value
+    except CheckError as error:
+        settled[key] = error

@@ -1,0 +1,168 @@
+"""The runs of an evaluation: providers that are called alike share one."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fairlane.apps.promptfoo.asking import Asker
+from fairlane.apps.promptfoo.reading.cases import Case, fits
+from fairlane.apps.promptfoo.reading.problems import Problems
+from fairlane.apps.promptfoo.reading.prompts import PromptText
+from fairlane.apps.promptfoo.reading.providers import Provider
+from fairlane.apps.promptfoo.rows import ASKED, PROMPT, REQUEST, STORE_AS
+from fairlane.client.submission import SubmitOptions
+from fairlane.pipeline.conversation import CONVERSATION
+
+MAX_MODELS, MAX_PROMPTS = 100, 100
+
+MOST_ASKED = 20_000
+"""Characters of a prompt that a row holds a second time, as assertions see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run: providers that are called with the same parameters. ``labels`` are by model.
+
+    ``prompts`` are the numbers of its prompts among those of the evaluation. ``rows`` are its own where
+    each holds a whole request; ``None``: the evaluation's.
+    """
+
+    labels: Mapping[str, str]
+    options: SubmitOptions
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    prompts: tuple[int, ...] = ()
+    rows: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans runs. ``cases`` and ``names`` are the test and the variables of each row."""
+
+    name: str
+    common: SubmitOptions
+    prompts: Sequence[PromptText]
+    cases: Sequence[Case]
+    names: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
+    asker: Asker
+    problems: Problems
+
+    def runs(self, providers: Sequence[Provider]) -> Iterator[PlannedRun]:
+        """A run for providers with the same parameters and prompts, unless they are the same model twice."""
+        groups: list[tuple[str, list[Provider]]] = []
+        for provider in providers:
+            key = self._key(provider)
+            alike = (
+                group
+                for known, group in groups
+                if known == key and all(each.model != provider.model for each in group)
+            )
+            group = next(alike, None)
+            if group is None:
+                groups.append((key, [provider]))
+            else:
+                group.append(provider)
+        for number, (_, group) in enumerate(groups, start=1):
+            part = f" ({number} of {len(groups)})" if len(groups) > 1 else ""
+            yield self._run(group, part)
+
+    def _key(self, provider: Provider) -> str:
+        parts = [dict(provider.params), provider.delay, provider.prompts, provider.instructions]
+        parts.append(provider.label if self._is_made(provider) else None)
+        return json.dumps(parts, sort_keys=True, default=str)
+
+    def _is_made(self, provider: Provider) -> bool:
+        """Whether requests are made here: workers cannot, or not every row gets every prompt."""
+        wanted = self._wanted(provider)
+        return (
+            any(provider.affixes)
+            or any(self.prompts[number].made for number in wanted)
+            or any(
+                case.prompts is not None
+                or case.providers is not None
+                or case.options.get("prefix")
+                or case.options.get("suffix")
+                for case in self.cases
+            )
+        )
+
+    def _wanted(self, provider: Provider) -> tuple[int, ...]:
+        return tuple(
+            number
+            for number, prompt in enumerate(self.prompts)
+            if provider.prompts is None or any(fits(each, prompt.label) for each in provider.prompts)
+        )
+
+    def _run(self, group: Sequence[Provider], part: str) -> PlannedRun:
+        first, wanted = group[0], self._wanted(group[0])
+        own: SubmitOptions = {
+            **self.common,
+            "models": [each.model for each in group],
+            "params": dict(first.params),
+        }
+        if first.delay:
+            own["delay"] = max(first.delay, self.common.get("delay", 0.0))
+        if part:
+            own["name"] = f"{self.name[:180]}{part}"
+        rows: list[Mapping[str, Any]] | None = None
+        if self._is_made(first):
+            own["request"] = REQUEST
+            rows = list(self._requests(first, wanted))
+        else:
+            own["prompts"] = [_content(self.prompts[number], first.instructions) for number in wanted]
+        labels = {each.model: each.label for each in group}
+        return PlannedRun(labels, own, {each.model: each for each in group}, wanted, rows)
+
+    def _requests(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+        for case, names, row in zip(self.cases, self.names, self.rows, strict=True):
+            for number in wanted:
+                prompt = self.prompts[number]
+                if not case.gets(prompt.label, (provider.label, provider.identity)):
+                    continue
+                if row.get(STORE_AS) or CONVERSATION in prompt.raw:
+                    self.problems.add(
+                        prompt.place,
+                        f"this prompt is made before the run, so that neither {CONVERSATION} nor "
+                        "storeOutputAs can be used: write each message, with texts alone",
+                    )
+                    return
+                asked = self.asker.ask(prompt, provider, case, names)
+                if asked is not None:
+                    own = {REQUEST: dict(asked.request), PROMPT: number}
+                    yield {**row, **own, **({ASKED: asked.text} if len(asked.text) <= MOST_ASKED else {})}
+
+
+def _content(prompt: PromptText, instructions: str | None) -> Any:
+    """A prompt as ``submit`` takes it, after what is said to the model first."""
+    if isinstance(prompt.content, str) and not instructions:
+        return prompt.content
+    chat = (
+        [{"role": "user", "content": prompt.content}]
+        if isinstance(prompt.content, str)
+        else [dict(each) for each in prompt.content]
+    )
+    if instructions:
+        raw = "{" in instructions
+        said = f"{{% raw %}}{instructions}{{% endraw %}}" if raw else instructions
+        chat.insert(0, {"role": "system", "content": said})
+    return chat
+
+
+def apart(providers: Sequence[Provider]) -> list[Provider]:
+    """The providers, with labels that differ."""
+    labels = distinct([provider.label for provider in providers])
+    return [replace(each, label=label) for each, label in zip(providers, labels, strict=True)]
+
+
+def distinct(labels: Sequence[str]) -> list[str]:
+    """The labels, with a number where one comes again."""
+    seen: Counter[str] = Counter()
+    found: list[str] = []
+    for label in labels:
+        seen[label] += 1
+        found.append(label if seen[label] == 1 else f"{label} #{seen[label]}")
+    return found

@@ -1,0 +1,1 @@
+"""Runs a team's JavaScript and Python in child processes with limits, where ``fairlane eval`` runs."""

@@ -1,0 +1,294 @@
+"""Tests: those written in the configuration and those of files, each with what ``defaultTest`` adds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairlane.apps.promptfoo.programs.child import ProgramError
+from fairlane.apps.promptfoo.programs.programs import is_program
+from fairlane.apps.promptfoo.reading.csv_cases import read_csv
+from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS, SHEETS_URL, read_huggingface, read_sheet
+
+KEYS = frozenset(
+    (
+        *("description", "vars", "assert", "options", "threshold", "metadata", "assertScoringFunction"),
+        *("prompts", "providers", "provider"),
+    )
+)
+_REFUSED = {
+    "providerOutput": "outputs that exist already are not scored: submit them with output=",
+    "strategyId": "nothing is generated",
+}
+
+OPTIONS = frozenset(
+    (
+        *("provider", "runSerially", "storeOutputAs", "disableVarExpansion", "disableDefaultAsserts"),
+        *("transform", "postprocess", "transformVars", "prefix", "suffix", "rubricPrompt", "factuality"),
+    )
+)
+_DISABLES = "disableConversationVar"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A test as it is written, or one of `defaultTest`'s: with places, nothing of it rendered."""
+
+    place: Place
+    description: str
+    variables: Mapping[str, tuple[Any, Place]]
+    assertions: tuple[tuple[Any, Place], ...]
+    options: Mapping[str, Any]
+    threshold: float | None
+    metadata: Mapping[str, Any]
+    scoring: tuple[str, Place] | None = None
+    prompts: tuple[str, ...] | None = None
+    providers: tuple[str, ...] | None = None
+
+    def after(self, default: Case) -> Case:
+        """This one with what it leaves to the default."""
+        own = {} if self.options.get("disableDefaultAsserts") else {"assertions": default.assertions}
+        return Case(
+            self.place,
+            self.description,
+            {**default.variables, **self.variables},
+            (*own.get("assertions", ()), *self.assertions),
+            {**default.options, **self.options},
+            default.threshold if self.threshold is None else self.threshold,
+            {**default.metadata, **self.metadata},
+            self.scoring or default.scoring,
+            default.prompts if self.prompts is None else self.prompts,
+            default.providers if self.providers is None else self.providers,
+        )
+
+    def gets(self, prompt: str, provider: tuple[str, str]) -> bool:
+        """Whether this test is asked with a prompt of this label, of a provider of this label and id."""
+        asked = self.prompts is None or any(fits(each, prompt) for each in self.prompts)
+        return asked and (
+            self.providers is None or any(fits(each, name) for each in self.providers for name in provider)
+        )
+
+
+def fits(wanted: str, label: str) -> bool:
+    """Whether a label is the one wanted: the same, or below it (``group:``), or with a star at its end."""
+    if wanted.endswith("*"):
+        return label.startswith(wanted[:-1])
+    return label == wanted or label.startswith(f"{wanted}:")
+
+
+class CaseReader:
+    """Reads tests for one configuration."""
+
+    def __init__(
+        self, files: Files, problems: Problems, rows_url: str = ROWS_URL, sheets_url: str = SHEETS_URL
+    ) -> None:
+        self._files, self._problems = files, problems
+        self._rows_url, self._sheets_url = rows_url, sheets_url
+
+    def all(self, raw: Any, default: Any, place: Place, scenarios: Any = None) -> list[Case]:
+        """Every test; without any, the one that ``defaultTest`` is."""
+        where = place / "defaultTest"
+        first = self._one(*self._files.referred(default or {}, where))
+        found = list(self._listed(raw, place / "tests"))
+        found.extend(self._scenarios(scenarios, place / "scenarios"))
+        if raw in (None, []) and not scenarios:
+            found = [self._one({}, where)]
+        return [test.after(first) for test in found]
+
+    def _scenarios(self, raw: Any, place: Place) -> Iterator[Case]:
+        """Each test of a scenario with each set of what it configures."""
+        raw, place = self._files.referred(raw, place)
+        if not isinstance(raw, list | None):
+            self._problems.add(place, "scenarios are a list")
+            return
+        for number, each in enumerate(raw or []):
+            scenario, where = self._files.referred(each, place / number)
+            if not isinstance(scenario, Mapping):
+                self._problems.add(where, "a scenario has a config and tests")
+                continue
+            config, said = self._files.referred(scenario.get("config") or [{}], where / "config")
+            tests = list(self._listed(scenario.get("tests"), where / "tests")) or [self._one({}, where)]
+            sets = (
+                [self._one(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
+            )
+            for one in sets:
+                yield from (test.after(one) for test in tests)
+
+    def _listed(self, raw: Any, place: Place) -> Iterator[Case]:
+        if isinstance(raw, str):
+            yield from self._of_file(raw, place)
+        elif isinstance(raw, list):
+            for number, each in enumerate(raw):
+                if isinstance(each, str):
+                    yield from self._of_file(each, place / number)
+                elif isinstance(each, Mapping) and isinstance(path := each.get("path"), str):
+                    yield from self._of_file(path, place / number, each.get("config"))
+                else:
+                    yield self._one(each, place / number)
+        elif isinstance(raw, Mapping) and isinstance(path := raw.get("path"), str):
+            yield from self._of_file(path, place, raw.get("config"))
+        elif raw is not None:
+            self._problems.add(place, "tests are a list, or the name of a file")
+
+    def _of_file(self, reference: str, place: Place, config: Any = None) -> Iterator[Case]:
+        scheme, separator, _ = reference.partition("://")
+        if scheme == "huggingface" and separator:
+            for number, each in enumerate(read_huggingface(reference, self._rows_url, place, self._problems)):
+                yield self._one(each, place / number)
+            return
+        if reference.startswith(SHEETS):
+            text = read_sheet(reference, self._sheets_url, place, self._problems)
+            for line, each in read_csv(text or "", place, self._problems):
+                yield self._one(each, place / f"line {line}")
+            return
+        if separator and f"{scheme}://" != FILE:
+            self._problems.add(place, f"tests from {scheme}:// are not supported: save them as a file")
+            return
+        if is_program(reference):
+            yield from self._of_program(reference, place, config)
+            return
+        if self._files.is_pattern(reference):
+            for path in self._files.matching(reference, place):
+                yield from self._of_path(path, place)
+            return
+        if found := self._files.find(reference, place):
+            yield from self._of_path(found, place)
+
+    def _of_program(self, reference: str, place: Place, config: Any) -> Iterator[Case]:
+        """The tests that a function returns."""
+        program = self._files.program(reference, place)
+        if program is None:
+            return
+        try:
+            path, function = program
+            arguments = [] if config is None else [self._with_files(config, place)]
+            found = self._files.programs.values(path, function, arguments, default="generate_tests")
+        except ProgramError as error:
+            self._problems.add(place, f"{reference}: {error}")
+            return
+        if not isinstance(found, list):
+            self._problems.add(place, f"{reference} returns no list of tests")
+            return
+        for number, each in enumerate(found):
+            yield self._one(each, place / number)
+
+    def _with_files(self, config: Any, place: Place) -> Any:
+        if isinstance(config, Mapping):
+            return {name: self._with_files(each, place / str(name)) for name, each in config.items()}
+        if isinstance(config, list):
+            return [self._with_files(each, place / number) for number, each in enumerate(config)]
+        return self._files.referred(config, place)[0]
+
+    def _of_path(self, path: Path, place: Place) -> Iterator[Case]:
+        if path.suffix == ".csv":
+            text = self._files.text(path, place)
+            for line, each in read_csv(text or "", Place(path), self._problems):
+                yield self._one(each, Place(path, line=line))
+        elif path.suffix == ".jsonl":
+            yield from self._lines(path, place)
+        elif path.suffix in DATA:
+            document = self._files.data(path, place)
+            listed = isinstance(document, list)
+            for number, each in enumerate(document if listed else [document]):
+                yield self._one(each, Place(path) / number if listed else Place(path))
+        else:
+            self._problems.add(place, f"tests in a {path.suffix or 'nameless'} file are not supported")
+
+    def _lines(self, path: Path, place: Place) -> Iterator[Case]:
+        for number, line in enumerate((self._files.text(path, place) or "").splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                yield self._one(json.loads(line), Place(path, line=number))
+            except (ValueError, RecursionError) as error:
+                self._problems.add(Place(path, line=number), f"this is no JSON: {error}")
+
+    def _one(self, raw: Any, place: Place) -> Case:
+        if not isinstance(raw, Mapping):
+            if raw is not None:
+                self._problems.add(place, "this is no test")
+            raw = {}
+        for name in raw.keys() - KEYS:
+            if remedy := _REFUSED.get(str(name)):
+                self._problems.add(place / str(name), f"{name} of a test is not supported: {remedy}")
+            else:
+                self._problems.unknown(place / str(name), "a test", KEYS)
+        provider = raw.get("provider")
+        if provider is not None:
+            self._problems.add(
+                place / "provider",
+                "provider of a test is not supported: name it in providers, and its label here",
+            )
+        return Case(
+            place,
+            str(raw.get("description") or ""),
+            self._variables(raw.get("vars"), place / "vars"),
+            self._assertions(raw.get("assert"), place / "assert"),
+            self._options(raw.get("options"), place / "options"),
+            self._threshold(raw.get("threshold"), place / "threshold"),
+            self._mapping(raw.get("metadata"), place / "metadata"),
+            self._scoring(raw.get("assertScoringFunction"), place / "assertScoringFunction"),
+            self._labels(raw.get("prompts"), place / "prompts"),
+            self._labels(raw.get("providers"), place / "providers"),
+        )
+
+    def _scoring(self, raw: Any, place: Place) -> tuple[str, Place] | None:
+        if raw is None:
+            return None
+        if isinstance(raw, str) and is_program(raw):
+            return (raw, place) if self._files.program(raw, place) else None
+        self._problems.add(place, "a scoring function is a file of JavaScript or Python")
+        return None
+
+    def _labels(self, raw: Any, place: Place) -> tuple[str, ...] | None:
+        if raw is None or (isinstance(raw, list) and all(isinstance(each, str) for each in raw)):
+            return None if raw is None else tuple(raw)
+        self._problems.add(place, "these are a list of labels")
+        return None
+
+    def _variables(self, raw: Any, place: Place) -> dict[str, tuple[Any, Place]]:
+        if isinstance(raw, str):
+            raw, place = self._files.referred(raw if raw.startswith(FILE) else f"{FILE}{raw}", place)
+        found = self._mapping(raw, place)
+        for name in found:
+            if name.startswith("__") or name in ("output", "row"):
+                self._problems.add(place / name, f"the variable {name} has a name that is taken: rename it")
+        return {name: (value, place / name) for name, value in found.items()}
+
+    def _assertions(self, raw: Any, place: Place) -> tuple[tuple[Any, Place], ...]:
+        if isinstance(raw, str):
+            raw, place = self._files.referred(raw, place)
+        if raw is None:
+            return ()
+        if not isinstance(raw, list):
+            self._problems.add(place, "assertions are a list")
+            return ()
+        return tuple((each, place / number) for number, each in enumerate(raw))
+
+    def _options(self, raw: Any, place: Place) -> Mapping[str, Any]:
+        options = self._mapping(raw, place)
+        for name in options.keys() - OPTIONS:
+            if name == _DISABLES:
+                self._problems.add(place / name, f"the option {name} of a test is not supported")
+            elif name in KEYS:
+                self._problems.note(f"{place / name}: {name} belongs beside options, and is left out")
+            else:
+                self._problems.unknown(place / name, "the options of a test", OPTIONS)
+        return options
+
+    def _threshold(self, raw: Any, place: Place) -> float | None:
+        if raw is None or (isinstance(raw, int | float) and not isinstance(raw, bool)):
+            return raw
+        self._problems.add(place, "a threshold is a number")
+        return None
+
+    def _mapping(self, raw: Any, place: Place) -> Mapping[str, Any]:
+        if raw is None or isinstance(raw, Mapping):
+            return raw or {}
+        self._problems.add(place, "this is no object")
+        return {}

@@ -1,0 +1,233 @@
+"""Prompts: texts, chats, files of them, and programs that make them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fairlane.apps.promptfoo.programs.programs import is_program, split_reference
+from fairlane.apps.promptfoo.reading.chats import is_chat
+from fairlane.apps.promptfoo.reading.files import CODE, DATA, FILE, Files
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.templates import compiled, translated
+from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
+
+TEXTS = frozenset((".txt", ".md", ".j2", ".prompt"))
+LISTS = frozenset((".csv", ".jsonl"))
+SEPARATOR = "---"
+"""A line between two prompts of one text file."""
+
+SHOWN = 60
+"""Characters of a prompt that name it where it has no label."""
+
+_KEYS = frozenset(("id", "label", "raw", "display", "config"))
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S*")
+_STORES = frozenset(("langfuse", "portkey", "helicone"))
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """A prompt. Workers render ``content``, a user's message or a chat, for each row.
+
+    Where ``made`` is true they cannot: a program makes it, its messages have parts, or a template makes
+    them. Then it is rendered from ``raw``, or by ``program``, where the configuration is read. ``config``
+    has parameters of its own.
+    """
+
+    label: str
+    content: str | tuple[Mapping[str, str], ...]
+    place: Place
+    raw: str = ""
+    made: bool = False
+    program: tuple[Path, str | None] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The templates that workers render."""
+        if self.made:
+            return ()
+        return (self.content,) if isinstance(self.content, str) else tuple(m["content"] for m in self.content)
+
+
+class PromptReader:
+    """Reads prompts for one configuration."""
+
+    def __init__(self, files: Files, problems: Problems) -> None:
+        self._files, self._problems = files, problems
+
+    def all(self, raw: Any, place: Place) -> list[PromptText]:
+        """Every prompt of a configuration's ``prompts``."""
+        found: list[PromptText] = []
+        if isinstance(raw, list) and raw:
+            for number, each in enumerate(raw):
+                found.extend(self._one(each, place / number))
+        elif isinstance(raw, str):
+            found.extend(self._one(raw, place))
+        elif isinstance(raw, Mapping) and raw:
+            for name, label in raw.items():
+                found.extend(self._one({"raw": name, "label": str(label)}, place / name, place))
+        else:
+            self._problems.add(place, "there is no prompt")
+        return [each for each in found if self._compiles(each)]
+
+    def _one(self, raw: Any, place: Place, said: Place | None = None) -> Iterator[PromptText]:
+        label: Any = None
+        config: Any = {}
+        if isinstance(raw, Mapping):
+            for name in raw.keys() - _KEYS:
+                self._problems.unknown(place / str(name), "a prompt", _KEYS)
+            config, _ = self._files.referred(raw.get("config") or {}, place / "config")
+            label = raw.get("label") or (raw.get("id") if "raw" in raw else None)
+            key = "raw" if "raw" in raw else "id"
+            raw, place = raw.get(key), said or place / key
+        if not isinstance(raw, str) or not raw.strip():
+            self._problems.add(place, "this is no prompt")
+            return
+        own = config if isinstance(config, Mapping) else {}
+        for each in self._texts(raw.strip(), raw, place, label):
+            yield replace(each, config=own, made=True) if own else each
+
+    def _texts(self, name: str, raw: str, place: Place, label: Any) -> Iterator[PromptText]:
+        if self._is_path(name):
+            if self._files.is_pattern(name) and not is_program(name):
+                for path in self._files.matching(name, place):
+                    yield from self._of_path(path, place, None)
+            elif is_program(name):
+                yield from self._of_program(name, place, label)
+            elif found := self._files.find(name, place):
+                yield from self._of_path(found, place, label)
+        elif _SCHEME.match(name):
+            self._refuse_scheme(name, place)
+        else:
+            yield from self._prompt(str(label or _named(raw)), raw, place)
+
+    def _refuse_scheme(self, name: str, place: Place) -> None:
+        scheme = name.partition("://")[0]
+        store = (
+            f"prompts kept by {scheme} are not fetched" if scheme in _STORES else f"{scheme}:// is not read"
+        )
+        self._problems.add(
+            place, f"the prompt {name!r} is not supported, {store}: save it as a file and name that"
+        )
+
+    def _of_program(self, reference: str, place: Place, label: Any) -> Iterator[PromptText]:
+        program = self._files.program(reference, place)
+        if program:
+            name = str(label or split_reference(reference)[0])
+            yield PromptText(name, "", place, made=True, program=program)
+
+    def _of_path(self, path: Path, place: Place, label: Any) -> Iterator[PromptText]:
+        text = self._files.text(path, place)
+        if text is None:
+            return
+        if path.suffix in CODE:
+            yield from self._of_program(str(path), place, label)
+            return
+        if path.suffix not in TEXTS | DATA | LISTS:
+            self._problems.add(place, f"a prompt in a {path.suffix or 'nameless'} file is not supported")
+            return
+        name, where = str(label or path.name), Place(path)
+        if path.suffix == ".csv":
+            listed = list(_listed(text))
+        elif path.suffix == ".jsonl":
+            listed = [("", line) for line in text.splitlines() if line.strip()]
+        else:
+            parts = _split(text) if path.suffix == ".txt" or path.suffix in TEXTS else [text]
+            listed = [("", part) for part in parts]
+        for number, (own, part) in enumerate(listed, start=1):
+            shown = own or (name if len(listed) == 1 else f"{name} #{number}")
+            yield from self._prompt(shown, part, where, data=path.suffix in DATA)
+
+    def _prompt(self, label: str, text: str, place: Place, *, data: bool = False) -> Iterator[PromptText]:
+        """A chat where the text is one, else a user's message."""
+        text = translated(text)
+        stripped = text.strip()
+        if not data and not stripped.startswith(("[", "{", "- role:")):
+            yield PromptText(label, text, place, raw=text)
+            return
+        try:
+            document = json.loads(stripped) if stripped.startswith(("[", "{")) else parse_yaml(stripped)
+        except (ValueError, YamlError, RecursionError):
+            chat = "role" in stripped and stripped.startswith(("[", "{", "- role:"))
+            yield PromptText(label, text, place, raw=text, made=chat)
+            return
+        if data and isinstance(document, str):
+            yield PromptText(label, document, place, raw=document)
+        elif is_chat(document) and all(_is_plain(each) for each in document):
+            messages = tuple({"role": str(m["role"]), "content": m["content"]} for m in document)
+            yield PromptText(label, messages, place, raw=json.dumps(document, ensure_ascii=False))
+        elif isinstance(document, Mapping | list) and (
+            data or is_chat(document) or isinstance(document, Mapping)
+        ):
+            written = json.dumps(self._with_files(document, place), ensure_ascii=False)
+            yield PromptText(label, written, place, raw=written, made=True)
+        else:
+            yield PromptText(label, text, place, raw=text)
+
+    def _with_files(self, value: Any, place: Place) -> Any:
+        """A document whose ``file://…`` texts are what these files hold."""
+        if isinstance(value, Mapping):
+            return {name: self._with_files(each, place / str(name)) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._with_files(each, place / number) for number, each in enumerate(value)]
+        if isinstance(value, str) and value.startswith(FILE) and "{{" not in value:
+            path = self._files.find(value, place)
+            return None if path is None else self._files.text(path, place)
+        return value
+
+    def _compiles(self, prompt: PromptText) -> bool:
+        templates = (prompt.raw,) if prompt.made and not prompt.program else prompt.texts
+        found = [compiled(text, prompt.place, self._problems) for text in templates]
+        return None not in found
+
+    def _is_path(self, text: str) -> bool:
+        """Whether a text names a file or files, be they there or not: a line that begins or ends as one."""
+        if text.startswith(FILE):
+            return True
+        if "\n" in text or "{{" in text or _SCHEME.match(text):
+            return False
+        suffix = Path(split_reference(text)[0]).suffix
+        if suffix in CODE | TEXTS | DATA | LISTS:
+            return True
+        return len(text.split()) == 1 and ("/" in text or "*" in text)
+
+
+def _is_plain(message: Mapping[str, Any]) -> bool:
+    return not message.keys() - {"role", "content"} and isinstance(message.get("content"), str)
+
+
+def _listed(text: str) -> Iterator[tuple[str, str]]:
+    """Label and prompt of each row of a CSV file; where it has no column ``prompt``, each line is one."""
+    rows = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True))
+    header = [each.strip() for each in rows[0]] if rows else []
+    if len(header) > 1 and "prompt" in header:
+        for row in rows[1:]:
+            named: Mapping[str, str] = dict(zip(header, (each.strip() for each in row), strict=False))
+            if named.get("prompt"):
+                yield named.get("label", ""), named["prompt"]
+        return
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in lines[1 if lines and lines[0].strip().lower() == "prompt" else 0 :]:
+        yield "", line
+
+
+def _split(text: str) -> Sequence[str]:
+    parts: list[list[str]] = [[]]
+    for line in text.splitlines(keepends=True):
+        if line.strip() == SEPARATOR:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return [joined for part in parts if (joined := "".join(part).strip())]
+
+
+def _named(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"

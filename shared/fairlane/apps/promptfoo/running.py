@@ -1,0 +1,82 @@
+"""Runs an evaluation: its runs, and those that ask models about their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fairlane.apps.promptfoo.evaluation import Evaluation
+from fairlane.apps.promptfoo.grading.calls import Calls
+from fairlane.apps.promptfoo.plans import PlannedRun
+from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.rows import PROMPT
+from fairlane.apps.promptfoo.scoring.scorer import Scorer
+from fairlane.apps.promptfoo.scoring.tally import Cell, Tally, with_verdict
+from fairlane.cli.output import say
+from fairlane.cli.runs.runs import wait_for
+from fairlane.client.client import Client
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.client.submission import SubmitOptions
+from fairlane.model.results import Record
+from fairlane.model.run import OnRefusal, RunState
+
+
+class Runner:
+    """Runs evaluations in one deployment. ``most`` bounds the calls at a time of each run."""
+
+    def __init__(self, deployment: Deployment, most: int | None, on_refusal: OnRefusal) -> None:
+        self._deployment, self._most = deployment, most
+        self._on_refusal: OnRefusal = on_refusal
+        self.ids: list[str] = []
+
+    def judged(self, evaluation: Evaluation, programs: Programs, tally: Tally) -> Iterator[Record]:
+        """The records of all runs with their verdicts, counted as they pass."""
+        runs = self._run(evaluation)
+        common: SubmitOptions = {"name": f"{evaluation.name[:180]} (grading)"}
+        if (concurrent := evaluation.common.get("max_concurrent")) is not None:
+            common["max_concurrent"] = concurrent
+        calls = Calls(common, self._graded, self._wait)
+        scorer = Scorer(evaluation.texts, programs, calls, self._deployment.settings.prices)
+        records = ((record, plan) for run, plan in runs for record in run.results())
+        for record, plan, verdict in scorer.verdicts(records):
+            number = record.row.get(PROMPT, plan.prompts[record.prompt])
+            cell = Cell(evaluation.prompts[number], plan.labels.get(record.model, record.model))
+            tally.add(cell, record, verdict)
+            yield with_verdict(record, cell, verdict)
+
+    def _run(self, evaluation: Evaluation) -> list[tuple[Run, PlannedRun]]:
+        """Submit all runs and wait for them; one after the other where calls at a time are bounded."""
+        runs: list[tuple[Run, PlannedRun]] = []
+        for plan in evaluation.runs:
+            if plan.rows is not None and not plan.rows:
+                continue
+            run = self._submit(evaluation.rows if plan.rows is None else plan.rows, plan.options)
+            say(f"run {run.id}: {', '.join(plan.labels.values())}")
+            runs.append((run, plan))
+            if plan.options.get("max_concurrent") is not None or self._most is not None:
+                self._wait(run)
+        for run, _ in runs:
+            self._wait(run)
+        return runs
+
+    def _graded(self, rows: Sequence[Mapping[str, Any]], options: SubmitOptions) -> Run:
+        run = self._submit(rows, options)
+        say(f"run {run.id}: {len(rows):,} questions to {options.get('model', 'the model of embeddings')}")
+        return run
+
+    def _submit(self, rows: Sequence[Mapping[str, Any]], planned: SubmitOptions) -> Run:
+        options = planned.copy()
+        options["on_refusal"] = self._on_refusal
+        if self._most is not None:
+            options["max_concurrent"] = self._most
+        run = Client.over(self._deployment).submit(rows, **options)
+        self.ids.append(run.id)
+        return run
+
+    def _wait(self, run: Run) -> None:
+        if run.status().state.finished:
+            return
+        status = wait_for(self._deployment, run)
+        if status.state is not RunState.COMPLETED:
+            say(f"run {run.id} is {status.state}: {status.reason or 'it was ended early'}")

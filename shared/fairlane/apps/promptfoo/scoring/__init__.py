@@ -1,0 +1,1 @@
+"""Scores outputs where ``fairlane eval`` runs: verdicts on records, and their tally."""

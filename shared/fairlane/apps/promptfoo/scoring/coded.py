@@ -1,0 +1,74 @@
+"""Assertions that programs decide: JavaScript and Python."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane.apps.promptfoo.programs.child import ProgramError
+from fairlane.apps.promptfoo.programs.programs import Programs, is_program
+from fairlane.apps.promptfoo.scoring.results import Result
+from fairlane.apps.promptfoo.scoring.subjects import Subject, located
+
+_SNAKE = {"pass_": "pass", "named_scores": "namedScores", "component_results": "componentResults"}
+
+
+def judged_by_program(
+    check: Mapping[str, Any], language: str, subject: Subject, programs: Programs, *, inverse: bool
+) -> Result:
+    """What a program says of an output. One that fails does not pass, and its error is the reason."""
+    value, threshold = str(check["value"]), check.get("threshold")
+    arguments = [subject.output, subject.context(check.get("config"))]
+    try:
+        if value.startswith("file://") and is_program(value):
+            path, function = located(value)
+            said = programs.file(path, function, arguments, default="get_assert")
+        else:
+            said = programs.code(language, value.rstrip(), ("output", "context"), arguments)
+        return graded(said, threshold, inverse=inverse)
+    except ProgramError as error:
+        return Result(False, 0.0, f"the {language} failed: {error}")
+
+
+def graded(said: Any, threshold: float | None, *, inverse: bool = False) -> Result:
+    """A program's verdict: a truth value, a number, or an object with ``pass`` and ``score``.
+
+    Raises `ProgramError` for anything else.
+    """
+    if isinstance(said, str):
+        said = _read(said)
+    if isinstance(said, bool):
+        return Result(said != inverse, float(said != inverse), f"it returned {str(said).lower()}")
+    if isinstance(said, int | float) and math.isfinite(said):
+        enough = said >= threshold if threshold is not None else said > 0
+        return Result(enough != inverse, float(said), f"it returned {said:g}")
+    if isinstance(said, Mapping):
+        named = {_SNAKE.get(str(name), str(name)): each for name, each in said.items()}
+        passed, score = named.get("pass"), named.get("score")
+        if isinstance(passed, bool):
+            points = float(score) if isinstance(score, int | float) else float(passed)
+            if threshold is not None and points < threshold:
+                passed = False
+            return Result(
+                passed != inverse, points, str(named.get("reason") or "it did not pass"), _scores(named)
+            )
+    shown = json.dumps(said, ensure_ascii=False)[:200]
+    raise ProgramError(f"it returned {shown}, which is no truth value, number, or object with pass and score")
+
+
+def _read(said: str) -> Any:
+    if said.lower() in ("true", "false"):
+        return said.lower() == "true"
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        return said
+
+
+def _scores(named: Mapping[str, Any]) -> dict[str, float]:
+    scores = named.get("namedScores")
+    if not isinstance(scores, Mapping):
+        return {}
+    return {str(name): float(each) for name, each in scores.items() if isinstance(each, int | float)}

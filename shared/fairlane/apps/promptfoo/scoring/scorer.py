@@ -1,0 +1,244 @@
+"""Scores the records of an evaluation: assertions checked here, and those that models are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fairlane.apps.promptfoo.asking import asked_text, text_of
+from fairlane.apps.promptfoo.grading.asks import Grader
+from fairlane.apps.promptfoo.grading.graders import select_best
+from fairlane.apps.promptfoo.grading.rounds import Asker, settle
+from fairlane.apps.promptfoo.plans import PlannedRun
+from fairlane.apps.promptfoo.programs.child import ProgramError
+from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.reading.prompts import PromptText
+from fairlane.apps.promptfoo.rows import (
+    ASKED,
+    CHECKS,
+    DESCRIPTION,
+    PROMPT,
+    REQUEST,
+    SCORING,
+    TEST,
+    THRESHOLD,
+    TRANSFORM,
+)
+from fairlane.apps.promptfoo.scoring.checks import COMPARES, SETS, outcome
+from fairlane.apps.promptfoo.scoring.coded import graded
+from fairlane.apps.promptfoo.scoring.results import CheckError, Result
+from fairlane.apps.promptfoo.scoring.subjects import Subject, located, shaped, transformed
+from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
+from fairlane.model.job import JobState
+from fairlane.model.results import Record
+from fairlane.model.tokens import Price, cost_usd, price_of
+
+Outcome = Result | CheckError
+
+
+@dataclass(slots=True)
+class Draft:
+    """A record on its way to a verdict: the outcomes of its assertions, by their place."""
+
+    record: Record
+    plan: PlannedRun
+    subject: Subject | None = None
+    failure: str | None = None
+    outcomes: dict[tuple[int, ...], Outcome] = field(default_factory=dict)
+    graders: dict[tuple[int, ...], Grader] = field(default_factory=dict)
+
+    @property
+    def checks(self) -> Sequence[Mapping[str, Any]]:
+        """The assertions that are checked here."""
+        found: Sequence[Mapping[str, Any]] = self.record.row.get(CHECKS, ())
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """Scores records. ``ask`` asks models, ``prices`` are those of ``fairlane.toml``."""
+
+    texts: Sequence[PromptText]
+    programs: Programs
+    ask: Asker
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+    def verdicts(
+        self, records: Iterable[tuple[Record, PlannedRun]]
+    ) -> Iterator[tuple[Record, PlannedRun, Verdict]]:
+        """Each record with its verdict. Those that models are asked about are held until the end."""
+        held: list[Draft] = []
+        for record, plan in records:
+            draft = self._draft(record, plan)
+            if held or draft.graders or any(each["type"] in COMPARES for each in draft.checks):
+                held.append(draft)
+            else:
+                yield record, plan, self._verdict(draft)
+        self._grade(held)
+        self._compare(held)
+        for draft in held:
+            yield draft.record, draft.plan, self._verdict(draft)
+
+    def _draft(self, record: Record, plan: PlannedRun) -> Draft:
+        draft = Draft(record, plan)
+        row = record.row
+        if record.state is not JobState.SUCCEEDED or not (
+            CHECKS in row or SCORING in row or TRANSFORM in row
+        ):
+            return draft
+        try:
+            draft.subject = self._subject(record, plan)
+        except ProgramError as error:
+            draft.failure = f"the transform failed: {error}"
+            return draft
+        for place, check in _leaves(draft.checks):
+            if check["type"] in COMPARES:
+                continue
+            try:
+                found = outcome(check, draft.subject, self.programs)
+            except CheckError as error:
+                draft.outcomes[place] = error
+                continue
+            if isinstance(found, Result):
+                draft.outcomes[place] = found
+            else:
+                draft.graders[place] = found
+        return draft
+
+    def _subject(self, record: Record, plan: PlannedRun) -> Subject:
+        """The output after the provider's and the test's transforms. Raises `ProgramError`."""
+        provider = plan.providers[record.model]
+        row = record.row
+        variables = {name: each for name, each in row.items() if not name.startswith("__")}
+        number = row.get(PROMPT, plan.prompts[record.prompt] if record.prompt < len(plan.prompts) else 0)
+        if REQUEST in row:
+            prompt = row.get(ASKED) or text_of(row[REQUEST])
+        else:
+            prompt = asked_text(self.texts[number], variables)
+        price = price_of(record.model, self.prices)
+        cost = cost_usd(record.usage, price) if price is not None else None
+        test = {"vars": variables, "description": row.get(DESCRIPTION, ""), **_threshold(row)}
+        answered = shaped(record, provider)
+        subject = Subject(answered, answered, prompt, variables, record, provider, cost, test)
+        if provider.transform:
+            answered = transformed(provider.transform[0], answered, subject.context(), self.programs)
+            subject = replace(subject, output=answered, answered=answered)
+        if code := row.get(TRANSFORM):
+            subject = replace(subject, output=transformed(code, answered, subject.context(), self.programs))
+        return subject
+
+    def _grade(self, drafts: Sequence[Draft]) -> None:
+        graders: dict[tuple[int, tuple[int, ...]], Grader] = {
+            (number, place): grader
+            for number, draft in enumerate(drafts)
+            for place, grader in draft.graders.items()
+        }
+        for (number, place), found in settle(graders, self.ask).items():
+            drafts[number].outcomes[place] = found
+
+    def _compare(self, drafts: Sequence[Draft]) -> None:
+        """Settle what compares the outputs of one test, over all prompts and providers."""
+        groups: dict[Hashable, list[Draft]] = {}
+        for draft in drafts:
+            if draft.subject is not None and TEST in draft.record.row:
+                groups.setdefault((draft.record.row[TEST], draft.record.repetition), []).append(draft)
+        graders: dict[tuple[Hashable, tuple[int, ...]], Grader] = {}
+        for key, group in groups.items():
+            for place, check in _leaves(group[0].checks):
+                if check["type"] == "max-score":
+                    _set_best(group, place, _highest(group, self._verdict), check["type"])
+                elif check["type"] in COMPARES and len(group) > 1:
+                    graders[key, place] = select_best(check, [d.subject for d in group if d.subject])
+                elif check["type"] in COMPARES:
+                    _fail(group, place, CheckError("there is one output alone: select-best compares several"))
+        for (key, place), found in settle(graders, self.ask).items():
+            if isinstance(found, CheckError):
+                _fail(groups[key], place, found)
+            else:
+                _set_best(groups[key], place, int(found.score), "select-best")
+
+    def _verdict(self, draft: Draft) -> Verdict:
+        if draft.failure is not None:
+            return Verdict("error", 0.0, (draft.failure,))
+        parts = list(_parts(draft, draft.checks, ()))
+        verdict = verdict_of(draft.record, parts)
+        scoring = draft.record.row.get(SCORING)
+        if scoring is None or draft.subject is None or verdict.outcome == "error":
+            return verdict
+        return self._overridden(scoring, verdict, draft)
+
+    def _overridden(self, scoring: str, verdict: Verdict, draft: Draft) -> Verdict:
+        """The verdict of the test's own scoring function."""
+        named: dict[str, float] = {}
+        for part in verdict.parts:
+            if part.metric is not None and part.score is not None:
+                named[part.metric] = named.get(part.metric, 0.0) + part.score
+        components = [
+            {"pass": part.passed, "score": part.score, "reason": part.sentence} for part in verdict.parts
+        ]
+        context = {**_threshold(draft.record.row), "componentResults": components}
+        path, function = located(scoring)
+        try:
+            said = self.programs.file(path, function, [named, context], default="get_score")
+            result = graded(said, None)
+        except ProgramError as error:
+            return Verdict("failed", 0.0, (f"the scoring function failed: {error}",), verdict.parts)
+        reasons = () if result.passed else (result.reason,)
+        return Verdict("passed" if result.passed else "failed", result.score, reasons, verdict.parts)
+
+
+def _threshold(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The test's threshold for a program; nothing where there is none."""
+    return {"threshold": row[THRESHOLD]} if row.get(THRESHOLD) is not None else {}
+
+
+def _leaves(checks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
+    """Every assertion but sets, with its place."""
+    for number, check in enumerate(checks):
+        if check["type"] == SETS:
+            for place, inner in _leaves(check["assert"]):
+                yield (number, *place), inner
+        else:
+            yield (number,), check
+
+
+def _parts(draft: Draft, checks: Sequence[Mapping[str, Any]], place: tuple[int, ...]) -> Iterator[Part]:
+    for number, check in enumerate(checks):
+        where = (*place, number)
+        weight, metric, kind = check.get("weight", 1.0), check.get("metric"), check["type"]
+        if kind == SETS:
+            inner = verdict_over(tuple(_parts(draft, check["assert"], where)), check.get("threshold"))
+            why = "; ".join(inner.reasons) or "not met"
+            score = None if inner.outcome == "error" else inner.score
+            named = {part.metric: part.score or 0.0 for part in inner.parts if part.metric}
+            yield Part(f"assert-set: {why}", score, weight, metric, inner.outcome == "passed", named)
+            continue
+        found = draft.outcomes.get(where)
+        if found is None:
+            continue
+        value = "" if check.get("value") in (None, "") else f" {shown(check['value'])}"
+        if isinstance(found, CheckError):
+            yield Part(f"{kind}{value}: {found}", None, weight, metric, passed=False)
+        else:
+            compared = kind in COMPARES
+            sentence = f"{kind}{value}: {found.reason or 'not met'}"
+            yield Part(sentence, found.score, weight, metric, found.passed, found.named, compared)
+
+
+def _highest(group: Sequence[Draft], verdict: Callable[[Draft], Verdict]) -> int:
+    scores = [verdict(draft).score for draft in group]
+    return scores.index(max(scores))
+
+
+def _set_best(group: Sequence[Draft], place: tuple[int, ...], best: int, kind: str) -> None:
+    for number, draft in enumerate(group):
+        chosen = number == best
+        draft.outcomes[place] = Result(
+            chosen, float(chosen), "" if chosen else f"{kind} chose another output"
+        )
+
+
+def _fail(group: Sequence[Draft], place: tuple[int, ...], error: CheckError) -> None:
+    for draft in group:
+        draft.outcomes[place] = error

@@ -1,0 +1,83 @@
+"""promptfoo's own command for tests: pinned, from npm, in pytest's cache."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane.config.environment import process_environment
+
+VERSION = "0.121.20"
+INSTALL_S, EVAL_S = 600, 180
+
+QUIET = {
+    "PROMPTFOO_DISABLE_TELEMETRY": "1",
+    "PROMPTFOO_DISABLE_UPDATE": "1",
+    "PROMPTFOO_DISABLE_REMOTE_GENERATION": "true",
+    "PROMPTFOO_SELF_HOSTED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Promptfoo:
+    """The command, and the folder where it keeps what it keeps."""
+
+    program: Path
+    home: Path
+
+    def evaluate(self, config: Path, environment: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Its results, by prompt and test. Fails the test if it writes none."""
+        output = config.with_name("promptfoo-output.json")
+        flags = ("--no-cache", "--no-progress-bar", "--no-table", "--no-write")
+        ended = subprocess.run(
+            [self.program, "eval", "-c", config, "-o", output, *flags],
+            cwd=config.parent,
+            env={**process_environment(), **QUIET, **environment, "PROMPTFOO_CONFIG_DIR": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=EVAL_S,
+            check=False,
+        )
+        assert output.exists(), ended.stdout + ended.stderr
+        results: list[dict[str, Any]] = json.loads(output.read_text())["results"]["results"]
+        return sorted(results, key=lambda each: (each["promptIdx"], each["testIdx"]))
+
+
+def find_promptfoo(cache: Path, home: Path) -> Promptfoo:
+    """The command, installed with npm where it is not there yet. Skips the test where npm cannot do that.
+
+    It skips on CI, too: with what it needs, promptfoo takes more than a gigabyte.
+    """
+    folder = cache / f"promptfoo-{VERSION}"
+    program = folder / "node_modules" / ".bin" / "promptfoo"
+    if not program.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("this test needs npm, which installs promptfoo")
+        folder.mkdir(parents=True, exist_ok=True)
+        ended = subprocess.run(
+            [
+                npm,
+                "install",
+                "--prefix",
+                folder,
+                "--no-audit",
+                "--no-fund",
+                f"promptfoo@{VERSION}",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_S,
+            check=False,
+        )
+        if ended.returncode or not program.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            pytest.skip(f"npm could not install promptfoo: {ended.stderr.strip()[-300:]}")
+    return Promptfoo(program, home)
