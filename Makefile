@@ -168,6 +168,11 @@ test-brokers: $(VENV)/.installed ## Try RabbitMQ as the broker (installs rabbitm
 	$(call step,tests: RabbitMQ)
 	@$(BIN)/pytest -m brokers tests/integration/test_rabbitmq.py $(ARGS)
 
+.PHONY: test-promptfoo
+test-promptfoo: $(VENV)/.installed ## Compare verdicts with promptfoo's own command (installs it with npm: 1.4 GB)
+	$(call step,tests: promptfoo)
+	@$(BIN)/pytest -m promptfoo tests/edge/promptfoo $(ARGS)
+
 .PHONY: chaos
 chaos: $(VENV)/.installed ## Play fresh schedules of faults and check what became of them (ARGS="--seed N" plays one again)
 	@$(BIN)/python -m tests.faults $(ARGS)

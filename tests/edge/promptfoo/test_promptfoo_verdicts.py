@@ -20,6 +20,8 @@ from tests.support.promptfoo_command import Promptfoo, find_promptfoo
 ECHO = Wishes(frozenset({"openai"}), {"echo": "openai:echo"})
 NODE = path_with_node()
 
+pytestmark = pytest.mark.promptfoo
+
 
 @pytest.fixture
 def promptfoo(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Promptfoo:
