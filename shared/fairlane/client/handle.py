@@ -70,6 +70,11 @@ class Run:
         return self._spec.name if self._spec else self.id
 
     @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters of its calls; empty where they cannot be read."""
+        return self._spec.params if self._spec else {}
+
+    @property
     def serial(self) -> bool:
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._spec is not None and self._spec.order.serial
