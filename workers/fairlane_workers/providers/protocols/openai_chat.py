@@ -86,6 +86,7 @@ class OpenAIChat(Dialect):
         if error := error_in(document):
             answer.error = error
             return
+        answer.name_model(document.get("model"))
         _count(document.get("usage"), answer)
         choice = _first_choice(as_list(document.get("choices"), "choices"))
         if choice is None:
@@ -109,6 +110,7 @@ class OpenAIChat(Dialect):
         if error := (error_in(document) or (document if event.name == "error" else None)):
             answer.error = error
             return ""
+        answer.name_model(document.get("model"))
         if usage := document.get("usage") or beside_choices(document).get("usage"):
             _count(usage, answer)
         # Chunks without a choice hold the usage, or (Azure) the prompt's filter results.

@@ -119,6 +119,7 @@ def _take_ending(response: Mapping[str, Any], answer: Answer) -> str:
 
 
 def _end(response: Mapping[str, Any], answer: Answer) -> None:
+    answer.name_model(response.get("model"))
     _count(response.get("usage"), answer)
     match response.get("status"):
         case "failed":
