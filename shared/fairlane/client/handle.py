@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlane.client.apps import load_app
 from fairlane.client.deployment import (
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from fairlane.client.views.comparison import Comparison
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
+    from fairlane.export.parsed import Parsed
 
+Value = TypeVar("Value")
 
 RESULTS_AT_ONCE = 256
 """Stored results fetched in one round trip."""
@@ -223,6 +225,25 @@ class Run:
         from fairlane.export.frame import to_frame
 
         return to_frame(self.results())
+
+    def to_polars(self) -> Any:
+        """Every record as a row of a ``polars.DataFrame``, once the run is over; all in memory.
+
+        Raises `MissingExtra` where polars is not installed.
+        """
+        from fairlane.export.polars_frame import to_polars_frame
+
+        return to_polars_frame(self.results())
+
+    def parsed(self, kind: type[Value]) -> Iterator[Parsed[Value]]:
+        """Every record with its output as a value of ``kind``, in item order; waits for the run to be over.
+
+        ``kind`` is a pydantic model, or another type that pydantic validates. An output that is no such JSON
+        has a ``problem`` instead of a ``value``. For the records of `stream`: `fairlane.parse_outputs`.
+        """
+        from fairlane.export.parsed import parse_outputs
+
+        return parse_outputs(self.results(), kind)
 
     def summary(self) -> Summary:
         """Scores, failures, tokens, cost and time over all records, once the run is over.
