@@ -108,7 +108,7 @@ proof: $(VENV)/.installed ## Tests with real processes and with faults, and the 
 	$(call beside_others,--tier proof $(QUICK) $(PROOF) $(ARGS))
 
 .PHONY: test-edge
-test-edge: $(VENV)/.installed lab ## Vendors' SDKs, browser, containers, deployment files, documents, and virtual time
+test-edge: $(VENV)/.installed $(VENV)-trackers/.installed lab ## Vendors' SDKs, browser, containers, documents, virtual time
 	$(call step,tests: edge)
 	$(call beside_others,tests/edge $(ARGS))
 
@@ -214,7 +214,7 @@ clean: ## Remove what tools have cached and built
 
 .PHONY: distclean
 distclean: clean ## clean, and remove .venv and the data of local stacks
-	@rm -rf $(VENV) $(VENV)-lowest fairlane-data demo-results bench-results zoo-results chaos-results
+	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-trackers fairlane-data demo-results bench-results zoo-results chaos-results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -241,6 +241,14 @@ $(VENV)/.installed: pyproject.toml requirements-dev.lock | $(BIN)/python
 	$(call install,--require-hashes --requirement requirements-dev.lock)
 	$(call install,--no-deps --editable .)
 	@touch $(VENV)/.demo $(VENV)/.used $@
+
+# MLflow, Phoenix and Inspect contradict requirements-dev.lock, so they live beside it.
+$(VENV)-trackers/.installed: pyproject.toml | $(VENV)/.installed
+	@echo 'Installing MLflow, Phoenix and Inspect into $(VENV)-trackers (the first time this takes a minute)'
+	@$(PYTHON) -m venv --clear $(VENV)-trackers
+	@$(BIN)/uv pip install -q --python $(VENV)-trackers/bin/python \
+	    --editable '.[embedded,inspect,mlflow,phoenix]' 'arize-phoenix>=20'
+	@touch $@
 
 # A rehearsal plays the real scheduler, scripts and models.
 REHEARSED = scheduler shared/fairlane/store shared/fairlane/model

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
     from fairlane.export.parsed import Parsed
+    from fairlane.export.trackers.exported import Exported
 
 Value = TypeVar("Value")
 
@@ -216,6 +217,21 @@ class Run:
         from fairlane.export.formats import export_records
 
         return export_records(self.results(), path, format, raw=raw)
+
+    def export_to(self, exporter: str, target: str = "") -> Exported:
+        """Send every record to another tool, once the run is over; returns how many, and where they are.
+
+        ``exporter`` is "mlflow", "phoenix", "inspect", or one that another package adds. ``target`` names
+        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Holds all records in memory.
+        Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
+        ``OSError`` where the tool does not take the records.
+        """
+        from fairlane.client.exporting import send_records
+        from fairlane.export.trackers.exported import find_exporter
+
+        found = find_exporter(exporter)
+        spec = self._readable(self._wait())
+        return send_records(spec, self.results(), found, exporter, target)
 
     def to_pandas(self) -> Any:
         """Every record as a row of a ``pandas.DataFrame``, once the run is over; all in memory.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane.apps.batchfile.finish_reasons import openai_reason
 from fairlane.apps.batchfile.outputs import Output, ToolCall, read_output
 from fairlane.evaluators.embeddings import base64_of, unpack
+from fairlane.model.finish_reasons import openai_reason
 from fairlane.model.job import Usage
 from fairlane.model.results import Record
 
