@@ -111,7 +111,11 @@ def test_others_get_a_request_for_a_response_as_a_chat() -> None:
         (None, {"model": "m"}, "it has no messages"),
         (None, "hi", "it is no object"),
         (EMBEDDINGS, {"input": [[1, 2]]}, "numbers of tokens are not taken"),
-        (RESPONSES, {"input": "x", "tools": [{"type": "web_search"}]}, r"tools\[0\]: the provider runs such"),
+        (
+            RESPONSES,
+            {"input": "x", "tools": [{"type": "web_search"}]},
+            r"tools\[0\]: only the provider can run it",
+        ),
         (RESPONSES, {"input": "x", "max_tool_calls": 2}, "max_tool_calls: chats do not have it"),
         (RESPONSES, {"input": [{"type": "item_reference", "id": "i"}]}, r"input\[0\]: a chat cannot say it"),
         (RESPONSES, {"input": []}, "input: a text or a list of items"),

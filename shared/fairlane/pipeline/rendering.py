@@ -17,7 +17,8 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, cell_of
 from fairlane.model.steps import Step
 from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
-from fairlane.pipeline.requests import URL_FIELD, MalformedRequest, read_request
+from fairlane.pipeline.requests import URL_FIELD, read_request
+from fairlane.pipeline.responses_as_chat import MalformedRequest
 from fairlane.templates.template import Prompt, Template
 
 OPERATORS_OWN = frozenset(

@@ -148,13 +148,11 @@ def _of(
 
 
 def _tool(tool: object, place: str) -> dict[str, Any]:
-    match tool:
-        case {"type": "function", "name": str(), **_rest}:
-            function = {key: value for key, value in tool.items() if key != "type" and value is not None}
-            return {"type": "function", "function": function}
-        case {"type": "custom", "name": str(), **_rest}:
-            return {"type": "custom", "custom": {key: value for key, value in tool.items() if key != "type"}}
-    raise MalformedRequest(f"{place}: the provider runs such a tool; use a connection of openai_responses")
+    given = dict(tool) if isinstance(tool, Mapping) else {}
+    kind = given.pop("type", None)
+    if kind not in ("function", "custom") or not isinstance(given.get("name"), str):
+        raise MalformedRequest(f"{place}: only the provider can run it; use a connection of openai_responses")
+    return {"type": kind, kind: {name: value for name, value in given.items() if value is not None}}
 
 
 def _tool_choice(choice: object) -> object:

@@ -34,6 +34,6 @@ def test_a_tool_has_what_it_was_sent(program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # the server imports for half a minute of CPU time
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 def test_phoenix_has_what_it_was_sent(tmp_path: Path) -> None:
     run("phoenix_export", tmp_path)

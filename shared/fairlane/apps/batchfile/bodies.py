@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fairlane.pipeline.requests import CHAT_URL, EMBEDDINGS_URL, RESPONSES_URL, MalformedRequest, inputs_of
+from fairlane.pipeline.requests import CHAT_URL, EMBEDDINGS_URL, RESPONSES_URL, inputs_of
+from fairlane.pipeline.responses_as_chat import MalformedRequest
 
 ENDPOINTS = (CHAT_URL, EMBEDDINGS_URL, RESPONSES_URL)
 

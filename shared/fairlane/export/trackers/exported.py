@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from fairlane.core.errors import UnknownFormat
 from fairlane.model.results import Record
@@ -46,7 +46,8 @@ class ExportedRun:
         return None
 
 
-class Exported(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Exported:
     """How many records were sent, and where they are now."""
 
     count: int

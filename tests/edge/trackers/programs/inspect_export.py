@@ -13,7 +13,7 @@ from tests.edge.trackers.programs.example import RECORDS, RUN
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) / "logs"
     sent = find_exporter("inspect")(RUN, iter(RECORDS), str(folder))
-    assert sent == (4, str(folder)), sent
+    assert (sent.count, sent.where) == (4, str(folder)), sent
     logs = sorted(
         (read_eval_log(info) for info in list_eval_logs(str(folder))), key=lambda log: log.eval.task_id
     )

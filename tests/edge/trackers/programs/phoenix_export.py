@@ -54,6 +54,7 @@ if __name__ == "__main__":
         "PHOENIX_GRPC_PORT": str(grpc),
         "PHOENIX_HOST": "127.0.0.1",
         "PHOENIX_WORKING_DIR": sys.argv[1],
+        "PHOENIX_SQL_DATABASE_URL": "sqlite:///:memory:",
         "PHOENIX_TELEMETRY_ENABLED": "false",
         "PHOENIX_BASE_URL": url,
         "PHOENIX_COLLECTOR_ENDPOINT": url,
@@ -63,7 +64,7 @@ if __name__ == "__main__":
             [sys.executable, "-m", "phoenix.server.main", "serve"], stdout=log, stderr=log
         )
         try:
-            wait_until(lambda: answers(url) or server.poll() is not None, timeout=270)
+            wait_until(lambda: answers(url) or server.poll() is not None, timeout=600)
             assert server.poll() is None, log.name
             check()
         finally:
