@@ -9,7 +9,7 @@ import pytest
 
 from fairlane.compat.mlflow import evaluate
 from fairlane.compat.mlflow_environment import MlflowBounds, mlflow_bounds
-from fairlane.compat.mlflow_examples import read_examples
+from fairlane.compat.mlflow_examples import check_outputs, read_examples
 from fairlane.core.errors import ConfigurationError, MissingExtra, SubmissionError
 from fairlane.model.decision import RetryPolicy
 
@@ -73,6 +73,11 @@ def test_a_frame_is_read_and_its_gaps_are_no_outputs() -> None:
 def test_other_data_is_refused_by_name(data: Any, why: str) -> None:
     with pytest.raises(SubmissionError, match=why):
         read_examples(data)
+
+
+def test_a_case_without_an_output_or_a_way_to_one_is_named() -> None:
+    with pytest.raises(SubmissionError, match=r"data\[1\].outputs.*predict_fn"):
+        check_outputs(read_examples([CASE, {"inputs": {"q": "x"}}]))
 
 
 def test_without_mlflow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fairlane.client.client import Client
 from fairlane.compat.mlflow_environment import MlflowBounds, mlflow_bounds
-from fairlane.compat.mlflow_examples import OUTPUT, Example, key_of, read_examples
+from fairlane.compat.mlflow_examples import OUTPUT, Example, check_outputs, key_of, read_examples
 from fairlane.config.environment import process_environment
 from fairlane.core.errors import SubmissionError
 from fairlane.export.extras import library
@@ -41,7 +41,8 @@ def evaluate(
     dataset. ``scorers``: MLflow's, and Fairlane's evaluators, whose ``expected`` names a field of the
     expectations or the inputs. ``predict_fn``: a function that workers can import, called with the inputs by
     name; or ``"<connection>:<model>"``, which is sent the inputs as a chat request. Without it, ``data`` has
-    outputs. ``client`` is Fairlane's; left out, one of the settings.
+    outputs. ``client`` is Fairlane's; left out, one of the settings. With MLflow's scorers alone and outputs,
+    MLflow does all of it, whatever ``data`` is.
 
     The variables ``MLFLOW_GENAI_EVAL_*`` bound the calls (`fairlane.compat.mlflow_environment`). A case whose
     prediction failed is left out, with a warning. Raises `SubmissionError` for what cannot be run,
@@ -49,15 +50,18 @@ def evaluate(
     """
     mlflow = library("mlflow", "fairlane.compat.mlflow", "mlflow")
     library("mlflow.genai", "fairlane.compat.mlflow", "mlflow")
-    bounds, examples = mlflow_bounds(process_environment()), read_examples(data)
     own = [each for each in scorers if isinstance(each, EVALUATORS)]
     foreign = [each for each in scorers if not isinstance(each, EVALUATORS)]
-    if predict_fn is not None or own:
-        with nullcontext(client) if client is not None else Client() as opened:
-            if predict_fn is not None:
-                examples = _predicted(opened, examples, predict_fn, bounds)
-            if own:
-                foreign += _scored(mlflow, opened, examples, own, bounds)
+    if predict_fn is None and not own:  # nothing for Fairlane to do
+        return mlflow.genai.evaluate(data=data, scorers=foreign, model_id=model_id)
+    bounds, examples = mlflow_bounds(process_environment()), read_examples(data)
+    if predict_fn is None:
+        check_outputs(examples)
+    with nullcontext(client) if client is not None else Client() as opened:
+        if predict_fn is not None:
+            examples = _predicted(opened, examples, predict_fn, bounds)
+        if own:
+            foreign += _scored(mlflow, opened, examples, own, bounds)
     return mlflow.genai.evaluate(
         data=[example.as_data() for example in examples], scorers=foreign, model_id=model_id
     )

@@ -57,6 +57,14 @@ def read_examples(data: Any) -> list[Example]:
     return examples
 
 
+def check_outputs(examples: Iterable[Example]) -> None:
+    """Raises `SubmissionError` for the first case without an output."""
+    for number, example in enumerate(examples):
+        if example.outputs is None:
+            remedy = "Give outputs, or a predict_fn that makes them."
+            raise SubmissionError(f"data[{number}].outputs", None, "is missing", remedy)
+
+
 def key_of(inputs: Any, outputs: Any, expectations: Any) -> str:
     """See `Example.key`."""
     return json.dumps([inputs, outputs, expectations or {}], sort_keys=True, default=str)
