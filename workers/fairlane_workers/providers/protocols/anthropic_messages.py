@@ -20,7 +20,6 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_request import build_body
-from fairlane_workers.providers.protocols.published import FOREIGN_TO_ANTHROPIC, leads_to, refuse_foreign
 
 API_VERSION = "2023-06-01"
 
@@ -44,15 +43,13 @@ class AnthropicMessages(Dialect):
     protocol = "anthropic"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
-    def __init__(self, api_version: str | None = None, foreign: tuple[str, ...] = ()) -> None:
-        """``foreign``: parameters that the server does not have."""
-        self._version, self._foreign = api_version or API_VERSION, foreign
+    def __init__(self, api_version: str | None = None) -> None:
+        self._version = api_version or API_VERSION
 
     @classmethod
     def of(cls, connection: Connection) -> AnthropicMessages:
-        """See `Dialect.of`: Anthropic itself gets only what its schema has."""
-        own = leads_to(connection, "anthropic", "anthropic.com")
-        return cls(connection.api_version, FOREIGN_TO_ANTHROPIC if own else ())
+        """See `Dialect.of`."""
+        return cls(connection.api_version)
 
     def headers(self) -> dict[str, str]:
         """See `Dialect.headers`."""
@@ -64,7 +61,6 @@ class AnthropicMessages(Dialect):
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
-        refuse_foreign(request.params, self._foreign, "Anthropic")
         return build_body(request)
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:

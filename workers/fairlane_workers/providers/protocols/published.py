@@ -15,9 +15,6 @@ from fairlane_workers.providers.dialect import UnmappableError
 FOREIGN_TO_OPENAI = ("top_k", "min_p", "repetition_penalty", "stop_sequences", "max_output_tokens")
 """Parameters of other protocols and servers that chat completions of OpenAI and Azure do not have."""
 
-FOREIGN_TO_ANTHROPIC = ("temperature", "top_p", "top_k")
-"""Sampling parameters, which the Messages API had up to the models of 2025."""
-
 
 def leads_to(connection: Connection, provider: str, domain: str) -> bool:
     """Whether a connection is to that provider: it says so, or names nobody and has an address of theirs."""
