@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -230,7 +230,7 @@ class Run:
         from fairlane.export.trackers.exported import find_exporter
 
         found = find_exporter(exporter)
-        spec = self._readable(self._wait())
+        spec = self._readable(self.wait())
         return send_records(spec, self.results(), found, exporter, target)
 
     def to_pandas(self) -> Any:
