@@ -168,6 +168,16 @@ test-brokers: $(VENV)/.installed ## Try RabbitMQ as the broker (installs rabbitm
 	$(call step,tests: RabbitMQ)
 	@$(BIN)/pytest -m brokers tests/integration/test_rabbitmq.py $(ARGS)
 
+.PHONY: test-trackers
+test-trackers: $(VENV)-trackers/.installed ## Export to the real MLflow, Phoenix and Inspect (installs them apart: 1.1 GB)
+	$(call step,tests: trackers)
+	@$(BIN)/pytest -m trackers tests/edge/trackers $(ARGS)
+
+.PHONY: test-extras
+test-extras: $(VENV)/.installed ## Install the wheel with each extra, in an empty environment each
+	$(call step,tests: extras of the wheel)
+	@$(PYTEST) -m extras tests/edge/packaging $(ARGS)
+
 .PHONY: test-promptfoo
 test-promptfoo: $(VENV)/.installed ## Compare verdicts with promptfoo's own command (installs it with npm: 1.4 GB)
 	$(call step,tests: promptfoo)
@@ -219,7 +229,7 @@ clean: ## Remove what tools have cached and built
 
 .PHONY: distclean
 distclean: clean ## clean, and remove .venv and the data of local stacks
-	@rm -rf $(VENV) $(VENV)-lowest fairlane-data demo-results bench-results zoo-results chaos-results
+	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-trackers fairlane-data demo-results bench-results zoo-results chaos-results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -246,6 +256,14 @@ $(VENV)/.installed: pyproject.toml requirements-dev.lock | $(BIN)/python
 	$(call install,--require-hashes --requirement requirements-dev.lock)
 	$(call install,--no-deps --editable .)
 	@touch $(VENV)/.demo $(VENV)/.used $@
+
+# MLflow, Phoenix and Inspect contradict requirements-dev.lock, so they live beside it.
+$(VENV)-trackers/.installed: pyproject.toml | $(VENV)/.installed
+	@echo 'Installing MLflow, Phoenix and Inspect into $(VENV)-trackers (the first time this takes a minute)'
+	@$(PYTHON) -m venv --clear $(VENV)-trackers
+	@$(BIN)/uv pip install -q --python $(VENV)-trackers/bin/python \
+	    --editable '.[embedded,inspect,mlflow,phoenix]' 'arize-phoenix>=20'
+	@touch $@
 
 # A rehearsal plays the real scheduler, scripts and models.
 REHEARSED = scheduler shared/fairlane/store shared/fairlane/model

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         scorer,
         similarity,
     )
+    from fairlane.export.parsed import Parsed, parse_outputs
     from fairlane.model.decision import RetryPolicy
     from fairlane.model.job import JobState, Usage
     from fairlane.model.results import Record
@@ -117,6 +118,7 @@ __all__ = [
     "NewerVersion",
     "NoTerminal",
     "OldSchema",
+    "Parsed",
     "RateLimited",
     "Record",
     "Reference",
@@ -155,6 +157,7 @@ __all__ = [
     "json_valid",
     "llm_judge",
     "numeric_match",
+    "parse_outputs",
     "regex",
     "scorer",
     "similarity",
@@ -192,6 +195,8 @@ _HOMES = {
     "regex": "fairlane.evaluators.builders",
     "scorer": "fairlane.evaluators.builders",
     "similarity": "fairlane.evaluators.builders",
+    "Parsed": "fairlane.export.parsed",
+    "parse_outputs": "fairlane.export.parsed",
     "JobState": "fairlane.model.job",
     "Usage": "fairlane.model.job",
     "RetryPolicy": "fairlane.model.decision",

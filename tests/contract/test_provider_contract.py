@@ -44,7 +44,7 @@ FILTERING = [wire for wire in WIRES if wire.filter_reason]
 @every_protocol
 def test_a_whole_answer_is_a_success_with_its_usage_and_finish_reason(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole("grüß dich"))])
-    assert outcome == Success("grüß dich", Usage(7, 3), wire.stop_reason, 200)
+    assert outcome == Success("grüß dich", Usage(7, 3), wire.stop_reason, 200, model=wire.answers_as)
 
 
 @every_streaming_protocol
@@ -57,7 +57,9 @@ def test_a_streamed_answer_is_the_same_wherever_the_network_cuts_it(wire: Wire, 
 
     data = whole_stream(wire, "gr\u00fc\u00df ", "dich \U0001f600", " sehr")
     outcome, _ = call(wire, ask(stream=True), streamed(wire, data, size=size), on_chunk=listen)
-    assert outcome == Success("gr\u00fc\u00df dich \U0001f600 sehr", Usage(7, 3), wire.stop_reason, 200)
+    assert outcome == Success(
+        "gr\u00fc\u00df dich \U0001f600 sehr", Usage(7, 3), wire.stop_reason, 200, model=wire.answers_as
+    )
     assert "".join(heard) == "gr\u00fc\u00df dich \U0001f600 sehr"
 
 
@@ -83,7 +85,7 @@ def test_one_document_in_answer_to_a_stream_request_is_read(wire: Wire) -> None:
 @every_protocol
 def test_an_empty_text_is_an_answer(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole(""))])
-    assert outcome == Success("", Usage(7, 3), wire.stop_reason, 200)
+    assert outcome == Success("", Usage(7, 3), wire.stop_reason, 200, model=wire.answers_as)
 
 
 @every_streaming_protocol

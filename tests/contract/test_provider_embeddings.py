@@ -80,7 +80,7 @@ def test_a_request_names_model_and_texts() -> None:
     outcome, server = call(
         OpenAIChatWire(), embed("a", "b", dimensions=2), [http(200, answered([1, 2], [3, 4]))]
     )
-    assert outcome == Success(pack([[1, 2], [3, 4]]), Usage(7, 0))
+    assert outcome == Success(pack([[1, 2], [3, 4]]), Usage(7, 0), model="m-1")
     (received,) = server.received
     assert received.path == "/v1/embeddings"
     assert received.json == {"model": "m-1", "input": ["a", "b"], "dimensions": 2}

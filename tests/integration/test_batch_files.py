@@ -105,3 +105,25 @@ def test_a_line_that_cannot_be_sent_stops_the_file_before_anything_runs(shell: S
     shell("batch", "bad.jsonl", "-o", "bad.out.jsonl", "--model", "sim:fast", code=2)
     assert not list(shell.folder.glob("*bad.out*"))
     assert shell.json("runs") == before
+
+
+def test_one_file_may_ask_three_apis(shell: Shell) -> None:
+    tool = {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    chat = {"messages": [{"role": "user", "content": "q"}], "tools": [{"type": "function", "function": tool}]}
+    bodies = {
+        "/v1/chat/completions": chat,
+        "/v1/embeddings": {"input": ["one", "two"], "encoding_format": "base64"},
+        "/v1/responses": {"input": "q", "tools": [{"type": "function", **tool}], "max_output_tokens": 64},
+    }
+    lines = [
+        {"custom_id": url, "method": "POST", "url": url, "body": {"model": "caller", **body}}
+        for url, body in bodies.items()
+    ]
+    (shell.folder / "apis.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shell("batch", "apis.jsonl", "-o", "apis.out.jsonl", "--connection", "sim")
+    called, embedded, responded = (line["response"]["body"] for line in read(shell.folder / "apis.out.jsonl"))
+    (choice,) = called["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["tool_calls"][0]["function"]["name"] == "add"
+    assert [each["index"] for each in embedded["data"]] == [0, 1]
+    assert responded["output"][-1]["name"] == "add"

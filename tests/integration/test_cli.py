@@ -30,6 +30,8 @@ latency_ms = 10
 output = "judge"
 [models.closed]
 status_always = 401
+[models.caller]
+output = "tool"
 """
 CONFIG = """
 [connections.sim]

@@ -16,6 +16,8 @@ from fairlane.apps.batchfile.reading import (
 )
 from fairlane.core.errors import BatchFileError, SubmissionError
 
+EMBEDDINGS, RESPONSES = "/v1/embeddings", "/v1/responses"
+
 Write = Callable[..., Path]
 
 
@@ -52,6 +54,15 @@ def test_requests_become_rows_of_their_id_and_body(write: Write) -> None:
     assert rows[0]["body"]["messages"] == [{"role": "user", "content": "hi"}]
 
 
+def test_requests_of_other_apis_keep_their_url(write: Write) -> None:
+    path = write(
+        request("a", url=EMBEDDINGS, body={"model": "e", "input": ["x", "y"]}),
+        request("b", url=RESPONSES, body={"model": "m", "input": "hi"}),
+    )
+    assert check_batch(path, own_models=True) == 2
+    assert [row["url"] for row in read_batch(path, own_models=True)] == [EMBEDDINGS, RESPONSES]
+
+
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
@@ -62,14 +73,27 @@ def test_requests_become_rows_of_their_id_and_body(write: Write) -> None:
         (request(7), "custom_id is 7, not a text"),
         (request(method=...), 'method is missing. Write "POST"'),
         (request(method="GET"), 'method is "GET". Write "POST"'),
-        (request(url=...), 'url is missing. Write "/v1/chat/completions"'),
-        (request(url="/v1/embeddings"), 'url is "/v1/embeddings". Write "/v1/chat/completions"'),
+        (
+            request(url=...),
+            "url is missing. Write one of /v1/chat/completions, /v1/embeddings, /v1/responses",
+        ),
+        (request(url="/v1/moderations", body={"input": "x"}), 'url is "/v1/moderations". Write one of'),
         (request(body=...), "body is missing. Write the chat request there"),
         (request(body="hi"), 'body is "hi". Write the chat request there'),
         (request(body={}), "body.messages is missing. Write a list"),
         (request(body={"messages": []}), "body.messages is []. Write a list"),
         (request(body={"messages": [{"role": "user"}, "x"]}), "body.messages[1] is no message"),
         (request(body={"messages": [{"role": "user"}], "n": 3}), "body.n is 3, and one choice is kept"),
+        (request(url=EMBEDDINGS, body={}), "body.input is missing. Write a text or a list of texts"),
+        (request(url=EMBEDDINGS, body={"input": [1, 2]}), "body.input is [1, 2]. Write a text or a list"),
+        (
+            request(url=EMBEDDINGS, body={"input": "x", "encoding_format": "int8"}),
+            'Write "float" or "base64"',
+        ),
+        (request(url=RESPONSES, body={"input": []}), "body.input is []. Write a text or a list of items"),
+        (request(url=RESPONSES, body={"input": ["x"]}), "body.input[0] is no item"),
+        (request(url=RESPONSES, body={"input": "x", "previous_response_id": "r"}), "the whole conversation"),
+        (request(url=RESPONSES, body={"input": "x", "background": True}), "body.background is true"),
         (json.dumps(request())[:-2] + ', "seed": NaN}}', "JSON has no such number"),
         (request("\ud800"), "half a surrogate pair"),
     ],
@@ -83,7 +107,7 @@ def test_a_line_that_cannot_be_sent_is_reported_with_its_number(
 
 
 def test_all_that_is_wrong_is_reported_at_once_in_the_order_of_lines(write: Write) -> None:
-    path = write(request("a"), request("b", method="GET", url="/v1/responses"), request("a"), "nope")
+    path = write(request("a"), request("b", method="GET", url="/v1/audio"), request("a"), "nope")
     with pytest.raises(BatchFileError) as caught:
         check_batch(path, own_models=False)
     assert [number for number, _ in caught.value.problems] == [2, 2, 3, 4]

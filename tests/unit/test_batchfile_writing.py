@@ -12,6 +12,7 @@ import pytest
 
 from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, check_place, default_errors
 from fairlane.core.errors import FairlaneError
+from fairlane.evaluators.embeddings import base64_of, pack
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
 from tests.support.documents import ROOT, coded, table
@@ -75,6 +76,87 @@ def body(**changes: Any) -> dict[str, Any]:
     return found
 
 
+TOOLS = [{"type": "function", "function": {"name": "add"}}]
+CALLED = '{"text": "", "tool_calls": [{"name": "add", "arguments": {"a": 2}}]}'
+
+
+def choice(request: dict[str, Any], writer: BatchWriter = WRITER, **changes: Any) -> dict[str, Any]:
+    row = {"custom_id": "r0", "body": {"messages": [], **request}}
+    made: dict[str, Any] = writer.answer(record(row=row, **changes))["response"]["body"]["choices"][0]
+    return made
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "tool_use", "STOP", "completed", "stop", None])
+def test_calls_of_tools_are_tool_calls(reason: str | None) -> None:
+    made = choice({"tools": TOOLS}, output=CALLED, finish_reason=reason)
+    assert made["finish_reason"] == "tool_calls"
+    assert made["message"]["content"] is None
+    call = {"id": "call_01run-0-0", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
+    assert made["message"]["tool_calls"] == [call]
+
+
+def test_text_beside_a_call_and_arguments_that_are_no_json_are_kept() -> None:
+    output = '{"text": "So:", "tool_calls": [{"name": "add", "arguments": "{a"}]}'
+    message = choice({"tools": TOOLS}, output=output)["message"]
+    assert (message["content"], message["tool_calls"][0]["function"]["arguments"]) == ("So:", "{a")
+
+
+def test_a_custom_tool_gets_its_text() -> None:
+    tools = [{"type": "custom", "custom": {"name": "shell"}}]
+    output = '{"text": "", "tool_calls": [{"name": "shell", "arguments": "ls -l"}]}'
+    (call,) = choice({"tools": tools}, output=output)["message"]["tool_calls"]
+    assert (call["type"], call["custom"]) == ("custom", {"name": "shell", "input": "ls -l"})
+
+
+def test_tools_may_be_declared_for_the_whole_run() -> None:
+    made = choice({}, BatchWriter("01run", 1, {"tools": TOOLS}), output=CALLED)
+    assert made["message"]["tool_calls"][0]["function"]["name"] == "add"
+
+
+@pytest.mark.parametrize(
+    ("request_", "output"),
+    [
+        ({}, CALLED),
+        ({"tools": TOOLS}, '{"text": "", "tool_calls": []}'),
+        ({"tools": TOOLS}, '{"text": "", "tool_calls": [1]}'),
+        ({"tools": TOOLS}, '{"answer": 4}'),
+        ({"tools": TOOLS}, '{"answer": 4'),
+    ],
+)
+def test_an_answer_in_json_stays_text(request_: dict[str, Any], output: str) -> None:
+    message = choice(request_, output=output)["message"]
+    assert message == {"role": "assistant", "content": output, "refusal": None}
+
+
+@pytest.mark.parametrize("form", [None, "float", "base64"])
+def test_embeddings_come_in_the_requested_form(form: str | None) -> None:
+    request = {"input": ["a", "b"], **({"encoding_format": form} if form else {})}
+    row = {"custom_id": "r0", "url": "/v1/embeddings", "body": request}
+    made = body(row=row, output=pack([[1.0, 0.5], [0.0, -1.0]]), usage=Usage(4, 0))
+    shown = [base64_of([1.0, 0.5]), base64_of([0.0, -1.0])] if form == "base64" else [[1.0, 0.5], [0.0, -1.0]]
+    assert [each["embedding"] for each in made["data"]] == shown
+    assert [each["index"] for each in made["data"]] == [0, 1]
+    assert made["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
+
+
+def test_an_output_without_embeddings_is_reported_with_its_item() -> None:
+    row = {"custom_id": "r0", "url": "/v1/embeddings", "body": {"input": "a"}}
+    with pytest.raises(FairlaneError, match="run 01run, item 0: the output holds no embeddings"):
+        WRITER.answer(record(row=row))
+
+
+@pytest.mark.parametrize(("reason", "status"), [("completed", "completed"), ("max_tokens", "incomplete")])
+def test_a_response_has_its_text_and_calls_as_items(reason: str, status: str) -> None:
+    tools = [{"type": "function", "name": "add", "parameters": {}}]
+    request = {"input": "hi", "tools": tools, "temperature": 0}
+    row = {"custom_id": "r0", "url": "/v1/responses", "body": request}
+    output = '{"text": "So:", "tool_calls": [{"name": "add", "arguments": {"a": 2}}]}'
+    made = body(row=row, output=output, finish_reason=reason)
+    assert (made["object"], made["status"], made["temperature"]) == ("response", status, 0)
+    assert made["output"][0]["content"][0]["text"] == "So:"
+    assert (made["output"][1]["name"], made["output"][1]["arguments"]) == ("add", '{"a": 2}')
+
+
 def test_usage_is_left_out_where_the_provider_reported_none() -> None:
     assert "usage" not in body(usage=Usage())
 
@@ -85,7 +167,16 @@ def test_tokens_read_from_a_cache_are_reported() -> None:
 
 @pytest.mark.parametrize(
     ("said", "shown"),
-    [("end_turn", "stop"), ("max_tokens", "length"), ("length", "length"), ("odd", "odd"), (None, None)],
+    [
+        ("end_turn", "stop"),
+        ("max_tokens", "length"),
+        ("length", "length"),
+        ("MAX_TOKENS", "length"),
+        ("SAFETY", "content_filter"),
+        ("eos_token", "stop"),
+        ("odd", "stop"),
+        (None, "stop"),
+    ],
 )
 def test_why_an_answer_ended_is_reported_in_the_words_of_chat_completions(
     said: str | None, shown: str | None

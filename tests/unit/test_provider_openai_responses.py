@@ -93,7 +93,7 @@ def test_the_longest_answer_has_one_name(params: dict[str, Any], expected: int) 
 
 
 def test_sampling_parameters_keep_their_names() -> None:
-    params = {"temperature": 0, "top_p": 0.5, "presence_penalty": 1, "store": False, "metadata": {"a": "b"}}
+    params = {"temperature": 0, "top_p": 0.5, "store": False, "metadata": {"a": "b"}}
     assert params.items() <= body(**params).items()
 
 
@@ -159,8 +159,25 @@ def test_the_choice_of_a_tool_is_flattened_too(choice: object, sent: object) -> 
     assert body(tool_choice=choice)["tool_choice"] == sent
 
 
+CHATS_ALONE: list[dict[str, Any]] = [
+    {"presence_penalty": 1},
+    {"frequency_penalty": 0.5},
+    {"logprobs": True},
+    {"audio": {"voice": "x", "format": "wav"}},
+]
+
+
 @pytest.mark.parametrize(
-    "params", [{"stop": "."}, {"seed": 1}, {"top_k": 5}, {"n": 2}, {"logit_bias": {}}, {"background": True}]
+    "params",
+    [
+        {"stop": "."},
+        {"seed": 1},
+        {"top_k": 5},
+        {"n": 2},
+        {"logit_bias": {}},
+        {"background": True},
+        *CHATS_ALONE,
+    ],
 )
 def test_what_responses_do_not_know_is_refused_by_name(params: dict[str, Any]) -> None:
     with pytest.raises(UnmappableError, match=rf"params\.{next(iter(params))}: .*leave it out"):
@@ -315,3 +332,54 @@ def test_an_error_of_a_gateway_in_mid_stream_is_one() -> None:
 def test_an_end_mark_of_chat_completions_alone_is_no_end() -> None:
     outcome = stream(WIRE.begin(), WIRE.piece("half"), b"data: [DONE]\n\n")
     assert isinstance(outcome, InvalidResponse)
+
+
+def test_what_asks_for_nothing_is_left_out() -> None:
+    asked = {"n": 1, "presence_penalty": 0, "frequency_penalty": 0, "logprobs": False, "modalities": ["text"]}
+    assert set(body(**asked)) == {"model", "input", "stream"}
+
+
+def test_a_chat_with_images_and_calls_becomes_items() -> None:
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "this?"},
+                {"type": "image_url", "image_url": {"url": "data:x"}},
+                {"type": "file", "file": {"file_id": "f"}},
+                {"type": "input_text", "text": "as it is"},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+                {"id": "c2", "type": "custom", "custom": {"name": "sh", "input": "ls"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Four."}]},
+        {"type": "item_reference", "id": "i"},
+    ]
+    request = Request("m", messages, {}, False, 1.0, 1024)
+    assert OpenAIResponses().body(request)["input"] == [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "this?"},
+                {"type": "input_image", "image_url": "data:x", "detail": "auto"},
+                {"type": "input_file", "file_id": "f"},
+                {"type": "input_text", "text": "as it is"},
+            ],
+        },
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "ls"},
+        {"type": "function_call_output", "call_id": "c1", "output": "4"},
+        {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "a"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Four."}]},
+        {"type": "item_reference", "id": "i"},
+    ]

@@ -12,9 +12,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
 from fairlane.client.handover import submitting
+from fairlane.config.connection import Connection
 from fairlane.config.sections import TracingSettings
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.job import RateLimited
+from fairlane.model.job import RateLimited, Success, Usage
 from fairlane.model.run import RunSpec
 from fairlane_workers.engine import open_spans
 from fairlane_workers.telemetry.spans import Spans
@@ -23,6 +24,9 @@ from tests.support.worker_parts import WorkerParts, on_loop
 PARENT = f"00-{7:032x}-{8:016x}-01"
 SPEC = RunSpec(run="r1", team="search", name="r1", models=("sim:fast",), output_field=None,
                request_field="q", rows=1, page_rows=1, submitted_ms=0)  # fmt: skip
+
+
+CONNECTIONS = {"sim": Connection.model_validate({"provider": "openai"})}
 
 
 class Application:
@@ -74,7 +78,7 @@ class Traced:
     def __init__(self, parts: WorkerParts, items: int = 1000) -> None:
         self._told = InMemorySpanExporter()
         settings = TracingSettings(enabled=True, items_per_run=items)
-        self.spans_of = Spans(settings, SimpleSpanProcessor(self._told))
+        self.spans_of = Spans(settings, CONNECTIONS, SimpleSpanProcessor(self._told))
         parts.executor._reporter.observers = (self.spans_of,)
 
     def spans(self) -> list[ReadableSpan]:
@@ -89,13 +93,14 @@ class Traced:
 def test_an_attempt_hangs_on_its_submission_with_its_parts_in_order() -> None:
     async def scene(parts: WorkerParts) -> None:
         traced = Traced(parts)
-        (attempt,) = parts.grant([{"q": "a secret question"}], trace=PARENT)
+        parts.provider.answer = Success("yes", Usage(12, 3), "stop", model="fast-2026-01-01")
+        (attempt,) = parts.grant([{"q": "a secret question"}], trace=PARENT, params={"temperature": 0.5})
         await parts.executor.execute(attempt)
         whole, queued, granted, call = (
             *traced.named("fairlane.attempt"),
             *traced.named("fairlane.queued"),
             *traced.named("fairlane.granted"),
-            *traced.named("fairlane.call"),
+            *traced.named("chat fast"),
         )
         assert whole.parent is not None
         assert (whole.parent.trace_id, whole.parent.span_id) == (7, 8)
@@ -108,8 +113,16 @@ def test_an_attempt_hangs_on_its_submission_with_its_parts_in_order() -> None:
             "fairlane.lane": "sim:fast",
             "fairlane.outcome": "success",
             "http.response.status_code": 200,
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": "fast",
+            "gen_ai.request.temperature": 0.5,
+            "gen_ai.response.model": "fast-2026-01-01",
+            "gen_ai.response.finish_reasons": ("stop",),
             "gen_ai.usage.input_tokens": 12,
             "gen_ai.usage.output_tokens": 3,
+            "server.address": "api.openai.com",
+            "server.port": 443,
         }
         shown = "".join(span.to_json() for span in traced.spans())
         assert "secret" not in shown
@@ -124,9 +137,10 @@ def test_a_refused_call_is_an_error_without_the_providers_words() -> None:
         parts.provider.answer = RateLimited("slow down, customer 42")
         (attempt,) = parts.grant(trace=PARENT)
         await parts.executor.execute(attempt)
-        (call,) = traced.named("fairlane.call")
+        (call,) = traced.named("chat fast")
         assert call.status.status_code is trace.StatusCode.ERROR
         assert (call.attributes or {})["fairlane.outcome"] == "rate_limited"
+        assert (call.attributes or {})["error.type"] == "rate_limited"
         assert "customer" not in call.to_json()
 
     on_loop(scene)
@@ -161,6 +175,6 @@ def _without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_without_the_extra")
 def test_without_the_extra_tracing_is_refused_with_the_remedy() -> None:
-    assert open_spans(TracingSettings()) == ()
+    assert open_spans(TracingSettings(), {}) == ()
     with pytest.raises(ConfigurationError, match=r"fairlane\[otel\]"):
-        open_spans(TracingSettings(enabled=True))
+        open_spans(TracingSettings(enabled=True), {})

@@ -8,7 +8,7 @@ import random
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from fairlane.broker.bundle import READS_BUNDLES
+from fairlane.config.connection import Connection
 from fairlane.config.sections import TracingSettings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.config.topology import topology_of
@@ -92,7 +93,7 @@ class Engine:
         self._executor: Executor
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
-        self._spans = open_spans(settings.tracing)
+        self._spans = open_spans(settings.tracing, settings.connections)
         self._capacity = Capacity(settings.worker.slots, fixed=bool(settings.worker.modules))
         self._metrics = WorkerMetrics(
             slots=lambda: self._capacity.slots,
@@ -280,7 +281,7 @@ class Engine:
             await asyncio.to_thread(spans.close)
 
 
-def open_spans(settings: TracingSettings) -> Sequence[Spans]:
+def open_spans(settings: TracingSettings, connections: Mapping[str, Connection]) -> Sequence[Spans]:
     """The observer that makes spans, or none. Raises `ConfigurationError` if the extra is not installed."""
     if not settings.enabled:
         return ()
@@ -291,7 +292,7 @@ def open_spans(settings: TracingSettings) -> Sequence[Spans]:
         raise ConfigurationError(
             "tracing.enabled", True, problem, "Do: pip install 'fairlane[otel]'."
         ) from None
-    return (Spans(settings),)
+    return (Spans(settings, connections),)
 
 
 def _open_redis(url: str, deployment: str) -> Redis:

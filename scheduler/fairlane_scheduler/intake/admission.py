@@ -208,6 +208,7 @@ class Admission:
         self._unstructured = tuple(
             name for name, each in connections.items() if not (each.structured or each.tooled)
         )
+        self._responses = tuple(name for name, each in connections.items() if each.takes_responses)
 
     @property
     def waiting_requests(self) -> int:
@@ -279,6 +280,7 @@ class Admission:
             session_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.session_evals),
             unstructured=self._unstructured,
             tooled=self._tooled,
+            responses=self._responses,
         )
         Rendering(plan)
         if missing and not spec.open:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlane.client.apps import load_app
 from fairlane.client.deployment import (
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from fairlane.client.views.comparison import Comparison
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
+    from fairlane.export.parsed import Parsed
+    from fairlane.export.trackers.exported import Exported
 
+Value = TypeVar("Value")
 
 RESULTS_AT_ONCE = 256
 """Stored results fetched in one round trip."""
@@ -69,6 +72,11 @@ class Run:
     def name(self) -> str:
         """The name it was given, else its id."""
         return self._spec.name if self._spec else self.id
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters of its calls; empty where they cannot be read."""
+        return self._spec.params if self._spec else {}
 
     @property
     def serial(self) -> bool:
@@ -212,6 +220,21 @@ class Run:
 
         return export_records(self.results(), path, format, raw=raw)
 
+    def export_to(self, exporter: str, target: str = "") -> Exported:
+        """Send every record to another tool, once the run is over; returns how many, and where they are.
+
+        ``exporter`` is "mlflow", "phoenix", "inspect", or one that another package adds. ``target`` names
+        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Holds all records in memory.
+        Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
+        ``OSError`` where the tool does not take the records.
+        """
+        from fairlane.client.exporting import send_records
+        from fairlane.export.trackers.exported import find_exporter
+
+        found = find_exporter(exporter)
+        spec = self._readable(self.wait())
+        return send_records(spec, self.results(), found, exporter, target)
+
     def to_pandas(self) -> Any:
         """Every record as a row of a ``pandas.DataFrame``, once the run is over; all in memory.
 
@@ -220,6 +243,25 @@ class Run:
         from fairlane.export.frame import to_frame
 
         return to_frame(self.results())
+
+    def to_polars(self) -> Any:
+        """Every record as a row of a ``polars.DataFrame``, once the run is over; all in memory.
+
+        Raises `MissingExtra` where polars is not installed.
+        """
+        from fairlane.export.polars_frame import to_polars_frame
+
+        return to_polars_frame(self.results())
+
+    def parsed(self, kind: type[Value]) -> Iterator[Parsed[Value]]:
+        """Every record with its output as a value of ``kind``, in item order; waits for the run to be over.
+
+        ``kind`` is a pydantic model, or another type that pydantic validates. An output that is no such JSON
+        has a ``problem`` instead of a ``value``. For the records of `stream`: `fairlane.parse_outputs`.
+        """
+        from fairlane.export.parsed import parse_outputs
+
+        return parse_outputs(self.results(), kind)
 
     def summary(self) -> Summary:
         """Scores, failures, tokens, cost and time over all records, once the run is over.

@@ -267,6 +267,11 @@ class Connection(Section):
         return self.structured_output == "tool"
 
     @property
+    def takes_responses(self) -> bool:
+        """Whether it takes requests of OpenAI's Responses API as they are."""
+        return self.protocol == "openai_responses"
+
+    @property
     def scheme(self) -> Authentication:
         """The authentication scheme of its requests."""
         if self.auth is not None:

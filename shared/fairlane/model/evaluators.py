@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -158,6 +158,9 @@ PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions
 
 CallSpec = Judge | Agent | FunctionScorer | Similarity
 """Each of their scores is a job of its own."""
+
+EVALUATORS: tuple[type, ...] = get_args(PureSpec | CallSpec)
+"""The classes of all evaluators."""
 
 EvaluatorSpec = Annotated[
     PureSpec | CallSpec,

@@ -127,6 +127,7 @@ class Success:
     """A valid answer. A 200 may carry Retry-After; the lane obeys it.
 
     ``left_out`` names parameters that were not sent, since the model does not support them.
+    ``model`` is the one that answered, as the provider names it: it may be a version of the requested one.
     """
 
     output: str
@@ -136,6 +137,7 @@ class Success:
     retry_after_ms: int | None = None
     hints: Hints | None = None
     left_out: tuple[str, ...] = ()
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

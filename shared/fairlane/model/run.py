@@ -258,6 +258,7 @@ class Plan(StoredModel):
 
     ``unstructured`` are connections without structured output: agents make one call per criterion there.
     ``tooled`` are those where a tool's arguments take the place of a schema.
+    ``responses`` are those that speak OpenAI's Responses API: others get requests for it as chats.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -267,6 +268,7 @@ class Plan(StoredModel):
     session_lanes: tuple[str, ...] = ()
     unstructured: tuple[str, ...] = ()
     tooled: tuple[str, ...] = ()
+    responses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

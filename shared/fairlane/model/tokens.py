@@ -26,8 +26,11 @@ TOKENS_PER_MESSAGE = 3
 MARKS_PER_MESSAGE = 16
 """More than the tokens that mark a message's begin, role and end in any published chat format."""
 
-DESCRIBING = ("tools", "functions", "response_format", "tool_choice", "system")
+DESCRIBING = ("tools", "functions", "response_format", "tool_choice", "system", "instructions", "text")
 """Parameters whose content providers put into the prompt."""
+
+LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+"""Parameters that bound an answer's length: of chats, and of OpenAI's responses."""
 
 TOOL_MARKS = 1024
 """More than the instructions that providers add where there are tools (Anthropic's: up to 530 tokens)."""
@@ -70,16 +73,12 @@ def estimate_tokens(text: str) -> int:
 def estimate_call(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> Estimate:
     """Tokens to reserve for one call: at least what the rule of thumb gives.
 
-    The output is the limit that ``params`` set (``max_completion_tokens``, ``max_tokens``), times ``n``, or
-    `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: the provider will reject it.
+    The output is the limit that ``params`` set (`LIMITS`), times ``n``, or `DEFAULT_OUTPUT_TOKENS`. A limit
+    that is no positive integer is ignored: the provider will reject it.
     """
     texts = [_text(message.get("content")) for message in messages]
     prompt = sum(estimate_tokens(text) + TOKENS_PER_MESSAGE for text in texts)
-    limits = [
-        limit
-        for name in ("max_completion_tokens", "max_tokens")
-        if (limit := _positive(params.get(name))) > 0
-    ]
+    limits = [limit for name in LIMITS if (limit := _positive(params.get(name))) > 0]
     asked = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
     return Estimate(
         prompt + TOKENS_PER_MESSAGE,

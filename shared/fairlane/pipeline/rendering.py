@@ -17,6 +17,8 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, cell_of
 from fairlane.model.steps import Step
 from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
+from fairlane.pipeline.requests import URL_FIELD, read_request
+from fairlane.pipeline.responses_as_chat import MalformedRequest
 from fairlane.templates.template import Prompt, Template
 
 OPERATORS_OWN = frozenset(
@@ -126,7 +128,7 @@ class Rendering:
             arguments = {"row": dict(row), "params": dict(spec.params)}
             return Call(model, [], {}, arguments | ({"messages": messages} if messages else {}))
         if spec.request_field is not None:
-            return _requested(spec, model, row)
+            return _requested(spec, model, row, as_responses=self._takes_responses(model))
         names = {**memory, **row} if memory else row
         return Call(model, self._prompts[cell.prompt].render(names), spec.params)
 
@@ -172,6 +174,9 @@ class Rendering:
         added = tool_of(form) if connection in self.plan.tooled else {"response_format": form}
         call = _asked(evaluator.model, text, {**evaluator.params, **added})
         return replace(call, optional=frozenset(added))
+
+    def _takes_responses(self, model: str) -> bool:
+        return model.partition(":")[0] in self.plan.responses
 
     def register(self, row: Row) -> str:
         """The name under which later items find this one's output; empty if the run keeps none."""
@@ -230,12 +235,13 @@ def _asked(model: str, text: str, params: Mapping[str, Any]) -> Call:
     return Call(model, [{"role": "user", "content": text}], params)
 
 
-def _requested(spec: RunSpec, model: str, row: Row) -> Call:
-    """The chat body that a row holds, sent to the run's model."""
-    body = row.get(str(spec.request_field))
-    if not isinstance(body, Mapping) or not isinstance(body.get("messages"), list):
-        raise TemplateError("request_field", f"the row's field {spec.request_field!r} holds no chat request")
-    params = {name: value for name, value in body.items() if name not in ("model", "messages", "stream")}
-    if taken := operators_own(params):
+def _requested(spec: RunSpec, model: str, row: Row, *, as_responses: bool) -> Call:
+    """The request that a row holds, sent to the run's model."""
+    try:
+        asked = read_request(row.get(URL_FIELD), row.get(str(spec.request_field)), as_responses=as_responses)
+    except MalformedRequest as problem:
+        words = f"the row's field {spec.request_field!r} holds no request: {problem}"
+        raise TemplateError("request_field", words) from None
+    if taken := operators_own(asked.params):
         raise TemplateError("request_field", f"the row's request sets {taken!r}, which connections alone say")
-    return Call(model, [dict(each) for each in body["messages"]], {**spec.params, **params})
+    return Call(model, asked.messages, {**spec.params, **asked.params}, inputs=asked.inputs)

@@ -25,6 +25,7 @@ class AnthropicMessagesWire(Wire):
     def whole(self, text: str | None, reason: str | None = None) -> dict[str, Any]:
         return {
             "type": "message",
+            "model": "m-1",
             "role": "assistant",
             "content": None if text is None else [{"type": "text", "text": text}],
             "stop_reason": reason or self.stop_reason,
@@ -32,7 +33,8 @@ class AnthropicMessagesWire(Wire):
         }
 
     def begin(self) -> bytes:
-        message = {"role": "assistant", "content": [], "usage": {"input_tokens": 7, "output_tokens": 1}}
+        usage = {"input_tokens": 7, "output_tokens": 1}
+        message = {"role": "assistant", "model": "m-1", "content": [], "usage": usage}
         block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
         return self._event({"type": "message_start", "message": message}) + self._event(block)
 

@@ -37,6 +37,7 @@ class BedrockWire(Wire):
     protocol = "bedrock"
     base = ""
     filter_reason = "guardrail_intervened"
+    answers_as = None
     stop_reason = "end_turn"
     stream_type = "application/vnd.amazon.eventstream"
     event_end = b""

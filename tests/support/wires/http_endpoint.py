@@ -34,6 +34,7 @@ DESCRIBED: dict[str, Any] = {
 
 class HttpEndpointWire(OpenAIChatWire):
     protocol = "http"
+    answers_as = None
 
     def settings(self, url: str) -> dict[str, Any]:
         return {**super().settings(url), "endpoint": DESCRIBED}

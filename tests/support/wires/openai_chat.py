@@ -25,6 +25,7 @@ class OpenAIChatWire(Wire):
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": reason or self.stop_reason}
         return {
+            "model": "m-1",
             "choices": [choice],
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         }
@@ -46,4 +47,5 @@ class OpenAIChatWire(Wire):
         return {"error": {"message": message, "type": kind, "param": None, "code": kind}}
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
-        return event({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": None})
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return event({"model": "m-1", "choices": [choice], "usage": None})

@@ -66,6 +66,7 @@ class OpenAIResponsesWire(Wire):
         return {
             "id": "resp_1",
             "object": "response",
+            "model": "m-1",
             "status": "completed" if whole else "incomplete",
             "error": None,
             "incomplete_details": None if whole else {"reason": reason},

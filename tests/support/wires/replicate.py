@@ -11,6 +11,7 @@ from tests.support.wires.wire import Asked, Wire
 class ReplicateWire(Wire):
     protocol = "replicate"
     filter_reason = "The input or output was flagged as sensitive. Please try again. (E005)"
+    answers_as = None
     stop_reason = "succeeded"
     streams = False
     overloaded = "503"

@@ -35,6 +35,8 @@ class Wire(ABC):
     """The finish reason of an answer that a content filter stopped; ``None`` if there are no filters."""
 
     stop_reason: ClassVar[str]
+    answers_as: ClassVar[str | None] = "m-1"
+    """The model that an answer names; ``None`` where the protocol does not say."""
     key_header: ClassVar[str] = "authorization"
     streams: ClassVar[bool] = True
     """Whether the protocol streams. If not, a request for a stream gets a whole answer."""

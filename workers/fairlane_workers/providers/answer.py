@@ -60,6 +60,7 @@ class Answer:
     tools: list[ToolCall] = field(default_factory=list)
     drafts: list[ToolDraft] = field(default_factory=list)  # calls that are not complete yet
     pending: Pending | None = None
+    model: str | None = None  # that answers, as the provider names it
     _half: str = ""
 
     @property
@@ -106,6 +107,11 @@ class Answer:
         """Note that the function calls that arrived in pieces are complete."""
         self.tools.extend(ToolCall(draft.name, "".join(draft.pieces)) for draft in self.drafts)
         self.drafts.clear()
+
+    def name_model(self, name: object) -> None:
+        """Note the model that answers; a stream names it in every event, so only the first counts."""
+        if self.model is None and isinstance(name, str) and name:
+            self.model = bounded(name, 200)
 
     def finish(self, reason: object) -> None:
         """Note the reason why generation stopped."""

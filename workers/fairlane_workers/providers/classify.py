@@ -142,7 +142,8 @@ def conclude(
         problem = f"the answer holds no text (finish reason {answer.finish_reason})"
         return InvalidResponse(fit(problem), status, wait_ms, hints)
     reason = answer.finish_reason and without_runs(answer.finish_reason, secrets)
-    return Success(without_runs(output, secrets), answer.usage, reason, status, wait_ms, hints)
+    model = answer.model and without_runs(answer.model, secrets)
+    return Success(without_runs(output, secrets), answer.usage, reason, status, wait_ms, hints, model=model)
 
 
 def classify(

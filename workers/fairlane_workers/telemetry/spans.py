@@ -7,6 +7,7 @@ numbers and outcomes: no text of a prompt, an answer or a provider's message.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -15,11 +16,13 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 
+from fairlane.config.connection import Connection
 from fairlane.config.sections import TracingSettings
 from fairlane.core.version import __version__
 from fairlane.model.job import JobState, Success
 from fairlane.model.run import RunSpec
 from fairlane_workers.execution.reporter import FinishedCall
+from fairlane_workers.telemetry import gen_ai
 from fairlane_workers.telemetry.metrics import OUTCOMES
 
 MS = 1_000_000
@@ -30,12 +33,18 @@ class Spans:
     """Makes an attempt's spans when its call has ended, with the times of its parts, so they delay no call.
 
     ``fairlane.attempt`` reaches from the permit to the end; a first attempt's begins at the submission.
-    Inside are ``fairlane.queued`` (of a first attempt), ``fairlane.granted`` (permit to start),
-    ``fairlane.call``.
+    Inside are ``fairlane.queued`` (of a first attempt), ``fairlane.granted`` (permit to start), and the call:
+    a model's is named for its operation and model (`gen_ai`), a function's ``fairlane.call``.
     """
 
-    def __init__(self, settings: TracingSettings, processor: SpanProcessor | None = None) -> None:
+    def __init__(
+        self,
+        settings: TracingSettings,
+        connections: Mapping[str, Connection],
+        processor: SpanProcessor | None = None,
+    ) -> None:
         """``processor`` takes the spans. Left out, the variables ``OTEL_*`` say where they are sent."""
+        self._connections = connections
         self._most = settings.items_per_run
         resource = Resource.create({SERVICE_NAME: "fairlane-worker"})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -59,9 +68,8 @@ class Spans:
         if queued < granted:
             self._tracer.start_span("fairlane.queued", inside, start_time=queued).end(granted)
         self._tracer.start_span("fairlane.granted", inside, start_time=granted).end(started)
-        made = self._tracer.start_span(
-            "fairlane.call", inside, trace.SpanKind.CLIENT, _call(call), start_time=started
-        )
+        name, fields = self._call(call)
+        made = self._tracer.start_span(name, inside, trace.SpanKind.CLIENT, fields, start_time=started)
         if not isinstance(call.outcome, Success):
             made.set_status(trace.StatusCode.ERROR)
         made.end(ended)
@@ -73,6 +81,14 @@ class Spans:
     def close(self) -> None:
         """Send the spans that are left, and end; may take seconds."""
         self._provider.shutdown()
+
+    def _call(self, call: FinishedCall) -> tuple[str, dict[str, AttributeValue]]:
+        """The name of a call's span, and its attributes."""
+        made, fields = gen_ai.model_call(call.inputs), _outcome(call)
+        if made is None:
+            return "fairlane.call", fields
+        connection = self._connections.get(made.model.partition(":")[0])
+        return gen_ai.span_name(made), fields | gen_ai.attributes(made, call.outcome, connection)
 
     def _is_chosen(self, spec: RunSpec, job: int) -> bool:
         """Chooses whole items, evenly spread; of a run that still receives rows, the first ones."""
@@ -98,7 +114,7 @@ def _attempt(call: FinishedCall) -> dict[str, AttributeValue]:
     }
 
 
-def _call(call: FinishedCall) -> dict[str, AttributeValue]:
+def _outcome(call: FinishedCall) -> dict[str, AttributeValue]:
     outcome = call.outcome
     fields: dict[str, AttributeValue] = {
         "fairlane.lane": call.attempt.lane,
@@ -106,7 +122,6 @@ def _call(call: FinishedCall) -> dict[str, AttributeValue]:
     }
     if outcome is not None and outcome.status is not None:
         fields["http.response.status_code"] = outcome.status
-    if isinstance(outcome, Success):
-        usage = {"input": outcome.usage.input_tokens, "output": outcome.usage.output_tokens}
-        fields |= {f"gen_ai.usage.{kind}_tokens": count for kind, count in usage.items() if count is not None}
+    if not isinstance(outcome, Success):
+        fields["error.type"] = fields["fairlane.outcome"]
     return fields

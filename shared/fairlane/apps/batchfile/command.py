@@ -159,7 +159,7 @@ def _write(
         if status.state is RunState.REFUSED:
             complain(f"run {run.id} was refused: {status.reason}")
             raise typer.Exit(FAILED)
-        writer = BatchWriter(run.id, (status.finished_ms or status.submitted_ms) // 1000)
+        writer = BatchWriter(run.id, (status.finished_ms or status.submitted_ms) // 1000, run.params)
         written = writer.write(run.results(), output, errors, always=always)
     except KeyboardInterrupt:
         say(f"`fairlane batch --run {run.id} -o {output}` writes its files later")

@@ -10,12 +10,14 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fairlane.apps.batchfile.bodies import ENDPOINTS, body_problems, shown
 from fairlane.core.errors import BatchFileError, SubmissionError
 from fairlane.datasets.lines import Broken, numbered_lines
 from fairlane.datasets.rows import MAX_ROW_BYTES, check_row
+from fairlane.pipeline.requests import CHAT_URL, URL_FIELD
 
 ID_FIELD, REQUEST_FIELD = "custom_id", "body"
-METHOD, URL = "POST", "/v1/chat/completions"
+METHOD = "POST"
 MOST_PROBLEMS = 20
 MOST_SUSPECTS = 10_000
 """Digests that occur twice and are compared: far more than are reported."""
@@ -45,13 +47,15 @@ def check_batch(path: Path, *, own_models: bool) -> int:
     if problems:
         raise BatchFileError(path, sorted(problems)[:MOST_PROBLEMS], more=more)
     if not digests:
-        remedy = f'Write lines of {{"custom_id": …, "method": "{METHOD}", "url": "{URL}", "body": {{…}}}}.'
+        remedy = (
+            f'Write lines of {{"custom_id": …, "method": "{METHOD}", "url": "{CHAT_URL}", "body": {{…}}}}.'
+        )
         raise SubmissionError("batch", str(path), "holds no request", remedy)
     return len(digests)
 
 
 def read_batch(path: Path, *, own_models: bool) -> Iterator[dict[str, Any]]:
-    """The requests as rows of ``custom_id`` and ``body``, one in memory at a time.
+    """The requests as rows of ``custom_id`` and ``body``, one in memory at a time; of no chat, also ``url``.
 
     Raises `BatchFileError` at the first line that `check_batch` would not have let pass.
     """
@@ -102,37 +106,23 @@ def _read(line: str, *, own_models: bool) -> tuple[list[str], dict[str, Any] | N
         return [f"is no JSON: {error}. Write one JSON object a line"], None
     if not isinstance(given, dict):
         return [f"is no object but a {type(given).__name__}. Write one JSON object a line"], None
-    row = {ID_FIELD: given.get(ID_FIELD), REQUEST_FIELD: given.get(REQUEST_FIELD)}
-    return [*_envelope(given), *_body(given.get(REQUEST_FIELD), own_models), *_content(row, line)], row
+    url, row = given.get(URL_FIELD), {field: given.get(field) for field in (ID_FIELD, REQUEST_FIELD)}
+    if url != CHAT_URL:
+        row[URL_FIELD] = url
+    # Of an unknown API, nobody can say what its body should be.
+    bodies = body_problems(url, row[REQUEST_FIELD], own_models=own_models) if url in ENDPOINTS else ()
+    return [*_envelope(given), *bodies, *_content(row, line)], row
 
 
 def _envelope(given: dict[str, Any]) -> Iterator[str]:
-    name, method, url = given.get(ID_FIELD), given.get("method"), given.get("url")
+    name, method, url = given.get(ID_FIELD), given.get("method"), given.get(URL_FIELD)
     if not isinstance(name, str) or not name:
-        what = "missing" if name is None else f"{_shown(name)}, not a text"
+        what = "missing" if name is None else f"{shown(name)}, not a text"
         yield f"custom_id is {what}. {_ONE_EACH}"
     if method != METHOD:
-        yield f'method is {_shown(method)}. Write "{METHOD}", the one there is'
-    if url != URL:
-        yield f'url is {_shown(url)}. Write "{URL}"; no other is called'
-
-
-def _body(body: object, own_models: bool) -> Iterator[str]:
-    if not isinstance(body, dict):
-        yield f"body is {_shown(body)}. Write the chat request there, as an object"
-        return
-    messages, model, choices = body.get("messages"), body.get("model"), body.get("n")
-    if not isinstance(messages, list) or not messages:
-        yield f"body.messages is {_shown(messages)}. Write a list of at least one message"
-    else:
-        for place, message in enumerate(messages):
-            if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-                yield f'body.messages[{place}] is no message. Write {{"role": "user", "content": "…"}}'
-                break
-    if own_models and (not isinstance(model, str) or not model.strip()):
-        yield f"body.model is {_shown(model)}. Name a model there, or give one for all lines with --model"
-    if choices not in (None, 1):
-        yield f"body.n is {_shown(choices)}, and one choice is kept. Write a line for each"
+        yield f'method is {shown(method)}. Write "{METHOD}", the one there is'
+    if url not in ENDPOINTS:
+        yield f"url is {shown(url)}. Write one of {', '.join(ENDPOINTS)}; no other is called"
 
 
 def _content(row: dict[str, Any], line: str) -> Iterator[str]:
@@ -145,13 +135,6 @@ def _content(row: dict[str, Any], line: str) -> Iterator[str]:
         return
     if size > MAX_ROW_BYTES:
         yield f"has {size:,} bytes, at most {MAX_ROW_BYTES:,} are allowed. Shorten its messages"
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "missing"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _digest(name: str) -> int:
@@ -174,6 +157,6 @@ def _repeated(path: Path, suspects: set[int]) -> Iterator[tuple[int, str]]:
         if not isinstance(name, str) or _digest(name) not in suspects:
             continue
         if name in first:
-            yield number, f"custom_id {_shown(name)} is on line {first[name]:,}, too. {_ONE_EACH}"
+            yield number, f"custom_id {shown(name)} is on line {first[name]:,}, too. {_ONE_EACH}"
         else:
             first[name] = number

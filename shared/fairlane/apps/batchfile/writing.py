@@ -8,27 +8,19 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from fairlane.apps.batchfile.answers import chat_completion, embeddings, response
 from fairlane.apps.batchfile.reading import ID_FIELD, REQUEST_FIELD
 from fairlane.core.errors import FairlaneError
+from fairlane.evaluators.embeddings import BrokenEmbeddings
 from fairlane.export.files import whole_file
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.results import Record
+from fairlane.pipeline.requests import EMBEDDINGS_URL, RESPONSES_URL, URL_FIELD
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 
-FINISH_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-    "completed": "stop",
-    "max_output_tokens": "length",
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-}
-"""Why another protocol's answers end, in the words of chat completions; what is not here stays as it is."""
+_BODIES = {EMBEDDINGS_URL: embeddings, RESPONSES_URL: response}
+"""What makes the answers of each API but chats'."""
 
 ERROR_CODES: Mapping[JobState, tuple[str, str]] = {
     JobState.FAILED: ("request_failed", "the request failed"),
@@ -48,10 +40,13 @@ class Written(NamedTuple):
 
 
 class BatchWriter:
-    """Writes the records of one run. ``ended_s``: when it ended, in Unix seconds."""
+    """Writes the records of one run. ``ended_s``: when it ended, in Unix seconds.
 
-    def __init__(self, run: str, ended_s: int) -> None:
-        self._run, self._ended_s = run, ended_s
+    ``params`` are the run's, for requests that do not set them: they may declare tools.
+    """
+
+    def __init__(self, run: str, ended_s: int, params: Mapping[str, Any] | None = None) -> None:
+        self._run, self._ended_s, self._params = run, ended_s, params or {}
 
     def write(self, records: Iterable[Record], output: Path, errors: Path, *, always: bool) -> Written:
         """Both files, in the order of the records, one record in memory at a time.
@@ -79,24 +74,14 @@ class BatchWriter:
 
     def answer(self, record: Record) -> dict[str, Any]:
         """The output line of a request that was answered."""
-        name = f"{self._run}-{record.item}"
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": record.output, "refusal": None},
-            "logprobs": None,
-            "finish_reason": FINISH_REASONS.get(record.finish_reason or "", record.finish_reason),
-        }
-        body = {
-            "id": f"chatcmpl-{name}",
-            "object": "chat.completion",
-            "created": self._ended_s,
-            "model": record.model.partition(":")[2],
-            "choices": [choice],
-            **_usage(record.usage),
-            "system_fingerprint": None,
-        }
+        named, request = self._named(record), {**self._params, **_object(record.row[REQUEST_FIELD])}
+        make = _BODIES.get(str(record.row.get(URL_FIELD)), chat_completion)
+        try:
+            body = make(record, request, f"{self._run}-{record.item}", self._ended_s)
+        except BrokenEmbeddings as broken:
+            raise FairlaneError(f"run {self._run}, item {record.item}: the output holds {broken}") from None
         response = {"status_code": 200, "request_id": f"{self._run}/{record.item}", "body": body}
-        return {**self._named(record), "response": response, "error": None}
+        return {**named, "response": response, "error": None}
 
     def error(self, record: Record) -> dict[str, Any]:
         """The error line of a request that was not."""
@@ -129,18 +114,8 @@ def default_errors(output: Path) -> Path:
     return output.with_name(f"{name}.errors.jsonl")
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
-    """Token counts under the protocol's names; nothing where the provider gave none."""
-    if usage.total is None:
-        return {}
-    counts: dict[str, Any] = {
-        "prompt_tokens": usage.input_tokens or 0,
-        "completion_tokens": usage.output_tokens or 0,
-        "total_tokens": usage.total,
-    }
-    if usage.cached_tokens is not None:
-        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
-    return {"usage": counts}
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _line(document: Mapping[str, Any]) -> str:

@@ -46,7 +46,9 @@ def estimate(
     connections = deployment.settings.connections.items()
     tooled = tuple(name for name, each in connections if each.tooled)
     unstructured = tuple(name for name, each in connections if not (each.structured or each.tooled))
-    rendering = Rendering(Plan(spec=spec, unstructured=unstructured, tooled=tooled))
+    responses = tuple(name for name, each in connections if each.takes_responses)
+    plan = Plan(spec=spec, unstructured=unstructured, tooled=tooled, responses=responses)
+    rendering = Rendering(plan)
     tally = Counting(rendering, sample, answer_tokens).count()
     lanes_by_model = deployment.directory()
     by_lane: dict[str, Use] = {}

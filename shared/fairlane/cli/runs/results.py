@@ -1,4 +1,4 @@
-"""``fairlane results``: a run's records as JSON lines, CSV or Parquet."""
+"""``fairlane results``: a run's records as JSON lines, CSV or Parquet, or sent to another tool."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ru
 from fairlane.client.handle import Run
 from fairlane.core.errors import SubmissionError, UnknownFormat
 from fairlane.export.formats import (
+    FORMATS,
     Format,
     export_records,
     format_of,
     write_records,
 )
 from fairlane.export.lines import written
+from fairlane.export.trackers.exported import exporter_names
 from fairlane.model.results import Record
 
 STANDARD_OUTPUT = Path("-")
@@ -38,7 +40,8 @@ def results(
             "--output",
             "-o",
             metavar="FILE",
-            help="File to write: .jsonl, .csv or .parquet; it appears once complete. -: standard output.",
+            help="File to write: .jsonl, .csv or .parquet; it appears once complete. -: standard output. "
+            "For mlflow the experiment, for phoenix the dataset, for inspect the folder.",
         ),
     ] = STANDARD_OUTPUT,
     stated: Annotated[
@@ -46,7 +49,7 @@ def results(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="jsonl, csv or parquet.",
+            help="jsonl, csv or parquet; or send the records to mlflow, phoenix or inspect.",
             show_default="by FILE's name, else jsonl",
         ),
     ] = None,
@@ -63,6 +66,12 @@ def results(
     JSON lines are written as they come, tables once all records are there.
     Ends with 1 if the run was refused.
     """
+    if stated is not None and stated not in FORMATS and stated in exporter_names():
+        if follow:
+            raise typer.BadParameter(f"{stated} gets all records at once: leave out --follow")
+        with invocation.deployment() as deployment:
+            _send(find_run(deployment, run), stated, output)
+        return
     chosen = _format(output, "jsonl" if as_json and stated is None else stated)
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
@@ -73,6 +82,16 @@ def results(
             raise typer.Exit(FAILED) from refused
     if output != STANDARD_OUTPUT:
         say(f"{count:,} records of run {found.id} are in {output}")
+
+
+def _send(run: Run, exporter: str, output: Path) -> None:
+    try:
+        run.wait(progress=True)
+        sent = run.export_to(exporter, "" if output == STANDARD_OUTPUT else str(output))
+    except SubmissionError as refused:
+        complain(str(refused))
+        raise typer.Exit(FAILED) from refused
+    say(f"{sent.count:,} records of run {run.id} are in {exporter}: {sent.where}")
 
 
 def _format(output: Path, stated: str | None) -> Format:

@@ -68,6 +68,7 @@ class AnthropicMessages(Dialect):
         if document.get("type") == "error" or document.get("error"):
             answer.error = document.get("error") or document
             return
+        answer.name_model(document.get("model"))
         _count(document.get("usage"), answer)
         for block in as_list(document.get("content"), "content"):
             block = as_object(block, "content[]")
@@ -90,7 +91,9 @@ class AnthropicMessages(Dialect):
                     return _take_text(block, answer)
                 answer.drafts.append(_draft(document.get("index"), block))
             case "message_start":
-                _count(as_object(document.get("message"), "message").get("usage"), answer)
+                message = as_object(document.get("message"), "message")
+                answer.name_model(message.get("model"))
+                _count(message.get("usage"), answer)
             case "message_delta":
                 _count(document.get("usage"), answer)
                 _stop(as_object(document.get("delta"), "delta"), answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote
 
 from fairlane.config.connection import Connection
@@ -13,6 +13,7 @@ from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES, OpenAIChat
 from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
+from fairlane_workers.providers.protocols.published import FOREIGN_TO_OPENAI, refuse_foreign
 
 API_VERSION = "2024-10-21"
 """The latest version that is generally available (learn.microsoft.com, "Azure OpenAI API version lifecycle");
@@ -71,6 +72,11 @@ class AzureOpenAI(OpenAIChat):
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""
         return self._target.of(request.model, "chat/completions")
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
+        refuse_foreign(request.params, FOREIGN_TO_OPENAI, "Azure OpenAI")
+        return super().body(request)
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
         """See `Dialect.error`."""

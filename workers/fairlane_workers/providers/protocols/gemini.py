@@ -104,6 +104,7 @@ class Gemini(Dialect):
         if document.get("error"):
             answer.error = document["error"]
             return ""
+        answer.name_model(document.get("modelVersion"))
         _count(document.get("usageMetadata"), answer)
         _blocked(document.get("promptFeedback"), answer)
         candidate = _first(as_list(document.get("candidates") or [], "candidates"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
+from fairlane_workers.providers.protocols.published import leads_to
 
 _NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 
@@ -20,10 +20,7 @@ class MistralChat(OpenAIChat):
     @staticmethod
     def is_spoken_at(connection: Connection) -> bool:
         """Whether a connection of the protocol "openai" leads to Mistral."""
-        if connection.provider is not None:
-            return connection.provider == "mistral"
-        host = _host(connection.base_url)
-        return host == "mistral.ai" or host.endswith(".mistral.ai")
+        return leads_to(connection, "mistral", "mistral.ai")
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
@@ -34,10 +31,3 @@ class MistralChat(OpenAIChat):
             if name in body:
                 body.setdefault(theirs, body.pop(name))
         return body
-
-
-def _host(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").rstrip(".")
-    except ValueError:
-        return ""  # the registry reports the URL's error

@@ -141,6 +141,7 @@ def _tool_call(call: object) -> ToolCall:
 def _end(document: Mapping[str, Any], answer: Answer) -> None:
     """Read the last line of an answer: finish reason and token counts."""
     reason = document.get("done_reason")
+    answer.name_model(document.get("model"))
     if reason == "load" and not (answer.text or answer.tools):
         raise UnreadableError("the model was loaded and said nothing (done_reason load)")
     answer.input_tokens = token_count(document.get("prompt_eval_count"))

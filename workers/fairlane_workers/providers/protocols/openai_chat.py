@@ -23,6 +23,7 @@ from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
 from fairlane_workers.providers.protocols.openai_errors import beside_choices, error_in, error_of, read_error
+from fairlane_workers.providers.protocols.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
 
 LATE_STATUSES = {
     **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
@@ -55,10 +56,12 @@ class OpenAIChat(Dialect):
 
     @classmethod
     def of(cls, connection: Connection) -> OpenAIChat:
-        """See `Dialect.of`: a connection to Mistral gets a variant, since Mistral rejects unknown fields."""
+        """See `Dialect.of`: Mistral gets a variant, and OpenAI itself only what its schema has."""
         from fairlane_workers.providers.protocols.mistral_chat import MistralChat
 
-        return MistralChat() if MistralChat.is_spoken_at(connection) else OpenAIChat()
+        if MistralChat.is_spoken_at(connection):
+            return MistralChat()
+        return OpenAIsOwnChat() if leads_to(connection, "openai", "openai.com") else OpenAIChat()
 
     @classmethod
     def embeddings_of(cls, connection: Connection) -> Dialect | None:
@@ -86,6 +89,7 @@ class OpenAIChat(Dialect):
         if error := error_in(document):
             answer.error = error
             return
+        answer.name_model(document.get("model"))
         _count(document.get("usage"), answer)
         choice = _first_choice(as_list(document.get("choices"), "choices"))
         if choice is None:
@@ -109,6 +113,7 @@ class OpenAIChat(Dialect):
         if error := (error_in(document) or (document if event.name == "error" else None)):
             answer.error = error
             return ""
+        answer.name_model(document.get("model"))
         if usage := document.get("usage") or beside_choices(document).get("usage"):
             _count(usage, answer)
         # Chunks without a choice hold the usage, or (Azure) the prompt's filter results.
@@ -126,6 +131,15 @@ class OpenAIChat(Dialect):
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
         """See `Dialect.error`."""
         return read_error(body)
+
+
+class OpenAIsOwnChat(OpenAIChat):
+    """What OpenAI itself takes; other servers have more parameters."""
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
+        refuse_foreign(request.params, FOREIGN_TO_OPENAI, "OpenAI")
+        return super().body(request)
 
 
 def _first_choice(choices: list[Any]) -> dict[str, Any] | None:

@@ -31,6 +31,7 @@ class OpenAIEmbeddings(Dialect):
         if error := document.get("error") or (document if document.get("object") == "error" else None):
             answer.error = error
             return
+        answer.name_model(document.get("model"))
         usage = document.get("usage")
         if isinstance(usage, dict):
             answer.input_tokens, answer.output_tokens = token_count(usage.get("prompt_tokens")), 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.answer import (
     Answer,
     ToolCall,
@@ -19,6 +20,7 @@ from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES
+from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
 from fairlane_workers.providers.protocols.openai_errors import error_in, read_error
 from fairlane_workers.providers.protocols.responses_request import request_body
 
@@ -31,6 +33,11 @@ class OpenAIResponses(Dialect):
 
     protocol = "openai_responses"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`: servers of responses have them beside."""
+        return OpenAIEmbeddings()
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""
@@ -112,6 +119,7 @@ def _take_ending(response: Mapping[str, Any], answer: Answer) -> str:
 
 
 def _end(response: Mapping[str, Any], answer: Answer) -> None:
+    answer.name_model(response.get("model"))
     _count(response.get("usage"), answer)
     match response.get("status"):
         case "failed":

@@ -84,6 +84,7 @@ class Replicate(Dialect):
             if isinstance(metrics, dict):
                 answer.input_tokens = token_count(metrics.get("input_token_count"))
                 answer.output_tokens = token_count(metrics.get("output_token_count"))
+            answer.name_model(document.get("model"))
             answer.finish(status)
             answer.ended = True
         elif status == "aborted":

@@ -8,8 +8,21 @@ from typing import Any
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.parameters import Parameters
+from fairlane_workers.providers.protocols.responses_input import input_items
 
-_UNKNOWN = ("stop", "seed", "top_k", "n", "logit_bias")
+_UNKNOWN = (
+    *("stop", "seed", "top_k", "n", "logit_bias", "presence_penalty", "frequency_penalty", "logprobs"),
+    *("modalities", "prediction", "audio", "web_search_options", "functions", "function_call"),
+)
+"""Parameters of chat completions that ``CreateResponse`` lacks."""
+
+_ASKS_FOR_NOTHING: Mapping[str, Any] = {
+    "n": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logprobs": False,
+    "modalities": ["text"],
+}
 _MOVED = frozenset(
     {*_UNKNOWN, "messages", "tools", "tool_choice", "reasoning_effort", "verbosity", "stream_options"}
 )
@@ -28,8 +41,6 @@ def request_body(request: Request) -> dict[str, Any]:
         "max_output_tokens": given.max_tokens,
         "temperature": given.temperature,
         "top_p": given.top_p,
-        "presence_penalty": given.presence_penalty,
-        "frequency_penalty": given.frequency_penalty,
         "tools": _tools(params.get("tools")),
         "tool_choice": _tool_choice(params.get("tool_choice")),
     }
@@ -41,13 +52,14 @@ def request_body(request: Request) -> dict[str, Any]:
         ("stream_options", _stream_options(params) if request.stream else {}),
     ):
         _merge(body, name, of_translation)
-    fixed = {"model": request.model, "input": request.messages, "stream": request.stream}
+    fixed = {"model": request.model, "input": input_items(request.messages), "stream": request.stream}
     return {**body, **fixed}
 
 
 def _refuse_what_cannot_be_said(params: Mapping[str, Any]) -> None:
     for name in _UNKNOWN:
-        if params.get(name) is not None and (name, params[name]) != ("n", 1):
+        value = params.get(name)
+        if value is not None and not (name in _ASKS_FOR_NOTHING and value == _ASKS_FOR_NOTHING[name]):
             raise UnmappableError(
                 f'params.{name}: responses do not know it; leave it out, or use protocol "openai"'
             )

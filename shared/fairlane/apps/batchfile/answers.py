@@ -1,0 +1,136 @@
+"""Makes the body of an answer as OpenAI's API has it: a chat completion, embeddings, or a response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane.apps.batchfile.outputs import Output, ToolCall, read_output
+from fairlane.evaluators.embeddings import base64_of, unpack
+from fairlane.model.finish_reasons import openai_reason
+from fairlane.model.job import Usage
+from fairlane.model.results import Record
+
+_ECHOED = (
+    "instructions",
+    "max_output_tokens",
+    "metadata",
+    "reasoning",
+    "temperature",
+    "text",
+    "top_p",
+    "user",
+)
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+def chat_completion(record: Record, request: Mapping[str, Any], name: str, created_s: int) -> dict[str, Any]:
+    """A ``ChatCompletion``. ``request`` is the body that was sent, ``name`` the answer's own."""
+    output = read_output(record.output, request.get("tools"))
+    message: dict[str, Any] = {"role": "assistant", "content": output.text, "refusal": None}
+    if output.calls:
+        message["tool_calls"] = [_chat_call(call, f"call_{name}-{n}") for n, call in enumerate(output.calls)]
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": openai_reason(record.finish_reason, calls=bool(output.calls)),
+    }
+    return {
+        "id": f"chatcmpl-{name}",
+        "object": "chat.completion",
+        "created": created_s,
+        "model": _model(record),
+        "choices": [choice],
+        **_chat_usage(record.usage),
+        "system_fingerprint": None,
+    }
+
+
+def embeddings(record: Record, request: Mapping[str, Any], name: str, created_s: int) -> dict[str, Any]:
+    """A ``CreateEmbeddingResponse``: numbers, or base64 where the request asks for it.
+
+    Raises `BrokenEmbeddings` where the output holds none.
+    """
+    as_text = request.get("encoding_format") == "base64"
+    data = [
+        {"object": "embedding", "index": n, "embedding": base64_of(each) if as_text else each.tolist()}
+        for n, each in enumerate(unpack(record.output or ""))
+    ]
+    counted = record.usage.input_tokens or 0
+    usage = {"prompt_tokens": counted, "total_tokens": counted}
+    return {"object": "list", "data": data, "model": _model(record), "usage": usage}
+
+
+def response(record: Record, request: Mapping[str, Any], name: str, created_s: int) -> dict[str, Any]:
+    """A ``Response`` with a message, and a call for each tool that the model wants called."""
+    tools = request.get("tools")
+    output = read_output(record.output, tools)
+    reason = _INCOMPLETE.get(openai_reason(record.finish_reason, calls=bool(output.calls)))
+    status = "incomplete" if reason else "completed"
+    return {
+        "id": f"resp_{name}",
+        "object": "response",
+        "created_at": created_s,
+        "status": status,
+        "error": None,
+        "incomplete_details": {"reason": reason} if reason else None,
+        "model": _model(record),
+        "output": list(_items(output, name, status)),
+        "parallel_tool_calls": request.get("parallel_tool_calls") is not False,
+        "tool_choice": request.get("tool_choice") or "auto",
+        "tools": tools if isinstance(tools, list) else [],
+        **{field: request.get(field) for field in _ECHOED},
+        **_response_usage(record.usage),
+    }
+
+
+def _items(output: Output, name: str, status: str) -> Any:
+    if output.text is not None:
+        part = {"type": "output_text", "text": output.text, "annotations": []}
+        message = {"type": "message", "id": f"msg_{name}", "status": status, "role": "assistant"}
+        yield {**message, "content": [part]}
+    for number, call in enumerate(output.calls):
+        names = {"call_id": f"call_{name}-{number}", "name": call.name}
+        if call.custom:
+            yield {"type": "custom_tool_call", "id": f"ctc_{name}-{number}", **names, "input": call.arguments}
+        else:
+            item = {"type": "function_call", "id": f"fc_{name}-{number}", **names}
+            yield {**item, "arguments": call.arguments, "status": "completed"}
+
+
+def _chat_call(call: ToolCall, key: str) -> dict[str, Any]:
+    if call.custom:
+        return {"id": key, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+    return {"id": key, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _model(record: Record) -> str:
+    return record.model.partition(":")[2]
+
+
+def _chat_usage(usage: Usage) -> dict[str, Any]:
+    """Token counts under the API's names; nothing where the provider gave none."""
+    if usage.total is None:
+        return {}
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.input_tokens or 0,
+        "completion_tokens": usage.output_tokens or 0,
+        "total_tokens": usage.total,
+    }
+    if usage.cached_tokens is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    return {"usage": counts}
+
+
+def _response_usage(usage: Usage) -> dict[str, Any]:
+    if usage.total is None:
+        return {"usage": None}
+    counts = {
+        "input_tokens": usage.input_tokens or 0,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
+        "output_tokens": usage.output_tokens or 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.total,
+    }
+    return {"usage": counts}

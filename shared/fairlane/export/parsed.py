@@ -1,0 +1,56 @@
+"""Reads the outputs of records as values of a type: a pydantic model, a dataclass, a list of either."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from fairlane.model.results import Record
+
+Value = TypeVar("Value")
+
+_FENCED = re.compile(r"\s*```[A-Za-z]*\n(.*?)\n?```\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[Value]):
+    """A record, and its output as a value of the wanted type.
+
+    Without a value, ``problem`` says why: the error of the task, or what its output lacks.
+    """
+
+    record: Record
+    value: Value | None = None
+    problem: str | None = None
+
+
+def parse_outputs(records: Iterable[Record], kind: type[Value]) -> Iterator[Parsed[Value]]:
+    """The records with their outputs validated, one in memory at a time.
+
+    ``kind`` is what pydantic validates: a model, a dataclass, a ``TypedDict``, a list of them. An output is
+    JSON, also inside a code fence. Raises what pydantic raises for a type that it cannot validate, at once.
+    """
+    adapter = TypeAdapter(kind)
+    return (_parsed(record, adapter) for record in records)
+
+
+def _parsed(record: Record, adapter: TypeAdapter[Value]) -> Parsed[Value]:
+    if record.output is None:
+        return Parsed(record, problem=record.error or f"the task is {record.state} and has no output")
+    fenced = _FENCED.fullmatch(record.output)
+    try:
+        return Parsed(record, adapter.validate_json(fenced[1] if fenced else record.output))
+    except ValidationError as error:
+        return Parsed(record, problem=_problem(error))
+
+
+def _problem(error: ValidationError) -> str:
+    """Where the output is wrong and how, all at once, without the output's own text."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each['msg']}" if each["loc"] else each["msg"] for each in found
+    )

@@ -1,0 +1,90 @@
+"""What an exporter gets of a run, and what it returns; finds an exporter by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, TypeAlias, cast
+
+from fairlane.core.errors import UnknownFormat
+from fairlane.model.results import Record
+from fairlane.model.run import RunSpec, cell_of
+
+GROUP = "fairlane.exporters"
+"""The entry points of exporters; another package can add one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedRun:
+    """A finished run. ``messages`` gives those of a record's task; ``None`` where it had none."""
+
+    spec: RunSpec
+    messages: Callable[[Record], list[dict[str, Any]] | None] = lambda record: None
+
+    def variant(self, record: Record) -> tuple[str, int]:
+        """What records are compared by: the model as it was submitted, and the number of the prompt."""
+        models, cell = self.spec.models, cell_of(self.spec, record.item)
+        return (models[cell.model] if models else record.model), record.prompt
+
+    def titled(self, variant: tuple[str, int]) -> str:
+        """A variant's title: the model, and the prompt where there are several."""
+        model, prompt = variant
+        return f"{model}, prompt {prompt + 1}" if len(self.spec.prompts) > 1 else model or "given outputs"
+
+    def row_number(self, record: Record) -> int:
+        """The record's row, counted from 0."""
+        return cell_of(self.spec, record.item).row
+
+    def expected(self, record: Record) -> str | None:
+        """The reference that the first evaluator with one compares the output to."""
+        for evaluator in self.spec.evaluators:
+            field = getattr(evaluator, "expected", None)
+            if isinstance(field, str) and record.row.get(field) is not None:
+                return as_text(record.row[field])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many records were sent, and where they are now."""
+
+    count: int
+    where: str
+
+
+Exporter: TypeAlias = Callable[[ExportedRun, Iterable[Record], str], Exported]
+"""Sends the records of a run to a target, whose meaning is the exporter's; empty: its default.
+
+Raises `MissingExtra` before it reads a record.
+"""
+
+
+def exporter_names() -> list[str]:
+    """The names of all exporters that are installed."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def find_exporter(name: str) -> Exporter:
+    """The exporter of that name. Raises `UnknownFormat`."""
+    found = sorted(entry_points(group=GROUP, name=name), key=lambda point: not _is_own(point.module))
+    if not found:
+        raise UnknownFormat(f"there is no exporter {name!r}: there are {', '.join(exporter_names())}")
+    return cast(Exporter, found[0].load())
+
+
+def as_text(value: Any) -> str:
+    """A text as it is, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def plain(value: Any) -> Any:
+    """A row as dicts and lists, which other packages serialize."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _is_own(module: str) -> bool:
+    return module.startswith("fairlane.")

@@ -1,0 +1,163 @@
+"""Writes a run as logs of Inspect, one of each model and prompt, for ``inspect view``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from fairlane.export.extras import library
+from fairlane.export.trackers.exported import Exported, ExportedRun, as_text, plain
+from fairlane.model.finish_reasons import openai_reason
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import Record
+
+DEFAULT_FOLDER = "logs"
+"""Where ``inspect view`` looks."""
+
+_ROLES = frozenset({"system", "user", "assistant", "tool"})
+_STOP_REASONS: Mapping[str, str] = {
+    "stop": "stop",
+    "length": "max_tokens",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "function_call": "tool_calls",
+}
+
+
+def export_inspect(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:
+    """Write logs into the folder ``target``. A sample is a row, an epoch a repetition.
+
+    Raises `MissingExtra`, and ``OSError`` for a folder that cannot be written.
+    """
+    log = library("inspect_ai.log", "an Inspect log", "inspect")
+    folder = Path(target or DEFAULT_FOLDER).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    by_variant: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        by_variant.setdefault(run.variant(record), []).append(record)
+    created = datetime.fromtimestamp(run.spec.submitted_ms / 1000, UTC)
+    for number, (variant, some) in enumerate(by_variant.items()):
+        name = f"{created:%Y-%m-%dT%H-%M-%S+00-00}_{_file_name(run.spec.name)}_{run.spec.run}-{number}.eval"
+        log.write_eval_log(_log(run, variant, some, created, number), str(folder / name))
+    return Exported(sum(map(len, by_variant.values())), str(folder))
+
+
+def _log(
+    run: ExportedRun, variant: tuple[str, int], records: Sequence[Record], created: datetime, n: int
+) -> Any:
+    log, spec = library("inspect_ai.log", "an Inspect log", "inspect"), run.spec
+    rows = {run.row_number(record) for record in records}
+    done = [record for record in records if record.state is JobState.SUCCEEDED]
+    return log.EvalLog(
+        status="success",
+        eval=log.EvalSpec(
+            created=created.isoformat(),
+            task=spec.name,
+            task_id=f"{spec.run}-{n}",
+            run_id=spec.run,
+            eval_id=f"{spec.run}-{n}",
+            dataset=log.EvalDataset(name=spec.name, samples=len(rows), sample_ids=sorted(rows)),
+            model=variant[0] or "none",
+            model_args=plain(spec.params),
+            config=log.EvalConfig(epochs=spec.repetitions),
+            metadata={"fairlane_run": spec.run, "fairlane_team": spec.team, "prompt": variant[1]},
+        ),
+        results=log.EvalResults(
+            total_samples=len(records), completed_samples=len(done), scores=list(_means(records))
+        ),
+        stats=log.EvalStats(
+            started_at=created.isoformat(),
+            completed_at=created.isoformat(),
+            model_usage={variant[0] or "none": _usage([record.usage for record in records])},
+        ),
+        samples=[_sample(run, record) for record in records],
+    )
+
+
+def _sample(run: ExportedRun, record: Record) -> Any:
+    log, model = library("inspect_ai.log", "", "inspect"), library("inspect_ai.model", "", "inspect")
+    asked = run.messages(record) or []
+    messages = [_message(each) for each in asked]
+    output = model.ModelOutput(model=record.model)
+    if record.output is not None:
+        reason = _STOP_REASONS[openai_reason(record.finish_reason, calls=False)]
+        output = model.ModelOutput.from_content(record.model, record.output, stop_reason=reason)
+        output.usage = _usage([record.usage])
+        output.time = None if record.latency_ms is None else record.latency_ms / 1000
+        messages.append(output.choices[0].message)
+    error = None
+    if record.state is not JobState.SUCCEEDED:
+        words = record.error or str(record.state)
+        error = log.EvalError(message=words, traceback=words, traceback_ansi=words)
+    return log.EvalSample(
+        id=run.row_number(record),
+        epoch=record.repetition + 1,
+        input=as_text(asked[-1]["content"]) if asked else as_text(plain(record.row)),
+        target=run.expected(record) or "",
+        messages=messages,
+        output=output,
+        scores=_scores(record),
+        error=error,
+        metadata={
+            "row": plain(record.row),
+            "state": str(record.state),
+            "attempts": record.attempts,
+            **({"score_errors": dict(record.score_errors)} if record.score_errors else {}),
+        },
+    )
+
+
+def _message(message: Mapping[str, Any]) -> Any:
+    model, role = library("inspect_ai.model", "", "inspect"), str(message.get("role"))
+    kinds = {
+        "system": model.ChatMessageSystem,
+        "assistant": model.ChatMessageAssistant,
+        "tool": model.ChatMessageTool,
+    }
+    return kinds.get(role if role in _ROLES else "system", model.ChatMessageUser)(
+        content=as_text(message.get("content") or "")
+    )
+
+
+def _scores(record: Record) -> dict[str, Any]:
+    scorer = library("inspect_ai.scorer", "", "inspect")
+    return {
+        name: scorer.Score(value=value, answer=record.output, explanation=record.arguments.get(name))
+        for name, value in record.scores.items()
+        if value is not None
+    }
+
+
+def _means(records: Sequence[Record]) -> Iterable[Any]:
+    log = library("inspect_ai.log", "", "inspect")
+    names = dict.fromkeys(name for record in records for name in record.scores)
+    for name in names:
+        values = [value for record in records if (value := record.scores.get(name)) is not None]
+        metrics = {"mean": fmean(values)} if values else {}
+        if len(values) > 1:
+            metrics["stderr"] = stdev(values) / math.sqrt(len(values))
+        yield log.EvalScore(
+            name=name,
+            scorer=name,
+            scored_samples=len(values),
+            unscored_samples=len(records) - len(values),
+            metrics={key: log.EvalMetric(name=key, value=value) for key, value in metrics.items()},
+        )
+
+
+def _usage(usages: Sequence[Usage]) -> Any:
+    model = library("inspect_ai.model", "", "inspect")
+    return model.ModelUsage(
+        input_tokens=sum(each.input_tokens or 0 for each in usages),
+        output_tokens=sum(each.output_tokens or 0 for each in usages),
+        total_tokens=sum(each.total or 0 for each in usages),
+        input_tokens_cache_read=sum(each.cached_tokens or 0 for each in usages),
+    )
+
+
+def _file_name(text: str) -> str:
+    return "".join(sign if sign.isalnum() or sign in "-." else "-" for sign in text)[:80]

@@ -1,0 +1,39 @@
+"""Writes logs, and reads them with Inspect's own package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from inspect_ai.log import list_eval_logs, read_eval_log
+
+from fairlane.export.trackers.exported import find_exporter
+from tests.edge.trackers.programs.example import RECORDS, RUN
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) / "logs"
+    sent = find_exporter("inspect")(RUN, iter(RECORDS), str(folder))
+    assert (sent.count, sent.where) == (4, str(folder)), sent
+    logs = sorted(
+        (read_eval_log(info) for info in list_eval_logs(str(folder))), key=lambda log: log.eval.task_id
+    )
+    assert [log.eval.model for log in logs] == list(RUN.spec.models)
+    small, large = logs
+    assert (small.status, small.eval.task) == ("success", "capitals, nightly")
+    assert small.eval.model_args == {"temperature": 0.5}
+    assert small.results is not None
+    by_name = {score.name: score for score in small.results.scores}
+    assert by_name["exact_match"].metrics["mean"].value == 0.5
+    assert (by_name["llm_judge"].scored_samples, by_name["llm_judge"].unscored_samples) == (1, 1)
+    first, second = small.samples or []
+    assert (first.id, first.input, first.target, first.output.completion) == (0, "France?", "Paris", "Paris")
+    assert [message.role for message in first.messages] == ["user", "assistant"]
+    assert first.output.stop_reason == "max_tokens"
+    assert first.output.usage is not None
+    assert first.output.usage.input_tokens_cache_read == 1
+    assert first.scores is not None
+    assert (first.scores["llm_judge"].value, first.scores["llm_judge"].explanation) == (1.0, "It is so.")
+    assert second.metadata["score_errors"] == {"llm_judge": "the judge said maybe"}
+    failed = (large.samples or [])[1]
+    assert failed.error is not None
+    assert failed.error.message == "400: refused"
