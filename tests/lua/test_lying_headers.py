@@ -60,7 +60,7 @@ def _lies(rate: float) -> st.SearchStrategy[AxisHint]:
 @st.composite
 def lying(draw: st.DrawFn, rates: dict[str, float]) -> Lesson:
     """A report whose headers say anything of any axis; it may reject the call, too."""
-    axes = draw(st.lists(st.sampled_from([*rates, "concurrency"]), max_size=3, unique=True))
+    axes = draw(st.lists(st.sampled_from([*rates, "concurrency", "unnamed"]), max_size=3, unique=True))
     shown = {axis: draw(_lies(rates.get(axis, 10.0))) for axis in axes}
     signal = draw(st.sampled_from(["ok"] * 8 + ["limited", "overloaded", "answered"]))
     exhausted = draw(st.sampled_from([None, *rates]))

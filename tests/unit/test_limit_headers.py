@@ -173,7 +173,7 @@ def test_each_provider_is_read_in_its_own_dialect(
         ),
         (
             {"ratelimit": "limit=100, remaining=50, reset=5", "ratelimit-policy": "100;w=60"},
-            {"requests": (100, 50, 5_000)},
+            {"unnamed": (100, 50, 5_000)},
         ),
         (
             {
@@ -181,13 +181,13 @@ def test_each_provider_is_read_in_its_own_dialect(
                 "ratelimit-remaining": "9",
                 "ratelimit-reset": "1",
             },
-            {"requests": (600, 9, 1_000), "day": (1_000, None, None)},
+            {"unnamed": (600, 9, 1_000), "day": (1_000, None, None)},
         ),
         (
             {"x-ratelimit-limit": "50", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1792567690000"},
-            {"requests": (None, 0, 10_000)},
+            {"unnamed": (None, 0, 10_000)},
         ),
-        ({"x-ratelimit-limit": "5000;w=60"}, {"requests": (5_000, None, None)}),
+        ({"x-ratelimit-limit": "5000;w=60"}, {"unnamed": (5_000, None, None)}),
     ],
 )
 def test_the_ietf_fields_are_read_in_every_draft(headers: dict[str, str], expected: Reported | None) -> None:

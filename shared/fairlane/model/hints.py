@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Axis = Literal["requests", "tokens", "input", "output", "day", "concurrency"]
-"""A limited quantity: requests, all, input or output tokens a minute, requests a day, concurrent calls."""
+Axis = Literal["requests", "tokens", "input", "output", "day", "concurrency", "unnamed"]
+"""A limited quantity: requests, all, input or output tokens a minute, requests a day, concurrent calls.
+
+``unnamed``: a header reports a limit a minute without its quantity, which the lane infers.
+"""
 
 AXES: tuple[Axis, ...] = ("requests", "tokens", "input", "output")
 """The axes with a rate per minute."""

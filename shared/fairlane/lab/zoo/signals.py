@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fairlane.lab.simulator.limits.admission import Axis as LimitedAxis
 from fairlane.lab.simulator.limits.admission import Level
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
 from fairlane.lab.simulator.wire.headers import (
@@ -112,12 +113,13 @@ class Signs:
 
 
 def _written(signals: Signals, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
+    limited: dict[LimitedAxis, Level] = {axis: level for axis, level in levels.items() if axis != "unnamed"}
     match signals.style:
         case "anthropic":
-            return _ANTHROPIC.limit_headers(levels, now_ms)
+            return _ANTHROPIC.limit_headers(limited, now_ms)
         case "protocol":
-            return openai_limit_headers(levels)
+            return openai_limit_headers(limited)
         case "azure":
-            return azure_limit_headers(levels)
+            return azure_limit_headers(limited)
         case style:
-            return limit_headers(style, _ANTHROPIC, levels, now_ms)
+            return limit_headers(style, _ANTHROPIC, limited, now_ms)

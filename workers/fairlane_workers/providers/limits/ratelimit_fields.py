@@ -17,10 +17,10 @@ NAMES = frozenset(
 _LONGEST, _MOST_ITEMS = 1000, 16
 _DAY_S = 86_400
 _AXIS_OF_UNIT: dict[str, Axis] = {
-    "": "requests",
     "requests": "requests",
     "concurrent-requests": "concurrency",
 }
+_PER_MINUTE: tuple[Axis, ...] = ("requests", "unnamed")
 
 
 class _Item(NamedTuple):
@@ -29,7 +29,11 @@ class _Item(NamedTuple):
 
 
 class _Policy(NamedTuple):
-    """The limit of a window in seconds; the axis is ``None`` for a unit that Fairlane does not count."""
+    """The limit of a window in seconds; the axis is ``None`` for a unit that Fairlane does not count.
+
+    Drafts with units (``qu``) and quotas (``q``) count requests if they name no unit. Older drafts, and the
+    ``X-RateLimit`` fields, name no unit at all: some providers count tokens in them.
+    """
 
     quota: float | None
     window_s: float | None
@@ -77,13 +81,13 @@ def _read_single(
     # "100, 100;w=60": the limit that is nearest, and then every policy.
     stated = dict(_policies(limit))
     known = [
-        policy for policy in (stated | policies).values() if policy.window_s or policy.axis != "requests"
+        policy for policy in (stated | policies).values() if policy.window_s or policy.axis not in _PER_MINUTE
     ]
     quota = number(limit.split(",", 1)[0].split(";", 1)[0]) if limit else None
     mine = next(
-        (policy for policy in known if policy.axis == "requests" and quota in (None, policy.quota)), None
+        (policy for policy in known if policy.axis in _PER_MINUTE and quota in (None, policy.quota)), None
     )
-    policy = mine or _Policy(quota, None, "requests")
+    policy = mine or _Policy(quota, None, "unnamed")
     _tell(axes, policy, number(remaining), reset_ms(reset, now_ms))
     for other in known:
         if other is not mine:
@@ -110,7 +114,8 @@ def _policies(text: str | None) -> Iterator[tuple[str, _Policy]]:
     for name, params in _items(text):
         window_s = number(params.get("w"))
         quota = number(params.get("q", name))
-        axis = _AXIS_OF_UNIT.get(params.get("qu", "").lower())
+        unit = params.get("qu", "").lower()
+        axis = _AXIS_OF_UNIT.get(unit) if unit else "requests" if "q" in params else "unnamed"
         yield name, _Policy(quota, window_s or None, axis)
 
 

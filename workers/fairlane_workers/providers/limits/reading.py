@@ -15,7 +15,7 @@ from fairlane_workers.providers.retry_after import provider_now_ms
 _HOUR_MS = 3_600_000
 _LONGEST_DAY_MS = 25 * _HOUR_MS
 _AT_ONCE_MS = 1000
-_ORDER: tuple[Axis, ...] = ("input", "output", "tokens", "requests", "day", "concurrency")
+_ORDER: tuple[Axis, ...] = ("input", "output", "tokens", "requests", "unnamed", "day", "concurrency")
 
 
 class Refusal(NamedTuple):

@@ -6,8 +6,9 @@
 --   window_top                     up to where successes widen it after an overload
 --   widen_ms                       for how long it limits jobs after an overload until it is widened
 --   busy_n                         the latest permit when the last overload narrowed it
+--   shut, refusals, crowd          429s that last (rate/refusal): how many tries, and the calls in flight at the last
 -- GIVES: climb_window narrow_window widen_window overload_narrows concurrency_limit
--- USES: concurrency/detector_constants lane/state rate/constants
+-- USES: circuit/circuit_constants concurrency/detector_constants lane/state rate/constants
 
 function narrow_window(row, limit, by)
   row.window, row.window_by, row.window_age_ms, row.window_step = math.max(1, limit), by, 0, 1
@@ -56,8 +57,18 @@ function overload_narrows(row, lease, now)
   narrow_window(row, again and math.floor(lease.inflight / 2) or fewer, 'overload')
 end
 
+-- Where waiting does not end 429s that few calls in flight meet, the next try meets one fewer: an answer ends those of
+-- a limit of concurrency. It is awaited for some usual latencies, as a single long call must not hold the lane.
+local function most_while_rejected(row)
+  local crowd, enough = row.crowd or 0, known(row.again_ms) and FEW_TRIES or MANY_TRIES
+  if row.shut ~= 'requests' or row.refusals < enough or crowd < 2 or crowd >= LEAST_FIRST then return math.huge end
+  local patience = row.usual_ms and LATENCIES * row.usual_ms or PATIENCE_MS
+  return (row.asked_ms or 0) <= (row.blocked_ms or 0) + patience and crowd - 1 or math.huge
+end
+
 -- The most calls in flight at once; infinite without a limit.
 function concurrency_limit(row, limits)
-  local learned = not (limits.exact == 1 and limits.max_concurrency) and known(row.window) or math.huge
-  return math.min(limits.max_concurrency or math.huge, learned, known(row.concurrency_reported) or math.huge)
+  local most = math.min(limits.max_concurrency or math.huge, known(row.concurrency_reported) or math.huge)
+  if limits.exact == 1 and limits.max_concurrency then return most end
+  return math.min(most, known(row.window) or math.huge, most_while_rejected(row))
 end

@@ -1,8 +1,8 @@
 -- Constants of the detectors beside the rate: concurrency, latency, overload. Each line has its unit, then its source
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
--- GIVES: STEADY_FLOORS FLOORS UNPROVOKED UNDER MANY_UNDER LATENCIES LEAST_FIRST NEAR OVER RARE WIDEN_MS
---       WIDEN_SOON_MS SERVES FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT
+-- GIVES: STEADY_FLOORS FLOORS UNPROVOKED UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES MANY_TRIES NEAR OVER RARE
+--       WIDEN_MS WIDEN_SOON_MS SERVES FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT
 --       GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
@@ -13,6 +13,8 @@ UNDER = 20 -- calls that went through at clearly fewer in flight, without which 
 MANY_UNDER = 50 -- the same for a trial that begins before another 429: RARE of them, and none over
 LATENCIES = 4 -- and so many times the floor: numbers in flight within one latency say the same
 LEAST_FIRST = 8 -- calls in flight at a first 429 from which it is tried as the limit: one call more or less is little
+FEW_TRIES = 2 -- 429s in a row, the waits that the provider asked for between them, after which waiting is in vain
+MANY_TRIES = 4 -- the same for waits that the lane chose: a bucket may just not have earned a call
 NEAR = 0.4 -- share of the floor: calls at fewer in flight say nothing about it
 OVER = 3 -- calls that went through at more in flight, with which a floor is refuted
 RARE = 50 -- calls: one over for so many under is a miscount

@@ -1,14 +1,13 @@
 -- Constants of the rate controller: how fast a lane starts calls, and how it learns its limit from 429s. Each line
 -- has its unit, then its source or the reason for its value. A value marked (control) has no other source than the
 -- simulated lanes of docs/control: whoever changes it judges the change by `make simulate`.
--- GIVES: FAR_HIGHER REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS LEAST_CUT CLIMB_CALLS
---       LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT BACK_MS BACK_CALLS BACK_MOST_MS SURE SOONEST
---       UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE PROBE_MS CLIMB_MS UNSURE_CLIMB_MS BOUNDED
+-- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS LEAST_CUT
+--       CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT BACK_MS BACK_CALLS BACK_MOST_MS SURE
+--       SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE PROBE_MS CLIMB_MS UNSURE_CLIMB_MS BOUNDED
 --       RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS SPREAD_MS LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS
---       MOST_STRAYS FALLEN
---       STRAY_DOUBT SURPRISE KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR
---       STEEPER GENTLER KNOWN_WITHIN CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS
---       EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
+--       MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS
+--       LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS
+--       LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
 
 -- rate/rate: bounds of every rate, in requests or tokens a minute.
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
@@ -67,6 +66,10 @@ LONG_REFUSAL_MS = 2500 -- ms: 429s for longer than a bucket needs to earn some c
 
 -- reported/hints
 FAR_HIGHER = 3 -- factor: limits that are sold grow by less at a time
+NOT_REPORTED = 0.8 -- share of a report below which 429s measure another limit: a true one is met to some per cent
+
+-- rate/lift
+LIFT_MS = 250 -- ms in which a rate grows e-fold towards a first report: some round trips, so a 429 ends it in time
 
 -- rate/probe_slope: providers that reject a growth they find too fast.
 FAIR = 0.9 -- share of the ground above which the probe found the limit, and of the rate before it below which it

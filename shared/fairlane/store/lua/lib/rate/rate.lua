@@ -4,7 +4,7 @@
 --                      `_foreign_ms`, `_free` what was left of it when last reported
 --   <axis>_top         the rate stays below it until `_top_until_ms` (lib/rate/probe_slope.lua)
 -- GIVES: others_rate learned_rate ramp
--- USES: lane/state rate/constants rate/curve reported/others_constants
+-- USES: lane/state rate/constants rate/curve rate/lift reported/others_constants
 
 -- What others take of an axis, a minute. Whoever is not seen taking it any more, is believed to take less and less.
 function others_rate(row, axis)
@@ -30,7 +30,7 @@ function learned_rate(row, axis, configured)
     rate = math.min(rate, row[axis .. '_top'])
   end
   if reported then
-    local left = left_of(row, axis, reported)
+    local left = lifted(row, axis, left_of(row, axis, reported))
     rate = math.min(rate or left, left)
   end
   return rate and math.max(LEAST_PER_MINUTE, LEAST_OF_CONFIGURED * (configured or 0), math.min(MOST_PER_MINUTE, rate))

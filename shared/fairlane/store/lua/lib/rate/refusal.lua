@@ -5,10 +5,16 @@
 -- USES: buckets/buckets lane/counts lane/state rate/constants rate/curve rate/estimate_filter rate/limit_estimator
 --       rate/refusal_budget reported/window_detector tokens/amounts
 
--- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles.
+-- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles. What a
+-- provider says doubles too while it proves to be too short.
 local function try_again_ms(row, axis, retry_after_ms, now)
-  row.again_ms = retry_after_ms > 0 and now + retry_after_ms or ''
-  if retry_after_ms > 0 then return now + retry_after_ms end
+  if retry_after_ms > 0 then
+    local longest = math.max(retry_after_ms, RARELY_MS)
+    local again = now + math.min(longest, retry_after_ms * 2 ^ math.min(row.refusals - 1, 16))
+    row.again_ms = again
+    return again
+  end
+  row.again_ms = ''
   local most = math.min(RARELY_MS, math.max(BACK_OFF_MOST_MS, 30000 / row[axis .. '_est']))
   local again = now + math.min(most, BACK_OFF_MS * 2 ^ math.min(row.refusals - 1, 16))
   if has_window(row, axis) and row.refusals == 1 then
@@ -20,7 +26,7 @@ end
 -- Notes the first 429 of an epoch: its axis, the rate at that moment and the estimate that it followed. Slow start
 -- overshoots by up to twice; a limit that was configured or reported does not.
 local function begin_epoch(row, axis, rate, est_then, starting, lease, now)
-  row.shut, row.first_ms, row.refusals = axis, lease.granted_ms, 1
+  row.shut, row.first_ms, row.refusals, row.crowd = axis, lease.granted_ms, 1, lease.inflight
   row.first, row.pace_then, row.est_then, row.epoch = row.last, rate, est_then, (row.epoch or 0) + 1
   note_window_use(row, axis, now)
   if not known(row[axis .. '_age_ms']) then
@@ -59,7 +65,7 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
   if still then axis = row.shut elseif known(row.shut) then learn_opening(row, limits, now) end
   row.last_ms, row.last = lease.granted_ms, admitted_by(row, axis, lease)
   if still then
-    row.refusals = row.refusals + 1
+    row.refusals, row.crowd = row.refusals + 1, lease.inflight
     count_cost(row, axis, false)
     miss_boundary(row, axis, lease.granted_ms)
   else

@@ -1,7 +1,7 @@
 -- What a lane learns from a rejected call: a 429, or an overloaded provider.
 -- GIVES: back_off rejected
 -- USES: buckets/buckets circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_trial
---       lane/counts lane/limits lane/state rate/refusal rate/slow_start reported/window_detector
+--       lane/counts lane/limits lane/state rate/lift rate/refusal rate/slow_start reported/window_detector
 --       tokens/length_refusals
 
 -- Blocks the lane of an overloaded provider for a moment. The moment doubles while attempts started after the last
@@ -57,7 +57,8 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
     return ''
   end
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
-  local starting = axis == 'requests' and not configured and not known(row.requests_reported)
+  local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
+  local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))
   local cut = learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
   local concurrency = axis == 'requests' and not has_window(row, axis) and suspects_concurrency(row, lease, cut)
   if concurrency then forget_rate(row, limits) end

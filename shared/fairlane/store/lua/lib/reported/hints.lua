@@ -1,32 +1,11 @@
 -- Learns from what providers say of their limits, in headers and bodies (fairlane.model.hints):
 -- {"<axis>": [limit, remaining, reset_ms], "exhausted": axis}, where -1 is not said.
---   <axis>_reported, _reported_ms                 the reported limit, and when it was reported
 --   day_rate, day_shut_ms                         the reported limit a day; until when the provider's day is used up
 -- GIVES: learn_hints
--- USES: buckets/arrival_true_up buckets/buckets buckets/token_bucket concurrency/detector_constants lane/counts
---       lane/state rate/constants rate/estimate_filter reported/others
+-- USES: buckets/arrival_true_up buckets/buckets buckets/token_bucket lane/counts lane/state rate/constants
+--       reported/others reported/reported_limit reported/unnamed
 
 local DAY_MS = 86400000
-
--- Forgets what was learned of a limit that another report replaces. Towards a far higher one the lane climbs from what
--- it knows: the report may be of another axis, where headers do not name it.
-local function replace_report(row, axis, was, limit, now)
-  local from = math.min(was, known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was)
-  row[axis .. '_est'], row[axis .. '_age_ms'], row[axis .. '_foreign'] = '', '', 0
-  if row.shut == axis then row.shut = '' end
-  if limit <= FAR_HIGHER * was then return end
-  set_estimate(row, axis, from, from * from, now)
-  row[axis .. '_age_ms'], row[axis .. '_climb_ms'] = 0, 0
-end
-
-local function note_reported(row, axis, limit, now)
-  local was = known(row[axis .. '_reported'])
-  if was and math.abs(limit - was) > MOVED * was then replace_report(row, axis, was, limit, now) end
-  if was ~= limit then row[axis .. '_reported'] = limit end
-  row[axis .. '_reported_ms'] = now
-  -- The rate of slow start is no estimate.
-  if not was and not known(row[axis .. '_age_ms']) then row[axis .. '_est'] = '' end
-end
 
 -- Lets a lane that started on a guess spend one burst of the reported rate, of which every call so far is a part, and
 -- no more than is left. A configured limit is a ceiling: there the report only lowers the level.
@@ -62,9 +41,21 @@ local function note_day(row, limits, limit, left, reset_ms, now)
   end
 end
 
--- Learns from the hints of an answer. Returns whether others were newly detected to use the same key.
+-- Names what was reported without a name, once it is known; until then it says nothing.
+local function name_unnamed(row, hints, lease)
+  local hint = hints.unnamed
+  if not hint then return end
+  local axis = hint[1] > 0 and axis_of_unnamed(row, hint[1], hint[2], lease)
+  hints.unnamed = nil
+  if axis and not hints[axis] then hints[axis] = hint end
+  if hints.exhausted == 'unnamed' then hints.exhausted = axis or nil end
+end
+
+-- Learns from the hints of an answer, and names those that have no name. Returns whether others were newly detected to
+-- use the same key.
 function learn_hints(row, limits, hints, lease, now)
   local shared = false
+  name_unnamed(row, hints, lease)
   for axis, hint in pairs(hints) do
     local limit, left, reset_ms = hint[1], hint[2], hint[3]
     if axis == 'concurrency' then
@@ -72,7 +63,7 @@ function learn_hints(row, limits, hints, lease, now)
     elseif axis == 'day' then
       note_day(row, limits, limit, left, reset_ms, now)
     elseif CONFIGURED[axis] and limit > 0 then
-      note_reported(row, axis, limit, now)
+      note_reported(row, limits, axis, limit, now)
       if left >= 0 then
         local first = not row[axis .. '_left']
         shared = note_left(row, axis, left, reset_ms, lease, now) or shared

@@ -1,0 +1,32 @@
+-- The limit that a provider reports of an axis, and what another report makes of what was learned:
+--   <axis>_reported, _reported_ms   the reported limit, and when it was reported
+-- GIVES: note_reported
+-- USES: concurrency/detector_constants lane/state rate/constants rate/estimate_filter rate/lift
+
+-- Forgets what was learned of a limit that another report replaces. An estimate well below the last report was not of
+-- that limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it
+-- knows: it may be of another axis, where headers do not name it.
+local function replace_report(row, axis, was, limit, now)
+  local est = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was
+  if est < NOT_REPORTED * was and limit <= FAR_HIGHER * was then
+    row[axis .. '_var'] = (row[axis .. '_var'] or 0) + (est * (limit / was - 1)) ^ 2
+    return
+  end
+  local from = math.min(was, est)
+  row[axis .. '_est'], row[axis .. '_age_ms'], row[axis .. '_foreign'] = '', '', 0
+  if row.shut == axis then row.shut = '' end
+  if limit <= FAR_HIGHER * was then return end
+  set_estimate(row, axis, from, from * from, now)
+  row[axis .. '_age_ms'], row[axis .. '_climb_ms'] = 0, 0
+end
+
+-- Notes that a limit of `limit` a minute was reported.
+function note_reported(row, limits, axis, limit, now)
+  local was = known(row[axis .. '_reported'])
+  if not was then begin_lift(row, axis, limits[CONFIGURED[axis]], now) end
+  if was and math.abs(limit - was) > MOVED * was then replace_report(row, axis, was, limit, now) end
+  if was ~= limit then row[axis .. '_reported'] = limit end
+  row[axis .. '_reported_ms'] = now
+  -- The rate of slow start is no estimate.
+  if not was and not known(row[axis .. '_age_ms']) then row[axis .. '_est'] = '' end
+end
