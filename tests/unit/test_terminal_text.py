@@ -133,6 +133,7 @@ GO_AROUND = Counter(
         "top/screen.py stdout.fileno": 1,  # its size
         "top/screen.py print": 1,  # a frame, whose texts come from `cell_of` and `visible_line`
         "top/command.py Console": 1,
+        "apps/promptfoo/programs/harness.py print": 1,  # JSON to the process that started it
         "local/demo_command.py Console": 1,
         "local/demo/session.py print": 2,  # the demonstration's own run
         "local/demo/summary.py print": 4,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -34,8 +34,13 @@ def parse_outputs(records: Iterable[Record], kind: type[Value]) -> Iterator[Pars
     ``kind`` is what pydantic validates: a model, a dataclass, a ``TypedDict``, a list of them. An output is
     JSON, also inside a code fence. Raises what pydantic raises for a type that it cannot validate, at once.
     """
+    return map(output_parser(kind), records)
+
+
+def output_parser(kind: type[Value]) -> Callable[[Record], Parsed[Value]]:
+    """What validates the output of one record after the other: see `parse_outputs`."""
     adapter = TypeAdapter(kind)
-    return (_parsed(record, adapter) for record in records)
+    return lambda record: _parsed(record, adapter)
 
 
 def _parsed(record: Record, adapter: TypeAdapter[Value]) -> Parsed[Value]:

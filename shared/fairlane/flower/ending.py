@@ -33,5 +33,4 @@ def refuse_place(error: OSError) -> NoReturn:
     if problem is None:
         raise error
     where = options.unix_socket or f"{options.address or '*'}:{options.port}"
-    print(f"Flower: {where} {problem}", file=sys.stderr)  # noqa: T201 - for whoever started it
-    sys.exit(1)
+    sys.exit(f"Flower: {where} {problem}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from fairlane.client.views.comparison import Comparison
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
+    from fairlane.export.parsed import Parsed
+    from fairlane.export.trackers.exported import Exported
 
 T = TypeVar("T")
+Value = TypeVar("Value")
 
 
 class AsyncRun:
@@ -54,6 +57,11 @@ class AsyncRun:
     def serial(self) -> bool:
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._run.serial
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters of its calls; empty where they cannot be read."""
+        return self._run.params
 
     @property
     def spec(self) -> RunSpec | None:
@@ -116,6 +124,22 @@ class AsyncRun:
     ) -> int:
         """Write every record to a file, once the run is over: see `Run.export`."""
         return await self._once_over(partial(Run.export, path=path, format=format, raw=raw))
+
+    async def export_to(self, exporter: str, target: str = "") -> Exported:
+        """Send every record to another tool, once the run is over: see `Run.export_to`."""
+        return await self._once_over(partial(Run.export_to, exporter=exporter, target=target))
+
+    async def parsed(self, kind: type[Value]) -> AsyncGenerator[Parsed[Value], None]:
+        """Every record with its output as a value of ``kind``, in item order: see `Run.parsed`."""
+        from fairlane.export.parsed import output_parser
+
+        parse = output_parser(kind)
+        async for record in self.results():
+            yield parse(record)
+
+    async def to_polars(self) -> Any:
+        """Every record as a row of a ``polars.DataFrame``, once the run is over: see `Run.to_polars`."""
+        return await self._once_over(Run.to_polars)
 
     async def to_pandas(self) -> Any:
         """Every record as a row of a ``pandas.DataFrame``, once the run is over: see `Run.to_pandas`."""
