@@ -92,12 +92,11 @@ def test_a_thread_that_waits_for_ever_does_not_keep_the_process() -> None:
     assert ended.returncode == 3
 
 
-def test_a_place_that_is_taken_is_named_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_is_taken_is_named_in_one_line() -> None:
     with pytest.raises(SystemExit) as end:
         ending.refuse_place(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
-    assert end.value.code == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
+    said = str(end.value.code)  # the interpreter prints it, and ends with 1
+    assert "\n" not in said
     assert f":{options.port} is taken" in said
     assert "--port" in said
     with pytest.raises(OSError, match="broken"):
