@@ -199,8 +199,8 @@ def test_two_movers_of_one_run_leave_it_whole(stage: ArchivedStage, monkeypatch:
 def test_a_run_that_is_moved_while_it_is_read_is_read_to_its_end(
     stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlane.client.handle.RESULTS_AT_ONCE", 2)
-    monkeypatch.setattr("fairlane.client.handle.ITEMS_LISTED_AT_ONCE", 3)
+    monkeypatch.setattr("fairlane.client.following.records.RESULTS_AT_ONCE", 2)
+    monkeypatch.setattr("fairlane.client.following.records.ITEMS_LISTED_AT_ONCE", 3)
     run = completed(stage, 9)
     whole = list(run.stream())
     reading = run.stream()

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.client import handle
 from fairlane.client.chunks import Chunk
-from fairlane.client.following import Seen
+from fairlane.client.following import records
+from fairlane.client.following.records import Seen
 from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage
@@ -71,7 +71,7 @@ def test_a_record_tells_everything_of_its_item(stage: Stage) -> None:
 
 
 def test_results_are_read_a_bounded_number_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handle, "RESULTS_AT_ONCE", 4)
+    monkeypatch.setattr(records, "RESULTS_AT_ONCE", 4)
     run = submit(stage, rows=7, evaluators=[JUDGE])
     stage.answer(run.id, 7)
     stage.judge(run.id, 7)
@@ -137,7 +137,7 @@ def test_an_item_is_reported_once_even_if_redis_forgets_who_ended(stage: Stage) 
 
 
 def test_many_items_are_listed_by_the_page(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handle, "ITEMS_LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(records, "ITEMS_LISTED_AT_ONCE", 2)
     run = submit(stage)
     stage.answer(run.id, 5)
     assert items(run.stream()) == list(COMPLETE)

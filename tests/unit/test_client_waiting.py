@@ -11,8 +11,8 @@ from redis import Redis
 from rich.console import Console
 
 from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
-from fairlane.client.progress import LINE_EVERY_S, Rate, open_progress
-from fairlane.client.standstill import Standstill
+from fairlane.client.following.progress import LINE_EVERY_S, Rate, open_progress
+from fairlane.client.following.standstill import Standstill
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import RunTimeout, StoreUnavailable
 from fairlane.model.run import LaneProgress, Pause, RunRef, RunState

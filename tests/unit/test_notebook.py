@@ -14,8 +14,8 @@ from redis import Redis
 from rich.console import Console
 
 from fairlane.client.deployment import finish
-from fairlane.client.notebook import REDRAWN_EVERY_MS, Bar, Cell, html_of
-from fairlane.client.progress import open_progress
+from fairlane.client.following.notebook import REDRAWN_EVERY_MS, Bar, Cell, html_of
+from fairlane.client.following.progress import open_progress
 from fairlane.core.clock import ManualClock
 from fairlane.model.run import Pause
 from tests.support.stage import Stage

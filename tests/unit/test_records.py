@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.client.handle import Records
+from fairlane.client.following.records import Records
 from fairlane.evaluators.builders import llm_judge
 from fairlane.model.job import JobState, Usage
 from fairlane.model.origins import Source

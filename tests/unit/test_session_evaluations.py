@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 from rich.console import Console
 
-from fairlane.client.progress import open_progress
+from fairlane.client.following.progress import open_progress
 from fairlane.datasets.rows import encode_page
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FunctionScorer, Judge

@@ -18,7 +18,7 @@ from rich.text import Text
 
 import fairlane
 from fairlane.cli import output
-from fairlane.client.progress import PlainProgress
+from fairlane.client.following.progress import PlainProgress
 from fairlane.config.sections import LogSettings
 from fairlane.core.clock import ManualClock
 from fairlane.core.terminal_text import visible, visible_json, visible_line
@@ -137,10 +137,10 @@ GO_AROUND = Counter(
         "local/demo_command.py Console": 1,
         "local/demo/session.py print": 2,  # the demonstration's own run
         "local/demo/summary.py print": 4,
-        "client/progress.py Console": 1,
-        "client/progress.py Live": 1,  # `Bars` makes its sentences visible
-        "client/progress.py Progress": 1,  # titles are made visible by `_draw`
-        "client/progress.py print": 1,
+        "client/following/progress.py Console": 1,
+        "client/following/progress.py Live": 1,  # `Bars` makes its sentences visible
+        "client/following/progress.py Progress": 1,  # titles are made visible by `_draw`
+        "client/following/progress.py print": 1,
     }
 )
 """Prints beside `fairlane.cli.output`, counted: each holds no text of others, or makes it visible itself."""

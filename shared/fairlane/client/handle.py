@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairlane.client.apps import load_app
 from fairlane.client.deployment import (
+    LONGEST_WAIT_S,
+    SHORTEST_WAIT_S,
     Deployment,
     Pace,
     Steps,
@@ -18,13 +19,13 @@ from fairlane.client.deployment import (
     blocking,
     finish,
 )
-from fairlane.client.following import Held, Seen, Submission, draw, longest_pause
-from fairlane.client.progress import ProgressView, open_progress
-from fairlane.client.standstill import Standstill
-from fairlane.core.errors import FairlaneError, RunTimeout, SubmissionError
+from fairlane.client.following.progress import ProgressView, draw, open_progress
+from fairlane.client.following.records import Records, Submission, refusal
+from fairlane.client.following.standstill import Held, Standstill
+from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.model.results import Record
 from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
-from fairlane.model.sessions import BLOCK, SessionRecord
+from fairlane.model.sessions import SessionRecord
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
 
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     from fairlane.export.trackers.exported import Exported
 
 Value = TypeVar("Value")
-
-RESULTS_AT_ONCE = 256
-"""Stored results fetched in one round trip."""
-
-ITEMS_LISTED_AT_ONCE = 1000
 
 
 class Run:
@@ -344,7 +340,7 @@ class Run:
                 draw(view, status, patience.silence_s, standstill)
             if status is not None and (status.state.finished or (held is not None and held.by(status))):
                 return status
-            pause = pace.next_s(longest_pause(status))
+            pause = pace.next_s(_longest_pause(status))
             if timeout is not None:
                 left = timeout - (clock.monotonic_ms() - started_ms) / 1000
                 if left <= 0:
@@ -377,98 +373,8 @@ class Run:
         return self._spec
 
 
-class Records:
-    """Iterates over the records of one run; rides out a restart of Redis.
-
-    Each iterator is made of steps, which an async handle takes one by one.
-    """
-
-    def __init__(self, deployment: Deployment, spec: RunSpec) -> None:
-        self._deployment, self._spec = deployment, spec
-        self._ref = RunRef(spec.team, spec.run)
-        self._patience = deployment.patience()
-        self._reader = deployment.records(spec)
-        self._session_reader = deployment.sessions(spec)
-
-    def in_item_order(self) -> Iterator[Record]:
-        """Yield all records of a finished run."""
-        return blocking(self.item_steps(), self._deployment.waiter)
-
-    def as_they_finish(self) -> Iterator[Record]:
-        """Yield each item's record when it finishes; unfinished items of a cancelled run last."""
-        return blocking(self.finish_steps(), self._deployment.waiter)
-
-    def of_sessions(self) -> Iterator[SessionRecord]:
-        """Yield all session records of a finished run, in the order in which sessions first appear."""
-        return blocking(self.session_steps(), self._deployment.waiter)
-
-    def item_steps(self) -> Iterator[Record | Wait]:
-        """The steps of `in_item_order`."""
-        count = yield from self._items()
-        yield from self._of(range(count))
-
-    def finish_steps(self) -> Iterator[Record | Wait]:
-        """The steps of `as_they_finish`."""
-        seen, listed, pace = Seen(), 0, Pace()
-        submission = Submission(self._deployment, self._ref)
-        while True:
-            state, items = yield from self._finished(listed)
-            if state is RunState.SUBMITTED:
-                submission.check()
-            listed += len(items)
-            yield from self._of([item for item in items if seen.add(item)])
-            if len(items) == ITEMS_LISTED_AT_ONCE:
-                continue
-            if state is RunState.REFUSED:
-                raise refusal((yield from self._status()))
-            if state.finished:
-                break
-            if items:
-                pace.restart()
-            yield Wait(pace.next_s())
-        # Also what a Redis that lost its last second has listed at a place already read.
-        count = yield from self._items()
-        yield from self._of(item for item in range(count) if seen.add(item))
-
-    def session_steps(self) -> Iterator[SessionRecord | Wait]:
-        """The steps of `of_sessions`."""
-        spec = self._spec
-        size = max(1, min(BLOCK, RESULTS_AT_ONCE // (spec.cells_per_row * max(1, len(spec.session_evals)))))
-        for block in range(0, spec.sessions, BLOCK):
-            end = min(block + BLOCK, spec.sessions)
-            for first in range(block, end, size):
-                sessions = range(first, min(first + size, end))
-                yield from (yield from self._fetch_sessions(sessions))
-
-    def _items(self) -> Steps[int]:
-        """How many there are; of rows that came after the submission the spec says nothing."""
-        if not (self._spec.open or self._spec.source):
-            return self._spec.items
-        return (yield from self._status()).items
-
-    def _status(self) -> Steps[RunStatus]:
-        return self._patience.insisting(lambda: self._deployment.runs.status(self._ref, self._spec))
-
-    def _fetch_sessions(self, sessions: Sequence[int]) -> Steps[list[SessionRecord]]:
-        return self._patience.insisting(lambda: self._session_reader.records(sessions))
-
-    def _finished(self, start: int) -> Steps[tuple[RunState, list[int]]]:
-        return self._patience.insisting(
-            lambda: self._deployment.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE)
-        )
-
-    def _of(self, items: Iterable[int]) -> Iterator[Record | Wait]:
-        remaining = iter(items)
-        size = max(1, RESULTS_AT_ONCE // self._spec.steps)
-        while batch := list(islice(remaining, size)):
-            yield from (yield from self._fetch(batch))
-
-    def _fetch(self, items: Sequence[int]) -> Steps[list[Record]]:
-        return self._patience.insisting(lambda: self._reader.records(items))
-
-
-def refusal(status: RunStatus) -> SubmissionError:
-    """The error for reading the records of a refused run."""
-    return SubmissionError(
-        "run", status.run, f"was refused: {status.reason}", "Correct that and submit it again."
-    )
+def _longest_pause(status: RunStatus | None) -> float:
+    """Look often when the run may end at any moment: everything that is left is in flight."""
+    if status and status.state is RunState.RUNNING and status.in_flight >= status.jobs - status.jobs_done:
+        return SHORTEST_WAIT_S
+    return LONGEST_WAIT_S

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairlane.cli.runs.run_views import run_document, state_in_a_word
 from fairlane.client.deployment import Deployment
-from fairlane.client.progress import Rate
+from fairlane.client.following.progress import Rate
 from fairlane.core.errors import RunNotFound
 from fairlane.core.lru import Lru
 from fairlane.flower.error_words import errors_of

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.lanes.workers import worker_state
 from fairlane.client.deployment import Deployment
-from fairlane.client.progress import Rate
+from fairlane.client.following.progress import Rate
 from fairlane.model.run import RunRef, RunStatus
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.read.overview import LeaderView

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fairlane.apps.archive.rows import Entry, Finished, SessionEntry
 from fairlane.client.archive import Moved
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import RESULTS_AT_ONCE, Records
+from fairlane.client.following.records import RESULTS_AT_ONCE, Records
 from fairlane.core.errors import FairlaneError, RunArchived
 from fairlane.model.results import Record
 from fairlane.model.run import Plan, RunRef, RunState

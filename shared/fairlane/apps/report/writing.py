@@ -7,7 +7,7 @@ from os import PathLike
 from fairlane.apps.report.activity import activity_of
 from fairlane.apps.report.page import ReportSource, write_report
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Records
+from fairlane.client.following.records import Records
 from fairlane.model.run import RunSpec, RunStatus
 
 

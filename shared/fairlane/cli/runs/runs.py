@@ -13,7 +13,7 @@ from fairlane.cli.runs.run_views import ending, pause_in_words, print_run, print
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
-from fairlane.client.following import Held
+from fairlane.client.following.standstill import Held
 from fairlane.client.handle import Run
 from fairlane.model.run import RunStatus
 

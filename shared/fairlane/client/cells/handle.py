@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
-from fairlane.client.following import Seen
+from fairlane.client.following.records import Seen
 from fairlane.client.handle import Run
 from fairlane.client.summary import Summary, summarise
 from fairlane.core.clock import Clock, SystemClock

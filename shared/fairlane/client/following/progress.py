@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from fairlane.client.notebook import Bar, Cell
+from fairlane.client.following.notebook import Bar, Cell
+from fairlane.client.following.standstill import Standstill
 from fairlane.core.clock import Clock
 from fairlane.core.terminal_text import visible_line
 from fairlane.model.run import RunState, RunStatus
@@ -266,3 +267,11 @@ def _mishaps(status: RunStatus) -> str:
 
 def _silence(seconds: float) -> str:
     return f"Redis has not answered for {seconds:.0f} s; trying again"
+
+
+def draw(view: ProgressView, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
+    """Show the status, and why nothing happens; or for how long Redis has been silent."""
+    if status is None:
+        view.silent(silence_s)
+    else:
+        view.show(status, standstill.words(status))

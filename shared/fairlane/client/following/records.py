@@ -1,0 +1,150 @@
+"""Reads a run's records as they end or in item order, and rides out a Redis that is away meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from fairlane.client.deployment import Deployment, Pace, Steps, Wait, blocking
+from fairlane.core.errors import RunLost, SubmissionError
+from fairlane.model.results import Record
+from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.sessions import BLOCK, SessionRecord
+
+RESULTS_AT_ONCE = 256
+"""Stored results fetched in one round trip."""
+
+ITEMS_LISTED_AT_ONCE = 1000
+
+LOST_AFTER_MS = 5000
+"""A submission waits for less, as a rule; from then on its request is looked for every five seconds."""
+
+
+class Records:
+    """Iterates over the records of one run; rides out a restart of Redis.
+
+    Each iterator is made of steps, which an async handle takes one by one.
+    """
+
+    def __init__(self, deployment: Deployment, spec: RunSpec) -> None:
+        self._deployment, self._spec = deployment, spec
+        self._ref = RunRef(spec.team, spec.run)
+        self._patience = deployment.patience()
+        self._reader = deployment.records(spec)
+        self._session_reader = deployment.sessions(spec)
+
+    def in_item_order(self) -> Iterator[Record]:
+        """Yield all records of a finished run."""
+        return blocking(self.item_steps(), self._deployment.waiter)
+
+    def as_they_finish(self) -> Iterator[Record]:
+        """Yield each item's record when it finishes; unfinished items of a cancelled run last."""
+        return blocking(self.finish_steps(), self._deployment.waiter)
+
+    def of_sessions(self) -> Iterator[SessionRecord]:
+        """Yield all session records of a finished run, in the order in which sessions first appear."""
+        return blocking(self.session_steps(), self._deployment.waiter)
+
+    def item_steps(self) -> Iterator[Record | Wait]:
+        """The steps of `in_item_order`."""
+        count = yield from self._items()
+        yield from self._of(range(count))
+
+    def finish_steps(self) -> Iterator[Record | Wait]:
+        """The steps of `as_they_finish`."""
+        seen, listed, pace = Seen(), 0, Pace()
+        submission = Submission(self._deployment, self._ref)
+        while True:
+            state, items = yield from self._finished(listed)
+            if state is RunState.SUBMITTED:
+                submission.check()
+            listed += len(items)
+            yield from self._of([item for item in items if seen.add(item)])
+            if len(items) == ITEMS_LISTED_AT_ONCE:
+                continue
+            if state is RunState.REFUSED:
+                raise refusal((yield from self._status()))
+            if state.finished:
+                break
+            if items:
+                pace.restart()
+            yield Wait(pace.next_s())
+        # Also what a Redis that lost its last second has listed at a place already read.
+        count = yield from self._items()
+        yield from self._of(item for item in range(count) if seen.add(item))
+
+    def session_steps(self) -> Iterator[SessionRecord | Wait]:
+        """The steps of `of_sessions`."""
+        spec = self._spec
+        size = max(1, min(BLOCK, RESULTS_AT_ONCE // (spec.cells_per_row * max(1, len(spec.session_evals)))))
+        for block in range(0, spec.sessions, BLOCK):
+            end = min(block + BLOCK, spec.sessions)
+            for first in range(block, end, size):
+                sessions = range(first, min(first + size, end))
+                yield from (yield from self._fetch_sessions(sessions))
+
+    def _items(self) -> Steps[int]:
+        """How many there are; of rows that came after the submission the spec says nothing."""
+        if not (self._spec.open or self._spec.source):
+            return self._spec.items
+        return (yield from self._status()).items
+
+    def _status(self) -> Steps[RunStatus]:
+        return self._patience.insisting(lambda: self._deployment.runs.status(self._ref, self._spec))
+
+    def _fetch_sessions(self, sessions: Sequence[int]) -> Steps[list[SessionRecord]]:
+        return self._patience.insisting(lambda: self._session_reader.records(sessions))
+
+    def _finished(self, start: int) -> Steps[tuple[RunState, list[int]]]:
+        return self._patience.insisting(
+            lambda: self._deployment.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE)
+        )
+
+    def _of(self, items: Iterable[int]) -> Iterator[Record | Wait]:
+        remaining = iter(items)
+        size = max(1, RESULTS_AT_ONCE // self._spec.steps)
+        while batch := list(islice(remaining, size)):
+            yield from (yield from self._fetch(batch))
+
+    def _fetch(self, items: Sequence[int]) -> Steps[list[Record]]:
+        return self._patience.insisting(lambda: self._reader.records(items))
+
+
+def refusal(status: RunStatus) -> SubmissionError:
+    """The error for reading the records of a refused run."""
+    return SubmissionError(
+        "run", status.run, f"was refused: {status.reason}", "Correct that and submit it again."
+    )
+
+
+class Seen:
+    """Remembers which items were yielded, one bit each."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def add(self, item: int) -> bool:
+        """Whether ``item`` is new."""
+        byte, bit = item >> 3, 1 << (item & 7)
+        if byte >= len(self._bits):
+            self._bits.extend(bytes(max(byte + 1 - len(self._bits), len(self._bits))))
+        if self._bits[byte] & bit:
+            return False
+        self._bits[byte] |= bit
+        return True
+
+
+class Submission:
+    """Notices that a submission was lost, so that nobody waits for it for ever."""
+
+    def __init__(self, deployment: Deployment, ref: RunRef) -> None:
+        self._deployment, self._ref = deployment, ref
+        self._next_ms = deployment.clock.monotonic_ms() + LOST_AFTER_MS
+
+    def check(self) -> None:
+        """Raise `RunLost` for a run that is still submitted after a while, if nothing asks for it."""
+        if self._deployment.clock.monotonic_ms() < self._next_ms:
+            return
+        self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS
+        if self._deployment.patience().ask(lambda: self._deployment.runs.is_lost(self._ref)):
+            raise RunLost(self._ref.run, "the request to start it")
