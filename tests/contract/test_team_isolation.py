@@ -331,8 +331,9 @@ def everything(stage: Stage) -> list[Waiting]:
         rows.write({"n": 1})
     with pytest.raises(TargetNotFound):
         client.why("nothing")
+    broken = [*({"n": n} for n in range(5000)), {"n": object()}]  # only a later page shows it
     with pytest.raises(SubmissionError):
-        client.submit([{"n": object()}], "{{ n }}", model=TASKS)
+        client.submit(broken, "{{ n }}", model=TASKS)
     return whys
 
 

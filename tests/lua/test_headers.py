@@ -112,6 +112,12 @@ def test_binding_refuses_what_does_not_fit_the_header(left_out: str) -> None:
         script("leader_acquire").bind(keys, args)
 
 
+def test_keys_are_sent_as_they_are_whether_text_or_bytes() -> None:
+    verb = script("upload_expire")
+    for key, sent in (("ä", "ä".encode()), (b"\xff", b"\xff"), ("\udcff", b"\xff"), ("\ud800", b"?")):
+        assert verb.bind({"state": "s", "upload": key}, {"ttl_s": 1}).keys == (b"s", sent)
+
+
 def test_a_script_that_the_server_has_forgotten_is_sent_again(real_redis: Redis) -> None:
     real_redis.script_flush()
     call = script("leader_acquire").bind({"leader": "k"}, {"now_ms": 5, "id": "a", "lease_ms": 10})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -92,6 +93,13 @@ def test_a_list_of_attempts_that_is_unreadable_costs_only_itself(header: object)
     with capture_logs() as logs:
         assert [named(one) for one in attempts_of(message)] == [attempt(1)]
     assert [line["event"] for line in logs] == ["message_unreadable"]
+
+
+def test_attempts_of_a_later_version_stay_of_that_version() -> None:
+    later = [replace(attempt(job), version=7) for job in range(3)]
+    publish([(one, MOST) for one in later])
+    (message,) = messages(LANES[0])
+    assert [named(one).version for one in attempts_of(message)] == [7, 7, 7]
 
 
 def worker(name: str, lanes: tuple[str, ...], reads: int = READS_BUNDLES) -> Beat:

@@ -330,13 +330,13 @@ class Run:
     ) -> Steps[RunStatus]:
         clock, patience, pace = self._deployment.clock, self._deployment.patience(), Pace()
         started_ms, submission = clock.monotonic_ms(), None
-        standstill = Standstill(clock, self._ask_why)
+        standstill = Standstill(clock, self._ask_why) if view is not None else None
         while True:
             status = patience.ask(self._look)
             if status is not None and status.state is RunState.SUBMITTED:
                 submission = submission or Submission(self._deployment, self._ref)
                 submission.check()
-            if view is not None:
+            if view is not None and standstill is not None:
                 draw(view, status, patience.silence_s, standstill)
             if status is not None and (status.state.finished or (held is not None and held.by(status))):
                 return status

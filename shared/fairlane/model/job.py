@@ -78,7 +78,7 @@ class Attempt:
     def to_message(self) -> dict[str, Any]:
         """The task message: names and numbers only, so that any tool may show it."""
         return {
-            "v": MESSAGE_VERSION,
+            "v": self.version,
             "run": self.run,
             "team": self.team,
             "job": self.job,

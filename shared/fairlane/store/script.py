@@ -23,7 +23,7 @@ from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, cast
 
 from redis.exceptions import NoPermissionError, NoScriptError
 
@@ -62,22 +62,24 @@ class Script:
     args: tuple[str, ...]
     merges: bool = False
 
-    def place(self, keys: Mapping[str, str | Sequence[str]]) -> Placed:
+    def place(self, keys: Mapping[str, str | bytes | Sequence[str]]) -> Placed:
         """Fit keys to the header, by name, once for many calls. Raises `ScriptError` on a misfit."""
         if len(keys) != len(self.keys):
             raise ScriptError(self.name, f"takes keys {self.keys}")
-        placed: list[str] = []
+        placed: list[str | bytes] = []
         try:
             for name in self.keys:
                 if name.endswith("*"):
-                    placed.extend(keys[name[:-1]])
+                    placed.extend(cast("Sequence[str]", keys[name[:-1]]))
                 else:
-                    placed.append(str(keys[name]))
+                    placed.append(cast("str | bytes", keys[name]))
         except KeyError as missing:
             raise ScriptError(self.name, f"{missing} is missing") from None
-        return Placed(key.encode() for key in placed)
+        return Placed(map(_encoded, placed))
 
-    def bind(self, keys: Mapping[str, str | Sequence[str]] | Placed, args: Mapping[str, Value]) -> Call:
+    def bind(
+        self, keys: Mapping[str, str | bytes | Sequence[str]] | Placed, args: Mapping[str, Value]
+    ) -> Call:
         """Fit keys and arguments to the header, by name. Raises `ScriptError` on a misfit."""
         placed = keys if isinstance(keys, Placed) else self.place(keys)
         if len(args) != len(self.args):
@@ -95,7 +97,17 @@ class Placed(tuple[bytes, ...]):
 
     def followed_by(self, more: Sequence[str]) -> Placed:
         """These keys and those of the list at their end."""
-        return Placed((*self, *(key.encode() for key in more))) if more else self
+        return Placed((*self, *map(_encoded, more))) if more else self
+
+
+def _encoded(key: str | bytes) -> bytes:
+    """A key as Redis has it; what is no text was read with surrogates in its place."""
+    if isinstance(key, bytes):
+        return key
+    try:
+        return key.encode(errors="surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that no key was read with: somebody made the name up
+        return key.encode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
