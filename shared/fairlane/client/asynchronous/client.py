@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
 from fairlane.client.asynchronous.rows import AsyncRowWriter
@@ -15,13 +15,14 @@ from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads, checkpoint, off_loop
 from fairlane.client.calls import Arguments, CallOptions
 from fairlane.client.client import Client, Dataset
+from fairlane.client.deployment import Waiter
 from fairlane.client.handover import RowWriter
 from fairlane.client.submission import Evaluator, SubmitOptions
+from fairlane.config.settings import Settings
+from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError
 from fairlane.datasets.references import Reference
-
-if TYPE_CHECKING:
-    from fairlane.config.settings import Settings
+from fairlane.store.connection.connect import RedisClient
 
 THREADS = 8
 """Threads by default: each serves one request to Redis at a time, of a millisecond or so."""
@@ -45,15 +46,26 @@ class AsyncClient:
         settings: Settings | None = None,
         threads: int = THREADS,
         pause: Callable[[float], Awaitable[None]] | None = None,
-        **for_tests: Any,
+        redis: RedisClient | None = None,
+        clock: Clock | None = None,
+        waiter: Waiter | None = None,
     ) -> None:
         """``url``, ``team`` and ``settings`` are those of `Client`, which says what is wrong with them.
 
-        ``pause`` waits for some seconds, and all else is passed on to `Client`: for tests.
+        ``pause``, which waits for some seconds, ``redis``, ``clock`` and ``waiter`` are for tests.
         """
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise ConfigurationError("threads", threads, "is no number of threads", "Give 1 or more.")
-        self._connect = partial(Client, url, team=team, settings=settings, checkpoint=checkpoint, **for_tests)
+        self._connect = partial(
+            Client,
+            url,
+            team=team,
+            settings=settings,
+            checkpoint=checkpoint,
+            redis=redis,
+            clock=clock,
+            waiter=waiter,
+        )
         self._threads = Threads(threads, pause or asyncio.sleep)  # noqa: TID251 - the one place that waits; tests inject another
         self._client: Client | None = None
         self._opening = Lock()
