@@ -118,8 +118,9 @@ def test_a_column_is_sorted_from_the_keyboard(window: Window, ended: Run) -> Non
     head = page.locator("#lanes th", has_text="Errors")
     head.locator("button").press("Enter")
     expect(head).to_have_attribute("aria-sort", "descending")
-    expect(page.locator("#lanes tbody tr").first).to_contain_text("sim:nosuch")
-    expect(page.locator("#lanes tbody tr").first).to_contain_text("does not exist")
+    first = page.locator("#lanes tbody tr").first  # another file's lane of a missing model may stand there
+    expect(first).to_contain_text("100 %")
+    expect(first).to_contain_text("does not exist")
 
 
 def test_without_redis_a_banner_says_so_and_no_page_claims_to_be_empty(window: Window, ended: Run) -> None:
