@@ -40,7 +40,7 @@ def print_comparison(compared: Comparison) -> None:
         [
             ("first", compared.first),
             ("second", compared.second),
-            ("items", f"{compared.matched:,} in both, {_alone(compared)}; the same by {compared.matched_by}"),
+            ("items", f"{compared.matched:,} in both, {_alone(compared)}. {compared.matched_by}"),
         ]
     )
     if compared.scores:
