@@ -30,7 +30,7 @@ def fairlane() -> AsyncClient:
     return AsyncClient(team="search")
 
 
-# A view of your own checks who asks, and keeps Django's protection against forged requests.
+# In your own project, check who asks here and keep Django's CSRF protection.
 @csrf_exempt
 @require_POST
 async def submit(request: HttpRequest) -> JsonResponse:

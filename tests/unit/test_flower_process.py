@@ -15,7 +15,7 @@ from flower.options import options
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.flower import ending
-from fairlane.flower.attempt_events import AttemptEvents, as_told
+from fairlane.flower.attempt_events import AttemptEvents, as_shown
 from fairlane.model.job import Outcome
 from tests.support.wait import wait_until
 
@@ -36,9 +36,9 @@ def heard(result: str, uuid: str = UUID) -> EventsState:
         event("started", uuid),
         event("succeeded", uuid, result=result, runtime=0.1),
     ):
-        told = as_told(each)
-        if told is not None:
-            state.event(told)
+        shown = as_shown(each)
+        if shown is not None:
+            state.event(shown)
     return state
 
 
@@ -61,7 +61,7 @@ def test_an_attempt_that_returned_its_slot_has_not_ended() -> None:
 def test_tasks_of_others_are_heard_as_they_are_sent() -> None:
     assert heard("'RateLimited'", "a-b-c").tasks["a-b-c"].state == "SUCCESS"
     heartbeat = {"type": "worker-heartbeat", "hostname": "w1"}
-    assert as_told(heartbeat) is heartbeat
+    assert as_shown(heartbeat) is heartbeat
 
 
 def test_a_broker_that_is_away_is_asked_again_and_soon_given_up_when_flower_stops() -> None:

@@ -349,7 +349,7 @@ class Run:
             yield Wait(pause)
 
     def _ask_why(self) -> Waiting | None:
-        """What the run waits for; ``None`` where that cannot be told now."""
+        """What the run waits for; ``None`` where that is unknown now."""
         try:
             return self.why()
         except FairlaneError:

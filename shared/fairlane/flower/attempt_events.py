@@ -24,7 +24,7 @@ RETURNED_SLOT = "Pending"
 log = get_logger("flower")
 
 
-def as_told(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def as_shown(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """An event as Flower should hear it; ``None`` if it says nothing.
 
     To Celery every reported attempt is a success. Here a failed call is a failed task, a 429 is a retried
@@ -52,9 +52,9 @@ class AttemptEvents(Events):
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Hand an event to Flower's loop."""
-        told = as_told(event)
-        if told is not None:
-            super().on_event(told)
+        shown = as_shown(event)
+        if shown is not None:
+            super().on_event(shown)
 
     def run(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Hear events until `stop`."""

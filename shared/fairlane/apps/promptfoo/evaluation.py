@@ -41,7 +41,7 @@ _NOTED = {
     "outputPath": "outputPath is left out: give --output",
     "sharing": "sharing is left out: results stay where they are",
     "writeLatestResults": "writeLatestResults is left out: results stay in the deployment",
-    "tracing": "tracing is left out: workers export traces where they are told to",
+    "tracing": "tracing is left out: workers export traces to the configured address",
 }
 _REMEDIES = {
     "extensions": "hooks of an evaluation are not called",

@@ -59,7 +59,8 @@ def submit(
     dataset: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="Rows: .jsonl, .json or .csv; - for JSON lines on standard input."
+            metavar="FILE",
+            help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - for JSON lines on standard input.",
         ),
     ],
     limit: LimitOption = None,

@@ -135,7 +135,7 @@ class _Identity:
         self._by_model = len(first.models) > 1 or len(second.models) > 1
 
     def keyed(self, run: Run) -> Iterator[tuple[Key, Record]]:
-        """The records of a run with their identities; items that are alike are told apart by their order."""
+        """The records of a run with their identities; equal items are matched by their order."""
         spec, seen = self._specs[run.id], Counter[tuple[bytes, bytes]]()
         prompts = [_digest([message.model_dump() for message in each]) for each in spec.prompts]
         for record in run.results():

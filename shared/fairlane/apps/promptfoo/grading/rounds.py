@@ -13,12 +13,12 @@ Asker = Callable[[Sequence[Ask]], Sequence[Any]]
 """Answers asks in their order: a text or a number, or a `CheckError` where there is no answer."""
 
 
-def settle(graders: Mapping[Key, Grader], ask: Asker) -> dict[Key, Result | CheckError]:
+def grade(graders: Mapping[Key, Grader], ask: Asker) -> dict[Key, Result | CheckError]:
     """The result of each grader, or why there is none."""
-    settled: dict[Key, Result | CheckError] = {}
+    graded: dict[Key, Result | CheckError] = {}
     waiting: dict[Key, tuple[Grader, Sequence[Ask]]] = {}
     for key, grader in graders.items():
-        _advance(key, grader, None, waiting, settled)
+        _advance(key, grader, None, waiting, graded)
     while waiting:
         round_, waiting = waiting, {}
         answers = iter(ask([each for _, asks in round_.values() for each in asks]))
@@ -27,10 +27,10 @@ def settle(graders: Mapping[Key, Grader], ask: Asker) -> dict[Key, Result | Chec
             failed = next((each for each in own if isinstance(each, CheckError)), None)
             if failed is not None:
                 grader.close()
-                settled[key] = failed
+                graded[key] = failed
             else:
-                _advance(key, grader, own, waiting, settled)
-    return settled
+                _advance(key, grader, own, waiting, graded)
+    return graded
 
 
 def _advance(
@@ -38,11 +38,11 @@ def _advance(
     grader: Grader,
     answers: Sequence[Any] | None,
     waiting: dict[Key, tuple[Grader, Sequence[Ask]]],
-    settled: dict[Key, Result | CheckError],
+    graded: dict[Key, Result | CheckError],
 ) -> None:
     try:
         waiting[key] = (grader, grader.send(answers) if answers is not None else next(grader))
     except StopIteration as ended:
-        settled[key] = ended.value
+        graded[key] = ended.value
     except CheckError as error:
-        settled[key] = error
+        graded[key] = error

@@ -31,8 +31,8 @@ _NO_MODEL = frozenset(("http", "https", "webhook", "ws", "wss", "websocket", "pr
 class Provider:
     """A model to call. ``label`` is its name in the configuration, ``identity`` its id.
 
-    ``delay`` is in seconds. ``prompts`` are the labels of those that it gets, ``None``: all. It is told
-    ``instructions`` before each. ``transform`` changes its outputs; ``legacy``: a function's call
+    ``delay`` is in seconds. ``prompts`` are the labels of those that it gets, ``None``: all.
+    ``instructions`` stand before each. ``transform`` changes its outputs; ``legacy``: a function's call
     has the form that OpenAI once had. ``affixes`` stand before and after each prompt.
     """
 

@@ -9,7 +9,7 @@ from typing import Any
 from fairlane.apps.promptfoo.asking import asked_text, text_of
 from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import select_best
-from fairlane.apps.promptfoo.grading.rounds import Asker, settle
+from fairlane.apps.promptfoo.grading.rounds import Asker, grade
 from fairlane.apps.promptfoo.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
@@ -134,7 +134,7 @@ class Scorer:
             for number, draft in enumerate(drafts)
             for place, grader in draft.graders.items()
         }
-        for (number, place), found in settle(graders, self.ask).items():
+        for (number, place), found in grade(graders, self.ask).items():
             drafts[number].outcomes[place] = found
 
     def _compare(self, drafts: Sequence[Draft]) -> None:
@@ -152,7 +152,7 @@ class Scorer:
                     graders[key, place] = select_best(check, [d.subject for d in group if d.subject])
                 elif check["type"] in COMPARES:
                     _fail(group, place, CheckError("there is one output alone: select-best compares several"))
-        for (key, place), found in settle(graders, self.ask).items():
+        for (key, place), found in grade(graders, self.ask).items():
             if isinstance(found, CheckError):
                 _fail(groups[key], place, found)
             else:
