@@ -102,8 +102,8 @@ def test_attempts_of_a_later_version_stay_of_that_version() -> None:
     assert [named(one).version for one in attempts_of(message)] == [7, 7, 7]
 
 
-def worker(name: str, lanes: tuple[str, ...], reads: int = READS_BUNDLES) -> Beat:
-    info = WorkerInfo(name, 100, lanes, "1", 1, "host", 0, messages=reads)
+def worker(name: str, lanes: tuple[str, ...], reads: int = READS_BUNDLES, slots: int = 16) -> Beat:
+    info = WorkerInfo(name, slots, lanes, "1", 1, "host", 0, messages=reads)
     return Beat(name, 0, info)
 
 
@@ -115,6 +115,13 @@ def test_each_worker_gets_two_messages_of_a_grant(permits: int, workers: int, to
     capacity = Capacity()
     capacity.update([worker(f"w{n}", (LANES[0],)) for n in range(workers)])
     assert capacity.bundle(LANES[0], permits) == together
+
+
+@pytest.mark.parametrize(("slots", "together"), [(1, 1), (31, 1), (32, 2), (100, 6), (1000, MOST)])
+def test_a_message_may_fill_a_small_part_of_a_workers_slots(slots: int, together: int) -> None:
+    capacity = Capacity()
+    capacity.update([worker(f"w{n}", (LANES[0],), slots=slots) for n in range(3)])
+    assert capacity.bundle(LANES[0], permits=1) == together
 
 
 def test_attempts_go_alone_to_older_workers_to_functions_and_where_nobody_serves_the_lane() -> None:

@@ -126,6 +126,28 @@ def test_what_gathers_during_a_round_trip_shares_the_next() -> None:
     on_wire(scene)
 
 
+def test_what_is_not_urgent_waits_for_others_if_something_was_sent_just_before() -> None:
+    async def scene(wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        await wire.send(("INCR", "n"), urgent=False)
+        assert wire.trips == [1]  # nothing was sent for long: it goes at once
+        wire._sent_at = loop.time() + 3600
+        late = [wire.send(("INCR", "n"), urgent=False) for _ in range(3)]
+        assert await asyncio.gather(*late, wire.send(("INCR", "n"))) == [2, 3, 4, 5]
+        assert wire.trips == [1, 4]  # what is urgent takes along what waits
+
+    on_wire(scene)
+
+
+def test_what_waits_for_others_is_sent_in_time() -> None:
+    async def scene(wire: Wire) -> None:
+        await asyncio.gather(*(wire.send(("INCR", "n"), urgent=False) for _ in range(3)))
+        await asyncio.wait_for(wire.send(("INCR", "n"), urgent=False), timeout=10)
+        assert wire.trips == [3, 1]
+
+    on_wire(scene)
+
+
 def test_a_batch_is_bounded() -> None:
     async def scene(wire: Wire) -> None:
         await gather(wire, *[("INCR", "n")] * (2 * BATCH + 1))

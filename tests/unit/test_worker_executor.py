@@ -364,7 +364,7 @@ def test_a_report_that_redis_refuses_leaves_the_lease_to_lapse(monkeypatch: pyte
         (attempt,) = parts.grant(1)
         task = await parts.calling(attempt)
 
-        async def refuse(_: Any) -> Any:
+        async def refuse(_: Any, *, urgent: bool) -> Any:
             raise ResponseError("NOPERM this user has no permissions")
 
         with capture_logs() as logs, monkeypatch.context() as patch:

@@ -20,7 +20,7 @@ from tests.support.worker_parts import lines
 class _Shared:
     """A batcher whose every report says that others use the key, too."""
 
-    async def send(self, _: Any) -> bytes:
+    async def send(self, _: Any, *, urgent: bool = True) -> bytes:
         return json.dumps({"in_flight": 1, "news": "shared", "finished": False}).encode()
 
 

@@ -23,6 +23,9 @@ from fairlane_scheduler.state.backlog import LaneQueue
 
 DEFAULT = TeamSettings()
 
+# A message that carries one permit for every so many slots of a worker leaves its workers evenly loaded.
+SLOTS_A_PERMIT = 16
+
 
 @dataclass(slots=True)
 class _Pool:
@@ -72,14 +75,17 @@ class Capacity:
         return self._own.get(lane, self._all)
 
     def bundle(self, lane: str, permits: int) -> int:
-        """How many of a lane's permits one message may carry: each worker should get two messages of them.
+        """How many of a lane's permits one message may carry.
 
-        Functions run on a fixed number of threads, so no worker may take more of them than it has slots.
+        Each worker gets two messages of them. A message that fills a small part of a worker's slots may
+        carry more, since it matters little which worker takes it. Functions run on a fixed number of threads,
+        so no worker may take more of them than it has slots.
         """
         takers = self._takers.get(lane)
         if not takers or min(takers) < READS_BUNDLES or lane.startswith(f"{FUNCTIONS}:"):
             return 1
-        return max(1, min(MOST, permits // (2 * len(takers))))
+        few = self._own[lane] // (len(takers) * SLOTS_A_PERMIT)
+        return max(1, min(MOST, max(few, permits // (2 * len(takers)))))
 
     def room(self, lane: str, on_slots: Mapping[str, int]) -> int:
         """How many more calls may start on ``lane``; ``on_slots``: slots in use, by lane."""

@@ -35,7 +35,7 @@ Value = str | int | float | bytes
 
 _FOLDER = files("fairlane.store") / "lua"
 
-# A verb of which one script call may hold many. Redis 6.2 raises errors as text, later versions as tables.
+# Many calls of one verb. Redis 6.2 raises errors as text, later versions as tables.
 _FOR_EACH = """
 local function one_call()
 {text}
@@ -47,20 +47,25 @@ for first = 0, #ARGV - 1, {count} do
   if not good and type(reply) ~= 'table' then reply = {{ err = tostring(reply) }} end
   replies[#replies + 1] = reply or false
 end
+write_hashes()
 return replies
 """
+_HOLDER = "core/held_hashes"  # what the calls that one script call holds share
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One atomic verb: ``sha`` is the argument of EVALSHA, ``source`` that of EVAL."""
+    """One atomic verb: ``sha`` is the argument of EVALSHA, ``source`` that of EVAL.
+
+    ``many`` runs several calls with the same keys one after the other, where the verb's header allows that.
+    """
 
     name: str
     source: str
     sha: str
     keys: tuple[str, ...]
     args: tuple[str, ...]
-    merges: bool = False
+    many: Script | None = None
 
     def place(self, keys: Mapping[str, str | bytes | Sequence[str]]) -> Placed:
         """Fit keys to the header, by name, once for many calls. Raises `ScriptError` on a misfit."""
@@ -112,7 +117,7 @@ def _encoded(key: str | bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A script with its keys and arguments. ``args`` holds those of ``count`` calls, one after the other."""
+    """A script with its keys and arguments: those of ``count`` calls, one after the other, of a ``many``."""
 
     script: Script
     keys: Placed
@@ -126,29 +131,21 @@ class Call:
 
     def replies(self, raw: Any) -> list[Any]:
         """The reply to each of its calls; one that failed has its error."""
-        return list(raw) if self.script.merges else [raw]
-
-    def reply(self, raw: Any) -> Any:
-        """The reply to its one call. Raises the error that the call ended with."""
-        (reply,) = self.replies(raw)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return [raw] if self.count == 1 else list(raw)
 
     def run(self, redis: RedisClient) -> Any:
         """Execute on a blocking client: EVALSHA, then EVAL where the server has not loaded the script."""
         try:
-            raw = redis.evalsha(self.script.sha, *self.packed)
+            return redis.evalsha(self.script.sha, *self.packed)
         except NoScriptError:
-            raw = redis.eval(self.script.source, *self.packed)
-        return self.reply(raw)
+            return redis.eval(self.script.source, *self.packed)
 
     def look(self, redis: RedisClient) -> Any:
         """`run` for a verb that changes nothing, also for a user who may only read."""
         try:
             return self.run(redis)
         except NoPermissionError:
-            return self.reply(redis.evalsha_ro(self.script.sha, *self.packed))
+            return redis.evalsha_ro(self.script.sha, *self.packed)
 
     def queue(self, pipeline: RedisCommands) -> None:
         """Append to a pipeline. The server must have loaded the script: `load_all`."""
@@ -156,13 +153,18 @@ class Call:
 
 
 def merged(calls: Sequence[Call]) -> Call:
-    """One call in place of several of one script with the same keys: it loads and looks up everything once.
+    """One call in place of several of one script with the same keys: it reads and writes every hash once.
 
-    Each of them is atomic by itself; one that fails leaves the others alone.
+    Each of them is atomic by itself; one that fails leaves the others alone. Raises `ScriptError` where the
+    script's header allows no merging.
     """
     first = calls[0]
-    args = tuple(argument for call in calls for argument in call.args)
-    return Call(first.script, first.keys, args, sum(call.count for call in calls))
+    if len(calls) == 1:
+        return first
+    if first.script.many is None:
+        raise ScriptError(first.script.name, "does not say MERGES")
+    args = tuple([argument for call in calls for argument in call.args])
+    return Call(first.script.many, first.keys, args, len(calls))
 
 
 @cache
@@ -183,23 +185,21 @@ def compose(verbs: Traversable, name: str, preludes: Preludes) -> Script:
     needed = preludes.compose(verb)
     constants = {key: value for prelude in needed for key, value in prelude.constants.items()}
     blocks = [_enclosed(prelude) for prelude in needed if not prelude.constants]
-    merges = bool(verb.words("MERGES"))
-    body = (
-        _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
-        if merges
-        else verb.text
-    )
-    code = with_values("\n".join([*blocks, body]), constants)
-    bound = "local ARG" if merges else f"local ARG = {_named(args)}"
-    source = f"{_bindings(name, keys)}\n{bound}\n{code}"
-    return Script(
-        name=name,
-        source=source,
-        sha=sha1(source.encode(), usedforsecurity=False).hexdigest(),
-        keys=keys,
-        args=args,
-        merges=merges,
-    )
+    bindings = _bindings(name, keys)
+    code = with_values("\n".join([*blocks, verb.text]), constants)
+    single = f"{bindings}\nlocal ARG = {_named(args)}\n{code}"
+    many = None
+    if verb.words("MERGES"):
+        blocks = ["local server = redis", _enclosed(preludes.files[_HOLDER]), *blocks]
+        each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
+        code = with_values("\n".join([*blocks, each]), constants)
+        source = f"{bindings}\nlocal ARG\n{code}"
+        many = Script(f"{name}, many", source, _digest(source), keys, args)
+    return Script(name, single, _digest(single), keys, args, many)
+
+
+def _digest(source: str) -> str:
+    return sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 @cache
@@ -232,9 +232,10 @@ def _named(args: tuple[str, ...], first: str = "") -> str:
 
 @cache
 def all_scripts() -> tuple[Script, ...]:
-    """Every verb that ships with the package."""
+    """Every script that ships with the package: the verbs, and the ``many`` of those that have one."""
     names = (entry.name for entry in (_FOLDER / "verbs").iterdir() if entry.name.endswith(".lua"))
-    return tuple(script(name.removesuffix(".lua")) for name in sorted(names))
+    verbs = [script(name.removesuffix(".lua")) for name in sorted(names)]
+    return (*verbs, *(verb.many for verb in verbs if verb.many is not None))
 
 
 def load_all(redis: Any) -> None:

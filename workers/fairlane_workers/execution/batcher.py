@@ -35,6 +35,7 @@ log = get_logger("batcher")
 BATCH = 256  # commands a pipeline: its replies arrive before another attempt waits for long
 MOST_MERGED = 32  # calls a script: about 2 ms, for which Redis does nothing else
 MOST_OFFERED = 1024  # waiting commands beyond which `offer` drops: chunks and cache writes may be lost
+SPACING_S = 0.005  # seconds between round trips that carry reports only: a busy worker sends many in one
 AWAY_FIRST_S = 0.05  # the first pause between tries while Redis is away, doubled each time
 AWAY_MOST_S = 1.0  # and the longest: shorter than a lease, so that a short return of Redis is not missed
 
@@ -62,16 +63,22 @@ class Batcher:
         self._away_most_s = min(away_most_s, AWAY_MOST_S)
         self._pending: _Batch = []
         self._flusher: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent_at = -SPACING_S  # the loop's time
+        self._urgent = False  # whether a command that waits does so in vain
         self._away_s = 0.0
         self._trouble: str | None = None
         self._given_up = False
 
-    async def send(self, command: Command) -> Any:
-        """The reply to a script call, or to a plain command given as (name, *arguments). Raises `RedisError`
-        if the server rejects this one call, or if Redis is away and the worker has given up.
+    async def send(self, command: Command, *, urgent: bool = True) -> Any:
+        """The reply to a script call, or to a plain command given as (name, *arguments).
+
+        A command that is not ``urgent`` waits up to `SPACING_S` for others, if something was sent just
+        before. Raises `RedisError` if the server rejects this one call, or if Redis is away and the worker
+        has given up.
         """
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._take(_encoded(command), reply)
+        self._take(_encoded(command), reply, urgent=urgent)
         return await reply
 
     def offer(self, command: Command) -> None:
@@ -91,14 +98,32 @@ class Batcher:
         """Why Redis takes no commands now, in words; ``None`` while it takes them."""
         return self._trouble
 
-    def _take(self, command: Command, reply: asyncio.Future[Any] | None) -> None:
+    def _take(self, command: Command, reply: asyncio.Future[Any] | None, *, urgent: bool = False) -> None:
         self._pending.append((command, reply))
-        if self._flusher is None or self._flusher.done():
+        self._urgent = self._urgent or urgent
+        if self._flusher is None:
+            self._flush_in_time()
+
+    def _flush_in_time(self) -> None:
+        """Send what waits: now, or once `SPACING_S` have passed since the last round trip began."""
+        loop = asyncio.get_running_loop()
+        due = self._sent_at + SPACING_S
+        if self._timer is not None and (self._urgent or loop.time() >= due):
+            self._timer.cancel()
+            self._timer = None
+        if self._urgent or loop.time() >= due:
             self._flusher = asyncio.create_task(self._flush())
+        elif self._timer is None:
+            self._timer = loop.call_at(due, self._flush_late)
+
+    def _flush_late(self) -> None:
+        self._timer = None
+        self._flusher = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
         while self._pending:
             batch, self._pending = self._pending[:BATCH], self._pending[BATCH:]
+            self._urgent, self._sent_at = bool(self._pending), asyncio.get_running_loop().time()
             try:
                 await self._deliver(batch)
             except _AWAY as error:
@@ -107,6 +132,11 @@ class Batcher:
                 # A defect: every caller must get the error, or its attempt would be held for ever.
                 log.exception(Event.BATCH_FAILED, commands=len(batch))
                 self._fail(batch, error)
+            if not (self._urgent or self._away_s):
+                break
+        self._flusher = None
+        if self._pending:
+            self._flush_in_time()
 
     async def _deliver(self, batch: _Batch) -> None:
         replies = await self._round_trip([command for command, _ in batch])
@@ -175,7 +205,7 @@ def _together(commands: Sequence[Command]) -> list[tuple[Command, list[int]]]:
     sent: list[tuple[Command, list[int]]] = []
     merging: dict[tuple[str, Placed], list[int]] = {}
     for place, command in enumerate(commands):
-        if isinstance(command, Call) and command.script.merges:
+        if isinstance(command, Call) and command.script.many:
             merging.setdefault((command.script.name, command.keys), []).append(place)
         else:
             sent.append((command, [place]))

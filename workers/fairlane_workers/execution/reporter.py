@@ -235,7 +235,7 @@ class Reporter:
             handle=handle,
         )
         sent, fields = timestamp(), _fields(attempt, inputs)
-        reply = Reported.of(await self._batcher.send(call))
+        reply = Reported.of(await self._batcher.send(call, urgent=False))
         if reply is not None and reply.exhausted:
             return reply
         reported = self._released(attempt, fields, reply, outcome, sent, wire_ms)
@@ -256,7 +256,8 @@ class Reporter:
         ref = RunRef(attempt.team, attempt.run)
         lanes = sorted({each.lane for each in ready}) if self._logs_jobs else []
         looks = [self._batcher.send(("LLEN", self._keys.hot(ref, lane))) for lane in lanes]
-        reply, *found = await asyncio.gather(self._batcher.send(call), *looks, return_exceptions=True)
+        report = self._batcher.send(call, urgent=False)
+        reply, *found = await asyncio.gather(report, *looks, return_exceptions=True)
         if isinstance(reply, BaseException):
             raise reply
         depths = {lane: n if isinstance(n, int) else None for lane, n in zip(lanes, found, strict=True)}

@@ -228,8 +228,8 @@ class Cluster:
         if self._awaited is not None:
             pipeline.smembers(self.keys.active)
         replies = pipeline.execute()
-        for (call, heard), reply in zip(calls, replies, strict=False):
-            heard(call.reply(reply))
+        for (_, heard), reply in zip(calls, replies, strict=False):
+            heard(reply)
         self._note_changes(*replies[len(calls) :])
 
     def _note_changes(self, dirty: int, head: list[Any], lanes: int, active: Iterable[bytes] = ()) -> None:

@@ -11,6 +11,7 @@ CONFIGURED = {
 }
 
 function read_hash(key)
+  if redis.row then return redis.row(key) end
   local flat, row = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do row[flat[i]] = tonumber(flat[i + 1]) or flat[i + 1] end
   return row
@@ -27,6 +28,7 @@ function edited(lane)
 end
 
 function write_hash(key, row)
+  if redis.change_row then return redis.change_row(key, row) end
   local flat = {}
   for name, value in pairs(row) do
     flat[#flat + 1] = name

@@ -1,0 +1,202 @@
+"""Calls that share one script call change what each would change alone, and reach Redis once a hash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+from redis.exceptions import OutOfMemoryError
+
+from fairlane.model.job import JobState, Lesson, Signal, Usage
+from fairlane.store.script import Call, merged, script
+from tests.support.contents import read_contents
+from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.redis import emptied
+
+RECORD = '{"s":"succeeded","o":"answer"}'
+HOLDER = (files("fairlane.store") / "lua/lib/core/held_hashes.lua").read_text(encoding="utf-8")
+RUN = """
+local replies = {}
+for _, command in ipairs(cjson.decode(ARGV[1])) do
+  local good, reply = pcall(redis.call, unpack(command))
+  replies[#replies + 1] = good and { 'reply', reply } or { 'error' }
+end
+"""
+DIRECT = f"{RUN} return cjson.encode(replies)"
+HELD = f"""
+local server = redis
+local redis, write_hashes
+do
+{HOLDER}
+end
+{RUN} write_hashes() return cjson.encode(replies)
+"""
+
+KEY = st.sampled_from(["a", "b"])
+FIELD = st.sampled_from(["x", "y", "7"])
+VALUE = st.one_of(
+    st.sampled_from(["", "text", "0.5", "9007199254740993", "-9223372036854775000"]),
+    st.integers(-(10**16), 10**16).map(str),
+)
+AMOUNT = st.one_of(st.integers(-3, 3), st.sampled_from([10**15, -(10**15)])).map(str)
+COMMAND = st.one_of(
+    st.tuples(st.just("HGET"), KEY, FIELD),
+    st.tuples(st.just("HEXISTS"), KEY, FIELD),
+    st.tuples(st.just("HMGET"), KEY, FIELD, FIELD),
+    st.tuples(st.just("HSET"), KEY, FIELD, VALUE),
+    st.tuples(st.just("HSET"), KEY, FIELD, VALUE, FIELD, VALUE),
+    st.tuples(st.just("HINCRBY"), KEY, FIELD, AMOUNT),
+    st.tuples(st.just("HINCRBYFLOAT"), KEY, FIELD, st.sampled_from(["0.5", "-2"])),
+    st.tuples(st.just("HDEL"), KEY, FIELD),
+    st.tuples(st.just("HDEL"), KEY, FIELD, FIELD),
+    st.tuples(st.just("HLEN"), KEY),
+    st.tuples(st.just("EXISTS"), KEY),
+    st.tuples(st.just("DEL"), KEY),
+    st.tuples(st.just("PEXPIRE"), KEY, st.just("100000")),
+)
+SILENT = ("HSET", "HDEL")  # what these reply is nobody's business
+
+
+def play(redis: Redis, source: str, commands: Sequence[Sequence[str]]) -> tuple[list[Any], dict[str, Any]]:
+    emptied(redis)
+    replies = json.loads(redis.eval(source, 0, json.dumps(commands)))
+    return replies, {key: redis.hgetall(key) for key in ("a", "b")}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(COMMAND, max_size=12))
+def test_a_held_hash_reads_and_ends_as_one_in_redis(
+    real_redis: Redis, commands: list[tuple[str, ...]]
+) -> None:
+    direct, expected = play(real_redis, DIRECT, commands)
+    held, found = play(real_redis, HELD, commands)
+    assert found == expected
+    for command, there, here in zip(commands, direct, held, strict=True):
+        if command[0] not in SILENT:
+            assert here == there, command
+
+
+def test_a_hash_that_is_changed_often_is_written_once(real_redis: Redis) -> None:
+    commands = [("HINCRBY", "a", "x", "1")] * 20 + [("HSET", "a", "y", "1"), ("HDEL", "a", "y")] * 20
+    emptied(real_redis)
+    before = int(real_redis.info("commandstats").get("cmdstat_hset", {}).get("calls", 0))
+    real_redis.eval(HELD, 0, json.dumps(commands))
+    assert int(real_redis.info("commandstats")["cmdstat_hset"]["calls"]) == before + 2
+    assert real_redis.hgetall("a") == {b"x": b"20"}
+
+
+SIGNALS: tuple[Signal, ...] = (
+    "ok",
+    "ok",
+    "ok",
+    "answered",
+    "limited",
+    "overloaded",
+    "server_error",
+    "broken",
+)
+REPORT = st.tuples(st.sampled_from(SIGNALS), st.integers(0, 300), st.booleans())
+
+
+def reports(
+    d: Deployment, lessons: Sequence[tuple[Signal, int, bool]], waited_ms: int = 0
+) -> tuple[list[Call], list[Call]]:
+    """Claims of as many jobs ``waited_ms`` after their permits, and their reports: some lost their leases."""
+    ref = d.queued_lane(jobs=len(lessons), requests_per_minute=600, tokens_per_minute=100_000)
+    attempts = d.take(ref, len(lessons))
+    d.advance(waited_ms)
+    claims = [d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms) for attempt in attempts]
+    ends = []
+    for attempt, (signal, tokens, late) in zip(attempts, lessons, strict=True):
+        lesson = Lesson(signal, Usage(tokens, tokens) if signal == "ok" else Usage())
+        worker = "w2" if late else "w1"
+        ends.append(
+            d.attempts.finish(
+                attempt, worker, lesson, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms, took_ms=300
+            )
+        )
+    return claims, ends
+
+
+def alone(redis: Redis, calls: Sequence[Call]) -> list[Any]:
+    return [call.run(redis) for call in calls]
+
+
+def together(redis: Redis, calls: Sequence[Call]) -> list[Any]:
+    call = merged(calls)
+    replies = call.replies(call.run(redis))
+    assert len(replies) == len(calls)
+    return replies
+
+
+def outcome(
+    redis: Redis,
+    lessons: Sequence[tuple[Signal, int, bool]],
+    send: Callable[[Redis, Sequence[Call]], list[Any]],
+    waited_ms: int = 0,
+) -> tuple[list[Any], Any]:
+    emptied(redis)
+    d = Deployment(redis)
+    claims, ends = reports(d, lessons, waited_ms)
+    replies = [send(redis, claims)]
+    d.advance(300)
+    replies.append(send(redis, ends))
+    contents = read_contents(redis)
+    del contents[d.keys.audit]  # dated by the server's clock
+    return [[each and json.loads(each) for each in some] for some in replies], contents
+
+
+def near(one: Any, other: Any) -> bool:
+    """Equal, but for the last digits of numbers: alone, each call reads what the last one wrote as text."""
+    if isinstance(one, bytes) and isinstance(other, bytes) and one.startswith(b"{"):
+        return near(json.loads(one) | {"claim": ""}, json.loads(other) | {"claim": ""})  # a random name
+    if isinstance(one, bytes) and isinstance(other, bytes) and b" " in one:
+        return near(one.split(b" "), other.split(b" "))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(near(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(near, one, other))
+    try:
+        return one == other or float(one) == pytest.approx(float(other), rel=1e-7)
+    except (TypeError, ValueError):
+        return False
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.lists(REPORT, min_size=2, max_size=8), st.sampled_from([0, 50, 400, 1000, 20_000]))
+def test_merged_calls_change_what_each_would_change_alone(
+    real_redis: Redis, lessons: list[tuple[Signal, int, bool]], waited_ms: int
+) -> None:
+    expected, contents = outcome(real_redis, lessons, alone, waited_ms)
+    found, merged_contents = outcome(real_redis, lessons, together, waited_ms)
+    assert near(found, expected)
+    assert near(merged_contents, contents)
+
+
+def test_a_full_server_takes_none_of_the_merged_reports_and_all_of_them_later(real_server: Redis) -> None:
+    redis = emptied(real_server)
+    d = Deployment(redis)
+    claims, ends = reports(d, [("ok", 10, False)] * 3)
+    together(redis, claims)
+    before = read_contents(redis)
+    redis.config_set("maxmemory", "1")
+    try:
+        replies = together(redis, ends)
+        assert [type(reply) for reply in replies] == [OutOfMemoryError] * 3
+        assert read_contents(redis) == before
+    finally:
+        redis.config_set("maxmemory", "0")
+    assert all(json.loads(reply)["news"] == "" for reply in together(redis, ends))
+
+
+def test_only_verbs_that_say_so_are_merged() -> None:
+    beat = script("leader_resign").bind({"leader": "leader"}, {"id": "me"})
+    assert merged([beat]) is beat
+    with pytest.raises(Exception, match="MERGES"):
+        merged([beat, beat])
