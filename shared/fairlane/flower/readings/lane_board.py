@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlane.client.deployment import Deployment
-from fairlane.flower.error_words import errors_of
+from fairlane.flower.readings.error_words import errors_of
 from fairlane.store.write.lane_history import FINE, MINUTES, Lately, Sample, Step
 from fairlane.store.write.lane_view import AxisView, LaneView
 from fairlane.why.reasons import SOURCES, UNITS, rate_in_words, reason_of

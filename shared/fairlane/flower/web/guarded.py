@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from tornado.web import HTTPError, RequestHandler
 
 from fairlane.core.errors import LaneNotFound, RunNotFound, StoreUnavailable, TargetNotFound
-from fairlane.flower.readers import Readers
+from fairlane.flower.readings.readers import Readers
 
 T = TypeVar("T")
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tornado.web import StaticFileHandler
 
-from fairlane.flower.guarded import Page
+from fairlane.flower.web.guarded import Page
 from fairlane.model.run import RunRef
+
+STATIC = Path(__file__).parent / "static"
 
 
 class LanesPage(Page):

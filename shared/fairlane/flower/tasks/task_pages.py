@@ -9,9 +9,9 @@ from flower.views.tasks import TasksDataTable, TaskView
 from redis.exceptions import RedisError
 
 from fairlane.core.errors import FairlaneError
-from fairlane.flower.readers import Readers
-from fairlane.flower.run_list import LISTED
-from fairlane.flower.task_rows import TaskRows
+from fairlane.flower.readings.readers import Readers
+from fairlane.flower.readings.run_list import LISTED
+from fairlane.flower.tasks.task_rows import TaskRows
 
 
 class Learning:

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import RunNotFound, TargetNotFound
-from fairlane.flower.error_words import errors_of
-from fairlane.flower.run_list import RunList
+from fairlane.flower.readings.error_words import errors_of
+from fairlane.flower.readings.run_list import RunList
 from fairlane.model.job import Usage
 from fairlane.model.results import JudgeResult, Record, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec, RunStatus, cell_of

@@ -11,7 +11,7 @@ from flower import app as flower_app
 from flower.events import Events
 
 from fairlane.core.events import Event
-from fairlane.flower.task_rows import is_attempt
+from fairlane.flower.tasks.task_rows import is_attempt
 from fairlane.model.job import Aborted, RateLimited, Success
 from fairlane.telemetry.logs import get_logger
 

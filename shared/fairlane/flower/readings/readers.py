@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairlane.client.deployment import Deployment
-from fairlane.flower.item_page import ItemPage
-from fairlane.flower.lane_board import LaneBoard
-from fairlane.flower.run_list import RunList
-from fairlane.flower.run_page import RunPage
-from fairlane.flower.shared_reading import SharedReading
-from fairlane.flower.tallies import Tallies
-from fairlane.flower.team_board import TeamBoard
+from fairlane.flower.readings.item_page import ItemPage
+from fairlane.flower.readings.lane_board import LaneBoard
+from fairlane.flower.readings.run_list import RunList
+from fairlane.flower.readings.run_page import RunPage
+from fairlane.flower.readings.shared_reading import SharedReading
+from fairlane.flower.readings.tallies import Tallies
+from fairlane.flower.readings.team_board import TeamBoard
 
 
 @dataclass(frozen=True, slots=True)

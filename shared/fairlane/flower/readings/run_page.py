@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from fairlane.client.deployment import Deployment
-from fairlane.flower.error_words import errors_of
-from fairlane.flower.run_list import RunList
-from fairlane.flower.tallies import Tallies
+from fairlane.flower.readings.error_words import errors_of
+from fairlane.flower.readings.run_list import RunList
+from fairlane.flower.readings.tallies import Tallies
 from fairlane.model.run import RunRef, RunSpec, RunStatus
 from fairlane.why.waiting import LaneWait
 

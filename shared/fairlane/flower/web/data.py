@@ -8,9 +8,9 @@ from typing import Any
 
 from tornado.web import HTTPError
 
-from fairlane.flower.attempts_seen import attempts_seen
-from fairlane.flower.guarded import Data
-from fairlane.flower.lane_board import SPANS
+from fairlane.flower.readings.lane_board import SPANS
+from fairlane.flower.tasks.attempts_seen import attempts_seen
+from fairlane.flower.web.guarded import Data
 from fairlane.model.run import RunRef
 
 _PAGE = re.compile(r"[1-9]\d{0,2}", re.ASCII)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fairlane.broker.app import TASK_NAME
 from fairlane.core.errors import FairlaneError
 from fairlane.core.lru import Lru
-from fairlane.flower.attempts_seen import lane_of
+from fairlane.flower.tasks.attempts_seen import lane_of
 from fairlane.model.run import RunRef, RunSpec, cell_of
 
 COLUMNS = {"run": "Run", "item": "Item", "team": "Team", "lane": "Lane", "model": "Model"}

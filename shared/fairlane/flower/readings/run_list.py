@@ -11,8 +11,8 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.following.progress import Rate
 from fairlane.core.errors import RunNotFound
 from fairlane.core.lru import Lru
-from fairlane.flower.error_words import errors_of
-from fairlane.flower.tallies import Sums, Tallies
+from fairlane.flower.readings.error_words import errors_of
+from fairlane.flower.readings.tallies import Sums, Tallies
 from fairlane.model.run import RunRef, RunSpec, RunStatus
 
 LISTED = 100
