@@ -13,7 +13,7 @@ import structlog
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.server import start_embedded
 from fairlane.embedded.servers import ServerKind, find_server
-from fairlane.lab.rehearsal.direct import DirectRedis
+from fairlane.lab.rehearsal.virtual.direct import DirectRedis
 from fairlane.store.connection.connect import RedisClient
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlane.lab.rehearsal.catalogue import CATALOGUE, MINUTES
-from fairlane.lab.rehearsal.measure import LaneMeasure, Measure
+from fairlane.lab.rehearsal.figures.measure import LaneMeasure, Measure
 
 COLUMNS = ("scenario", "workers", "used", "429s", "cuts", "recovered after", "fairness", "took", "bar")
 

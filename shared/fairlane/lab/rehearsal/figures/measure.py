@@ -9,10 +9,7 @@ from statistics import fmean
 
 from pydantic import BaseModel, ConfigDict
 
-from fairlane.lab.rehearsal.recording import Lane, Recording
-from fairlane.lab.rehearsal.scenario import Bar, lane_of
-from fairlane.lab.rehearsal.simulated_provider import ADMITTED, OUTAGE, TURNED_AWAY, Arrival
-from fairlane.lab.rehearsal.true_limits import (
+from fairlane.lab.rehearsal.figures.true_limits import (
     allowed_requests,
     burst_s,
     closed_spans,
@@ -21,6 +18,9 @@ from fairlane.lab.rehearsal.true_limits import (
     requests_at,
     turning_points,
 )
+from fairlane.lab.rehearsal.recording import Lane, Recording
+from fairlane.lab.rehearsal.scenario import Bar, lane_of
+from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE, TURNED_AWAY, Arrival
 
 RATE_OVER_S = 10.0
 NEAR = 0.05

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from fairlane.lab.rehearsal.event_queue import EventQueue
 from fairlane.lab.rehearsal.scenario import Load, Network, mean_latency_ms
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.lab.simulator.limits.admission import Limits
 from fairlane.lab.simulator.limits.queueing import Queue

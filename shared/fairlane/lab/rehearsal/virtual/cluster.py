@@ -10,15 +10,15 @@ from typing import Any
 
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
-from fairlane.lab.rehearsal.event_queue import EventQueue
-from fairlane.lab.rehearsal.simulated import (
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
+from fairlane.lab.rehearsal.virtual.simulated import (
     AnswerFunction,
     CollectingPublisher,
     EventProvider,
     SimulatedWorker,
     VirtualTime,
 )
-from fairlane.lab.rehearsal.simulated_workers import SimulatedWorkers, StoreCall
+from fairlane.lab.rehearsal.virtual.simulated_workers import SimulatedWorkers, StoreCall
 from fairlane.model.evaluators import Judge
 from fairlane.model.run import Message, RunRef, RunSpec, RunStatus
 from fairlane.store.connection.connect import RedisClient

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlane.core.errors import MissingExtra
+from fairlane.lab.rehearsal.figures.true_limits import rate_at
 from fairlane.lab.rehearsal.recording import Lane, Recording
-from fairlane.lab.rehearsal.simulated_provider import ADMITTED, OUTAGE
-from fairlane.lab.rehearsal.true_limits import rate_at
+from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE
 
 BIN_S = 10.0
 MOST_MARKS = 2000

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fairlane.config.settings import Settings
-from fairlane.lab.rehearsal.event_queue import EventQueue
-from fairlane.lab.rehearsal.simulated import AnswerFunction, EventProvider, SimulatedWorker, Start
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
+from fairlane.lab.rehearsal.virtual.simulated import AnswerFunction, EventProvider, SimulatedWorker, Start
 from fairlane.model.decision import Defer, Finish, decide, finish, unsent
 from fairlane.model.job import Attempt, Claim, Outcome, Reported, Success
 from fairlane.model.run import Plan, RunRef, RunSpec
