@@ -34,10 +34,10 @@ from fairlane.store.read.reading import RecordReader, RunReader, SessionReader
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.budgets import Budgets
-from fairlane.store.write.inbox import Outbox
 from fairlane.store.write.lane_history import History
 from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.registry import Registry
+from fairlane.store.write.runs.inbox import Outbox
 from fairlane.store.write.workers import Beat, Workers
 from fairlane.why.targets import Asker
 

@@ -17,9 +17,9 @@ from fairlane.core.errors import FairlaneError, RunArchived
 from fairlane.model.results import Record
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.sessions import SessionRecord, first_session_job
-from fairlane.store.write.archive_stub import ArchiveStubs, Left
 from fairlane.store.write.audit import UNNAMED, Auditor
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.archive_stub import ArchiveStubs, Left
+from fairlane.store.write.runs.runs import Runs
 
 if TYPE_CHECKING:
     from fairlane.apps.archive.opening import Archive

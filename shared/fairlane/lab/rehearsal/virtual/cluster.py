@@ -25,8 +25,8 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader
 from fairlane.store.script import load_all
-from fairlane.store.write.inbox import Outbox
 from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.runs.inbox import Outbox
 from fairlane_scheduler.runner import QUANTUM_MS
 from fairlane_scheduler.service import Scheduler
 
