@@ -16,8 +16,7 @@ from fairlane.client.archive import open_archive
 from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.checks.first_rows import checked_rows
-from fairlane.client.checks.offers import Offers
-from fairlane.client.checks.params import check_params
+from fairlane.client.checks.offers import Offers, check_params
 from fairlane.client.continuation import Origins, continued_spec, require_finished
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
