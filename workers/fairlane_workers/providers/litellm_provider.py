@@ -25,7 +25,7 @@ from fairlane_workers.providers.classify import Reading, classify, conclude
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.providers.wording import bounded, scrubbed
 
 _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.lab.simulator.protocols.gemini import Gemini
-from fairlane.lab.simulator.protocols.gemini_request import content_text
+from fairlane.lab.simulator.protocols.google.gemini import Gemini
+from fairlane.lab.simulator.protocols.google.gemini_request import content_text
 from fairlane.lab.simulator.wire.dialect import NO_PATH, Call, Reply, RequestError, Stamp, write_json
 
 _MOST_REQUESTS = 100

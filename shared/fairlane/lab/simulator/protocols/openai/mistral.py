@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat, error_of, usage_of
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat, error_of, usage_of
 from fairlane.lab.simulator.wire.dialect import (
     NO_PATH,
     Call,

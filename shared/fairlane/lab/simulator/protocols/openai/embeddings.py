@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairlane.evaluators.embeddings import base64_of
-from fairlane.lab.simulator.protocols.azure_openai import AzureOpenAI
-from fairlane.lab.simulator.protocols.mistral_chat import MistralChat
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.azure import AzureOpenAI
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.mistral import MistralChat
 from fairlane.lab.simulator.wire.dialect import NO_PATH, Call, Reply, RequestError, Stamp, write_json
 
 _MOST_INPUTS = 2048

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from fairlane.lab.simulator.protocols.gemini_errors import AI_STUDIO, error_document, status_of
-from fairlane.lab.simulator.protocols.gemini_request import generation_parameters, read_call
+from fairlane.lab.simulator.protocols.google.gemini_errors import AI_STUDIO, error_document, status_of
+from fairlane.lab.simulator.protocols.google.gemini_request import generation_parameters, read_call
 from fairlane.lab.simulator.wire.dialect import (
     NO_PATH,
     Call,

@@ -19,10 +19,10 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES
-from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
-from fairlane_workers.providers.protocols.openai_errors import error_in, read_error
-from fairlane_workers.providers.protocols.responses_request import request_body
+from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES
+from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
+from fairlane_workers.providers.protocols.openai.errors import error_in, read_error
+from fairlane_workers.providers.protocols.openai.responses_request import request_body
 
 _ENDINGS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _ARGUMENTS = {"function_call": "arguments", "custom_tool_call": "input"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairlane.lab.simulator.protocols.openai_chat import check_sampling
+from fairlane.lab.simulator.protocols.openai.chat import check_sampling
 from fairlane.lab.simulator.wire.dialect import Call, OfferedTool, RequestError
 from fairlane.lab.simulator.wire.reading import (
     last_question,

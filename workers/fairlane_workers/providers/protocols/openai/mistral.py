@@ -6,8 +6,8 @@ from typing import Any
 
 from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
-from fairlane_workers.providers.protocols.published import leads_to
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
+from fairlane_workers.providers.protocols.openai.published import leads_to
 
 _NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 

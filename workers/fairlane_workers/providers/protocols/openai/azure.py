@@ -11,9 +11,9 @@ from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
-from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES, OpenAIChat
-from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
-from fairlane_workers.providers.protocols.published import FOREIGN_TO_OPENAI, refuse_foreign
+from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES, OpenAIChat
+from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
+from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, refuse_foreign
 
 API_VERSION = "2024-10-21"
 """The latest version that is generally available (learn.microsoft.com, "Azure OpenAI API version lifecycle");

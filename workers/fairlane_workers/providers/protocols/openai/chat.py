@@ -22,8 +22,8 @@ from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
-from fairlane_workers.providers.protocols.openai_errors import beside_choices, error_in, error_of, read_error
-from fairlane_workers.providers.protocols.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
+from fairlane_workers.providers.protocols.openai.errors import beside_choices, error_in, error_of, read_error
+from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
 
 LATE_STATUSES = {
     **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
@@ -57,7 +57,7 @@ class OpenAIChat(Dialect):
     @classmethod
     def of(cls, connection: Connection) -> OpenAIChat:
         """See `Dialect.of`: Mistral gets a variant, and OpenAI itself only what its schema has."""
-        from fairlane_workers.providers.protocols.mistral_chat import MistralChat
+        from fairlane_workers.providers.protocols.openai.mistral import MistralChat
 
         if MistralChat.is_spoken_at(connection):
             return MistralChat()
@@ -66,7 +66,7 @@ class OpenAIChat(Dialect):
     @classmethod
     def embeddings_of(cls, connection: Connection) -> Dialect | None:
         """See `Dialect.embeddings_of`."""
-        from fairlane_workers.providers.protocols.openai_embeddings import OpenAIEmbeddings
+        from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
 
         return OpenAIEmbeddings()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat, error_of
-from fairlane.lab.simulator.protocols.responses_request import read_call
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat, error_of
+from fairlane.lab.simulator.protocols.openai.responses_request import read_call
 from fairlane.lab.simulator.wire.dialect import (
     NO_PATH,
     Call,

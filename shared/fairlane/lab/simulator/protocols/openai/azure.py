@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from fairlane.lab.simulator.limits.admission import Axis, Level
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
 from fairlane.lab.simulator.wire.dialect import (
     NO_PATH,
     Call,
