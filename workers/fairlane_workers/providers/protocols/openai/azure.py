@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote
 from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES, OpenAIChat
 from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
 from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, refuse_foreign

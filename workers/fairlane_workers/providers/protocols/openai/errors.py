@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 
 _BROKEN_OFF = ("error", "insufficient_system_resource")
 """Finish reasons that are failures: of Mistral and OpenRouter, and of DeepSeek."""

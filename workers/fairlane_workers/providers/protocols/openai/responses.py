@@ -17,7 +17,7 @@ from fairlane_workers.providers.answer import (
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES
 from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings

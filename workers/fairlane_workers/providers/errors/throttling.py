@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from fairlane.core.errors import RateLimited
-from fairlane_workers.providers.retry_after import retry_after_ms
+from fairlane_workers.providers.errors.retry_after import retry_after_ms
 
 TOO_MANY_REQUESTS = 429
 
