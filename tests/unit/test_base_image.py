@@ -77,7 +77,7 @@ def test_a_registry_that_does_not_answer_changes_nothing(script: ModuleType) -> 
         raise httpx.ConnectError("no route to host")
 
     with pytest.raises(
-        script.NoDigestError, match=r"registry-1\.docker\.io does not tell .* no route to host"
+        script.NoDigestError, match=r"does not tell .* no route to host"
     ):
         script.digest_of("python:3", httpx.Client(transport=httpx.MockTransport(away)))
 
