@@ -107,8 +107,8 @@ class Client:
 
         The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is
         a ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file, a DataFrame or Arrow table, or any
-        iterable of dicts, data classes or pydantic models, read by the page; or a `Reference` to what the
-        scheduler reads itself. `SubmitOptions` lists the options.
+        iterable of dicts, data classes or pydantic models. It is read by the page. Or it is a `Reference` to
+        what the scheduler reads itself. `SubmitOptions` lists the options.
 
         ``check``: try templates and evaluators on the first hundred rows, and look at parameters, models and
         keys, before anything is written. Without it such mistakes show as invalid or failed items.
