@@ -208,6 +208,10 @@ lock: $(BIN)/python ## Write the lock files anew: versions and hashes for develo
 	@$(LOCK) --extra dev --output-file requirements-dev.lock
 	@$(LOCK) --extra flower --output-file deploy/docker/requirements.lock
 
+.PHONY: lock-image
+lock-image: $(VENV)/.installed ## Pin the images' base image by the digest that its tag has now; asks its registry
+	@$(BIN)/python deploy/docker/pin_base_image.py
+
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
 .PHONY: docs-cli

@@ -16,16 +16,16 @@ from fairlane.store.script import load_all
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.audit import Auditor
 from fairlane.store.write.budgets import Budgets
-from fairlane.store.write.inbox import Inbox
 from fairlane.store.write.lane_history import History
 from fairlane.store.write.lane_memory import LaneMemory
 from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.leader import Leader, LeaderLease, Marks, NotLeader, Wakeups
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.registry import Registry
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.inbox import Inbox
+from fairlane.store.write.runs.runs import Runs
+from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from fairlane.store.write.scopes import Scopes
-from fairlane.store.write.uncalled_jobs import UncalledJobs
 from fairlane.store.write.workers import Workers
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.dispatch.dispatcher import Dispatcher, Handover

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from fairlane.core.clock import ManualClock
 from fairlane.datasets.rows import encode_page
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.write.inbox import UPLOAD_TTL_S
+from fairlane.store.write.runs.inbox import UPLOAD_TTL_S
 from fairlane_scheduler.dispatch import fairness
 from fairlane_scheduler.intake import admission
 from fairlane_scheduler.intake.receiver import TICK_MS, TURN_MS

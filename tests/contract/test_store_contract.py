@@ -12,13 +12,12 @@ from hypothesis.stateful import run_state_machine_as_test
 from redis import Redis
 
 from fairlane.core.errors import LaneNotFound
-from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.job import Claim, JobState, Usage
 from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate
 from fairlane.store.script import all_scripts, load_all
 from fairlane.store.write.lanes import Offer
-from fairlane.store.write.runs import CANCELLED
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.conservation import Books
 from tests.support.contents import Content, read_contents

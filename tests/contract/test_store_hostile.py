@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from fairlane.model.run import Plan, RunRef
 from fairlane.store.run_queries import read_hostile
-from fairlane.store.write.inbox import Inbox
+from fairlane.store.write.runs.inbox import Inbox
 from tests.support.conservation import Books
 from tests.support.deployment import Deployment, make_spec
 

@@ -77,20 +77,20 @@ def test_one_model_may_answer_all_lines_whatever_they_name(shell: Shell) -> None
 
 
 def test_a_batch_outlives_the_terminal_that_sent_it(shell: Shell) -> None:
-    write(shell.folder, "slow.jsonl", ["slow"] * 40)
+    write(shell.folder, "slow.jsonl", ["slow"] * 20)
     command = [sys.executable, "-m", "fairlane.cli", "batch", "slow.jsonl", "-o", "slow.out.jsonl"]
     with (shell.folder / "shown").open("w") as shown:
         sent = subprocess.Popen(
             [*command, "--connection", "sim"], cwd=shell.folder, env=shell.environment, stderr=shown
         )
-    wait_until(lambda: "40 requests" in (shell.folder / "shown").read_text())
+    wait_until(lambda: "20 requests" in (shell.folder / "shown").read_text())
     sent.send_signal(signal.SIGINT)
     assert exit_status(sent.wait()) == 128 + signal.SIGINT
     assert not list(shell.folder.glob("*slow.out*"))
-    (run,) = re.findall(r"^run (\w+): 40 requests$", (shell.folder / "shown").read_text(), re.MULTILINE)
+    (run,) = re.findall(r"^run (\w+): 20 requests$", (shell.folder / "shown").read_text(), re.MULTILINE)
     shell("batch", "--run", run, "-o", "slow.out.jsonl")
     assert [line["custom_id"] for line in read(shell.folder / "slow.out.jsonl")] == [
-        f"r{n}" for n in range(40)
+        f"r{n}" for n in range(20)
     ]
     first = (shell.folder / "slow.out.jsonl").read_bytes()
     shell("batch", "--run", run, "-o", "slow.out.jsonl")

@@ -1,7 +1,8 @@
-"""The commands as processes: on a stack that is up, and the demonstration from nothing to nothing."""
+"""Commands on a stack that is up, and the demonstration as a process, from nothing to nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from fairlane.cli.main import app
 from fairlane.embedded.reaper import is_running
 from tests.support.exits import exit_status
 from tests.support.wait import wait_until
@@ -51,13 +54,20 @@ class Shell:
     folder: Path
     environment: dict[str, str]
 
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        """What a command prints on standard output; fails if it ends otherwise than with ``code``."""
+    def process(self, *arguments: str) -> str:
+        """What a command prints on standard output as a process of its own; fails if the command does."""
         command = [sys.executable, "-m", "fairlane.cli", *arguments]
         ended = subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
         )
-        assert ended.returncode == code, f"{arguments}: {ended.stdout}{ended.stderr}"
+        assert ended.returncode == 0, f"{arguments}: {ended.stdout}{ended.stderr}"
+        return ended.stdout
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """The same of a command in this process; fails if it ends otherwise than with ``code``."""
+        with contextlib.chdir(self.folder):
+            ended = CliRunner().invoke(app, list(arguments), env=self.environment)
+        assert ended.exit_code == code, f"{arguments}: {ended.output}"
         return ended.stdout
 
     def json(self, *arguments: str) -> Any:
@@ -93,7 +103,7 @@ def inherited() -> dict[str, str]:
 
 
 def test_a_run_from_its_submission_to_a_file_of_scored_results(shell: Shell) -> None:
-    run = shell(
+    run = shell.process(
         *("submit", "rows.jsonl", "--prompt", "{{ question }}", "--model", "sim:fast", "--wait"),
         *("--evaluator", "exact_match:expected=answer", "--name", "echoes"),
         *("--judge-model", "sim:judge", "--judge-template", "Is {{ output }} like {{ answer }}?"),
@@ -108,10 +118,10 @@ def test_a_run_from_its_submission_to_a_file_of_scored_results(shell: Shell) -> 
 
 
 def test_an_operator_pauses_changes_and_opens_a_lane_while_it_runs(shell: Shell) -> None:
-    options = ("--prompt", "p {{ question }}", "--model", "sim:slow", "--repetitions", "8")
+    options = ("--prompt", "p {{ question }}", "--model", "sim:slow", "--repetitions", "2")
     run = shell("submit", "rows.jsonl", *options).strip()
     shell("lanes", "pause", "sim:slow")
-    assert shell.json("status", run)["jobs_done"] < 240
+    assert shell.json("status", run)["jobs_done"] < 60
     paused = shell.json("lanes", "show", "sim:slow")
     assert (paused["constraint"], paused["axes"]["requests"]["configured"]) == ("paused", 600)
     assert shell.json("why", run)["constraint"] == "paused"
@@ -119,22 +129,23 @@ def test_an_operator_pauses_changes_and_opens_a_lane_while_it_runs(shell: Shell)
     assert shell.json("lanes", "show", "sim:slow")["limits"]["max_concurrency"] == 7
     shell("lanes", "resume", "sim:slow")
     shell("watch", run)
-    assert shell.json("status", run)["by_state"] == {"succeeded": 240}
+    assert shell.json("status", run)["by_state"] == {"succeeded": 60}
 
 
 def test_a_run_that_is_cancelled_ends_and_keeps_what_is_done(shell: Shell) -> None:
-    options = ("--prompt", "c {{ question }}", "--model", "sim:slow", "--repetitions", "20")
+    options = ("--prompt", "c {{ question }}", "--model", "sim:slow", "--repetitions", "5")
     run = shell("submit", "rows.jsonl", *options).strip()
     shell("cancel", run, "--wait")
     status = shell.json("status", run)
-    assert (status["state"], status["jobs_done"]) == ("cancelled", 600)
-    assert len(shell("results", run).splitlines()) == 600
+    assert (status["state"], status["jobs_done"]) == ("cancelled", 150)
+    assert len(shell("results", run).splitlines()) == 150
     shell("watch", run, code=1)
 
 
 def test_the_doctor_finds_the_stack_well_until_a_provider_refuses_us(shell: Shell) -> None:
     assert {finding["grade"] for finding in shell.json("doctor")} == {"ok"}
-    assert [(worker["state"], worker["busy"]) for worker in shell.json("workers")] == [("alive", 0)] * 2
+    idle = [("alive", 0)] * 2
+    wait_until(lambda: [(worker["state"], worker["busy"]) for worker in shell.json("workers")] == idle)
     shell("submit", "rows.jsonl", "--prompt", "x", "--model", "sim:closed")
     wait_until(lambda: shell.json("lanes", "show", "sim:closed")["parked"])
     assert "sim:closed is parked" in shell("doctor", code=1)

@@ -1,7 +1,8 @@
-"""``fairlane connections test`` as people run it: a process, a key in its environment, no Redis."""
+"""``fairlane connections test`` as people run it: a child makes the call, with a key and without Redis."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from typer.testing import CliRunner, Result
 
+from fairlane.cli.main import app
 from fairlane.embedded.reaper import is_running
 from fairlane.testing import Faults, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from tests.support.wait import wait_until
@@ -58,22 +61,14 @@ class Shell:
     def environment(self) -> dict[str, str]:
         return dict(os.environ) | {"SIM_KEY": KEY}  # noqa: TID251  handed on to processes
 
-    def __call__(
-        self, *arguments: str, code: int = 0, **environment: str
-    ) -> subprocess.CompletedProcess[str]:
-        """A command that ends with ``code`` and shows no key."""
-        ended = subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=self.environment | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        said = ended.stdout + ended.stderr
-        assert ended.returncode == code, said
-        assert KEY not in said
+    def __call__(self, *arguments: str, code: int = 0, **environment: str) -> Result:
+        """A command in this process; it ends with ``code`` and shows no key."""
+        with contextlib.chdir(self.folder):
+            ended = CliRunner().invoke(
+                app, ["connections", "test", *arguments], env={"SIM_KEY": KEY} | environment
+            )
+        assert ended.exit_code == code, ended.output
+        assert KEY not in ended.output
         return ended
 
     def report(self, *arguments: str, code: int = 0, **environment: str) -> Any:

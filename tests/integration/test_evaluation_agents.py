@@ -66,7 +66,7 @@ def most_at_once(court: Cluster, run: Run) -> int:
     for _, change in sorted(steps):
         now += change
         most = max(most, now)
-    assert now == 0, "every permit was given back"
+    assert now == 0, "every permit was returned"
     return most
 
 

@@ -8,7 +8,7 @@ from fairlane.store.run_queries import ENOUGH_REFUSALS
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
-ROWS = 2000
+ROWS = 500
 IN_FLIGHT = 20
 
 

@@ -11,7 +11,7 @@ from redis import Redis
 from fairlane import RetryPolicy, Run, RunState
 from fairlane.evaluators.builders import llm_judge
 from fairlane.model.run import RunRef
-from fairlane.store.write.inbox import Outbox
+from fairlane.store.write.runs.inbox import Outbox
 from fairlane.testing import SimulatedModel
 from tests.support.cluster import Cluster, cluster, numbered
 from tests.support.redis import leaked_keys

@@ -10,7 +10,7 @@ import pytest
 from fairlane import JobState, RetryPolicy, RunState, SubmissionError
 from fairlane.evaluators.builders import llm_judge
 from fairlane.model.run import RunRef
-from fairlane.store.write.inbox import Outbox
+from fairlane.store.write.runs.inbox import Outbox
 from tests.integration.conftest import ODD_MODEL
 from tests.support.cluster import SCHEDULER, Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until

@@ -101,7 +101,7 @@ def test_a_warm_stop_hands_back_what_does_not_finish_in_time(deployment: Cluster
     stop(deployment.process("worker-1"))
     assert deployment.served(model).abandoned == SLOTS
     stop(deployment.process("worker-2"))
-    # Nobody waited for leases to lapse: the jobs were given back, free of charge.
+    # Nobody waited for leases to lapse: the worker requeued the jobs, free of charge.
     assert not deployment.logged(Event.LEASE_RECOVERED)
     assert not deployment.logged(Event.WORKER_LOST)
     status = run.status()

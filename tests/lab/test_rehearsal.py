@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.lab.rehearsal.measure import measure
+from fairlane.lab.rehearsal.figures.measure import measure
 from fairlane.lab.rehearsal.recording import Recording, record
 from fairlane.lab.rehearsal.scenario import Load, Network, Scenario
-from fairlane.lab.rehearsal.simulated_provider import ADMITTED, Arrival
+from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, Arrival
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.model.lane import LaneLimits
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fairlane.lab.rehearsal.measure import Measure, measure
+from fairlane.lab.rehearsal.figures.measure import Measure, measure
 from fairlane.lab.rehearsal.recording import Lane, Recording
 from fairlane.lab.rehearsal.scenario import Bar, Load, Scenario
-from fairlane.lab.rehearsal.simulated_provider import ADMITTED, Arrival, ProviderLog
+from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, Arrival, ProviderLog
 from fairlane.lab.simulator.config import SimulatedModel
 
 

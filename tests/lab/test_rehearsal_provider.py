@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fairlane.core.clock import ManualClock
-from fairlane.lab.rehearsal.event_queue import EventQueue
 from fairlane.lab.rehearsal.scenario import Load, Network
-from fairlane.lab.rehearsal.simulated_provider import SimulatedProvider
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
+from fairlane.lab.rehearsal.virtual.simulated_provider import SimulatedProvider
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.model.hints import AxisHint, Hints
 from fairlane.model.job import (

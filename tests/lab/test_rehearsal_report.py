@@ -15,12 +15,12 @@ from fairlane.cli.main import app
 from fairlane.core.errors import MissingExtra
 from fairlane.lab.rehearsal.__main__ import main
 from fairlane.lab.rehearsal.catalogue import CATALOGUE, scenarios
-from fairlane.lab.rehearsal.measure import LaneMeasure, Measure, Recovery
-from fairlane.lab.rehearsal.picture import (
+from fairlane.lab.rehearsal.figures.measure import LaneMeasure, Measure, Recovery
+from fairlane.lab.rehearsal.figures.picture import (
     Curves,
     draw,
 )
-from fairlane.lab.rehearsal.report import table, write
+from fairlane.lab.rehearsal.figures.report import table, write
 from fairlane.lab.rehearsal.scenario import Scenario
 
 COURSE = Curves("a lane", (0.0, 0.5), (600.0, 300.0), (600.0, 600.0), (0.2,), (500.0,), (0.1, 0.4))

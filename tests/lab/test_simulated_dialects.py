@@ -9,7 +9,7 @@ import pytest
 
 from fairlane.lab.simulator.limits.admission import Axis, Level
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
 from fairlane.lab.simulator.wire.dialect import (
     Call,
     Dialect,

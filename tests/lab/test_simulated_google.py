@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.lab.simulator.protocols.gemini import Gemini, Vertex
+from fairlane.lab.simulator.protocols.google.gemini import Gemini, Vertex
 from fairlane.lab.simulator.wire.dialect import (
     Call,
     Exceeded,

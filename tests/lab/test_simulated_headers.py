@@ -6,7 +6,7 @@ import pytest
 from fairlane.lab.simulator.config import HeaderStyle
 from fairlane.lab.simulator.limits.admission import Axis, Level
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
 from fairlane.lab.simulator.wire.dialect import Dialect
 from fairlane.lab.simulator.wire.headers import limit_headers, rejection_headers, retry_after_forms
 from fairlane.testing import ManualClock, SimulatedModel, SimulatorConfig, serve_in_thread

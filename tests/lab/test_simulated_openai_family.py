@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlane.lab.simulator.protocols.azure_openai import AzureOpenAI
-from fairlane.lab.simulator.protocols.mistral_chat import MistralChat
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat, chosen
-from fairlane.lab.simulator.protocols.openai_responses import OpenAIResponses
+from fairlane.lab.simulator.protocols.openai.azure import AzureOpenAI
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat, chosen
+from fairlane.lab.simulator.protocols.openai.mistral import MistralChat
+from fairlane.lab.simulator.protocols.openai.responses import OpenAIResponses
 from fairlane.lab.simulator.wire.dialect import (
     Call,
     OfferedTool,

@@ -10,7 +10,7 @@ import pytest
 from fairlane.evaluators.agents import read_batch, read_opinion
 from fairlane.evaluators.rubrics import answer_format
 from fairlane.lab.simulator.model.replies import Composer
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
 from fairlane.lab.simulator.wire.dialect import RequestError
 from fairlane.model.evaluators import Criterion
 from fairlane.testing import SimulatedModel

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlane.core.clock import ManualClock
-from fairlane.lab.rehearsal.event_queue import EventQueue
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.zoo.generator import SMALL, generate
 from fairlane.lab.zoo.oracle import best_schedule
 from fairlane.lab.zoo.peer_client import play_peer

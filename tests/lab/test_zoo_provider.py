@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fairlane.core.clock import ManualClock
-from fairlane.lab.rehearsal.event_queue import EventQueue
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.zoo.generator import SMALL, generate
 from fairlane.lab.zoo.measure import measure, quantile
 from fairlane.lab.zoo.peer_client import play_peer

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.run import RunRef
-from fairlane.store.write.archive_stub import ArchiveStubs, Left
+from fairlane.store.write.runs.archive_stub import ArchiveStubs, Left
 from tests.support.contents import read_contents
 from tests.support.deployment import TTL_MS, Deployment
 from tests.support.redis import emptied

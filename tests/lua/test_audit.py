@@ -6,10 +6,11 @@ import pytest
 from redis import Redis
 
 from fairlane.core.errors import LaneNotFound
+from fairlane.model.ending import TIMED_OUT
 from fairlane.model.run import RunRef
 from fairlane.store.write.audit import Act, AuditLog, Auditor
 from fairlane.store.write.lanes import Lanes
-from fairlane.store.write.runs import TIMED_OUT, Runs
+from fairlane.store.write.runs.runs import Runs
 from tests.support.deployment import TTL_MS, Deployment
 
 ANN = Auditor("operator", "ann@host")

@@ -13,8 +13,8 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.script import script
-from fairlane.store.write.inbox import Inbox, Outbox
 from fairlane.store.write.leader import LeaderLease
+from fairlane.store.write.runs.inbox import Inbox, Outbox
 from tests.support.deployment import Deployment
 from tests.support.fences import KEYS, member_of
 from tests.support.redis import emptied

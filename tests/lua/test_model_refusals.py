@@ -13,7 +13,7 @@ from fairlane.model.ending import RecordedJob
 from fairlane.model.job import Attempt, JobState, Lesson
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.run_queries import ENOUGH_REFUSALS, rejections_in
-from fairlane.store.write.uncalled_jobs import UncalledJobs
+from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from tests.support.deployment import Deployment, entry, payload
 
 LANE = "sim:fast"

@@ -1,4 +1,4 @@
-"""A call that its provider goes on with stays in flight, holds no slot, and is known to the next attempt."""
+"""A call that its provider continues stays in flight, holds no slot, and is known to the next attempt."""
 
 from __future__ import annotations
 

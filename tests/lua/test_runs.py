@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.job import JobState
 from fairlane.model.run import Plan, RunRef
-from fairlane.store.write.runs import CANCELLED
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
 from tests.support.deployment import TTL_MS, Deployment, entry, make_spec, payload

@@ -15,7 +15,8 @@ from redis import Redis
 from fairlane.model.job import Attempt, Signal, Usage
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate
-from fairlane_workers.probe.charge import ChargeModel, charged
+from fairlane_workers.probe.charge import ChargeModel
+from tests.support.charges import charged
 from tests.support.deployment import Deployment, entry, permit_burst_ms
 from tests.support.redis import emptied
 

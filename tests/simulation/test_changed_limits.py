@@ -9,7 +9,7 @@ from redis import Redis
 
 from fairlane.lab.rehearsal.recording import Recording, record
 from fairlane.lab.rehearsal.scenario import Load, Network, Scenario
-from fairlane.lab.rehearsal.simulated_provider import ADMITTED
+from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED
 from fairlane.lab.simulator.config import SimulatedModel
 
 OVER_S = 5.0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.lab.rehearsal.measure import measure
+from fairlane.lab.rehearsal.figures.measure import measure
 from fairlane.lab.rehearsal.recording import record
 from fairlane.lab.rehearsal.scenario import Load, Scenario
-from fairlane.lab.rehearsal.simulated_provider import ADMITTED, OUTAGE
+from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE
 from fairlane.lab.simulator.config import SimulatedModel
 
 JOBS = 120

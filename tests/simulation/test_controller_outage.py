@@ -5,7 +5,7 @@ from __future__ import annotations
 from redis import Redis
 
 from fairlane.lab.rehearsal.catalogue import CATALOGUE
-from fairlane.lab.rehearsal.measure import measure
+from fairlane.lab.rehearsal.figures.measure import measure
 from fairlane.lab.rehearsal.recording import record
 
 FAILURES_THAT_OPEN, PROBES = 5, 120 // 30

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.lab.rehearsal.measure import measure
+from fairlane.lab.rehearsal.figures.measure import measure
 from fairlane.lab.rehearsal.recording import Recording, record
 from fairlane.lab.rehearsal.scenario import Scenario
 from fairlane.lab.simulator.config import SimulatedModel

@@ -8,7 +8,7 @@ import pytest
 
 from fairlane.lab.rehearsal.recording import record
 from fairlane.lab.rehearsal.scenario import Scenario
-from fairlane.lab.rehearsal.simulated_provider import ADMITTED, Arrival
+from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, Arrival
 from fairlane.store.connection.connect import RedisClient
 
 JOBS = 300

@@ -10,7 +10,7 @@ from fairlane.config.presets import PROTOCOLS
 from fairlane.model.job import Outcome
 from fairlane_workers.providers.classify import Reading, classify, classify_late_error
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.registry import load_protocol
 
 HTTP_PROTOCOLS = sorted(set(PROTOCOLS) - {"litellm"})

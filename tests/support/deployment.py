@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fairlane.core.clock import ManualClock
 from fairlane.model.decision import Cost
-from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt, Claim, JobState, Lesson, Reported, Signal, Usage
 from fairlane.model.lane import LaneLimits
@@ -19,7 +19,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.lanes import Grant, Lanes, Offer, ReservedShare
 from fairlane.store.write.leader import LeaderLease
 from fairlane.store.write.leases import Leases
-from fairlane.store.write.runs import CANCELLED, Runs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.workers import Workers
 
 FOREVER_MS = 10**12

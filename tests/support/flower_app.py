@@ -26,7 +26,7 @@ from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
 from fairlane.embedded.ports import LOOPBACK
 from fairlane.flower.installing import install
-from fairlane.flower.readers import Readers
+from fairlane.flower.readings.readers import Readers
 
 LOGIN = ("me", "a-password-of-tests")
 

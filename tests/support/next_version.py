@@ -33,7 +33,7 @@ MORE: tuple[tuple[str, str, str], ...] = (
     ("shared/fairlane/model/decision.py", "    max_rate_limits: int", f"{_FIELD}    max_rate_limits: int"),
     ("shared/fairlane/model/run.py", "    delay: float = Field(", f"{_FIELD}    delay: float = Field("),
     ("shared/fairlane/model/results.py", '"s": self.state,\n', '"s": self.state,\n"tomorrow": 1,\n'),
-    ("shared/fairlane/store/write/inbox.py", '{"op": op,', '{"tomorrow": 1, "op": op,'),
+    ("shared/fairlane/store/write/runs/inbox.py", '{"op": op,', '{"tomorrow": 1, "op": op,'),
     ("shared/fairlane/model/tokens.py",
      '{tokens.guessed:d}" if tokens.most_input or tokens.guessed else text',
      '{tokens.guessed:d}:7"'),

@@ -8,8 +8,8 @@ from typing import Any
 
 from redis import Redis
 
-from fairlane.lab.rehearsal import cluster
-from fairlane.lab.rehearsal.simulated_workers import ref_of
+from fairlane.lab.rehearsal.virtual import cluster
+from fairlane.lab.rehearsal.virtual.simulated_workers import ref_of
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef, RunState

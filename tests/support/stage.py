@@ -15,7 +15,7 @@ from fairlane.model.ending import ReadyJob
 from fairlane.model.job import JobState, Lesson, Usage
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec
-from fairlane.store.write.inbox import Inbox, Request
+from fairlane.store.write.runs.inbox import Inbox, Request
 from tests.support.deployment import Deployment, entry
 
 TASKS, JUDGES = "sim:fast", "sim:judge"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fairlane.lab.rehearsal.simulated import AnswerFunction as Provider
-from fairlane.lab.rehearsal.simulated import CollectingPublisher, Start, VirtualTime
-from fairlane.lab.rehearsal.simulated import SimulatedWorker as FakeWorker
+from fairlane.lab.rehearsal.virtual.simulated import AnswerFunction as Provider
+from fairlane.lab.rehearsal.virtual.simulated import CollectingPublisher, Start, VirtualTime
+from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker as FakeWorker
 from fairlane.model.job import Attempt, Outcome, Success, Usage
 
 __all__ = [

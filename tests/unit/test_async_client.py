@@ -23,7 +23,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.errors import CallFailed, ConfigurationError, RunTimeout, SubmissionError
 from fairlane.model.job import JobState
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.write.inbox import Inbox
+from fairlane.store.write.runs.inbox import Inbox
 from tests.support.stage import Stage
 from tests.support.wait import wait_until
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from fairlane.model.job import Usage
 from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate
-from fairlane_workers.probe.charge import ChargeModel, charged
+from fairlane_workers.probe.charge import ChargeModel
+from tests.support.charges import charged
 
 counts = st.integers(0, 10**6)
 usages = st.builds(Usage, st.none() | counts, st.none() | counts, st.none() | counts)

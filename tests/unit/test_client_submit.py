@@ -15,7 +15,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError, StoreUnavailable, SubmissionError
 from fairlane.datasets.rows import decode_page
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.write.inbox import Inbox, Outbox, Request
+from fairlane.store.write.runs.inbox import Inbox, Outbox, Request
 from tests.support.contents import read_contents
 from tests.support.stage import Stage
 

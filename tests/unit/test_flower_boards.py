@@ -12,11 +12,11 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.summary import summarise
 from fairlane.config.settings import Settings
 from fairlane.core.errors import LaneNotFound, RunNotFound, TargetNotFound
-from fairlane.flower.error_words import error_shown
-from fairlane.flower.lane_board import chart
-from fairlane.flower.readers import Readers
-from fairlane.flower.tallies import Tallies
-from fairlane.flower.team_board import Use
+from fairlane.flower.readings.error_words import error_shown
+from fairlane.flower.readings.lane_board import chart
+from fairlane.flower.readings.readers import Readers
+from fairlane.flower.readings.tallies import Tallies
+from fairlane.flower.readings.team_board import Use
 from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef, RunState
@@ -138,7 +138,7 @@ def test_the_list_has_the_newest_runs_of_all_teams_first(real_redis: Redis) -> N
 
 
 def test_runs_beyond_a_page_are_on_the_next(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlane.flower.run_list.LISTED", 2)
+    monkeypatch.setattr("fairlane.flower.readings.run_list.LISTED", 2)
     cluster = Cluster(real_redis)
     refs = []
     for team in ("search", "ads", "search", "ads", "ads"):

@@ -15,7 +15,7 @@ from flower.options import options
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.flower import ending
-from fairlane.flower.attempt_events import AttemptEvents, as_shown
+from fairlane.flower.tasks.attempt_events import AttemptEvents, as_shown
 from fairlane.model.job import Outcome
 from tests.support.wait import wait_until
 

@@ -13,10 +13,10 @@ from redis import Redis
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.core.errors import RunNotFound
-from fairlane.flower.attempts_seen import attempts_seen
 from fairlane.flower.command import FLOWER_MEMORY_TASKS
-from fairlane.flower.task_rows import TaskRows
-from fairlane.flower.templating import BEFORE, StackedLoader
+from fairlane.flower.tasks.attempts_seen import attempts_seen
+from fairlane.flower.tasks.task_rows import TaskRows
+from fairlane.flower.web.templating import BEFORE, StackedLoader
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef, RunSpec
 from tests.support.flower_app import served

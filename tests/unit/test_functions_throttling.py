@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane_workers.providers.throttling import Throttled, throttled
+from fairlane_workers.providers.errors.throttling import Throttled, throttled
 
 NOW_MS = 1_790_000_000_000
 

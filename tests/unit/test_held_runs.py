@@ -6,9 +6,9 @@ import pytest
 from redis import Redis
 
 from fairlane.config.settings import Settings
-from fairlane.flower.run_list import RunList
-from fairlane.flower.run_page import RunPage
-from fairlane.flower.tallies import Tallies
+from fairlane.flower.readings.run_list import RunList
+from fairlane.flower.readings.run_page import RunPage
+from fairlane.flower.readings.tallies import Tallies
 from fairlane.model.job import JobState, Lesson
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Plan, RunRef, RunState

@@ -16,7 +16,7 @@ from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.classify import Reading, classify
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
 from tests.support.classified import dialect_of

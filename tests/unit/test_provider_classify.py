@@ -21,7 +21,7 @@ from fairlane.model.job import (
     TimedOut,
 )
 from fairlane_workers.providers.classify import Reading, classify
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from tests.support.classified import HTTP_PROTOCOLS, late_error, refusal
 
 UNSAID = "an error without a message after HTTP 200 (a_spend_limit_exceeded)"

@@ -16,8 +16,8 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
-from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
-from fairlane_workers.providers.protocols.openai_responses import OpenAIResponses
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
+from fairlane_workers.providers.protocols.openai.responses import OpenAIResponses
 
 DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
 

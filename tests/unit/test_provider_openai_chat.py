@@ -18,7 +18,7 @@ from fairlane.model.job import (
 )
 from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from tests.support.classified import refusal
 from tests.support.provider_calls import ask, call, streamed
 from tests.support.scripted_server import event, http

@@ -1,4 +1,4 @@
-"""A call that its provider goes on with by itself: begun once, asked for until it is over, and cancelled."""
+"""A call that its provider continues by itself: begun once, polled until it is over, and cancelled."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from fairlane.model.hints import Axis
 from fairlane.model.job import Outcome, Success
 from fairlane_workers.providers import limits
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.providers.registry import build_provider
 from tests.support.classified import HTTP_PROTOCOLS, connection_of, dialect_of
 from tests.support.scripted_server import http, scripted_server

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane_workers.providers.retry_after import retry_after_ms
+from fairlane_workers.providers.errors.retry_after import retry_after_ms
 
 NOW_MS = 1_792_567_680_123  # Wed, 21 Oct 2026 07:28:00.123 GMT
 

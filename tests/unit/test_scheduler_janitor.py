@@ -7,7 +7,7 @@ from redis import Redis
 
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
-from fairlane.store.write.inbox import Inbox
+from fairlane.store.write.runs.inbox import Inbox
 from fairlane_scheduler.upkeep import janitor as sweeping
 from fairlane_scheduler.upkeep.janitor import EVERY_MS, Janitor
 

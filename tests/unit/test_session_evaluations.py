@@ -13,6 +13,7 @@ from rich.console import Console
 from fairlane.client.following.progress import open_progress
 from fairlane.datasets.rows import encode_page
 from fairlane.model.decision import RetryPolicy
+from fairlane.model.ending import CANCELLED
 from fairlane.model.evaluators import FunctionScorer, Judge
 from fairlane.model.job import AccessDenied, Attempt, JobState, Outcome, PermanentFailure, Success
 from fairlane.model.results import JudgeResult
@@ -20,7 +21,6 @@ from fairlane.model.run import RunRef, RunState
 from fairlane.model.sessions import members_field, memberships_field, session_of_job
 from fairlane.store.read.reading import RunReader
 from fairlane.store.write.lanes import Offer
-from fairlane.store.write.runs import CANCELLED
 from fairlane_scheduler.state.backlog import ActiveRun
 from fairlane_workers.providers.contract import Request
 from tests.support.scheduler_parts import Parts

@@ -13,7 +13,7 @@ from redis import Redis
 
 from fairlane import SubmissionError, contains, exact_match, llm_judge, numeric_match
 from fairlane.client.checks.first_rows import FIRST_ROWS
-from fairlane.client.checks.params import check_params
+from fairlane.client.checks.offers import check_params
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge

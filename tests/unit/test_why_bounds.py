@@ -9,14 +9,14 @@ import pytest
 from redis import Redis
 
 from fairlane.config.settings import Settings
-from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Criterion
 from fairlane.model.job import JobState, Lesson
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Bounds, Order, Plan, RunRef
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.lanes import Offer
-from fairlane.store.write.runs import OUT_OF_BUDGET, TIMED_OUT, bounds_of
+from fairlane.store.write.runs.bounds import bounds_of
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Asker
 from fairlane.why.waiting import LaneWait, Waiting

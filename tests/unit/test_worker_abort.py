@@ -181,6 +181,6 @@ def test_a_second_reason_does_not_replace_the_first() -> None:
         parts.executor.abort_all("the worker stops")
         await task
 
-        assert parts.leased() == 1, "what is lost is not given back"
+        assert parts.leased() == 1, "what is lost is not requeued"
 
     on_loop(scene)

@@ -34,7 +34,7 @@ class Going(ScriptedProvider):
 async def pending(
     parts: WorkerParts, attempt: Attempt, free: Callable[[], None] = lambda: None
 ) -> asyncio.Task[str]:
-    """An attempt whose call its provider goes on with, until the gate is opened."""
+    """An attempt whose call its provider continues, until the gate is opened."""
     provider = parts.provider = Going()
     parts.providers["sim"] = provider
     provider.gate.clear()
@@ -127,7 +127,7 @@ def test_whoever_gets_the_job_of_a_worker_that_died_goes_on_with_its_call() -> N
         (request,) = parts.provider.requests
         parts.executor.abort(attempt.id, Abort("its lease is gone"))
         await task
-        assert not request.withdrawn(), "another goes on with it"
+        assert not request.withdrawn(), "another continues it"
 
         (again,) = parts.permits(RunRef(attempt.team, attempt.run), 1)
         parts.provider.gate.set()

@@ -10,7 +10,7 @@ from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.run import RunRef
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.feed.placement import FeedBatch, Placement

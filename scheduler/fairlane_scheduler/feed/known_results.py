@@ -13,7 +13,7 @@ from fairlane.model.run import Cell, RunRef, RunSpec
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations
 from fairlane.pipeline.rendering import Call, RunItem
 from fairlane.store.write.answer_cache import Answers
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.runs import Runs
 
 PAGES_KEPT = 32
 

@@ -18,7 +18,7 @@ from fairlane.pipeline.completion import Completion, complete_invalid, complete_
 from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.known_results import KnownResults
 from fairlane_scheduler.feed.session_index import SessionIndex

@@ -14,7 +14,8 @@ from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader
-from fairlane.store.write.runs import Runs, known_jobs
+from fairlane.store.write.runs.bounds import known_jobs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.feeder import Feeder
 from fairlane_scheduler.feed.session_index import SessionIndex

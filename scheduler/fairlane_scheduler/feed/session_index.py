@@ -7,7 +7,7 @@ from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import SessionMembership, decode_memberships
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 
 PAGES_KEPT = 32

@@ -12,8 +12,8 @@ from redis.exceptions import OutOfMemoryError
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
-from fairlane.store.write.inbox import Inbox
 from fairlane.store.write.leader import Leader
+from fairlane.store.write.runs.inbox import Inbox
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.intake.admission import Admission

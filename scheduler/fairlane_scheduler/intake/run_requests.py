@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fairlane.core.events import Event
+from fairlane.model.ending import CANCELLED, Ending
 from fairlane.model.job import JobState
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.write.inbox import Request
-from fairlane.store.write.runs import CANCELLED, Ending, Runs
+from fairlane.store.write.runs.inbox import Request
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.feeder import Feeder
 from fairlane_scheduler.intake.admission import PayloadLimits, check_jobs

@@ -13,10 +13,11 @@ from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.rows import encode_page, pages
+from fairlane.model.ending import Ending
 from fairlane.model.job import JobState
 from fairlane.model.origins import Source
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.write.runs import Ending, Runs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.intake.admission import check_jobs
 from fairlane_scheduler.intake.run_requests import extend

@@ -90,7 +90,7 @@ def _said(axis: AxisView) -> Iterator[tuple[str, float]]:
 
 
 def _sums(named: Iterable[tuple[str, LaneView]]) -> Iterator[Metric]:
-    flying: Sums = defaultdict(float)
+    in_flight: Sums = defaultdict(float)
     circuit: Sums = defaultdict(float)
     shut: Sums = defaultdict(float)
     granted: Sums = defaultdict(float)
@@ -98,7 +98,7 @@ def _sums(named: Iterable[tuple[str, LaneView]]) -> Iterator[Metric]:
     ended: Sums = defaultdict(float)
     last: Sums = defaultdict(float)
     for lane, view in named:
-        flying[lane,] += view.in_flight
+        in_flight[lane,] += view.in_flight
         granted[lane,] += view.granted
         returned[lane,] += view.returned
         if view.last_error_ms is not None:
@@ -110,7 +110,7 @@ def _sums(named: Iterable[tuple[str, LaneView]]) -> Iterator[Metric]:
         results = {"succeeded": view.succeeded, "rate_limited": view.limited, "failed": view.failed}
         for result, count in results.items():
             ended[lane, result] += count
-    yield _gauge("in_flight", "Attempts that hold a permit", ("lane",), flying)
+    yield _gauge("in_flight", "Attempts that hold a permit", ("lane",), in_flight)
     yield _gauge("circuit_state", "1: its circuit is in this state", ("lane", "state"), circuit)
     yield _gauge("shut", "1: nothing starts now, for this reason", ("lane", "reason"), shut)
     yield _counter("granted", "Permits, by all schedulers", ("lane",), granted)

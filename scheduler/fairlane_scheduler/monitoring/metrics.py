@@ -21,7 +21,7 @@ from fairlane.store.script import Call
 from fairlane.store.write.audit import Auditor
 from fairlane.store.write.budgets import Allowance
 from fairlane.store.write.lanes import Grant, Lanes, Offer
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.workers import Workers
 from fairlane.telemetry.metrics_server import LabelValues
 from fairlane_scheduler.state.backlog import REFUSED, Backlog

@@ -15,7 +15,7 @@ from fairlane.core.events import Event
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient, open_store
 from fairlane.store.write.audit import Auditor
-from fairlane.store.write.inbox import Inbox
+from fairlane.store.write.runs.inbox import Inbox
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.state.periodic_thread import PeriodicThread
 

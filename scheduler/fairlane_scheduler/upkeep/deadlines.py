@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from fairlane.core.events import Event
+from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT
 from fairlane.model.run import RunRef
-from fairlane.store.write.runs import OUT_OF_BUDGET, TIMED_OUT, Runs
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.state.backlog import Backlog

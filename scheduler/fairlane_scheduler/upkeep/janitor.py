@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlane.store.write.inbox import Inbox
+from fairlane.store.write.runs.inbox import Inbox
 
 EVERY_MS = 60_000
 AT_ONCE, MOST_PAGES = 1000, 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Entry
-from fairlane.store.write.uncalled_jobs import Cause, UncalledJobs
+from fairlane.store.write.runs.uncalled_jobs import Cause, UncalledJobs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog

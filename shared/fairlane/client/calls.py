@@ -22,9 +22,9 @@ _REMEDY = "Arguments travel as JSON: texts, finite numbers, booleans, None, list
 
 
 class CallOptions(TypedDict, total=False):
-    """How a function is called: on which ``lane`` (else one of its own), for how many seconds at most
-    (``timeout``), how often (``retry``), before which of the team's runs (``priority``, -100 to 100), and not
-    before how many seconds from now (``start_in``).
+    """How a function is called. ``lane`` is by default one of its own. A call takes ``timeout`` seconds at
+    most, and starts ``start_in`` seconds from now at the earliest. ``retry`` bounds its attempts,
+    ``priority`` (-100 to 100) ranks it among the team's runs.
     """
 
     lane: str | None

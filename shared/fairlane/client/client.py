@@ -16,8 +16,7 @@ from fairlane.client.archive import open_archive
 from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.checks.first_rows import checked_rows
-from fairlane.client.checks.offers import Offers
-from fairlane.client.checks.params import check_params
+from fairlane.client.checks.offers import Offers, check_params
 from fairlane.client.continuation import Origins, continued_spec, require_finished
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
@@ -108,8 +107,8 @@ class Client:
 
         The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is
         a ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file, a DataFrame or Arrow table, or any
-        iterable of dicts, data classes or pydantic models, read by the page; or a `Reference` to what the
-        scheduler reads itself. `SubmitOptions` lists the options.
+        iterable of dicts, data classes or pydantic models. It is read by the page. Or it is a `Reference` to
+        what the scheduler reads itself. `SubmitOptions` lists the options.
 
         ``check``: try templates and evaluators on the first hundred rows, and look at parameters, models and
         keys, before anything is written. Without it such mistakes show as invalid or failed items.

@@ -34,10 +34,10 @@ from fairlane.store.read.reading import RecordReader, RunReader, SessionReader
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.budgets import Budgets
-from fairlane.store.write.inbox import Outbox
 from fairlane.store.write.lane_history import History
 from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.registry import Registry
+from fairlane.store.write.runs.inbox import Outbox
 from fairlane.store.write.workers import Beat, Workers
 from fairlane.why.targets import Asker
 
@@ -114,10 +114,8 @@ class Pace:
 class Patience:
     """Reads from a Redis that may be away; gives up after `SILENCE_BORNE_S` without an answer."""
 
-    def __init__(
-        self, url: str, clock: Clock, waiter: Waiter, checkpoint: Callable[[], None] = lambda: None
-    ) -> None:
-        self._url, self._clock, self._waiter, self._checkpoint = url, clock, waiter, checkpoint
+    def __init__(self, url: str, clock: Clock, checkpoint: Callable[[], None] = lambda: None) -> None:
+        self._url, self._clock, self._checkpoint = url, clock, checkpoint
         self._silent_since: int | None = None
 
     @property
@@ -147,12 +145,8 @@ class Patience:
         self._silent_since = None
         return answer
 
-    def insist(self, read: Callable[[], T]) -> T:
-        """The result of ``read``, after a wait for Redis if necessary."""
-        return finish(self.insisting(read), self._waiter)
-
     def insisting(self, read: Callable[[], T]) -> Steps[T]:
-        """The steps of `insist`."""
+        """The steps to the result of ``read``, after a wait for Redis if necessary."""
         pace = Pace()
         while (answer := self.ask(read)) is None:
             yield Wait(pace.next_s())
@@ -218,7 +212,7 @@ class Deployment:
 
     def patience(self) -> Patience:
         """Reads that wait while Redis is away for a while."""
-        return Patience(self.url, self.clock, self.waiter, self.checkpoint)
+        return Patience(self.url, self.clock, self.checkpoint)
 
     @property
     def weights(self) -> Mapping[str, float]:

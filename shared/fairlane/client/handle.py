@@ -277,10 +277,10 @@ class Run:
     def compare(self, other: Run, *, by: str | Sequence[str] | None = None) -> Comparison:
         """Compare the scores of two runs that are over, item by item: ``other`` minus this one.
 
-        Items are the same if row, repetition, prompt and model are; a dimension in which each run has only
-        one value is not compared, so that two models or two prompts can be. ``by`` names the row's fields
-        that identify it, by default all. Raises `SubmissionError` for a field that no row has, and what
-        `results` raises.
+        Items are the same if row, repetition, prompt and model are. A dimension in which each run has only
+        one value is left out, so that two models or two prompts can be compared. ``by`` names the row's
+        fields that identify it, by default all. Raises `SubmissionError` for a field that no row has, and
+        what `results` raises.
         """
         from fairlane.client.views.comparison import compare_runs
 

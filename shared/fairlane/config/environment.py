@@ -50,7 +50,7 @@ def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -
     It is no error, since some of them are another program's.
 
     An empty variable counts as not set. A connection, lane or team is matched with the names in the file
-    regardless of case and punctuation, since no variable is called ``openai:gpt-4o``; a name that is not in
+    regardless of case and punctuation, since no variable is called ``openai:gpt-4o``. A name that is not in
     the file is taken in lower case, and a header's with hyphens.
     """
     data: dict[str, Any] = {}

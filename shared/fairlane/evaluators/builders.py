@@ -118,10 +118,10 @@ def llm_judge(
 ) -> EvaluatorSpec:
     """An LLM call that sees the row's fields and ``output``, and answers with one of ``choices``.
 
-    With ``level="session"`` it sees ``session`` instead: a list of ``{"row", "output"}`` in the order of
-    rows, once all items of the session have ended; an item without an output has ``None``. ``choices`` maps
-    answers to scores; `judge.parse_choice` says how an answer is read. ``rubric``, in place of both, is a
-    text that an output meets (1) or not (0). ``model`` is ``"<connection>:<model>"``.
+    With ``level="session"`` it sees ``session`` instead, once all items of the session have ended. That is a
+    list of ``{"row", "output"}`` in the order of rows; an item without an output has ``None``. ``choices``
+    maps answers to scores; `judge.parse_choice` says how an answer is read. ``rubric``, in place of both, is
+    a text that an output meets (1) or not (0). ``model`` is ``"<connection>:<model>"``.
 
     Nothing but ``params`` is sent: reasoning models reject a temperature, and count their reasoning towards
     a bound. A connection with structured output answers with a reason and a choice, and records keep the
@@ -251,8 +251,8 @@ def scorer(
     and may raise `fairlane.RateLimited`. ``lane`` names the lane of its calls; by default it has one of its
     own. ``name`` defaults to the function's.
 
-    With ``where="client"`` any callable scores in the process that reads the run's records, each time that
-    it reads them: nothing is stored, so other processes and pages do not see these scores.
+    With ``where="client"`` any callable scores in the process that reads the run's records, each time that it
+    reads them. Nothing is stored, so other processes and pages do not see these scores.
     """
     if where not in ("workers", "client"):
         raise SubmissionError(FIELD, where, "scorer: where is neither", 'Give "workers" or "client".')

@@ -47,9 +47,9 @@ def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
     """The score of the choice that ``answer`` makes, in any case and with any punctuation.
 
     Judges answer with a choice alone, with a verdict and then reasons, or with reasons and then a verdict. So
-    these count, in this order: the whole answer being a choice; the last line that is one, perhaps after a
-    label ("Verdict: yes"); the only choice found as a word anywhere; the choice that the answer begins or
-    ends with, unless these are two. Any other answer has no score. Reasoning up to ``</think>`` is left out.
+    the choice is the whole answer, or else its last line that is one, perhaps after a label ("Verdict: yes").
+    Otherwise it is the only choice found as a word, or the one that the answer begins or ends with, unless
+    these are two. Any other answer has no score. Reasoning up to ``</think>`` is left out.
     """
     text = answer.rpartition(_REASONING_END)[2].strip().casefold()
     vocabulary = _Vocabulary.of(tuple(choices))

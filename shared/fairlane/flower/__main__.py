@@ -7,9 +7,9 @@ import sys
 from fairlane.broker.app import make_app
 from fairlane.client.deployment import Deployment
 from fairlane.config.loader import load_settings
-from fairlane.flower import attempt_events
 from fairlane.flower.ending import end_soon, refuse_place
 from fairlane.flower.installing import install
+from fairlane.flower.tasks import attempt_events
 
 SHOW_TEXT = "--show-text"
 

@@ -4,7 +4,6 @@ template loader, its task formatter and its options.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from flower import urls
@@ -14,13 +13,12 @@ from tornado.routing import URLSpec
 from tornado.web import url
 
 from fairlane.client.deployment import Deployment
-from fairlane.flower import data, pages
-from fairlane.flower.readers import Readers
-from fairlane.flower.task_pages import LearningTask, LearningTasks
-from fairlane.flower.task_rows import COLUMNS, DEFAULT_COLUMNS, TaskRows
-from fairlane.flower.templating import StackedLoader
+from fairlane.flower.readings.readers import Readers
+from fairlane.flower.tasks.task_pages import LearningTask, LearningTasks
+from fairlane.flower.tasks.task_rows import COLUMNS, DEFAULT_COLUMNS, TaskRows
+from fairlane.flower.web import data, pages
+from fairlane.flower.web.templating import StackedLoader
 
-STATIC = Path(__file__).parent / "static"
 RUN = r"([^/]+)/([A-Za-z0-9_-]{1,64})"
 ITEM = r"(\d{1,15})"
 
@@ -70,5 +68,5 @@ def routes(readers: Readers) -> list[URLSpec]:
         url(rf"/fairlane/data/run/{RUN}/{ITEM}", data.ItemData, shared),
         url(r"/fairlane/data/teams", data.TeamsData, shared),
         url(rf"/fairlane/run/{RUN}/(cancel|pause|resume)", data.RunAction, shared),
-        url(r"/fairlane/static/(.*)", pages.Assets, {"path": str(STATIC)}, name="fairlane-static"),
+        url(r"/fairlane/static/(.*)", pages.Assets, {"path": str(pages.STATIC)}, name="fairlane-static"),
     ]

@@ -1,12 +1,14 @@
-"""Follow-ups of a job that ended: jobs that become ready, jobs recorded without a call, session reports."""
+"""How runs end early; and what follows a job that ended: jobs to call, jobs to record, session reports."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult
+from fairlane.model.run import RunState
 from fairlane.model.tokens import Entry
 
 NO_OUTPUT = JudgeResult(JobState.SKIPPED, error="no item of the session has an output").to_json()
@@ -58,3 +60,17 @@ class SessionCompletion(NamedTuple):
     def to_json(self) -> str:
         """The same as JSON."""
         return json.dumps(self.to_list(), separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ends early: its state, and that of its unfinished jobs."""
+
+    state: RunState
+    unfinished: JobState
+    reason: str = ""
+
+
+CANCELLED = Ending(RunState.CANCELLED, JobState.CANCELLED)
+TIMED_OUT = Ending(RunState.TIMED_OUT, JobState.TIMED_OUT, "its max_duration is over")
+OUT_OF_BUDGET = Ending(RunState.STOPPED, JobState.SKIPPED, "the next call would exceed its budget")

@@ -83,7 +83,7 @@ class Terminal:
     """Keys, and the signals that come between them. Use it inside `opened`."""
 
     def __init__(self, enter: Callable[[], None], leave: Callable[[], None]) -> None:
-        """``enter`` and ``leave`` take and give back the screen, also around Ctrl-Z."""
+        """``enter`` and ``leave`` take and restore the screen, also around Ctrl-Z."""
         import termios  # where there is none, as on Windows, the rest of the command line works
 
         self._termios, self._enter, self._leave = termios, enter, leave

@@ -16,7 +16,7 @@ from fairlane.store.read.job_waits import Delay, RunTraces
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import RunReader
 from fairlane.store.write.lanes import Lanes
-from fairlane.store.write.runs import known_jobs
+from fairlane.store.write.runs.bounds import known_jobs
 from fairlane.store.write.workers import Workers
 from fairlane.why.eta import Cost, start_of
 from fairlane.why.held_teams import all_held, held_teams
@@ -162,9 +162,9 @@ def explain_run(
     """Why the jobs of a run wait, lane by lane."""
     ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
     here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team)
-    flying = Counter(flight.lane for flight in traces.flights())
+    in_flight = Counter(flight.lane for flight in traces.flights())
     if not traces.sees_all() and len(status.lanes) == 1:
-        flying[status.lanes[0].lane] = status.in_flight
+        in_flight[status.lanes[0].lane] = status.in_flight
     delays = list(traces.delays())
     plan = traces.plan()
     bounds = RunBounds(traces, plan, status.items, here.now_ms)
@@ -174,7 +174,7 @@ def explain_run(
         if status.state.finished
         else tuple(
             _lane_of_run(
-                here, ref, bounds, part.lane, part.known - part.done, flying[part.lane], delays, stretch
+                here, ref, bounds, part.lane, part.known - part.done, in_flight[part.lane], delays, stretch
             )
             for part, stretch in zip(status.lanes, _spread(status, plan, unfed), strict=True)
         )
@@ -193,14 +193,14 @@ def _lane_of_run(
     bounds: RunBounds,
     lane: str,
     known: int,
-    flying: int,
+    in_flight: int,
     delays: Sequence[Delay],
     unfed: int,
 ) -> LaneWait:
     """``known``: jobs of the run on the lane that are not over, ``unfed`` not among them."""
     queued = next((queue.queued for queue in here.queues[lane] if queue.ref == ref), 0)
     due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
-    not_ready = max(0, known - queued - flying - len(due))
+    not_ready = max(0, known - queued - in_flight - len(due))
     waits = queued + len(due) + not_ready + unfed
     held = bounds.paused() if waits else None
     reason = held or here.reason(lane, queued or len(due), ref.team, bounds.reason(lane))
@@ -214,14 +214,14 @@ def _lane_of_run(
             )
         eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
-        reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, flying)
+        reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, in_flight)
     if waits and reason is not None and reason.constraint in UNTIMED:
         eta = eta._replace(at_least=True)
     return LaneWait(
         lane,
-        *(reason or _unheld(queued, flying)),
+        *(reason or _unheld(queued, in_flight)),
         queued=queued,
-        in_flight=flying,
+        in_flight=in_flight,
         delayed=len(due),
         next_due_ms=due[0] if due else None,
         not_ready=not_ready,
@@ -242,14 +242,14 @@ def _after_tasks(part: LaneWait, parts: Sequence[LaneWait]) -> LaneWait:
 
 
 def _before_the_lane(
-    now_ms: int, due: Sequence[int], bounds: RunBounds, unfed: int, not_ready: int, flying: int
+    now_ms: int, due: Sequence[int], bounds: RunBounds, unfed: int, not_ready: int, in_flight: int
 ) -> Reason | None:
     if due:
         when = until(due[0], now_ms)
         return Reason("delayed", f"{len(due):,} to be tried again, the first {when}", due[0])
     if unfed or (not_ready and bounds.given and bounds.unfed):
         return bounds.feeding() or Reason("feeding", _HANDED_OUT_SOON)
-    if not_ready and not flying:
+    if not_ready and not in_flight:
         return Reason("task", "its evaluations wait for the outputs that they are to score")
     return None
 
@@ -262,11 +262,11 @@ def _not_paused(queues: Sequence[RunQueue]) -> Reason | None:
     return Reason("run_paused", f"the {queued:,} jobs queued here are of runs that are paused")
 
 
-def _unheld(queued: int, flying: int) -> Reason:
+def _unheld(queued: int, in_flight: int) -> Reason:
     if queued:
         return Reason("nothing", "nothing holds it: the next job starts in a moment")
-    if flying:
-        return Reason("running", f"nothing waits: {flying:,} calls are in flight")
+    if in_flight:
+        return Reason("running", f"nothing waits: {in_flight:,} calls are in flight")
     return Reason("nothing", "nothing waits")
 
 

@@ -52,7 +52,7 @@ class JobExplainer:
     def _explain(self, item: int, step: int) -> Waiting:
         job = item * self._plan.spec.steps + step
         for _ in range(LOOKS):
-            found = self._over(item, step, job) or self._flying(item, step, job)
+            found = self._over(item, step, job) or self._in_flight(item, step, job)
             found = found or self._paused(item, step) or self._delayed(item, step, job)
             found = found or self._queued(item, step, job) or self._unready(item, step)
             if found is not None:
@@ -98,7 +98,7 @@ class JobExplainer:
             return self._answer(item, step, state, Reason(how.constraint, f"its run is over: {how.sentence}"))
         return None
 
-    def _flying(self, item: int, step: int, job: int) -> Waiting | None:
+    def _in_flight(self, item: int, step: int, job: int) -> Waiting | None:
         flight = self._traces.job(job).flight
         if flight is None:
             return None

@@ -121,8 +121,8 @@ def ahead_of(
 ) -> int:
     """About how many jobs start before one that has ``before`` others of its own run before it.
 
-    While that many start, an equal run of the team starts as many and one with a higher priority all it has;
-    each other team then starts as many as its weight allows beside these. None starts more than it has.
+    While that many start, an equal run of the team starts as many, and one with a higher priority all it has.
+    Each other team then starts as many as its weight allows beside these. None starts more than it has.
     """
     own = priorities.get(ref, 0)
     team = before

@@ -10,7 +10,7 @@ from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import Head, RunTraces
 from fairlane.store.run_queries import rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
-from fairlane.store.write.runs import PACE_SLACK_MS
+from fairlane.store.write.runs.bounds import PACE_SLACK_MS
 from fairlane.why.reasons import Reason
 
 UNTIMED = frozenset(
@@ -147,18 +147,18 @@ class RunBounds:
         return self._plan.spec.order.serial or int(self._number("cursor")) < self._items
 
     def _cap(self) -> Reason | None:
-        cap, flying = self._state.get("cap"), self._traces.leases() if "cap" in self._state else 0
-        if cap is None or flying < int(cap):
+        cap, in_flight = self._state.get("cap"), self._traces.leases() if "cap" in self._state else 0
+        if cap is None or in_flight < int(cap):
             return None
-        sentence = f"the deployment has {flying:,} calls in flight of {int(cap):,}"
+        sentence = f"the deployment has {in_flight:,} calls in flight of {int(cap):,}"
         return Reason("cap", f"{sentence}: its scheduler.max_concurrent when the run was admitted")
 
     def _max_concurrent(self) -> Reason | None:
-        most, flying = self._state.get("max_concurrent"), int(self._number("in_flight"))
-        if most is None or flying < int(most):
+        most, in_flight = self._state.get("max_concurrent"), int(self._number("in_flight"))
+        if most is None or in_flight < int(most):
             return None
         return Reason(
-            "max_concurrent", f"the run has {flying:,} calls in flight of {int(most):,}, its own bound"
+            "max_concurrent", f"the run has {in_flight:,} calls in flight of {int(most):,}, its own bound"
         )
 
     def _ahead(self, lane: str, head: Head) -> Reason | None:

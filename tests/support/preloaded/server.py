@@ -22,8 +22,8 @@ LATER = (
     "celery.apps.worker",
     "celery.worker.consumer.delayed_delivery",
     "fairlane_workers.providers.protocols.anthropic_messages",
-    "fairlane_workers.providers.protocols.openai_chat",
-    "fairlane_workers.providers.protocols.openai_embeddings",
+    "fairlane_workers.providers.protocols.openai.chat",
+    "fairlane_workers.providers.protocols.openai.embeddings",
     "kombu.transport.redis",
 )
 

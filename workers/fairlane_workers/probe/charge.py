@@ -1,7 +1,4 @@
-"""Checks a lane's charge model against the remaining tokens that one answer's headers report.
-
-Tests also use `charged` as the reference for ``lua/lib/tokens/charges.lua``.
-"""
+"""Checks a lane's charge model against the remaining tokens that one answer's headers report."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import Literal, NamedTuple
 from fairlane.model.hints import AxisHint
 from fairlane.model.job import Usage
 from fairlane.model.lane import CacheReads, Charge, LaneLimits
-from fairlane.model.tokens import Estimate
 
 LEAST_APART = 16  # tokens by which the two ways of charging must differ, so that one call distinguishes them
 TOLERANCE = 0.25  # of a charge: a provider estimates a prompt before it reads it
@@ -30,22 +26,6 @@ class ChargeModel:
     def of(cls, limits: LaneLimits) -> ChargeModel:
         """The model that a lane's limits configure."""
         return cls(limits.charge, limits.output_factor, limits.cache_reads)
-
-
-def charged(usage: Usage, reserved: Estimate, model: ChargeModel) -> Estimate:
-    """The final charge of a call that reserved ``reserved`` tokens at its start, output factor included.
-
-    If ``usage`` lacks a count, its reservation is charged. Unused output is refunded, unless the provider
-    charges reservations. Input is always charged by its true size. Fractions of a token round up.
-    """
-    input_tokens, output_tokens = reserved.input, reserved.output
-    if usage.input_tokens is not None:
-        free = 0 if model.cache_reads == "counted" else usage.cached_tokens or 0
-        input_tokens = max(0, usage.input_tokens - free)
-    if usage.output_tokens is not None:
-        burnt = math.ceil(usage.output_tokens * model.output_factor)
-        output_tokens = max(burnt, output_tokens) if model.charge == "reserved" else burnt
-    return reserved._replace(input=input_tokens, output=output_tokens)
 
 
 class ChargeCheck(NamedTuple):

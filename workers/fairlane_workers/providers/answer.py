@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.model.job import Usage
-from fairlane_workers.providers.wording import bounded, well_formed
+from fairlane_workers.providers.errors.wording import bounded, well_formed
 
 _LARGEST_COUNT = 2**53
 

@@ -18,10 +18,10 @@ from fairlane.model.job import (
     TimedOut,
 )
 from fairlane_workers.providers.answer import Answer
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.retry_after import retry_after_ms
+from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
 from fairlane_workers.providers.limits import read_limits, read_refusal
-from fairlane_workers.providers.retry_after import retry_after_ms
-from fairlane_workers.providers.wording import bounded, scrubbed, without_runs
 
 
 class _ErrorClass(StrEnum):

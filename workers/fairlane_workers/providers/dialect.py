@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from fairlane.config.connection import Connection
 from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.sse import SseParser
 

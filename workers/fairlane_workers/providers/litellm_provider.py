@@ -23,10 +23,10 @@ from fairlane.model.job import InvalidResponse, NetworkFailure, Outcome, Permane
 from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.classify import Reading, classify, conclude
 from fairlane_workers.providers.contract import OnChunk, Request
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.openai_chat import OpenAIChat
-from fairlane_workers.providers.wording import bounded, scrubbed
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 
 _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Without this, importing LiteLLM requests prices from a server."""

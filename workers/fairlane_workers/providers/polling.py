@@ -10,8 +10,8 @@ from fairlane.core.pause import Pause
 from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.reply_reader import plain, read_body
-from fairlane_workers.providers.retry_after import retry_after_ms
 from fairlane_workers.transport import Reply, TransportError
 
 GROWTH = 1.5

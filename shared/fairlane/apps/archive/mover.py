@@ -17,9 +17,9 @@ from fairlane.core.errors import FairlaneError, RunArchived
 from fairlane.model.results import Record
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.sessions import SessionRecord, first_session_job
-from fairlane.store.write.archive_stub import ArchiveStubs, Left
 from fairlane.store.write.audit import UNNAMED, Auditor
-from fairlane.store.write.runs import Runs
+from fairlane.store.write.runs.archive_stub import ArchiveStubs, Left
+from fairlane.store.write.runs.runs import Runs
 
 if TYPE_CHECKING:
     from fairlane.apps.archive.opening import Archive
@@ -40,7 +40,7 @@ class RunMover:
         self._deployment, self._archive, self._keep_on = replace(deployment, archive=None), archive, keep_on
         self._stubs = ArchiveStubs(deployment.redis, deployment.keys, auditor)
         self._runs = Runs(deployment.redis, deployment.keys, 0)
-        self._settled: dict[str, set[RunRef]] = {}
+        self._done: dict[str, set[RunRef]] = {}
 
     def move(self, ref: RunRef) -> Moved:
         """Copy a finished run and leave its stub; what is no run to be moved is left as it is.
@@ -71,12 +71,12 @@ class RunMover:
     def due(self, team: str, finished_by_ms: int) -> Iterator[RunRef]:
         """The team's runs that were finished by then and are to be moved, the oldest first."""
         listed = self._stubs.listed(team)
-        settled = self._settled[team] = self._settled.get(team, set()).intersection(listed)
-        for brief in self._stubs.briefs([ref for ref in listed if ref not in settled]):
+        done = self._done[team] = self._done.get(team, set()).intersection(listed)
+        for brief in self._stubs.briefs([ref for ref in listed if ref not in done]):
             if brief.state is None:
                 continue
             if brief.archived or brief.state == RunState.REFUSED:
-                settled.add(brief.ref)
+                done.add(brief.ref)
             elif RunState(brief.state).finished and brief.finished_ms <= finished_by_ms:
                 yield brief.ref
 

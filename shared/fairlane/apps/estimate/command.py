@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fairlane.apps.estimate.forecast import Forecast, LaneForecast
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
-from fairlane.cli.runs.assignments import read_evaluator, read_options, read_params
-from fairlane.cli.runs.inputs import collect_prompts, open_dataset
+from fairlane.cli.runs.assignments import read_options, read_params
+from fairlane.cli.runs.inputs import open_dataset, read_calls
 from fairlane.cli.runs.options import (
     MaxConcurrentOption,
     MessagesFilesOption,
@@ -29,7 +29,7 @@ from fairlane.cli.runs.scoring import (
     JudgeParamsOption,
     JudgeTemplateFileOption,
     JudgeTemplateOption,
-    judges_of,
+    read_evaluators,
 )
 from fairlane.cli.runs.submit import MoreOption
 from fairlane.cli.runs.summary import dollars
@@ -85,33 +85,20 @@ def estimate(
 
     Takes what submit takes, and submits nothing. The prices in the settings give the cost.
     """
-    models, more = model or [], read_options(option or ())
-    if not (models or "task" in more or "output" in more):
-        raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
-    needless = any(name in more for name in ("output", "request", "task"))
-    prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [], needless=needless)
-    evaluators = [read_evaluator(each) for each in evaluator or ()]
-    evaluators += judges_of(
-        judge_model, judge_template, judge_template_file, judge_choices, judge_param or []
+    calls = read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
+    evaluators = read_evaluators(
+        evaluator, judge_model, judge_template, judge_template_file, judge_choices, judge_param
     )
-    options: dict[str, Any] = {
-        "messages": prompts.messages,
-        "prompts": prompts.prompts,
-        "model": models[0] if len(models) == 1 else None,
-        "models": models if len(models) > 1 else None,
-        "params": read_params("--param", param or ()),
-        "repetitions": repetitions,
-        "evaluators": evaluators,
-        "max_concurrent": max_concurrent,
-        **more,
-    }
     with invocation.deployment() as deployment:
         forecast = Client.over(deployment).estimate(
             portion_of(open_dataset(dataset), limit, None, 0),
-            prompts.prompt,
             rows=rows,
             answer_tokens=answer_tokens,
-            **options,
+            params=read_params("--param", param or ()),
+            repetitions=repetitions,
+            evaluators=evaluators,
+            max_concurrent=max_concurrent,
+            **calls,
         )
     emit(forecast.to_dict(), lambda: print_forecast(forecast), as_json=as_json)
 

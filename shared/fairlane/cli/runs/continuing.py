@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import print_json, print_line, say
 from fairlane.cli.runs.assignments import read_evaluator
-from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
+from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption
 from fairlane.cli.runs.inputs import open_dataset
-from fairlane.cli.runs.run_views import counted, run_document
-from fairlane.cli.runs.runs import caution_if_unled, wait_for
+from fairlane.cli.runs.runs import report_submitted
 from fairlane.cli.runs.selection import RunArgument, find_run
 from fairlane.client.client import Client
 
@@ -50,18 +48,8 @@ def continue_run(
     with invocation.deployment() as deployment:
         old = find_run(deployment, run)
         new = Client.over(deployment).continue_run(old.id, rows, evaluators=scored, retry_errors=retry_errors)
-        status = new.status()
-        if not as_json:
-            print_line(new.id)
-            say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}; it continues run {old.id}")
-        if wait:
-            status = wait_for(deployment, new)
-        elif not as_json:
-            caution_if_unled(deployment)
-    if as_json:
-        print_json(run_document(status))
-    if wait:
-        conclude(status, fail_on_error)
+        note = f"; it continues run {old.id}"
+        report_submitted(deployment, new, note, wait=wait, as_json=as_json, fail_on_error=fail_on_error)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -75,6 +75,30 @@ def collect_prompts(
             return Prompts(messages=chat)
         case _:
             return Prompts(prompts=[*texts, *chats])
+
+
+def read_calls(
+    models: Sequence[str] | None,
+    prompts: Sequence[str] | None,
+    prompt_files: Sequence[Path] | None,
+    messages_files: Sequence[Path] | None,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Models and prompts as arguments of ``submit``, beside ``more`` of them.
+
+    Raises ``typer.BadParameter`` where these options say of no model what it is asked.
+    """
+    models = models or []
+    if not (models or "task" in more or "output" in more):
+        raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
+    needless = any(name in more for name in ("output", "request", "task"))
+    asked = collect_prompts(prompts or [], prompt_files or [], messages_files or [], needless=needless)
+    return {
+        **asked._asdict(),
+        "model": models[0] if len(models) == 1 else None,
+        "models": models if len(models) > 1 else None,
+        **more,
+    }
 
 
 def open_dataset(name: str) -> Dataset:

@@ -7,9 +7,16 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_json_line, say
+from fairlane.cli.output import emit, print_json, print_json_line, print_line, say
 from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
-from fairlane.cli.runs.run_views import ending, pause_in_words, print_run, print_runs, run_document
+from fairlane.cli.runs.run_views import (
+    counted,
+    ending,
+    pause_in_words,
+    print_run,
+    print_runs,
+    run_document,
+)
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
@@ -124,6 +131,26 @@ def wait_for(deployment: Deployment, run: Run) -> RunStatus:
             f"run {run.id} continues; `fairlane watch {run.id}` shows it, `fairlane cancel {run.id}` stops it"
         )
         raise
+
+
+def report_submitted(
+    deployment: Deployment, run: Run, note: str = "", *, wait: bool, as_json: bool, fail_on_error: float
+) -> None:
+    """Print the new run's id and size, with a ``note``; with ``wait`` its end, which sets the exit code."""
+    status = run.status()
+    if not as_json:
+        print_line(run.id)
+        say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}{note}")
+        if run.serial:
+            say("items go one at a time: each is over before the next begins")
+    if wait:
+        status = wait_for(deployment, run)
+    elif not as_json:
+        caution_if_unled(deployment)
+    if as_json:
+        print_json(run_document(status))
+    if wait:
+        conclude(status, fail_on_error)
 
 
 def _unfinished(run: Run) -> RunStatus | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fairlane.cli.runs.assignments import read_judge
+from fairlane.cli.runs.assignments import read_evaluator, read_judge
 from fairlane.cli.runs.inputs import read_text
 from fairlane.model.evaluators import EvaluatorSpec
 
@@ -65,20 +66,22 @@ JudgeParamsOption = Annotated[
 ]
 
 
-def judges_of(
+def read_evaluators(
+    specs: Sequence[str] | None,
     model: str | None,
     template: str | None,
     template_file: Path | None,
     choices: str | None,
-    params: list[str],
+    params: Sequence[str] | None,
 ) -> list[EvaluatorSpec]:
-    """The judge, if one is described. Raises ``typer.BadParameter`` if half of one is."""
-    given = [model, template, template_file, choices, *params]
+    """The evaluators, and the judge if one is described. Raises ``typer.BadParameter`` if half of one is."""
+    evaluators = [read_evaluator(each) for each in specs or ()]
+    given = [model, template, template_file, choices, *(params or ())]
     if not any(part is not None for part in given):
-        return []
+        return evaluators
     if model is None:
         raise typer.BadParameter("a judge needs --judge-model MODEL")
     if (template is None) == (template_file is None):
         raise typer.BadParameter("a judge needs one of --judge-template TEXT and --judge-template-file FILE")
     text = template if template_file is None else read_text("--judge-template-file", template_file)
-    return [read_judge(model, text or "", choices, params)]
+    return [*evaluators, read_judge(model, text or "", choices, list(params or ()))]

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import print_json, print_line, say
-from fairlane.cli.runs.assignments import read_evaluator, read_options, read_params
-from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conclude
-from fairlane.cli.runs.inputs import collect_prompts, open_dataset
+from fairlane.cli.runs.assignments import read_options, read_params
+from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
+from fairlane.cli.runs.inputs import open_dataset, read_calls
 from fairlane.cli.runs.options import (
     CALLS,
     MaxAttemptsOption,
@@ -27,8 +26,7 @@ from fairlane.cli.runs.options import (
     retry_of,
 )
 from fairlane.cli.runs.portions import LimitOption, SampleOption, SeedOption, portion_of
-from fairlane.cli.runs.run_views import counted, run_document
-from fairlane.cli.runs.runs import caution_if_unled, wait_for
+from fairlane.cli.runs.runs import report_submitted
 from fairlane.cli.runs.scoring import (
     EvaluatorsOption,
     JudgeChoicesOption,
@@ -36,7 +34,7 @@ from fairlane.cli.runs.scoring import (
     JudgeParamsOption,
     JudgeTemplateFileOption,
     JudgeTemplateOption,
-    judges_of,
+    read_evaluators,
 )
 from fairlane.client.client import Client
 
@@ -114,23 +112,13 @@ def submit(
     With --wait it ends with 1 if an item failed, if the run did not complete, or if refusals hold all that is
     left of it.
     """
-    models, more = model or [], read_options(option or ())
-    if not (models or "task" in more or "output" in more):
-        raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
-    needless = any(name in more for name in ("output", "request", "task"))
-    prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [], needless=needless)
-    evaluators = [read_evaluator(each) for each in evaluator or ()]
-    evaluators += judges_of(
-        judge_model, judge_template, judge_template_file, judge_choices, judge_param or []
+    calls = read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
+    evaluators = read_evaluators(
+        evaluator, judge_model, judge_template, judge_template_file, judge_choices, judge_param
     )
     with invocation.deployment() as deployment:
         run = Client.over(deployment).submit(
             portion_of(open_dataset(dataset), limit, sample, seed),
-            prompt=prompts.prompt,
-            messages=prompts.messages,
-            prompts=prompts.prompts,
-            model=models[0] if len(models) == 1 else None,
-            models=models if len(models) > 1 else None,
             params=read_params("--param", param or ()),
             repetitions=repetitions,
             evaluators=evaluators,
@@ -141,22 +129,9 @@ def submit(
             max_concurrent=max_concurrent,
             on_refusal=on_refusal,
             check=check,
-            **more,
+            **calls,
         )
-        status = run.status()
-        if not as_json:
-            print_line(run.id)
-            say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}")
-            if run.serial:
-                say("items go one at a time: each is over before the next begins")
-        if wait:
-            status = wait_for(deployment, run)
-        elif not as_json:
-            caution_if_unled(deployment)
-    if as_json:
-        print_json(run_document(status))
-    if wait:
-        conclude(status, fail_on_error)
+        report_submitted(deployment, run, wait=wait, as_json=as_json, fail_on_error=fail_on_error)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -21,7 +21,7 @@ from fairlane.model.lane import FUNCTIONS
 class Cells:
     """One team's access to several deployments, the cells. They share nothing and know nothing of each other.
 
-    Each has its own Redis, scheduler, workers and connections, so a lane is in one cell only and its limit
+    Each has its own Redis, scheduler, workers and connections. So a lane is in one cell only and its limit
     holds, and a cell that is lost stops its own models alone. ``cells`` are open clients by the cells' names;
     `close` closes them. ``routes`` names the cell of a connection that several of them have.
     """

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from fairlane.core.errors import ConfigurationError, FairlaneError, MissingExtra
 from fairlane.lab.rehearsal.catalogue import CATALOGUE, MINUTES, scenarios
-from fairlane.lab.rehearsal.picture import (
+from fairlane.lab.rehearsal.figures.picture import (
     can_draw,
     draw,
 )
+from fairlane.lab.rehearsal.figures.report import table, write
 from fairlane.lab.rehearsal.player import Played, play, play_all
-from fairlane.lab.rehearsal.report import table, write
 from fairlane.lab.rehearsal.scenario import Scenario
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 128 + signal.SIGINT

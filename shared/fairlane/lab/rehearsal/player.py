@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from fairlane.lab.rehearsal.backend import backend, quiet
-from fairlane.lab.rehearsal.measure import Measure, measure
-from fairlane.lab.rehearsal.picture import Curves, curves
+from fairlane.lab.rehearsal.figures.measure import Measure, measure
+from fairlane.lab.rehearsal.figures.picture import Curves, curves
 from fairlane.lab.rehearsal.recording import Progress, record
 from fairlane.lab.rehearsal.scenario import Scenario
+from fairlane.lab.rehearsal.virtual.backend import backend, quiet
 
 TERMINATED = 128 + signal.SIGTERM
 

@@ -22,7 +22,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 def rehearse_apart(scenario: Mapping[str, Any], *, show: bool) -> dict[str, Any]:
-    """The numbers of a scenario, as `fairlane.lab.rehearsal.measure.Measure` writes them.
+    """The numbers of a scenario, as `fairlane.lab.rehearsal.figures.measure.Measure` writes them.
 
     ``show`` draws a bar on standard error while it plays. Raises `LocalStackError` where it fails; whatever
     else ends the wait ends the process too.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fairlane.lab.rehearsal.cluster import Cluster
 from fairlane.lab.rehearsal.scenario import CONNECTION, Load, Scenario, lane_of
-from fairlane.lab.rehearsal.simulated import SimulatedWorker
-from fairlane.lab.rehearsal.simulated_provider import ProviderLog, SimulatedProvider
+from fairlane.lab.rehearsal.virtual.cluster import Cluster
+from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker
+from fairlane.lab.rehearsal.virtual.simulated_provider import ProviderLog, SimulatedProvider
 from fairlane.model.job import Attempt, Outcome
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import CHARS_PER_TOKEN, TOKENS_PER_MESSAGE

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from functools import partial
 from multiprocessing.util import Finalize
 
-from fairlane.lab.rehearsal.backend import backend, quiet
 from fairlane.lab.rehearsal.player import leave_interrupts_to_the_parent
+from fairlane.lab.rehearsal.virtual.backend import backend, quiet
 from fairlane.lab.zoo.generator import FULL, Size, generate
 from fairlane.lab.zoo.measure import Figures, measure
 from fairlane.lab.zoo.peer_client import play_peer

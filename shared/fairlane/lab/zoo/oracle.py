@@ -1,7 +1,7 @@
 """The oracle: the best schedule of a world, which sends each call as soon as all limits admit it.
 
 It knows the limits, their later steps, the outages, and each call's length. No other schedule has more
-successes at any time: a call that is sent as soon as it is admitted delays no later call, and the n-th call
+successes at any time, since a call that is sent as soon as it is admitted delays no later call. The n-th call
 is the same for every player.
 """
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from fairlane.core.clock import ManualClock
-from fairlane.lab.rehearsal.event_queue import EventQueue
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.zoo.oracle import best_schedule
 from fairlane.lab.zoo.peers import NEVER, PEERS, Peer
 from fairlane.lab.zoo.playing import GRACE, Course, jobs_for, slots_for

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlane.lab.rehearsal.cluster import Cluster
 from fairlane.lab.rehearsal.scenario import CONNECTION, lane_of
-from fairlane.lab.rehearsal.simulated import SimulatedWorker
+from fairlane.lab.rehearsal.virtual.cluster import Cluster
+from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker
 from fairlane.lab.zoo.oracle import Schedule, best_schedule
 from fairlane.lab.zoo.provider import Arrival, GeneratedProvider
 from fairlane.lab.zoo.world import World

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fairlane.lab.rehearsal.event_queue import EventQueue
+from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.zoo.admission import Admission, Draw, draw
 from fairlane.lab.zoo.signals import Signs
 from fairlane.lab.zoo.world import Outage, World

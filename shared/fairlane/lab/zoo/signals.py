@@ -18,9 +18,9 @@ from fairlane.lab.zoo.admission import Admission, amounts
 from fairlane.lab.zoo.gates import Bucket
 from fairlane.lab.zoo.world import Signals, World
 from fairlane.model.hints import Axis, Hints
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.limits import read_limits, read_refusal
-from fairlane_workers.providers.retry_after import retry_after_ms
 
 _ANTHROPIC = AnthropicMessages()
 _READ_AS = {"protocol": "openai", "ietf": "generic"}

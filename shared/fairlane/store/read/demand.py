@@ -15,9 +15,9 @@ def slots_needed(view: LaneView, ready: int) -> int:
     """Calls in flight that hold a slot, and those of ``ready`` that would, too, if there were slots for them.
 
     That is 0 of them while the lane is shut, or while what held them last was the lane: its rate, its window,
-    a gap, a team's part. Else it is bounded by the most calls that the lane may have in flight, and by those
-    that may start before the first of them has ended: what its bucket holds, and its rate × its latency
-    (Little's law). Before the latency of any call is known, the bucket alone bounds it.
+    a gap, a team's part. Else two numbers bound it: the most calls that the lane may have in flight, and
+    those that may start before the first of them ends. The latter are what its bucket holds, and its rate ×
+    its latency (Little's law). Before the latency of any call is known, the bucket alone bounds it.
     """
     if view.shut is not None or view.reason not in _MORE_SLOTS_HELP:
         return view.in_flight - view.pending

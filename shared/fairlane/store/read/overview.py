@@ -14,7 +14,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates
-from fairlane.store.write.inbox import Inbox, submitted_by
+from fairlane.store.write.runs.inbox import Inbox, submitted_by
 
 WAITING_READ = 1000
 """Requests that are read of an inbox; they lie there for moments while a scheduler leads."""

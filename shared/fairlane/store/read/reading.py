@@ -26,7 +26,7 @@ from fairlane.model.sessions import (
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, answers, read_hostile
-from fairlane.store.write.inbox import submitted_by
+from fairlane.store.write.runs.inbox import submitted_by
 
 PAGES_KEPT = 8
 """Decoded pages of rows kept while records are read out of order."""

@@ -1,7 +1,7 @@
 """A team's user on the server: which keys, commands and channels its client needs, and nothing else.
 
-A rule has selectors, which Redis and Valkey have from 7.0 on: reading, writing, announcing and listening each
-have keys or channels of their own, and a command passes if one selector allows all of it.
+A rule has selectors, which Redis and Valkey have from 7.0 on. Reading, writing, announcing and listening each
+have keys or channels of their own. A command passes if one selector allows all of it.
 """
 
 from __future__ import annotations

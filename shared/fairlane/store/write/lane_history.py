@@ -1,7 +1,7 @@
 """What lanes did lately: samples every few seconds for a quarter of an hour, and every minute for a day.
 
-Readings are stored with counters that only grow, so that the figures of a span do not depend on
-who wrote its ends: a leader that takes over goes on where another stopped.
+Readings are stored with counters that only grow, so that the figures of a span do not depend on who wrote its
+ends. A leader that takes over continues where another stopped.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Scopes:
         self._redis, self._keys, self._auditor = redis, keys, auditor
 
     def read(self) -> dict[str, Scope]:
-        """As they were settled last, by connection."""
+        """The lanes of each connection as they were saved last."""
         stored = self._redis.hgetall(self._keys.scopes)
         return {name.decode(): _read(json.loads(text)) for name, text in stored.items()}
 

@@ -6,7 +6,7 @@ import math
 import re
 from functools import lru_cache
 
-from fairlane_workers.providers.retry_after import wait_ms
+from fairlane_workers.providers.errors.retry_after import wait_ms
 
 MOST = 1e12
 _LONGEST = 100

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fairlane.model.hints import Axis, AxisHint, Hints
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.retry_after import provider_now_ms
 from fairlane_workers.providers.limits import bodies
 from fairlane_workers.providers.limits.clocks import Axes, read_clocks
 from fairlane_workers.providers.limits.table import LimitDialect, dialect_in, tells_limits
-from fairlane_workers.providers.retry_after import provider_now_ms
 
 _HOUR_MS = 3_600_000
 _LONGEST_DAY_MS = 25 * _HOUR_MS

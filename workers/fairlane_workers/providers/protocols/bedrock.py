@@ -20,7 +20,7 @@ from fairlane_workers.providers.answer import (
 from fairlane_workers.providers.auth.sigv4 import require_botocore
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.aws_events import ERROR, AwsEventParser
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.protocols.bedrock_body import converse_body

@@ -16,11 +16,11 @@ from fairlane.templates.shapes import MISSING, JsonTemplate, PathTemplate
 from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, output_text, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
 from fairlane_workers.providers.framing.sse import SseParser
-from fairlane_workers.providers.protocols.openai_chat import LATE_STATUSES
+from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES
 
 _MOST_HANDLE = 500
 _SYSTEM_ROLES = frozenset({"system", "developer"})

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, output_text, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
-from fairlane_workers.providers.error_body import ErrorBody
+from fairlane_workers.providers.errors.error_body import ErrorBody
 
 LOOK_AFTER_S = 0.5
 """In seconds: Replicate's own client polls twice a second."""

@@ -138,7 +138,7 @@ class Scorer:
             drafts[number].outcomes[place] = found
 
     def _compare(self, drafts: Sequence[Draft]) -> None:
-        """Settle what compares the outputs of one test, over all prompts and providers."""
+        """Score what compares the outputs of one test, over all prompts and providers."""
         groups: dict[Hashable, list[Draft]] = {}
         for draft in drafts:
             if draft.subject is not None and TEST in draft.record.row:

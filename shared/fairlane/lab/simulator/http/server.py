@@ -19,7 +19,7 @@ from fairlane.lab.simulator.model.replies import Composer
 from fairlane.lab.simulator.model.served_model import Outage, Rejection, ServedModel, Work
 from fairlane.lab.simulator.model.stats import StatsReport
 from fairlane.lab.simulator.protocols import DIALECTS
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
 from fairlane.lab.simulator.wire.dialect import Call, Dialect, Presented, Problem, RequestError, write_json
 
 MAX_BODY_BYTES = 64 * 1024 * 1024

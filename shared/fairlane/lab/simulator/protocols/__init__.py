@@ -1,19 +1,19 @@
 """The protocols that the simulated provider speaks, one file each."""
 
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
-from fairlane.lab.simulator.protocols.azure_openai import AzureOpenAI
 from fairlane.lab.simulator.protocols.bedrock import Bedrock
-from fairlane.lab.simulator.protocols.gemini import Gemini, Vertex
-from fairlane.lab.simulator.protocols.gemini_embeddings import GeminiEmbeddings
-from fairlane.lab.simulator.protocols.mistral_chat import MistralChat
+from fairlane.lab.simulator.protocols.google.gemini import Gemini, Vertex
+from fairlane.lab.simulator.protocols.google.gemini_embeddings import GeminiEmbeddings
 from fairlane.lab.simulator.protocols.ollama import Ollama
-from fairlane.lab.simulator.protocols.openai_chat import OpenAIChat
-from fairlane.lab.simulator.protocols.openai_embeddings import (
+from fairlane.lab.simulator.protocols.openai.azure import AzureOpenAI
+from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
+from fairlane.lab.simulator.protocols.openai.embeddings import (
     AzureEmbeddings,
     MistralEmbeddings,
     OpenAIEmbeddings,
 )
-from fairlane.lab.simulator.protocols.openai_responses import OpenAIResponses
+from fairlane.lab.simulator.protocols.openai.mistral import MistralChat
+from fairlane.lab.simulator.protocols.openai.responses import OpenAIResponses
 from fairlane.lab.simulator.protocols.replicate import Replicate
 from fairlane.lab.simulator.protocols.token_counts import (
     AnthropicCount,

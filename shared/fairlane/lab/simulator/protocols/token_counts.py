@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
 from fairlane.lab.simulator.protocols.bedrock import Bedrock
 from fairlane.lab.simulator.protocols.bedrock_request import read_call
-from fairlane.lab.simulator.protocols.gemini import VERTEX, Gemini, Vertex
-from fairlane.lab.simulator.protocols.openai_responses import OpenAIResponses
+from fairlane.lab.simulator.protocols.google.gemini import VERTEX, Gemini, Vertex
+from fairlane.lab.simulator.protocols.openai.responses import OpenAIResponses
 from fairlane.lab.simulator.wire.dialect import NO_PATH, Call, RequestError, write_json
 
 

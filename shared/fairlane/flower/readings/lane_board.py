@@ -1,0 +1,148 @@
+"""Lanes as their pages show them: what each allows and by whose word, what it does, and what holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlane.client.deployment import Deployment
+from fairlane.flower.readings.error_words import errors_of
+from fairlane.store.write.lane_history import FINE, MINUTES, Lately, Sample, Step
+from fairlane.store.write.lane_view import AxisView, LaneView
+from fairlane.why.reasons import SOURCES, UNITS, rate_in_words, reason_of
+
+SPANS: Mapping[str, Step] = {"fine": FINE, "minutes": MINUTES}
+QUIET_STEPS = 2
+"""So many steps without a sample, and the chart is carried on to now: nothing has happened since."""
+
+
+class LaneBoard:
+    """Reads lanes. What it returns is ready for JSON; times are server milliseconds."""
+
+    def __init__(self, deployment: Deployment, *, show_text: bool) -> None:
+        self._deployment, self._show_text = deployment, show_text
+
+    def all(self) -> dict[str, Any]:
+        """Every lane in a line."""
+        return self._read(self._deployment.lanes.names())
+
+    def one(self, lane: str, span: str) -> dict[str, Any]:
+        """One lane in full, with its chart over a ``span`` of `SPANS`. Raises `LaneNotFound`."""
+        view = self._deployment.lanes.view(lane, self._deployment.script_time())
+        step = SPANS[span]
+        samples = self._deployment.history.of(lane, view.now_ms - step.span_ms, step)
+        row: dict[str, Any] = self._read([lane])["lanes"][0]
+        return row | {
+            "axes": [
+                {"axis": name, "unit": UNITS[name], **_axis(name, axis)} for name, axis in view.axes.items()
+            ],
+            "granted": view.granted,
+            "succeeded": view.succeeded,
+            "rate_limits": view.limited,
+            "failed": view.failed,
+            "ramp": view.ramp,
+            "latency_ms": view.latency_ms,
+            "started_ms": view.started_ms,
+            "shared_with_others": view.shared,
+            "now_ms": view.now_ms,
+            "chart": chart(samples, view.now_ms, step),
+        }
+
+    def _read(self, lanes: Sequence[str]) -> dict[str, Any]:
+        here = self._deployment
+        views = here.lanes.views(lanes, here.script_time())
+        now_ms = views[0].now_ms if views else here.now_ms()
+        waiting, led = here.reader.queued_by_team(), here.is_led(now_ms)
+        lately = here.history.lately(lanes, now_ms)
+        slots = dict.fromkeys(lanes, 0)
+        for beat in here.beats():
+            if beat.info.stopping:
+                continue
+            for lane in slots.keys() & set(beat.info.lanes):
+                slots[lane] += beat.info.slots
+        rows = [
+            _row(view, waiting.get(view.lane, {}), lately[view.lane], slots[view.lane], led=led)
+            | {"last_error": self._last_error(view)}
+            for view in views
+        ]
+        return {"now_ms": now_ms, "led": led, "lanes": rows}
+
+    def _last_error(self, view: LaneView) -> str | None:
+        """The provider's words, which name a model and may quote a prompt."""
+        if view.last_error is None:
+            return None
+        return errors_of([view.lane], show_text=self._show_text)(view.last_error)
+
+
+def chart(samples: Sequence[Sample], now_ms: int, step: Step) -> dict[str, list[float | None]]:
+    """Columns of a chart: moments in seconds, calls a minute by what became of them, the limit, and counts.
+
+    The first sample has nothing before it to count from, so its rates are unknown.
+    """
+    found: dict[str, list[float | None]] = {
+        name: [] for name in ("at", "limit", "admitted", "refused", "in_flight", "waiting")
+    }
+    before_ms: int | None = None
+    for sample in samples:
+        minutes = None if before_ms is None else (sample.at_ms - before_ms) / 60_000
+        _put(found, sample, minutes)
+        before_ms = sample.at_ms
+    if samples and now_ms - samples[-1].at_ms > QUIET_STEPS * step.every_ms:
+        _put(found, samples[-1]._replace(at_ms=now_ms, admitted=0, refused=0), 1)
+    return found
+
+
+def _put(columns: dict[str, list[float | None]], sample: Sample, minutes: float | None) -> None:
+    columns["at"].append(sample.at_ms / 1000)
+    columns["limit"].append(sample.limit_per_minute)
+    columns["admitted"].append(round(sample.admitted / minutes, 2) if minutes else None)
+    columns["refused"].append(round(sample.refused / minutes, 2) if minutes else None)
+    columns["in_flight"].append(sample.in_flight)
+    columns["waiting"].append(sample.waiting)
+
+
+def _row(
+    view: LaneView, waiting: Mapping[str, int], lately: Lately, slots: int, *, led: bool
+) -> dict[str, Any]:
+    requests, queued = view.axes["requests"], sum(waiting.values())
+    reason = reason_of(view, queued, slots, led=led)
+    return {
+        "lane": view.lane,
+        "allowed_per_minute": requests.allowed,
+        "source": _source(requests),
+        "used_per_minute": lately.used_per_minute,
+        "in_flight": view.in_flight,
+        "window": view.places.most,
+        "window_source": SOURCES[view.places.source] if view.places.source else None,
+        "slots": slots,
+        "waiting": {team: count for team, count in sorted(waiting.items()) if count},
+        "rejected_share": lately.refused_share,
+        "failed_share": view.failed_share,
+        "last_error_ms": view.last_error_ms,
+        "circuit": view.circuit.replace("_", " "),
+        "state": view.state,
+        "blocked_until_ms": view.blocked_until_ms,
+        "constraint": reason.constraint if reason else None,
+        "constraint_sentence": reason.sentence if reason else None,
+        "constraint_until_ms": reason.until_ms if reason else None,
+    }
+
+
+def _source(axis: AxisView) -> str:
+    if axis.allowed is None:
+        return "unlimited"
+    return SOURCES[axis.source] if axis.source else ""
+
+
+def _axis(name: str, axis: AxisView) -> dict[str, Any]:
+    return {
+        "words": rate_in_words(name, axis),
+        "configured": axis.configured,
+        "allowed": axis.allowed,
+        "reported": axis.reported,
+        "probed": axis.probed,
+        "uncertainty": axis.uncertainty,
+        "left": axis.level,
+        "shape": axis.shape,
+        "renews_ms": axis.renews_ms,
+    }

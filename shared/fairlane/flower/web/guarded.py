@@ -1,0 +1,164 @@
+"""What all our handlers stand on: Flower's own login, and nothing from or for other sites."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any, TypeVar, cast
+from urllib.parse import urlencode
+
+from flower.app import Flower
+from flower.views import BaseHandler
+from redis.exceptions import RedisError
+from tornado.web import HTTPError, RequestHandler
+
+from fairlane.core.errors import LaneNotFound, RunNotFound, StoreUnavailable, TargetNotFound
+from fairlane.flower.readings.readers import Readers
+
+T = TypeVar("T")
+
+CONTENT_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def _is_local(host: str) -> bool:
+    """An address cannot be made to lead elsewhere, and this name is never asked of a server of names."""
+    with suppress(ValueError):
+        ip_address(host.strip("[]"))
+        return True
+    return host == "localhost" or host.endswith(".localhost")
+
+
+class Guarded(BaseHandler):
+    """Asks for Flower's login before anything else, whatever the method, also where Flower would not."""
+
+    readers: Readers
+
+    def initialize(self, readers: Readers) -> None:
+        """``readers`` are those that all pages share."""
+        self.readers = readers
+
+    @property
+    def flower(self) -> Flower:
+        """The application: its options, and what it has heard."""
+        return cast(Flower, self.application)
+
+    def set_default_headers(self) -> None:
+        """No origin is let in, whatever Flower allows for its API."""
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "same-origin")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Security-Policy", CONTENT_POLICY)
+
+    def check_xsrf_cookie(self) -> None:
+        """Always: also without a login, where Flower itself checks nothing, and with basic authentication."""
+        self._require_login()
+        site, origin = self.request.headers.get("Sec-Fetch-Site"), self.request.headers.get("Origin")
+        if site not in (None, "same-origin") or (
+            origin is not None and origin.partition("//")[2] != self.request.host
+        ):
+            raise HTTPError(403, "a request from another site")
+        RequestHandler.check_xsrf_cookie(self)
+
+    def prepare(self) -> None:
+        """Require the login before the method runs."""
+        self._require_login()
+
+    def _require_login(self) -> None:
+        if not self.current_user:  # with basic authentication asking for it raises 401
+            raise HTTPError(403, "log in first")
+        options = self.flower.options
+        local = options.address in LOCAL and not (options.basic_auth or options.auth)
+        if local and not _is_local(self.request.host_name):
+            # A page from elsewhere whose name was made to lead here (DNS rebinding) would be of this origin.
+            raise HTTPError(
+                403, f"{self.request.host_name} is no name of this machine; set a login for others"
+            )
+
+    def who(self) -> str:
+        """Who asks, as far as Flower knows, for the audit log."""
+        if isinstance(self.current_user, str):
+            return f"{self.current_user} (Flower)"
+        if self.flower.options.basic_auth:
+            _, _, credentials = self.request.headers.get("Authorization", "").partition(" ")
+            return f"{b64decode(credentials).decode().partition(':')[0]} (Flower)"
+        return "Flower"
+
+    async def read(self, work: Callable[..., T], *arguments: Hashable) -> T:
+        """What ``work`` returns, in another thread, and shared with whoever asks for the same just now."""
+        return await self._answer(self.readers.readings.read(work, *arguments))
+
+    async def do(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The same, for this request alone."""
+        return await self._answer(self.readers.readings.submit(work, *arguments))
+
+    async def _answer(self, reading: Future[T]) -> T:
+        try:
+            return await asyncio.shield(asyncio.wrap_future(reading))
+        except (LaneNotFound, RunNotFound, TargetNotFound) as error:
+            raise HTTPError(404, str(error)) from None
+        except (RedisError, StoreUnavailable, OSError):
+            raise HTTPError(503, "Redis does not answer") from None
+
+
+class Page(Guarded):
+    """A page of HTML. Who has not logged in is led to where they can."""
+
+    section = ""
+    """The entry of the navigation that the page belongs to, and whose list has what is there."""
+
+    async def require(self, work: Callable[..., Any], *arguments: Hashable) -> None:
+        """404 if ``work`` does not find what the page is about.
+
+        A page comes without Redis, too: it says itself that Redis does not answer.
+        """
+        try:
+            await self.read(work, *arguments)
+        except HTTPError as error:
+            if error.status_code != 503:
+                raise
+
+    def _require_login(self) -> None:
+        if not self.current_user and self.request.method in ("GET", "HEAD"):
+            self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
+            return
+        super()._require_login()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Send a page that says what is not there; Flower's own for any other error."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        if status_code != 404 or not isinstance(error, HTTPError) or not error.log_message:
+            super().write_error(status_code, **kwargs)
+            return
+        # Every second part of a message stands in backticks.
+        words = error.log_message.replace("%%", "%").split("`")
+        self.render("fairlane_missing.html", words=words, section=self.section)
+
+
+class Data(Guarded):
+    """An answer in JSON. Errors are, too."""
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Send the error as JSON."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        if status_code == 401:
+            self.set_header("WWW-Authenticate", 'Basic realm="flower"')
+        message = error.log_message if isinstance(error, HTTPError) and error.log_message else "it failed"
+        self.finish({"error": str(message).replace("%%", "%")})

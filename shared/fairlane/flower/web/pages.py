@@ -1,0 +1,78 @@
+"""Serves the pages: HTML that a script fills from `data` and keeps up to date; and their static files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tornado.web import StaticFileHandler
+
+from fairlane.flower.web.guarded import Page
+from fairlane.model.run import RunRef
+
+STATIC = Path(__file__).parent / "static"
+
+
+class LanesPage(Page):
+    """All lanes."""
+
+    def get(self) -> None:
+        """Send the page of all lanes."""
+        self.render("fairlane_lanes.html")
+
+
+class LanePage(Page):
+    """One lane, with its chart."""
+
+    section = "lanes"
+
+    async def get(self, lane: str) -> None:
+        """Send the page of one lane. 404 where there is no such lane."""
+        await self.require(self.readers.lanes.one, lane, "fine")
+        self.render("fairlane_lane.html", lane=lane)
+
+
+class RunsPage(Page):
+    """The latest runs."""
+
+    def get(self) -> None:
+        """Send the page of the latest runs."""
+        self.render("fairlane_runs.html", read_only=self.flower.options.read_only)
+
+
+class RunPage(Page):
+    """One run, with its buttons."""
+
+    section = "runs"
+
+    async def get(self, team: str, run: str) -> None:
+        """Send the page of one run. 404 where there is no such run."""
+        await self.require(self.readers.runs.look, RunRef(team, run))
+        self.render("fairlane_run.html", team=team, run=run, read_only=self.flower.options.read_only)
+
+
+class ItemPage(Page):
+    """One item of a run."""
+
+    section = "runs"
+
+    async def get(self, team: str, run: str, item: str) -> None:
+        """Send the page of one item. 404 where there is no such run or item."""
+        await self.require(self.readers.item.of, team, run, int(item))
+        self.render("fairlane_item.html", team=team, run=run, item=int(item))
+
+
+class TeamsPage(Page):
+    """All teams."""
+
+    def get(self) -> None:
+        """Send the page of all teams."""
+        self.render("fairlane_teams.html")
+
+
+class Assets(StaticFileHandler):
+    """Scripts and styles, without a login as Flower's own; browsers revalidate them at each use."""
+
+    def set_extra_headers(self, path: str) -> None:
+        """Have browsers revalidate the file and take its type as sent."""
+        self.set_header("Cache-Control", "no-cache")
+        self.set_header("X-Content-Type-Options", "nosniff")

@@ -1,0 +1,50 @@
+"""The Redis of a rehearsal: an embedded server, which is fast, or fakeredis where there is none."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+
+from fairlane.core.errors import LocalStackError
+from fairlane.embedded.server import start_embedded
+from fairlane.embedded.servers import ServerKind, find_server
+from fairlane.lab.rehearsal.virtual.direct import DirectRedis
+from fairlane.store.connection.connect import RedisClient
+
+
+@contextmanager
+def backend() -> Iterator[RedisClient]:
+    """An empty server of our own, gone after the block. Raises `LocalStackError`."""
+    server = find_server()
+    if server.kind is ServerKind.FAKE:
+        yield fake()
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlane-rehearsal-") as folder,
+        start_embedded(Path(folder), unix_socket=True, server=server) as embedded,
+        DirectRedis(embedded.url.removeprefix("unix://").partition("?")[0]) as redis,
+    ):
+        redis.config_set("appendonly", "no")
+        redis.config_set("save", "")
+        yield redis
+
+
+def fake() -> RedisClient:
+    """Fakeredis with a store of its own: the same course of events, several times as slow."""
+    try:
+        import fakeredis
+    except ImportError:
+        raise LocalStackError(
+            "redis", "no server is installed. `pip install 'fairlane[embedded]'` brings one"
+        ) from None
+    return fakeredis.FakeRedis(server=fakeredis.FakeServer())
+
+
+def quiet() -> None:
+    """Let only errors be logged: a rehearsal would write a line or more for every call."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

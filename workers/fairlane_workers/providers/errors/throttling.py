@@ -1,0 +1,170 @@
+"""Recognises a rate limit in the exceptions of other libraries: by class, status, code or text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from fairlane.core.errors import RateLimited
+from fairlane_workers.providers.errors.retry_after import retry_after_ms
+
+TOO_MANY_REQUESTS = 429
+
+_MOST_CAUSES = 10
+"""Errors of one chain of causes that are read."""
+
+_LONGEST_TEXT = 2000
+"""Characters of an error's text that are read: a rate limit is named at its beginning."""
+
+# Names of classes and codes in lower case, without "_", and without "error" or "exception" at their end.
+_NAMES = frozenset(
+    {
+        *("ratelimit", "ratelimited", "ratelimitexceeded", "ratelimitreached", "apiratelimit"),
+        *("toomanyrequests", "httptoomanyrequests", "resourceexhausted"),
+        # Amazon's: botocore.retries.standard.ThrottledRetryableChecker
+        *("throttling", "throttled", "requestthrottled", "requestlimitexceeded", "bandwidthlimitexceeded"),
+        *("provisionedthroughputexceeded", "slowdown", "prioritythrottled", "ec2throttled"),
+    }
+)
+_ENDING = re.compile(r"(error|exception)$")
+
+# A quota that is used up comes as a 429 too, and no wait restores it.
+_QUOTAS = frozenset({"insufficientquota", "billinghardlimitreached", "billingnotactive"})
+
+# Errors of code, whose text quotes data.
+_OF_CODE = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError),
+    *(TypeError, UnicodeError),
+)
+
+_TEXTS = (
+    re.compile(r"(?<![a-z0-9])too[ _-]?many[ _-]?requests(?![a-z0-9])", re.IGNORECASE),
+    # "429" alone or beside a word of HTTP: "HTTP 429", "Error code: 429 - {…}", "429 Client Error".
+    # It never counts things: "got 429 rows".
+    re.compile(
+        r"(?:^|\b(?:http|http/[\d.]+|status|status[ _-]?code|code|error|response|returned|got)\W{0,4})429"
+        r"(?=\W*$|[^\w\s]|\s+(?:too|client|error|resource|rate|throttl|quota|-|\())",
+        re.IGNORECASE,
+    ),
+    # "rate limit", unless a sentence about a setting goes on: "rate limit must be positive".
+    re.compile(
+        r"(?<![a-z0-9])(?<!no )(?<!without )(?<!invalid )(?<!unknown )"
+        r"rate[ _-]?limit(?:s|ed|ing)?(?![a-z0-9])"
+        r"(?!\s+(?:must|should|cannot|may|has to|needs|is (?:not|invalid|missing|required)"
+        r"|setting|config|option|parameter|value|header))",
+        re.IGNORECASE,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """A service has rejected a call by its rate: the longest wait that it named, in ms, or ``None``."""
+
+    retry_after_ms: int | None = None
+
+
+def throttled(error: BaseException, now_ms: int) -> Throttled | None:
+    """How a service throttles the caller, if that is why ``error`` was raised; ``None`` where it is not.
+
+    Reads the error and what it was raised ``from``. A class, a code or a status is believed first. The text
+    counts only where the error has no other HTTP status. ``now_ms`` (epoch milliseconds) turns a date of
+    Retry-After into a duration. Never raises.
+    """
+    chain = list(_chain(error))
+    if any(name in _QUOTAS for each in chain for name in _codes(each)):
+        return None
+    if not any(_named(each) for each in chain) and not _says_so(error, chain):
+        return None
+    waits = [wait for each in chain if (wait := named_wait_ms(each, now_ms)) is not None]
+    return Throttled(max(waits, default=None))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was raised ``from``, without errors that were handled meanwhile."""
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__
+
+
+def _named(error: BaseException) -> bool:
+    """Whether its status, its code, or the name of its class or a base says so."""
+    if _status(error) == TOO_MANY_REQUESTS:
+        return True
+    classes = (each.__name__ for each in type(error).__mro__)
+    return any(_plain(name) in _NAMES for name in (*_codes(error), *classes))
+
+
+def _says_so(error: BaseException, chain: list[BaseException]) -> bool:
+    if isinstance(error, _OF_CODE) or any(_status(each) is not None for each in chain):
+        return False
+    try:
+        text = str(error)[:_LONGEST_TEXT]
+    except Exception:  # noqa: BLE001 - a user's class
+        return False
+    return any(pattern.search(text) for pattern in _TEXTS)
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status of an error, under any of the names that libraries use."""
+    response = _get(error, "response")
+    for value in (
+        *(_get(error, name) for name in ("status_code", "status", "http_status", "code")),
+        *(_get(response, name) for name in ("status_code", "status")),
+        _get(_get(response, "ResponseMetadata"), "HTTPStatusCode"),
+    ):
+        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
+            return int(value)
+    return None
+
+
+def _codes(error: BaseException) -> Iterator[str]:
+    """Its code, status or type as a word, and botocore's ``response["Error"]["Code"]``."""
+    for value in (
+        *(_get(error, name) for name in ("code", "status", "type")),
+        _get(_get(_get(error, "response"), "Error"), "Code"),
+    ):
+        if isinstance(value, str):
+            yield _plain(value)
+
+
+def named_wait_ms(error: BaseException, now_ms: int) -> int | None:
+    """Milliseconds that an error says to wait: its ``retry_after`` in seconds, else its response's header."""
+    given = _get(error, "retry_after")
+    if isinstance(given, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", given, re.ASCII):
+        given = float(given)
+    if isinstance(given, int | float | timedelta) and not isinstance(given, bool):
+        return RateLimited(retry_after=given).retry_after_ms
+    response = _get(error, "response")
+    for headers in (
+        *(_get(response, "headers"), _get(error, "headers")),
+        _get(_get(response, "ResponseMetadata"), "HTTPHeaders"),
+    ):
+        if (wait := retry_after_ms(_texts(headers), now_ms)) is not None:
+            return wait
+    return None
+
+
+def _texts(headers: Any) -> dict[str, str]:
+    try:
+        return {str(name).lower(): str(value) for name, value in dict(headers or {}).items()}
+    except Exception:  # noqa: BLE001 - any object may have that name
+        return {}
+
+
+def _plain(name: str) -> str:
+    return _ENDING.sub("", name.rpartition(".")[2].replace("_", "").lower())
+
+
+def _get(owner: Any, name: str) -> Any:
+    """An entry of a mapping, or an attribute; ``None`` if there is none or it cannot be read."""
+    try:
+        return owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None)
+    except Exception:  # noqa: BLE001 - a user's class
+        return None

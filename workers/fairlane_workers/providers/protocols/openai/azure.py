@@ -1,0 +1,113 @@
+"""The protocol "azure_openai": chat completions and embeddings of a deployment, or of the v1 API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, quote
+
+from fairlane.config.connection import Connection
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES, OpenAIChat
+from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
+from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, refuse_foreign
+
+API_VERSION = "2024-10-21"
+"""The latest version that is generally available (learn.microsoft.com, "Azure OpenAI API version lifecycle");
+the first of them that reports the usage of streams."""
+
+
+class AzureTarget:
+    """The target of a deployment's operation: ``/openai/deployments/{model}/{operation}?api-version=…``.
+
+    A base URL that ends in ``/openai`` gets no second one. One that ends in ``/openai/v1`` leads to the v1
+    API: ``/{operation}``, and a version only where the connection names one.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        path, _, query = connection.base_url.partition("?")
+        path = path.rstrip("/")
+        self._is_v1 = path.endswith("/openai/v1")
+        self._root = "" if path.endswith("/openai") else "/openai"
+        version = connection.api_version or ("" if self._is_v1 else API_VERSION)
+        self._query = f"?api-version={version}" if version and "api-version" not in parse_qs(query) else ""
+
+    def of(self, model: str, operation: str) -> str:
+        """The target of an operation, such as ``chat/completions``; a deployment is named by ``model``."""
+        if self._is_v1:
+            return f"/{operation}{self._query}"
+        return f"{self._root}/deployments/{quote(model, safe='')}/{operation}{self._query}"
+
+
+class AzureOpenAI(OpenAIChat):
+    """``POST …/chat/completions`` of a deployment."""
+
+    protocol = "azure_openai"
+    late_statuses: ClassVar[Mapping[str, int]] = {
+        **LATE_STATUSES,
+        "deploymentnotfound": 404,
+        "ratelimitreached": 429,
+        "nocapacity": 429,
+        "internalservererror": 500,
+        "serviceunavailable": 503,
+        "timeout": 504,
+    }
+
+    def __init__(self, connection: Connection) -> None:
+        self._target = AzureTarget(connection)
+
+    @classmethod
+    def of(cls, connection: Connection) -> AzureOpenAI:
+        """See `Dialect.of`."""
+        return cls(connection)
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`."""
+        return AzureEmbeddings(connection)
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
+        return self._target.of(request.model, "chat/completions")
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
+        refuse_foreign(request.params, FOREIGN_TO_OPENAI, "Azure OpenAI")
+        return super().body(request)
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
+        said = super().error(headers, body)
+        filtered = ", ".join(_filtered(said.error))
+        return replace(said, message=f"{said.message or 'filtered'} ({filtered})") if filtered else said
+
+
+class AzureEmbeddings(OpenAIEmbeddings):
+    """``POST …/embeddings`` of a deployment."""
+
+    protocol = "azure_openai"
+    late_statuses: ClassVar[Mapping[str, int]] = AzureOpenAI.late_statuses
+
+    def __init__(self, connection: Connection) -> None:
+        self._target = AzureTarget(connection)
+
+    @classmethod
+    def of(cls, connection: Connection) -> AzureEmbeddings:
+        """See `Dialect.of`."""
+        return cls(connection)
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
+        return self._target.of(request.model, "embeddings")
+
+
+def _filtered(error: Mapping[str, object]) -> Iterator[str]:
+    """The categories that the content filter objected to."""
+    inner = error.get("innererror")
+    results = inner.get("content_filter_result") if isinstance(inner, dict) else None
+    for category, result in results.items() if isinstance(results, dict) else ():
+        if isinstance(result, dict) and result.get("filtered") is True:
+            yield f"{category}: {result.get('severity') or 'detected'}"

@@ -1,0 +1,228 @@
+"""The protocol "openai": chat completions of OpenAI and compatible servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fairlane.config.connection import Connection
+from fairlane_workers.providers.answer import (
+    Answer,
+    ToolCall,
+    ToolDraft,
+    UnreadableError,
+    as_list,
+    as_object,
+    parse_object,
+    token_count,
+)
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
+from fairlane_workers.providers.protocols.openai.errors import beside_choices, error_in, error_of, read_error
+from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
+
+LATE_STATUSES = {
+    **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
+    "context_length_exceeded": 400,
+    "content_filter": 400,
+    "content_policy_violation": 400,
+    "invalid_prompt": 400,
+    "image_content_policy_violation": 400,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+    "insufficient_quota": 429,
+    "credit_balance_exhausted": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "slow_down": 429,
+    "too_many_requests": 429,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "service_unavailable_error": 503,
+    "insufficient_system_resource": 503,
+}
+_TEXT_PARTS = ("text", "output_text", None)
+
+
+class OpenAIChat(Dialect):
+    """``POST {base_url}/chat/completions``; a stream ends with ``data: [DONE]``."""
+
+    protocol = "openai"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    @classmethod
+    def of(cls, connection: Connection) -> OpenAIChat:
+        """See `Dialect.of`: Mistral gets a variant, and OpenAI itself only what its schema has."""
+        from fairlane_workers.providers.protocols.openai.mistral import MistralChat
+
+        if MistralChat.is_spoken_at(connection):
+            return MistralChat()
+        return OpenAIsOwnChat() if leads_to(connection, "openai", "openai.com") else OpenAIChat()
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`."""
+        from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
+
+        return OpenAIEmbeddings()
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
+        return "/chat/completions"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Parameters and messages; a stream requests its usage, unless ``stream_options`` is ``None``."""
+        fixed = {"model": request.model, "messages": request.messages, "stream": request.stream}
+        body = {**request.params, **fixed}
+        options = body.pop("stream_options", {})
+        if request.stream and options is not None:
+            wanted = {"include_usage": True}
+            body["stream_options"] = {**wanted, **options} if isinstance(options, dict) else options
+        return body
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
+        if error := error_in(document):
+            answer.error = error
+            return
+        answer.name_model(document.get("model"))
+        _count(document.get("usage"), answer)
+        choice = _first_choice(as_list(document.get("choices"), "choices"))
+        if choice is None:
+            raise UnreadableError("choices: empty")
+        if error := error_of(choice):
+            answer.error = error
+            return
+        message = as_object(choice.get("message"), "choices[0].message")
+        _take(message, answer)
+        answer.tools.extend(map(_tool_call, _listed(message, "tool_calls")))
+        _stop(choice.get("finish_reason"), answer)
+        answer.ended = True
+
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
+        if event.data == "[DONE]":
+            answer.take_drafts()
+            answer.ended = True
+            return ""
+        document = parse_object(event.data)
+        if error := (error_in(document) or (document if event.name == "error" else None)):
+            answer.error = error
+            return ""
+        answer.name_model(document.get("model"))
+        if usage := document.get("usage") or beside_choices(document).get("usage"):
+            _count(usage, answer)
+        # Chunks without a choice hold the usage, or (Azure) the prompt's filter results.
+        choice = _first_choice(as_list(document.get("choices") or [], "choices"))
+        if choice is None:
+            return ""
+        delta = as_object(choice.get("delta") or {}, "choices[0].delta")
+        for piece in _listed(delta, "tool_calls"):
+            _draft(piece, answer)
+        text = _take(delta, answer)
+        answer.error = error_of(choice)
+        _stop(choice.get("finish_reason"), answer)
+        return text
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
+        return read_error(body)
+
+
+class OpenAIsOwnChat(OpenAIChat):
+    """What OpenAI itself takes; other servers have more parameters."""
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
+        refuse_foreign(request.params, FOREIGN_TO_OPENAI, "OpenAI")
+        return super().body(request)
+
+
+def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
+    """The choice of index 0: with ``n > 1`` a stream interleaves all of them."""
+    for choice in choices:
+        if as_object(choice, "choices[]").get("index", 0) in (0, None):
+            found: dict[str, Any] = choice
+            return found
+    return None
+
+
+def _take(message: Mapping[str, Any], answer: Answer) -> str:
+    """Add the answer's text without the model's reasoning, in all known forms."""
+    refusal = message.get("refusal")
+    if isinstance(refusal, str) and refusal:
+        answer.refusal = (answer.refusal or "") + refusal
+    content = message.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return answer.add(content)
+    parts = [part for part in as_list(content, "content") if isinstance(part, dict)]
+    texts = [part.get("text") for part in parts if part.get("type") in _TEXT_PARTS]
+    return answer.add("".join(text for text in texts if isinstance(text, str)))
+
+
+def _listed(message: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return [as_object(each, f"{name}[]") for each in as_list(message.get(name) or [], name)]
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    if isinstance(custom := call.get("custom"), dict):
+        return ToolCall(_text(custom.get("name")), _text(custom.get("input")))
+    function = as_object(call.get("function"), "tool_calls[].function")
+    return ToolCall(_text(function.get("name")), _text(function.get("arguments")))
+
+
+def _draft(piece: Mapping[str, Any], answer: Answer) -> None:
+    """Add a piece to a function call.
+
+    A call is named by its index. Servers that number none, or all of them 0, give each call whole, with an
+    id of its own.
+    """
+    function = piece.get("function") or piece.get("custom") or {}
+    called = as_object(function, "tool_calls[].function")
+    name, key, index = called.get("name"), piece.get("id"), piece.get("index")
+    drafts = answer.drafts
+    same = (draft for draft in reversed(drafts) if draft.index == index)
+    found = next(same, None) if index is not None else None
+    if index is None and not key and drafts:
+        found = drafts[-1]
+    if found is None or (key and found.key and key != found.key):
+        drafts.append(found := ToolDraft(index if isinstance(index, int) else None))
+    found.key = _text(key) or found.key
+    found.name = found.name or _text(name)
+    found.pieces.append(_text(called.get("arguments", called.get("input"))))
+
+
+def _text(value: object) -> str:
+    """A text unchanged, ``None`` as nothing, and any other value as the JSON that the server should have
+    sent.
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _stop(reason: object, answer: Answer) -> None:
+    answer.finish(reason)
+    if answer.finish_reason is not None:
+        answer.take_drafts()
+    if reason == "content_filter" and not answer.refusal:
+        answer.refusal = "the provider's content filter stopped the answer"
+
+
+def _count(usage: object, answer: Answer) -> None:
+    """Note the token counts; DeepSeek, Together and Moonshot have fields of their own for cached tokens."""
+    if not isinstance(usage, dict):
+        return
+    answer.input_tokens = token_count(usage.get("prompt_tokens"))
+    answer.output_tokens = token_count(usage.get("completion_tokens"))
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    for place in ("prompt_cache_hit_tokens", "cached_tokens"):
+        cached = usage.get(place) if cached is None else cached
+    answer.cached_tokens = token_count(cached)

@@ -1,0 +1,58 @@
+"""Embeddings of the protocol "openai": of OpenAI and compatible servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from fairlane.evaluators.embeddings import BrokenEmbeddings, pack, vector_of
+from fairlane_workers.providers.answer import Answer, UnreadableError, as_list, as_object, token_count
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES
+
+
+class OpenAIEmbeddings(Dialect):
+    """``POST {base_url}/embeddings``. The answer's text has the form of `fairlane.evaluators.embeddings`."""
+
+    protocol = "openai"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
+        return "/embeddings"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
+        return {**request.params, "model": request.model, "input": list(request.inputs or ())}
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """Read vectors in the order of the texts; servers send numbers, or base64 on request."""
+        if error := document.get("error") or (document if document.get("object") == "error" else None):
+            answer.error = error
+            return
+        answer.name_model(document.get("model"))
+        usage = document.get("usage")
+        if isinstance(usage, dict):
+            answer.input_tokens, answer.output_tokens = token_count(usage.get("prompt_tokens")), 0
+        listed = [as_object(each, "data[]") for each in as_list(document.get("data"), "data")]
+        if all(type(each.get("index")) is int for each in listed):
+            listed.sort(key=lambda each: int(each["index"]))
+        answer.add(_packed([each.get("embedding") for each in listed]))
+        answer.ended = True
+
+
+def _packed(vectors: Sequence[object]) -> str:
+    try:
+        return pack(_vector(number, vector) for number, vector in enumerate(vectors))
+    except BrokenEmbeddings as broken:
+        raise UnreadableError(str(broken)) from None
+
+
+def _vector(number: int, vector: object) -> Sequence[float]:
+    if isinstance(vector, str):
+        try:
+            return vector_of(vector)
+        except ValueError:
+            raise UnreadableError(f"data[{number}].embedding: neither numbers nor base64") from None
+    return as_list(vector, f"data[{number}].embedding")

@@ -1,0 +1,72 @@
+"""Reads errors of OpenAI and compatible servers, inside answers and in place of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane_workers.providers.errors.error_body import ErrorBody
+
+_BROKEN_OFF = ("error", "insufficient_system_resource")
+"""Finish reasons that are failures: of Mistral and OpenRouter, and of DeepSeek."""
+
+
+def read_error(body: bytes) -> ErrorBody:
+    """The error in a reply: `ErrorBody.parse`, with the forms of compatible servers."""
+    said = ErrorBody.parse(body)
+    return ErrorBody.of(_explained(said.error)) if said.error else said
+
+
+def error_in(document: Mapping[str, Any]) -> object:
+    """An error in place of an answer: under its own key, or (vLLM, Mistral) as the whole document."""
+    error = document.get("error") or beside_choices(document).get("error")
+    if not error and document.get("object") == "error":
+        error = document
+    return _explained(error) if isinstance(error, dict) else error
+
+
+def error_of(choice: Mapping[str, Any]) -> object:
+    """An error that ended the choice: inside it (OpenRouter), or only as its finish reason."""
+    reason = choice.get("finish_reason")
+    if reason not in _BROKEN_OFF:
+        return None
+    return choice.get("error") or {"code": reason, "message": f"the provider broke off ({reason})"}
+
+
+def beside_choices(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Groq's field beside the choices of a stream: its usage, and the error that stopped it."""
+    extra = document.get("x_groq")
+    return extra if isinstance(extra, dict) else {}
+
+
+def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
+    """The error with details that some servers send beside message and type.
+
+    OpenRouter's moderation declines an input with the status of a bad key, and its ``message`` often says no
+    more than that there was an error: ``raw`` is what the provider behind it said.
+    """
+    metadata = error.get("metadata")
+    if not isinstance(metadata, dict):
+        fields = _invalid_fields(error)
+        return {**error, "message": fields} if fields else {**error}
+    explained = {**error}
+    if "flagged_input" in metadata:
+        explained["type"] = "content_filter"
+    if isinstance(raw := metadata.get("raw"), str) and raw:
+        explained["message"] = f"{error.get('message')}: {raw}"
+    return explained
+
+
+def _invalid_fields(error: Mapping[str, Any]) -> str | None:
+    """The validation errors of each field, in the form of FastAPI (vLLM) and of Mistral, in ``message``."""
+    within = error.get("message")
+    detail = error.get("detail") or (within.get("detail") if isinstance(within, dict) else within)
+    if not isinstance(detail, list):
+        return None
+    problems = [each for each in detail if isinstance(each, dict) and isinstance(each.get("msg"), str)]
+    return "; ".join(f"{_place(each.get('loc'))}{each['msg']}" for each in problems) or None
+
+
+def _place(location: object) -> str:
+    parts = [str(part) for part in location if part != "body"] if isinstance(location, list) else []
+    return ".".join(parts) + ": " if parts else ""

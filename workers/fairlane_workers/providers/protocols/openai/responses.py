@@ -1,0 +1,148 @@
+"""The protocol "openai_responses": OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fairlane.config.connection import Connection
+from fairlane_workers.providers.answer import (
+    Answer,
+    ToolCall,
+    UnreadableError,
+    as_list,
+    as_object,
+    parse_object,
+    token_count,
+)
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES
+from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
+from fairlane_workers.providers.protocols.openai.errors import error_in, read_error
+from fairlane_workers.providers.protocols.openai.responses_request import request_body
+
+_ENDINGS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_ARGUMENTS = {"function_call": "arguments", "custom_tool_call": "input"}
+
+
+class OpenAIResponses(Dialect):
+    """``POST {base_url}/responses``; a stream ends with an event that holds the whole response."""
+
+    protocol = "openai_responses"
+    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`: servers of responses have them beside."""
+        return OpenAIEmbeddings()
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
+        return "/responses"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
+        return request_body(request)
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """See `Dialect.read`."""
+        if error := error_in(document):
+            answer.error = error
+            return
+        items = as_list(document.get("output"), "output")
+        for item in items:
+            _take_item(as_object(item, "output[]"), answer)
+        _end(document, answer)
+
+    def fold(self, event: StreamEvent, answer: Answer) -> str:
+        """See `Dialect.fold`."""
+        if event.data == "[DONE]":  # of servers that end every stream like chat completions
+            return ""
+        document = parse_object(event.data)
+        match document.get("type"):
+            case "response.output_text.delta" if isinstance(text := document.get("delta"), str):
+                return answer.add(text)
+            case "response.refusal.delta" if isinstance(words := document.get("delta"), str):
+                answer.refusal = (answer.refusal or "") + words
+            case "response.output_item.done":
+                _take_call(as_object(document.get("item"), "item"), answer)
+            case kind if kind in _ENDINGS:
+                return _take_ending(as_object(document.get("response"), "response"), answer)
+            case "error":
+                answer.error = error_in(document) or document
+            case _:  # reasoning, progress of tools, and future events
+                answer.error = error_in(document)
+        return ""
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
+        return read_error(body)
+
+
+def _take_item(item: Mapping[str, Any], answer: Answer) -> str:
+    """Add an item of the output: a message's text or refusal, or a function call; reasoning is skipped."""
+    _take_call(item, answer)
+    texts = list[str]()
+    if item.get("type") == "message":
+        for each in as_list(item.get("content"), "content"):
+            part = as_object(each, "content[]")
+            if part.get("type") == "output_text" and isinstance(text := part.get("text"), str):
+                texts.append(answer.add(text))
+            elif part.get("type") == "refusal":
+                answer.refusal = (answer.refusal or "") + str(part.get("refusal") or "it declined")
+    return "".join(texts)
+
+
+def _take_call(item: Mapping[str, Any], answer: Answer) -> None:
+    field = _ARGUMENTS.get(str(item.get("type")))
+    if field is not None:
+        name, arguments = item.get("name"), item.get(field)
+        if not isinstance(name, str) or not isinstance(arguments, str):
+            raise UnreadableError(f"output[]: a call needs a name and {field}")
+        answer.tools.append(ToolCall(name, arguments))
+
+
+def _take_ending(response: Mapping[str, Any], answer: Answer) -> str:
+    """Read the end of a stream; it holds the text if the server sent no pieces."""
+    if error := error_in(response):
+        answer.error = error
+        return ""
+    text = ""
+    if not (answer.parts or answer.tools or answer.refusal):
+        items = as_list(response.get("output") or [], "output")
+        text = "".join(_take_item(as_object(item, "output[]"), answer) for item in items)
+    _end(response, answer)
+    return text
+
+
+def _end(response: Mapping[str, Any], answer: Answer) -> None:
+    answer.name_model(response.get("model"))
+    _count(response.get("usage"), answer)
+    match response.get("status"):
+        case "failed":
+            answer.error = {"code": "server_error", "message": "the response failed, without an error"}
+            return
+        case "cancelled" | "queued" | "in_progress" as status:
+            raise UnreadableError(f"status: {status}, where the whole response was expected")
+        case "incomplete":
+            details = response.get("incomplete_details")
+            reason = details.get("reason") if isinstance(details, dict) else None
+            answer.finish(reason or "incomplete")
+        case _:
+            answer.finish("completed")
+    if answer.finish_reason == "content_filter" and not answer.refusal:
+        answer.refusal = "the provider's content filter stopped the answer"
+    answer.ended = True
+
+
+def _count(usage: object, answer: Answer) -> None:
+    if isinstance(usage, dict):
+        answer.input_tokens = token_count(usage.get("input_tokens"))
+        answer.output_tokens = token_count(usage.get("output_tokens"))
+        details = usage.get("input_tokens_details")
+        answer.cached_tokens = (
+            token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
+        )

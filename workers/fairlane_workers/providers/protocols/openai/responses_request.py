@@ -1,0 +1,111 @@
+"""Builds the body of a Responses request from a run's parameters, which are those of chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.parameters import Parameters
+from fairlane_workers.providers.protocols.openai.responses_input import input_items
+
+_UNKNOWN = (
+    *("stop", "seed", "top_k", "n", "logit_bias", "presence_penalty", "frequency_penalty", "logprobs"),
+    *("modalities", "prediction", "audio", "web_search_options", "functions", "function_call"),
+)
+"""Parameters of chat completions that ``CreateResponse`` lacks."""
+
+_ASKS_FOR_NOTHING: Mapping[str, Any] = {
+    "n": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logprobs": False,
+    "modalities": ["text"],
+}
+_MOVED = frozenset(
+    {*_UNKNOWN, "messages", "tools", "tool_choice", "reasoning_effort", "verbosity", "stream_options"}
+)
+
+
+def request_body(request: Request) -> dict[str, Any]:
+    """The JSON body. Raises `UnmappableError` for parameters that the API lacks.
+
+    What the parameters say in the names of responses (``max_output_tokens``, ``text``, ``reasoning`` …) goes
+    as it is and before what is translated. ``instructions`` come before the messages.
+    """
+    params = request.params
+    _refuse_what_cannot_be_said(params)
+    given = Parameters.of({name: value for name, value in params.items() if name not in _MOVED})
+    translated = {
+        "max_output_tokens": given.max_tokens,
+        "temperature": given.temperature,
+        "top_p": given.top_p,
+        "tools": _tools(params.get("tools")),
+        "tool_choice": _tool_choice(params.get("tool_choice")),
+    }
+    body = {name: value for name, value in translated.items() if value is not None}
+    body |= given.rest
+    for name, of_translation in (
+        ("text", {"format": _format(params.get("response_format")), "verbosity": params.get("verbosity")}),
+        ("reasoning", {"effort": params.get("reasoning_effort")}),
+        ("stream_options", _stream_options(params) if request.stream else {}),
+    ):
+        _merge(body, name, of_translation)
+    fixed = {"model": request.model, "input": input_items(request.messages), "stream": request.stream}
+    return {**body, **fixed}
+
+
+def _refuse_what_cannot_be_said(params: Mapping[str, Any]) -> None:
+    for name in _UNKNOWN:
+        value = params.get(name)
+        if value is not None and not (name in _ASKS_FOR_NOTHING and value == _ASKS_FOR_NOTHING[name]):
+            raise UnmappableError(
+                f'params.{name}: responses do not know it; leave it out, or use protocol "openai"'
+            )
+    if params.get("background"):
+        raise UnmappableError("params.background: the worker waits for the answer; leave it out")
+
+
+def _merge(body: dict[str, Any], name: str, translated: Mapping[str, Any]) -> None:
+    """Merge translated values under ``name``; the run's own take precedence, and its ``None`` drops them."""
+    settings = body.get(name, {})
+    if isinstance(settings, dict):
+        settings = {key: value for key, value in translated.items() if value is not None} | settings
+    if settings:
+        body[name] = settings
+    else:
+        body.pop(name, None)
+
+
+def _format(response_format: object) -> dict[str, Any] | None:
+    """OpenAI's ``json_schema`` without the nesting of chat completions."""
+    if not isinstance(response_format, dict):
+        return None
+    settings = {name: value for name, value in response_format.items() if name != "json_schema"}
+    schema = response_format.get("json_schema")
+    return {**settings, "name": "answer", **schema} if isinstance(schema, dict) else settings
+
+
+def _tools(tools: object) -> object:
+    """Functions without nesting, and not strict by default, as in chat completions; other tools unchanged."""
+    if not isinstance(tools, list):
+        return tools
+    return [_flattened(tool, strict=False) for tool in tools]
+
+
+def _tool_choice(choice: object) -> object:
+    return _flattened(choice)
+
+
+def _flattened(value: object, **defaults: Any) -> object:
+    function = value.get("function") if isinstance(value, dict) else None
+    return {"type": "function", **defaults, **function} if isinstance(function, dict) else value
+
+
+def _stream_options(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without ``include_usage``: the API always sends usage."""
+    options = params.get("stream_options")
+    if not isinstance(options, dict):
+        return {}
+    return {name: value for name, value in options.items() if name != "include_usage"}
