@@ -83,7 +83,9 @@ def test_a_held_run_says_so_and_its_results_are_awaited(
 
 
 @pytest.mark.parametrize(("allowed", "enough"), [(0.0, False), (0.28, False), (0.29, True), (1.0, True)])
-def test_a_share_of_outputs_may_fail(allowed: float, enough: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_share_of_outputs_may_fail(
+    allowed: float, enough: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     standing = Standing()
     standing.outcomes.update(passed=71, failed=20, error=9)
     assert _enough_passed(Tally({Cell("p", "m"): standing}), allowed) is enough

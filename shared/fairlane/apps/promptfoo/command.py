@@ -103,7 +103,7 @@ def evaluate(
 
 
 def _enough_passed(tally: Tally, allowed: float) -> bool:
-    """Whether no more than the share ``allowed`` of all outputs did not pass; says so where it is exceeded."""
+    """Whether at most the share ``allowed`` of all outputs did not pass. Says so otherwise."""
     enough = not tally.total or tally.unpassed / tally.total <= allowed
     if allowed and not enough:
         outputs = counted(tally.total, "output")

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import print_json, print_line, say
 from fairlane.cli.runs.assignments import read_evaluator
-from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
+from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption
 from fairlane.cli.runs.inputs import open_dataset
-from fairlane.cli.runs.run_views import counted, run_document
-from fairlane.cli.runs.runs import caution_if_unled, wait_for
+from fairlane.cli.runs.options import CheckOption
+from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.selection import RunArgument, find_run
 from fairlane.client.client import Client
 
@@ -34,6 +33,7 @@ def continue_run(
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors/--keep-errors", help="Repeat failed jobs, or keep their failures.")
     ] = True,
+    check: CheckOption = True,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
@@ -49,19 +49,11 @@ def continue_run(
     rows = None if dataset is None else open_dataset(dataset)
     with invocation.deployment() as deployment:
         old = find_run(deployment, run)
-        new = Client.over(deployment).continue_run(old.id, rows, evaluators=scored, retry_errors=retry_errors)
-        status = new.status()
-        if not as_json:
-            print_line(new.id)
-            say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}; it continues run {old.id}")
-        if wait:
-            status = wait_for(deployment, new)
-        elif not as_json:
-            caution_if_unled(deployment)
-    if as_json:
-        print_json(run_document(status))
-    if wait:
-        conclude(status, fail_on_error)
+        new = Client.over(deployment).continue_run(
+            old.id, rows, evaluators=scored, retry_errors=retry_errors, check=check
+        )
+        note = f"; it continues run {old.id}"
+        conclude_submission(deployment, new, wait=wait, allowed=fail_on_error, as_json=as_json, note=note)
 
 
 def add_to(app: typer.Typer) -> None:

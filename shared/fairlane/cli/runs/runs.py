@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_json_line, say
+from fairlane.cli.output import emit, print_json, print_json_line, print_line, say
 from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
-from fairlane.cli.runs.run_views import ending, pause_in_words, print_run, print_runs, run_document
+from fairlane.cli.runs.run_views import counted, ending, pause_in_words, print_run, print_runs, run_document
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
@@ -112,6 +112,29 @@ def resume(invocation: Invocation, run: RunArgument) -> None:
         found.resume()
         say(f"run {found.id}: asked to resume it")
         caution_if_unled(deployment)
+
+
+def conclude_submission(
+    deployment: Deployment, run: Run, *, wait: bool, allowed: float, as_json: bool, note: str = ""
+) -> None:
+    """Show a run that was just submitted, wait for it where asked, and end as `conclude` does.
+
+    ``note`` stands behind the numbers of items and jobs.
+    """
+    status = run.status()
+    if not as_json:
+        print_line(run.id)
+        say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}{note}")
+        if run.serial:
+            say("items go one at a time: each is over before the next begins")
+    if wait:
+        status = wait_for(deployment, run)
+    elif not as_json:
+        caution_if_unled(deployment)
+    if as_json:
+        print_json(run_document(status))
+    if wait:
+        conclude(status, allowed)
 
 
 def wait_for(deployment: Deployment, run: Run) -> RunStatus:

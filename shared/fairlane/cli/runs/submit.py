@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import print_json, print_line, say
 from fairlane.cli.runs.assignments import read_evaluator, read_options, read_params
-from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conclude
+from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
 from fairlane.cli.runs.inputs import collect_prompts, open_dataset
 from fairlane.cli.runs.options import (
     CALLS,
+    CheckOption,
     MaxAttemptsOption,
     MaxConcurrentOption,
     MessagesFilesOption,
@@ -27,8 +27,7 @@ from fairlane.cli.runs.options import (
     retry_of,
 )
 from fairlane.cli.runs.portions import LimitOption, SampleOption, SeedOption, portion_of
-from fairlane.cli.runs.run_views import counted, run_document
-from fairlane.cli.runs.runs import caution_if_unled, wait_for
+from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.scoring import (
     EvaluatorsOption,
     JudgeChoicesOption,
@@ -95,14 +94,7 @@ def submit(
     max_concurrent: MaxConcurrentOption = None,
     on_refusal: OnRefusalOption = "fail",
     option: MoreOption = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check",
-            help="Try templates and evaluators on the first rows, and look at parameters, models and keys, "
-            "before anything is written.",
-        ),
-    ] = True,
+    check: CheckOption = True,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
@@ -143,20 +135,7 @@ def submit(
             check=check,
             **more,
         )
-        status = run.status()
-        if not as_json:
-            print_line(run.id)
-            say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}")
-            if run.serial:
-                say("items go one at a time: each is over before the next begins")
-        if wait:
-            status = wait_for(deployment, run)
-        elif not as_json:
-            caution_if_unled(deployment)
-    if as_json:
-        print_json(run_document(status))
-    if wait:
-        conclude(status, fail_on_error)
+        conclude_submission(deployment, run, wait=wait, allowed=fail_on_error, as_json=as_json)
 
 
 def add_to(app: typer.Typer) -> None:
