@@ -220,7 +220,7 @@ class Run:
         """Send every record to another tool, once the run is over; returns how many, and where they are.
 
         ``exporter`` is "mlflow", "phoenix", "inspect", or one that another package adds. ``target`` names
-        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Holds all records in memory.
+        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Keeps records on disk.
         Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
         ``OSError`` where the tool does not take the records.
         """
