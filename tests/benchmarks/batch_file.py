@@ -48,7 +48,7 @@ def batch_file() -> Iterator[Finding]:
             yield Finding(NAME, what, MANY / many.seconds, "lines/s")
             yield Finding(NAME, f"memory at most while {what}", many.most_mb, "MiB")
             grown = (many.most_mb - few.most_mb) * 2**20 / (MANY - FEW)
-            yield Finding(NAME, f"memory a line while {what}", grown, "bytes", bar=64)
+            yield Finding(NAME, f"memory a line while {what}", grown, "bytes", bar=32)
         yield Finding(NAME, "Redis memory", redis.info("memory")["used_memory"] / (MANY + FEW), "bytes/line")
         redis.close()
 
