@@ -295,7 +295,9 @@ class Run:
         """
         status = self.wait()
         spec, records = self._readable(status), self._records(status)
-        written: int = load_app("report")(self._deployment, spec, status, records, path, examples)
+        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
+        sessions = records.of_sessions()
+        written: int = load_app("report")(self._deployment, spec, status, items, sessions, path, examples)
         return written
 
     def chunks(self) -> Iterator[Chunk]:
