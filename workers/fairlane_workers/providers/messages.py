@@ -123,6 +123,8 @@ def _parts(content: object, place: str) -> Iterator[Part]:
 
 
 def _part(part: object, place: str) -> Part:
+    if not isinstance(part, Mapping):
+        raise UnmappableError(f"{place}: a part is an object")
     match part:
         case {"type": "text", "text": str(text)}:
             return Text(text, part)
@@ -139,9 +141,7 @@ def _part(part: object, place: str) -> Part:
             raise UnmappableError(f"{place}: file_id names a file that OpenAI keeps; give file_data")
         case {"type": "image_url" | "input_audio" | "file" as kind}:
             raise UnmappableError(f"{place}: a part of type {kind!r} has no {kind!r} in OpenAI's form")
-        case Mapping():
-            return Own(part)
-    raise UnmappableError(f"{place}: a part is an object")
+    return Own(part)
 
 
 def _media(kind: Literal["image", "file"], url: str, place: str, name: str | None = None) -> Media:
