@@ -175,7 +175,8 @@ class RowWriter:
     def close(self) -> Run:
         """End the rows and return the run, which continues.
 
-        Raises `SubmissionError`, and cancels the run, if its few rows do not suit it or there are none.
+        Raises `SubmissionError`, and cancels the run, if its few rows do not suit it. A run without rows
+        completes at once.
         """
         return finish(self.closing(), self._deployment.waiter)
 
@@ -202,7 +203,7 @@ class RowWriter:
     def _check_first(self) -> None:
         """Check the first rows, once."""
         check, self._check = self._check, None
-        if check is None:
+        if check is None or not self._waiting:
             return
         with self._deployment.answering():
             try:
