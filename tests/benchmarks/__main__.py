@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.benchmarks.batch_file import batch_file
 from tests.benchmarks.hidden import hidden_headers, hidden_retry_after, hidden_silent
 from tests.benchmarks.many_teams import many_teams
 from tests.benchmarks.overhead import overhead
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "teams": many_teams,
     "million": waiting_run,
     "referenced": referenced_rows,
+    "batch": batch_file,
     "transport": transport,
 }
 

@@ -20,8 +20,9 @@ from fairlane.testing import SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
 from tests.support.provider_calls import KEY, call, provider_of
 from tests.support.scripted_server import http
-from tests.support.wires import AnthropicMessagesWire, OpenAIChatWire
+from tests.support.wires import AnthropicMessagesWire, OpenAIChatWire, Wire
 from tests.support.wires.azure_openai import AzureOpenAIWire
+from tests.support.wires.gemini import GeminiWire
 
 
 def embed(*inputs: str, model: str = "m-1", **params: object) -> Request:
@@ -39,13 +40,13 @@ def answered(*vectors: object, order: list[int] | None = None) -> dict[str, obje
     }
 
 
-def simulated(request: Request, **model: object) -> Outcome:
+def simulated(request: Request, wire: Wire | None = None, **model: object) -> Outcome:
     settings = {"latency_ms": 1.0, **model}
     config = SimulatorConfig.model_validate({"models": {"m-1": settings}, "api_key": KEY})
     with serve_in_thread(config) as served:
 
         async def scenario() -> Outcome:
-            async with provider_of(OpenAIChatWire(), served.url) as provider:
+            async with provider_of(wire or OpenAIChatWire(), served.url) as provider:
                 return await provider.call(request)
 
         return asyncio.run(scenario())
@@ -115,3 +116,40 @@ def test_a_protocol_without_embeddings_says_so() -> None:
     assert isinstance(outcome, PermanentFailure)
     assert "no embeddings" in outcome.message
     assert not server.received
+
+
+def test_gemini_makes_the_embeddings_of_one_text_or_of_several() -> None:
+    openai = simulated(embed("the cat sat", "income tax"))
+    assert isinstance(openai, Success)
+    several = simulated(embed("the cat sat", "income tax"), GeminiWire())
+    one = simulated(embed("income tax", model="models/m-1"), GeminiWire())
+    assert isinstance(several, Success)
+    assert isinstance(one, Success)
+    vectors = unpack(openai.output)
+    assert unpack(several.output) == vectors
+    assert unpack(one.output) == vectors[1:]
+    assert several.usage == Usage()
+    assert isinstance(simulated(embed(""), GeminiWire()), PermanentFailure)
+    assert isinstance(simulated(embed("a"), GeminiWire(), status_always=429), RateLimited)
+
+
+def test_gemini_gets_openais_names_in_its_own() -> None:
+    reply = http(200, {"embedding": {"values": [1, 0]}, "usageMetadata": {"promptTokenCount": 3}})
+    asked = embed("a", dimensions=2, encoding_format="base64", task_type="SEMANTIC_SIMILARITY")
+    outcome, server = call(GeminiWire(), asked, [reply])
+    assert isinstance(outcome, Success)
+    assert outcome.usage == Usage(3, 0)
+    (received,) = server.received
+    assert received.path.endswith("/models/m-1:embedContent")
+    assert received.json == {
+        "model": "models/m-1",
+        "content": {"parts": [{"text": "a"}]},
+        "outputDimensionality": 2,
+        "taskType": "SEMANTIC_SIMILARITY",
+    }
+
+
+@pytest.mark.parametrize("document", [{}, {"embeddings": [{}]}, {"embedding": {"values": ["x"]}}])
+def test_an_answer_of_gemini_without_vectors_is_no_answer(document: dict[str, object]) -> None:
+    outcome, _ = call(GeminiWire(), embed("a"), [http(200, document)])
+    assert isinstance(outcome, InvalidResponse)

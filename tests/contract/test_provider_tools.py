@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fairlane.model.job import Outcome, PermanentFailure, Success
 from fairlane.testing import SimulatorConfig, serve_in_thread
+from tests.support.conversations import TURNS, WEATHER
 from tests.support.provider_calls import KEY, ask, provider_of, streamed_or_not
 from tests.support.sdk_calls import SCHEMA, TOOLS, Forecast
 from tests.support.wires import WIRES, Wire
@@ -22,14 +24,17 @@ translated = pytest.mark.parametrize(
 )
 
 
-def outcome(wire: Wire, output: str, *, stream: bool, **params: Any) -> Outcome:
+def outcome(
+    wire: Wire, output: str, *, stream: bool, messages: list[dict[str, Any]] | None = None, **params: Any
+) -> Outcome:
     model = {"latency_ms": 1.0, "output": output}
     config = SimulatorConfig.model_validate({"models": {"m-1": model}, "api_key": KEY})
     with serve_in_thread(config) as served:
 
         async def scenario() -> Outcome:
             async with provider_of(wire, served.url) as provider:
-                return await provider.call(ask(stream=stream, **params))
+                asked = ask(stream=stream, **params)
+                return await provider.call(replace(asked, messages=messages or asked.messages))
 
         return asyncio.run(scenario())
 
@@ -75,3 +80,13 @@ def test_what_cannot_be_said_is_reported_before_anything_is_sent(wire: Wire) -> 
     assert isinstance(shown, PermanentFailure)
     assert shown.status is None
     assert "params.n" in shown.message
+
+
+CHATS = [wire for wire in WIRES if wire.protocol not in ("http", "replicate")]
+
+
+@pytest.mark.parametrize("wire", CHATS, ids=lambda wire: wire.protocol)
+def test_a_chat_with_an_image_and_results_of_tools_is_answered(wire: Wire) -> None:
+    shown = outcome(wire, "echo", stream=False, messages=TURNS, tools=[WEATHER])
+    assert isinstance(shown, Success), shown
+    assert "So?" in shown.output

@@ -51,6 +51,8 @@ def test_a_promptfoo_configuration_runs_and_says_what_passed(shell: Shell) -> No
     assert [record["output"] for record in failed] == ["Say beta"] * 2
     assert {record["scores"]["assertions"] for record in failed} == {0.5}
     assert failed[0]["score_errors"]["pass"] == 'not-equals "Say beta": not met'
+    shell("eval", *MAPPED, "--fail-on-error=2%", code=1)
+    shell("eval", *MAPPED, "--fail-on-error=17%")
 
 
 def test_a_configuration_all_of_whose_outputs_pass_ends_well(shell: Shell) -> None:

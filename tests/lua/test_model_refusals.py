@@ -201,3 +201,15 @@ def test_only_held_jobs_fail_without_a_call(real_redis: Redis) -> None:
     assert d.state(ref)["state"] == RunState.COMPLETED
     assert d.count(ref, "n:failed") == 7
     assert json.loads(Failing().payload)["s"] == "failed"
+
+
+def test_a_parameter_that_is_left_out_from_now_on_decides_nothing(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = queued(d, [0] * JOBS)
+    unsupported = Lesson("answered", reason="temperature is not supported")
+    for attempt in d.start(ref, 2 * ENOUGH_REFUSALS):  # as many as would hold the model, and no answer either
+        assert d.report(attempt, unsupported, done=False) is not None
+    assert not held(d, ref)
+    refuse(d, ref, ENOUGH_REFUSALS, "400 n is not supported")
+    assert held(d, ref) == {0}
+    assert d.take(ref) == []

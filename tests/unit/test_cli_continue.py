@@ -82,3 +82,10 @@ def test_a_sample_keeps_the_order_and_its_seed_chooses_it() -> None:
 def test_a_name_of_nothing_is_refused(cli: CommandLine, rows: str) -> None:
     ask = ("submit", rows, "--prompt", "{{ question }}", "--model", "sim:fast", "--name", " ")
     assert "name: is empty" in cli.refused(*ask, code=2)
+
+
+def test_what_is_new_is_checked_unless_told_otherwise(cli: CommandLine) -> None:
+    old = failed_in_part(cli)
+    command = ("continue", old, "--evaluator", "exact_match:expected=qestion")
+    assert "Did you mean 'question'" in cli.refused(*command, code=2)
+    assert cli(*command, "--no-check").exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,3 +127,13 @@ def test_a_continued_run_and_rows_that_follow_are_scored_by_the_client_too(stage
     with stage.client.open("{{ limit }}", model="sim:fast", evaluators=[length]) as rows:
         rows.write({"limit": 1})
     assert rows.run._scorers == (length,)
+
+
+def test_a_report_shows_what_the_client_scored(stage: Stage, tmp_path: Path) -> None:
+    length = scorer(lambda output: len(output), name="length", where="client")
+    run = submitted(stage, [exact_match("limit"), length])
+    stage.answer(run.id, run.status().items, scores={"exact_match": 1.0})
+    run.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "<h3>length</h3>" in page
+    assert '<th scope="col" class="n">length</th>' in page

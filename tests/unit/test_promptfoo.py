@@ -395,7 +395,7 @@ def test_a_tally_counts_by_prompt_and_provider_and_records_carry_their_verdict()
         tally.add(cell, found, verdict_of(found))
     standing = tally.standings[cell]
     assert dict(standing.outcomes) == {"passed": 1, "failed": 1, "error": 1}
-    assert (standing.pass_rate, tally.passed) == (pytest.approx(1 / 3), False)
+    assert (standing.pass_rate, tally.total, tally.unpassed) == (pytest.approx(1 / 3), 3, 2)
     assert tally.metrics["m", cell] == (1.0, 2.0)
     shown = with_verdict(record("x", ROW), cell, verdict_of(record("x", ROW, scores={"rubric-1": 1.0})))
     assert (shown.scores["pass"], shown.scores["score"], shown.row["__provider"]) == (0.0, 0.75, "warm")

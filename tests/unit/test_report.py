@@ -29,7 +29,7 @@ from fairlane.core.clock import ManualClock
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
-from fairlane.model.run import LaneProgress, Message, RunSpec, RunState, RunStatus
+from fairlane.model.run import LaneProgress, Message, RoleTime, RunSpec, RunState, RunStatus
 from fairlane.model.tokens import Price
 from fairlane.store.keys import Keys
 from fairlane.store.write.lane_history import FINE, MINUTES, History, Reading
@@ -397,3 +397,17 @@ def test_a_refused_run_has_no_report(real_redis: Redis, tmp_path: Path) -> None:
     cli.stage.refuse(run, "no such connection")
     assert "no such connection" in cli.refused("report", run, "--html", str(tmp_path / "x.html"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_shows_times_what_the_cache_answered_and_why_a_score_is_missing(tmp_path: Path) -> None:
+    first, *rest = records()
+    made = source(
+        [replace(first, cached=True, scores={"judge": None}, score_errors={"judge": "said maybe"}), *rest]
+    )
+    status = replace(made.status, predict=RoleTime(10, 25.0, 5.0), score=RoleTime())
+    seen = Seen(page_of(tmp_path, replace(made, status=status), examples=3))
+    assert "1 from the cache" in seen.text
+    assert "2.5 s" in seen.text
+    assert "500 ms" in seen.text
+    assert "why judge has no score" in seen.text
+    assert "said maybe" in seen.text

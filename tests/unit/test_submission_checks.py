@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane import SubmissionError, contains, exact_match, llm_judge, numeric_match
+from fairlane import Reference, SubmissionError, contains, exact_match, llm_judge, numeric_match
 from fairlane.client.checks.first_rows import FIRST_ROWS
 from fairlane.client.checks.offers import check_params
+from fairlane.client.continuation import rows_of
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge
@@ -223,3 +224,100 @@ def test_the_command_line_says_the_same(real_redis: Redis, tmp_path: Path, stage
 def test_parameters_are_checked_without_a_deployment(stage: Stage) -> None:
     run = stage.client._spec("x", model="sim:fast", params={"max_tokens": 1})
     check_params(run)
+
+
+def states(stage: Stage) -> list[str]:
+    stage.admit()
+    return [str(status.state) for status in stage.client.runs()]
+
+
+def test_the_first_rows_of_a_stream_are_tried_before_one_is_sent(stage: Stage) -> None:
+    with (
+        pytest.raises(SubmissionError, match="Did you mean 'question'"),
+        stage.client.open("{{ qestion }}", model="sim:fast") as writer,
+    ):
+        writer.extend(ROWS)
+    assert stage.client.run(writer.run.id).status().items == 0
+    assert states(stage) == ["cancelled"]
+
+
+def test_a_stream_learns_at_its_hundredth_row(stage: Stage) -> None:
+    writer = stage.client.open("{{ question }}", model="sim:fast", evaluators=[exact_match("anwser")])
+    writer.extend(ROWS * (FIRST_ROWS // 2 - 1))
+    writer.write(ROWS[0])
+    with pytest.raises(SubmissionError, match="'answer'"):
+        writer.write(ROWS[1])
+    assert states(stage) == ["cancelled"]
+
+
+def test_a_stream_that_suits_its_run_or_is_not_checked_goes_through(stage: Stage) -> None:
+    for check, prompt, rows in (
+        (True, "{{ question }}", ROWS),
+        (False, "{{ other }}", ROWS),
+        (True, "x", []),
+    ):
+        with stage.client.open(prompt, model="sim:fast", check=check) as writer:
+            writer.extend(rows)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv"])
+def test_a_dataset_by_reference_is_tried_where_its_file_is_here(
+    stage: Stage, tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / f"rows.{form}"
+    written = {
+        "jsonl": "\n".join(map(json.dumps, ROWS)),
+        "json": json.dumps(ROWS),
+        "csv": "question,answer\n1,2\n",
+    }
+    path.write_text(written[form])
+    for given in (Reference(path), Reference(f"file://{path}")):
+        assert "Did you mean 'question'" in str(refused(stage, given, "{{ qestion }}"))
+        submit(stage, given)
+        submit(stage, given, "{{ qestion }}", check=False)
+    path.write_text({"jsonl": "", "json": "[]", "csv": "question\n"}[form])
+    assert "has no rows" in str(refused(stage, Reference(path)))
+
+
+def test_a_reference_to_elsewhere_is_left_to_the_scheduler(stage: Stage, tmp_path: Path) -> None:
+    for url in ("s3://bucket/rows.jsonl", "https://127.0.0.1:1/rows.jsonl", str(tmp_path / "not-here.jsonl")):
+        submit(stage, Reference(url), "{{ qestion }}")
+
+
+def continued(stage: Stage, dataset: Any = None, **options: Any) -> Any:
+    """A run that continues one of which every item succeeded."""
+    run = submit(stage)
+    stage.admit()
+    stage.answer(run.id, len(ROWS))
+    before = len(stage.client.runs())
+    try:
+        return stage.client.continue_run(run.id, dataset, **options)
+    except SubmissionError:
+        stage.admit()
+        assert len(stage.client.runs()) == before
+        raise
+
+
+def test_what_is_new_in_a_continued_run_is_checked(stage: Stage) -> None:
+    continued(stage)
+    continued(stage, [*ROWS, {"question": "3"}], evaluators=[exact_match("answer")])
+    for mistake, words in (
+        ({"evaluators": [exact_match("anwser")]}, "Did you mean 'answer'"),
+        ({"dataset": [{"qestion": "1"}]}, "Did you mean 'qestion'"),
+        ({"dataset": []}, "has no rows"),
+        ({"evaluators": [llm_judge("sim:judge", "{{ anser }}", {"y": 1})]}, "Did you mean 'answer'"),
+    ):
+        with pytest.raises(SubmissionError, match=words):
+            continued(stage, **mistake)
+        continued(stage, **mistake, check=False)
+
+
+def test_a_continued_run_reads_a_reference_again_or_says_why_not(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, ROWS)))
+    run = submit(stage, Reference(path))
+    spec = run._spec.model_copy(update={"rows": 2})
+    assert list(rows_of(stage.client._deployment, spec, 2)) == ROWS
+    path.unlink()
+    with pytest.raises(SubmissionError, match="there is no such file"):
+        list(rows_of(stage.client._deployment, spec, 2))

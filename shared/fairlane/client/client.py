@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
@@ -15,9 +16,9 @@ from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
-from fairlane.client.checks.first_rows import checked_rows
+from fairlane.client.checks.first_rows import check_reference, check_rows, checked_rows
 from fairlane.client.checks.offers import Offers, check_params
-from fairlane.client.continuation import Origins, continued_spec, require_finished
+from fairlane.client.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
 from fairlane.client.handover import RowWriter, announce, hand_over, new_id, submitting
@@ -32,7 +33,7 @@ from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import pages, read_rows
 from fairlane.datasets.tables import Table
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
-from fairlane.model.run import RunRef, RunSpec, RunStatus
+from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
 from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
 from fairlane.why.waiting import Waiting
 
@@ -111,7 +112,8 @@ class Client:
         what the scheduler reads itself. `SubmitOptions` lists the options.
 
         ``check``: try templates and evaluators on the first hundred rows, and look at parameters, models and
-        keys, before anything is written. Without it such mistakes show as invalid or failed items.
+        keys, before anything is written. Without it such mistakes show as invalid or failed items. Rows of a
+        `Reference` are tried if its file is on this machine, too.
 
         Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
         `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
@@ -121,6 +123,8 @@ class Client:
             spec = mark(spec)
             offers = self._checked_offers(spec) if check else None
             if isinstance(dataset, Reference):
+                if offers is not None:
+                    check_reference(spec, dataset.source, offers.check_rendered)
                 run = announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
             else:
                 rows = read_rows(dataset)
@@ -129,14 +133,19 @@ class Client:
                 run = hand_over(self._deployment, spec, pages(rows, spec.page_rows))
             return run.with_scorers(*mine) if mine else run
 
-    def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> RowWriter:
+    def open(
+        self, prompt: str | None = None, *, check: bool = True, **options: Unpack[SubmitOptions]
+    ) -> RowWriter:
         """Submit a run whose rows follow: it starts with the first of them. `RowWriter.write` adds rows,
         ``close`` ends them; at most a few thousand wait in Redis. Raises what `submit` raises.
+
+        ``check`` is that of `submit`: the first hundred rows are tried before one of them is sent.
         """
         with self._deployment.answering(), submitting() as mark:
             spec, mine = self._split(prompt, options)
-            self._checked_offers(spec)
-            writer = announce(self._deployment, mark(spec))
+            offers = self._checked_offers(spec) if check else None
+            first = partial(check_rows, spec, more=offers.check_rendered) if offers is not None else None
+            writer = announce(self._deployment, mark(spec), first)
             writer.run = writer.run.with_scorers(*mine) if mine else writer.run
             return writer
 
@@ -147,12 +156,14 @@ class Client:
         *,
         evaluators: Sequence[Evaluator] | None = None,
         retry_errors: bool = True,
+        check: bool = True,
     ) -> Run:
         """Continue a finished run: start a new run that takes over its results and does what is missing.
 
         An item is the same if row content, prompt, model and repetition are equal, so ``dataset`` may have
         grown or been reordered; by default it is the run's own. With other ``evaluators``, scores of equal
-        ones are kept. ``retry_errors``: repeat failed jobs. The old run stays as it is.
+        ones are kept. ``retry_errors``: repeat failed jobs. The old run stays as it is. ``check`` is that of
+        `submit`, for what is new: rows, evaluators, and the models of what is called again.
 
         Raises `RunNotFound`, `SubmissionError` for an unfinished run, and what `submit` raises.
         """
@@ -174,10 +185,14 @@ class Client:
                     retry_errors=retry_errors,
                 )
             )
-            rows = self._deployment.records(spec).rows(status.items // spec.cells_per_row)
-            origins = Origins() if dataset is None else Origins(rows)
-            taken = pages(rows if dataset is None else read_rows(dataset), new.page_rows)
-            run = hand_over(self._deployment, new, taken, origins)
+            before = rows_of(self._deployment, spec, status.items // spec.cells_per_row)
+            rows, origins = (before, Origins()) if dataset is None else (read_rows(dataset), Origins(before))
+            if check:
+                unfinished = status.state is not RunState.COMPLETED or (retry_errors and status.failed > 0)
+                calls = dataset is not None or unfinished
+                scores = evaluators is not None and status.items > 0
+                rows = self._checked_again(new, rows, dataset, calls=calls, scores=scores)
+            run = hand_over(self._deployment, new, pages(rows, new.page_rows), origins)
             return run.with_scorers(*mine) if mine else run
 
     def estimate(
@@ -291,6 +306,26 @@ class Client:
         if connections is not None:
             check_connections(spec, connections)
         return spec
+
+    def _checked_again(
+        self,
+        spec: RunSpec,
+        rows: Iterator[dict[str, Any]],
+        dataset: Dataset | None,
+        *,
+        calls: bool,
+        scores: bool,
+    ) -> Iterator[dict[str, Any]]:
+        """Rows of a run that continues another, after the checks of what is new in it.
+
+        ``calls``: tasks may be called; ``scores``: other evaluators score the old rows.
+        """
+        check_params(spec)
+        offers = Offers(self._deployment)
+        offers.check(spec, tasks=calls)
+        if dataset is None and not scores:
+            return rows
+        return checked_rows(spec, rows, dataset, offers.check_rendered if calls else lambda models: None)
 
     def _checked_offers(self, spec: RunSpec) -> Offers:
         check_params(spec)

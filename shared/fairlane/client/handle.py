@@ -220,7 +220,7 @@ class Run:
         """Send every record to another tool, once the run is over; returns how many, and where they are.
 
         ``exporter`` is "mlflow", "phoenix", "inspect", or one that another package adds. ``target`` names
-        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Holds all records in memory.
+        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Keeps records on disk.
         Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
         ``OSError`` where the tool does not take the records.
         """
@@ -295,7 +295,9 @@ class Run:
         """
         status = self.wait()
         spec, records = self._readable(status), self._records(status)
-        written: int = load_app("report")(self._deployment, spec, status, records, path, examples)
+        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
+        sessions = records.of_sessions()
+        written: int = load_app("report")(self._deployment, spec, status, items, sessions, path, examples)
         return written
 
     def chunks(self) -> Iterator[Chunk]:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from redis.exceptions import RedisError
 
+from fairlane.client.checks.first_rows import FIRST_ROWS
 from fairlane.client.continuation import Origins
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, finish
 from fairlane.client.handle import Run
 from fairlane.client.submission import bounded_pages, check_rows_may_follow
-from fairlane.core.errors import RunEnded, RunLost
+from fairlane.core.errors import RunEnded, RunLost, SubmissionError
 from fairlane.datasets.rows import pages, read_rows
 from fairlane.datasets.sessions import Numbering
 from fairlane.model.run import RunRef, RunSpec
@@ -38,6 +39,9 @@ T = TypeVar("T")
 Mark: TypeAlias = Callable[[RunSpec], RunSpec]
 """Adds the trace of its submission to a spec."""
 
+FirstRows: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], None]
+"""Checks a run's first rows. Raises `SubmissionError`."""
+
 
 def new_id(now_ms: int) -> str:
     """Fourteen characters: the time in milliseconds, so that ids sort by it, and 25 random bits."""
@@ -45,12 +49,12 @@ def new_id(now_ms: int) -> str:
     return "".join(_DIGITS[(number >> shift) & 31] for shift in range(65, -1, -5))
 
 
-def announce(deployment: Deployment, spec: RunSpec) -> RowWriter:
-    """Submit a run whose rows follow."""
+def announce(deployment: Deployment, spec: RunSpec, check: FirstRows | None = None) -> RowWriter:
+    """Submit a run whose rows follow; ``check`` sees the first of them before they are sent."""
     check_rows_may_follow(spec)
     announced = spec.model_copy(update={"open": True, "page_rows": OPEN_PAGE_ROWS})
     _ask(deployment, announced)
-    return RowWriter(deployment, announced)
+    return RowWriter(deployment, announced, check)
 
 
 def hand_over(
@@ -140,8 +144,8 @@ class RowWriter:
     where the block raises.
     """
 
-    def __init__(self, deployment: Deployment, spec: RunSpec) -> None:
-        self._deployment, self._spec = deployment, spec
+    def __init__(self, deployment: Deployment, spec: RunSpec, check: FirstRows | None = None) -> None:
+        self._deployment, self._spec, self._check = deployment, spec, check
         self._ref = RunRef(spec.team, spec.run)
         self._waiting: list[dict[str, Any]] = []
         self._rows = self._pages = 0
@@ -150,7 +154,8 @@ class RowWriter:
     def write(self, *rows: Mapping[str, Any]) -> None:
         """Add rows; a page of them is sent together. Waits while many are still to be handed out.
 
-        Raises `SubmissionError` for what is no row, `RunEnded` where the run has ended, `StoreUnavailable`.
+        Raises `SubmissionError` for what is no row, and, at the hundredth, for rows that do not suit the run,
+        which is then cancelled; `RunEnded` where the run has ended, `StoreUnavailable`.
         """
         self.extend(rows)
 
@@ -162,15 +167,22 @@ class RowWriter:
         """The steps of `extend`, for a caller that waits in its own way."""
         for row in read_rows(rows):
             self._waiting.append(row)
+            if len(self._waiting) == FIRST_ROWS:
+                self._check_first()
             if len(self._waiting) == self._spec.page_rows:
                 yield from self._sending()
 
     def close(self) -> Run:
-        """End the rows and return the run, which continues."""
+        """End the rows and return the run, which continues.
+
+        Raises `SubmissionError`, and cancels the run, if its few rows do not suit it. A run without rows
+        completes at once.
+        """
         return finish(self.closing(), self._deployment.waiter)
 
     def closing(self) -> Steps[Run]:
         """The steps of `close`."""
+        self._check_first()
         if self._waiting:
             yield from self._sending()
         with self._deployment.answering():
@@ -187,6 +199,18 @@ class RowWriter:
             self.close()
         else:
             self.run.cancel()
+
+    def _check_first(self) -> None:
+        """Check the first rows, once."""
+        check, self._check = self._check, None
+        if check is None or not self._waiting:
+            return
+        with self._deployment.answering():
+            try:
+                check(self._waiting)
+            except SubmissionError:
+                self.run.cancel()
+                raise
 
     def _sending(self) -> Steps[None]:
         (page,) = pages(self._waiting, self._spec.page_rows)

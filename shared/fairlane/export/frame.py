@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fairlane.export.columns import Columns, Kind, fitted
+from fairlane.export.columns import Column, Kind
 from fairlane.export.extras import library
+from fairlane.export.spool import Spool
 from fairlane.model.results import Record
 
 _TYPES = {Kind.BOOLEAN: "boolean", Kind.INTEGER: "Int64", Kind.NUMBER: "Float64"}
 
 
 def to_frame(records: Iterable[Record]) -> Any:
-    """A ``pandas.DataFrame`` with a row a record and the columns of a CSV or Parquet export; all in memory.
+    """A ``pandas.DataFrame`` with a row a record and the columns of a CSV or Parquet export.
 
-    Raises `MissingExtra` before it reads a record, if pandas is not installed.
+    Beside the frame, a batch of rows is in memory. Raises `MissingExtra` before it reads a
+    record, if pandas is not installed.
     """
     pandas = library("pandas", "to_pandas", "pandas")
-    columns = Columns()
-    rows = [columns.learn(record) for record in records]
+    with Spool() as spool:
+        spool.take(records)
+        columns = spool.columns
+        parts = [_part(pandas, columns, batch) for batch in spool.batches()] or [_part(pandas, columns, [])]
+        return parts[0] if len(parts) == 1 else pandas.concat(parts, ignore_index=True)
+
+
+def _part(pandas: Any, columns: Sequence[Column], batch: Sequence[Sequence[Any]]) -> Any:
     return pandas.DataFrame(
         {
-            name: pandas.array(
-                [fitted(row.get(name), kind) for row in rows], dtype=_TYPES.get(kind, "string")
-            )
-            for name, kind in columns.all()
+            name: pandas.array([row[place] for row in batch], dtype=_TYPES.get(kind, "string"))
+            for place, (name, kind) in enumerate(columns)
         }
     )

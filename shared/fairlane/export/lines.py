@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
+from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
 
 
@@ -17,6 +18,15 @@ def record_line(record: Record) -> str:
     if not _writable(line):
         line = json.dumps(fields, default=_as_object)
     return line + "\n"
+
+
+def read_record(line: str | bytes) -> Record:
+    """The record of a line that `record_line` made."""
+    fields: dict[str, Any] = json.loads(line)
+    fields["state"] = JobState(fields["state"])
+    fields["usage"] = Usage(**fields["usage"])
+    fields["eval_usage"] = {name: Usage(**each) for name, each in fields["eval_usage"].items()}
+    return Record(**fields)
 
 
 def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fairlane.export.columns import Columns, Kind, fitted
+from fairlane.export.columns import Kind
 from fairlane.export.extras import library
+from fairlane.export.spool import Spool
 from fairlane.model.results import Record
 
 
 def to_polars_frame(records: Iterable[Record]) -> Any:
-    """A ``polars.DataFrame`` with a row a record and the columns of a Parquet export; all in memory.
+    """A ``polars.DataFrame`` with a row a record and the columns of a Parquet export.
 
-    Raises `MissingExtra` before it reads a record, if polars is not installed.
+    Beside the frame, a batch of rows is in memory. Raises `MissingExtra` before it reads a
+    record, if polars is not installed.
     """
     polars = library("polars", "to_polars", "polars")
     types = {Kind.BOOLEAN: polars.Boolean, Kind.INTEGER: polars.Int64, Kind.NUMBER: polars.Float64}
-    columns = Columns()
-    rows = [columns.learn(record) for record in records]
-    return polars.DataFrame(
-        [
-            polars.Series(
-                name, [fitted(row.get(name), kind) for row in rows], dtype=types.get(kind, polars.String)
-            )
-            for name, kind in columns.all()
-        ]
-    )
+    with Spool() as spool:
+        spool.take(records)
+        schema = {name: types.get(kind, polars.String) for name, kind in spool.columns}
+        parts = [polars.DataFrame(batch, schema=schema, orient="row") for batch in spool.batches()]
+        return polars.concat(parts) if parts else polars.DataFrame(schema=schema)

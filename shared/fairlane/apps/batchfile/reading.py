@@ -22,11 +22,14 @@ MOST_PROBLEMS = 20
 MOST_SUSPECTS = 10_000
 """Digests that occur twice and are compared: far more than are reported."""
 
+_SORTED_BY = 3
+"""Bits by which digests are sorted in eight parts, one in memory at a time."""
+
 _ONE_EACH = "Give each line one of its own"
 
 
 def check_batch(path: Path, *, own_models: bool) -> int:
-    """How many requests a file holds. Reads all of it; about 50 bytes a request are in memory.
+    """How many requests a file holds. Reads all of it; about 20 bytes a request are in memory.
 
     ``own_models``: each line's own model is to be asked. Raises `BatchFileError` with what is wrong, and
     `SubmissionError` where the file cannot be read.
@@ -143,9 +146,16 @@ def _digest(name: str) -> int:
 
 
 def _twice(digests: array[int]) -> set[int]:
-    """Those that occur more than once; of very many, some."""
-    repeated = (digest for digest, following in pairwise(sorted(digests)) if digest == following)
-    return set(islice(repeated, MOST_SUSPECTS))
+    """Those that occur more than once; of very many, some.
+
+    They are sorted in parts, by their first bits: a sorted list takes five times the memory of the array.
+    """
+    found: set[int] = set()
+    for bits in range(1 << _SORTED_BY):
+        part = sorted(digest for digest in digests if digest >> (64 - _SORTED_BY) == bits)
+        repeated = (digest for digest, following in pairwise(part) if digest == following)
+        found.update(islice(repeated, MOST_SUSPECTS - len(found)))
+    return found
 
 
 def _repeated(path: Path, suspects: set[int]) -> Iterator[tuple[int, str]]:

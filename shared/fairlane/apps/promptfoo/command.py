@@ -16,7 +16,9 @@ from fairlane.apps.promptfoo.scoring.tally import Tally
 from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_line, print_table, say
+from fairlane.cli.runs.conclusion import OPTION, FailingCommand, FailOnErrorOption
 from fairlane.cli.runs.options import MaxConcurrentOption, OnRefusalOption
+from fairlane.cli.runs.run_views import counted
 from fairlane.core.errors import SubmissionError, UnsupportedError
 from fairlane.export.formats import export_records, format_of
 
@@ -64,13 +66,14 @@ def evaluate(
     check: Annotated[
         bool, typer.Option("--check", help="Print what would run, or what is not supported; run nothing.")
     ] = False,
+    fail_on_error: FailOnErrorOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Run a promptfoo configuration and show what passed.
 
     If the configuration has anything that is not supported, this lists all of it, runs nothing, and ends
-    with 2. It ends with 1 if an output did not pass. JavaScript and Python of the configuration run here, in
-    child processes, never on workers.
+    with 2. It ends with 1 if an output did not pass, or more than --fail-on-error allows. JavaScript and
+    Python of the configuration run here, in child processes, never on workers.
     """
     if output is not None:
         format_of(output)
@@ -95,8 +98,17 @@ def evaluate(
                 deque(records, maxlen=0)
         tally.derive(evaluation.derived)
     _report(tally, runner.ids, as_json=as_json)
-    if not tally.passed:
+    if not (_enough_passed(tally, fail_on_error) and runner.completed):
         raise typer.Exit(FAILED)
+
+
+def _enough_passed(tally: Tally, allowed: float) -> bool:
+    """Whether at most the share ``allowed`` of all outputs did not pass. Says so otherwise."""
+    enough = not tally.total or tally.unpassed / tally.total <= allowed
+    if allowed and not enough:
+        outputs = counted(tally.total, "output")
+        say(f"{tally.unpassed:,} of {outputs} did not pass, more than {OPTION} allows ({allowed:.3g})")
+    return enough
 
 
 def _read_map(given: Sequence[str]) -> dict[str, str]:
@@ -169,7 +181,7 @@ def _print(tally: Tally) -> None:
         named = f" ({failure.description})" if failure.description else ""
         reasons = clip("; ".join(failure.reasons), SHOWN_REASONS)
         say(f"item {failure.item}{named}, {failure.cell.provider}: {reasons}")
-    left = sum(each.total - each.outcomes["passed"] for each in tally.standings.values()) - SHOWN_FAILURES
+    left = tally.unpassed - SHOWN_FAILURES
     if left > 0:
         say(f"and {left:,} more; --output FILE writes all")
 
@@ -203,4 +215,4 @@ def _document(tally: Tally, runs: Sequence[str]) -> dict[str, Any]:
 
 def add_to(app: typer.Typer) -> None:
     """Put the command into the application."""
-    app.command("eval")(evaluate)
+    app.command("eval", cls=FailingCommand)(evaluate)

@@ -13,6 +13,8 @@ from fairlane.apps.promptfoo.rows import PROMPT
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell, Tally, with_verdict
 from fairlane.cli.output import say
+from fairlane.cli.runs.conclusion import say_held
+from fairlane.cli.runs.run_views import ending
 from fairlane.cli.runs.runs import wait_for
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
@@ -29,6 +31,12 @@ class Runner:
         self._deployment, self._most = deployment, most
         self._on_refusal: OnRefusal = on_refusal
         self.ids: list[str] = []
+        self._ended: dict[str, RunState] = {}
+
+    @property
+    def completed(self) -> bool:
+        """Whether every run did that was waited for; one that was cancelled or stopped did not."""
+        return all(state is RunState.COMPLETED for state in self._ended.values())
 
     def judged(self, evaluation: Evaluation, programs: Programs, tally: Tally) -> Iterator[Record]:
         """The records of all runs with their verdicts, counted as they pass."""
@@ -75,8 +83,13 @@ class Runner:
         return run
 
     def _wait(self, run: Run) -> None:
-        if run.status().state.finished:
+        """Wait for a run's end, also while rejections hold it: what follows needs its results."""
+        if run.id in self._ended:
             return
         status = wait_for(self._deployment, run)
+        if not status.state.finished:
+            say_held(status)
+            status = run.wait(progress=True)
+        self._ended[run.id] = status.state
         if status.state is not RunState.COMPLETED:
-            say(f"run {run.id} is {status.state}: {status.reason or 'it was ended early'}")
+            say(f"run {run.id} {ending(status)}")

@@ -116,6 +116,7 @@ def _contents(source: ReportSource, summary: Summary, gathering: Gathering) -> d
         "cell_scores": [name for name, scores in summary.scores.items() if scores.count],
         "more_cells": gathering.more_cells or len(gathering.cells) > MOST_ROWS,
         "lanes": [_lane_chart(each) for each in source.activity],
+        "times": list(_times(source.status)),
         "latency": _latency_chart(gathering),
         "tokens": _tokens_chart(gathering),
         "failures": failures[:FAILURES_SHOWN],
@@ -135,7 +136,10 @@ def _contents(source: ReportSource, summary: Summary, gathering: Gathering) -> d
 def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> Iterator[Figure]:
     status = source.status
     succeeded = summary.by_state.get(JobState.SUCCEEDED, 0)
-    yield Figure("items", f"{summary.items:,}", f"{words.percent(succeeded, summary.items)} succeeded")
+    cached = f", {summary.cached:,} from the cache" if summary.cached else ""
+    yield Figure(
+        "items", f"{summary.items:,}", f"{words.percent(succeeded, summary.items)} succeeded{cached}"
+    )
     for name, scores in list(summary.scores.items())[:4]:
         if scores.mean is not None:
             error = "" if scores.standard_error is None else f"± {words.error(scores.standard_error)} s.e., "
@@ -169,6 +173,16 @@ def _score_chart(name: str, scores: Scores, values: Sequence[float]) -> Drawn:
         facts += [("least", words.number(min(values))), ("greatest", words.number(max(values)))]
     marks = [] if scores.mean is None else [Mark(scores.mean, f"mean {words.number(scores.mean)}")]
     return Drawn(name, charts.histogram(bins_of(values), f"Scores of {name}", words.tick, marks), facts)
+
+
+def _times(status: RunStatus) -> Iterator[tuple[str, str, str, str]]:
+    """For tasks and evaluations: how many calls, and their mean times of waiting and of calling."""
+    for role, time in (("tasks", status.predict), ("evaluations", status.score)):
+        if time is not None and time.calls:
+            waiting, calling = (
+                words.latency(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s)
+            )
+            yield role, f"{time.calls:,}", waiting, calling
 
 
 def _latency_chart(gathering: Gathering) -> Drawn | None:
@@ -253,4 +267,5 @@ def _example(record: Record) -> dict[str, Any]:
             (name, "–" if value is None else words.number(value)) for name, value in record.scores.items()
         ],
         "arguments": [(name, words.clipped(said)) for name, said in record.arguments.items()],
+        "score_errors": [(name, words.clipped(why)) for name, why in record.score_errors.items()],
     }

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 
 from fairlane.apps.report.activity import activity_of
 from fairlane.apps.report.page import ReportSource, write_report
 from fairlane.client.deployment import Deployment
-from fairlane.client.following.records import Records
+from fairlane.model.results import Record
 from fairlane.model.run import RunSpec, RunStatus
+from fairlane.model.sessions import SessionRecord
 
 
 def report_of(
     deployment: Deployment,
     spec: RunSpec,
     status: RunStatus,
-    records: Records,
+    records: Iterable[Record],
+    sessions: Iterable[SessionRecord],
     path: str | PathLike[str],
     examples: int,
 ) -> int:
-    """Write the page to ``path`` and return the number of records in it. Raises ``OSError``."""
+    """Write the page to ``path`` and return the number of records in it. Raises ``OSError``.
+
+    ``records`` are those of all items in their order, with the scores that the caller adds.
+    """
     with deployment.answering():
         now_ms = deployment.runs.now_ms()
         activity = activity_of(deployment.redis, deployment.keys, status, now_ms)
     source = ReportSource(
         spec,
         status,
-        records.in_item_order(),
-        records.of_sessions(),
+        records,
+        sessions,
         deployment.settings.prices,
         activity,
         now_ms,

@@ -69,9 +69,7 @@ def conclude(status: RunStatus, allowed: float = 0.0) -> None:
     a share of its items.
     """
     if not status.state.finished:
-        for each in status.rejections:
-            say(f"run {status.run} is held: {each.lane} rejected its first calls alike: {each.words}")
-        say(f"`fairlane resume {status.run}` tries again, `fairlane cancel {status.run}` ends it")
+        say_held(status)
         raise typer.Exit(FAILED)
     say(f"run {status.run} {ending(status)}")
     if status.state is not RunState.COMPLETED:
@@ -83,6 +81,13 @@ def conclude(status: RunStatus, allowed: float = 0.0) -> None:
             f"`fairlane summary {status.run}` says why"
         )
         raise typer.Exit(FAILED)
+
+
+def say_held(status: RunStatus) -> None:
+    """Say which rejections hold the run, and what ends that."""
+    for each in status.rejections:
+        say(f"run {status.run} is held: {each.lane} rejected its first calls alike: {each.words}")
+    say(f"`fairlane resume {status.run}` tries again, `fairlane cancel {status.run}` ends it")
 
 
 def failed_share(status: RunStatus) -> float:

@@ -10,7 +10,8 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.runs.assignments import read_evaluator
 from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption
 from fairlane.cli.runs.inputs import open_dataset
-from fairlane.cli.runs.runs import report_submitted
+from fairlane.cli.runs.options import CheckOption
+from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.selection import RunArgument, find_run
 from fairlane.client.client import Client
 
@@ -32,6 +33,7 @@ def continue_run(
     retry_errors: Annotated[
         bool, typer.Option("--retry-errors/--keep-errors", help="Repeat failed jobs, or keep their failures.")
     ] = True,
+    check: CheckOption = True,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
@@ -47,9 +49,11 @@ def continue_run(
     rows = None if dataset is None else open_dataset(dataset)
     with invocation.deployment() as deployment:
         old = find_run(deployment, run)
-        new = Client.over(deployment).continue_run(old.id, rows, evaluators=scored, retry_errors=retry_errors)
+        new = Client.over(deployment).continue_run(
+            old.id, rows, evaluators=scored, retry_errors=retry_errors, check=check
+        )
         note = f"; it continues run {old.id}"
-        report_submitted(deployment, new, note, wait=wait, as_json=as_json, fail_on_error=fail_on_error)
+        conclude_submission(deployment, new, wait=wait, allowed=fail_on_error, as_json=as_json, note=note)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -47,6 +47,15 @@ MessagesFilesOption = Annotated[
     ),
 ]
 
+CheckOption = Annotated[
+    bool,
+    typer.Option(
+        "--check/--no-check",
+        help="Try templates and evaluators on the first rows, and look at parameters, models and keys, "
+        "before anything is written.",
+    ),
+]
+
 ParamsOption = Annotated[
     list[str] | None,
     typer.Option(

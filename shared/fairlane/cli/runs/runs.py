@@ -121,22 +121,13 @@ def resume(invocation: Invocation, run: RunArgument) -> None:
         caution_if_unled(deployment)
 
 
-def wait_for(deployment: Deployment, run: Run) -> RunStatus:
-    """Show a run's progress until it finishes; an interrupt says that the run continues."""
-    caution_if_unled(deployment)
-    try:
-        return run.wait(progress=True, until_held=True)
-    except KeyboardInterrupt:
-        say(
-            f"run {run.id} continues; `fairlane watch {run.id}` shows it, `fairlane cancel {run.id}` stops it"
-        )
-        raise
-
-
-def report_submitted(
-    deployment: Deployment, run: Run, note: str = "", *, wait: bool, as_json: bool, fail_on_error: float
+def conclude_submission(
+    deployment: Deployment, run: Run, *, wait: bool, allowed: float, as_json: bool, note: str = ""
 ) -> None:
-    """Print the new run's id and size, with a ``note``; with ``wait`` its end, which sets the exit code."""
+    """Show a run that was just submitted, wait for it where asked, and end as `conclude` does.
+
+    ``note`` stands behind the numbers of items and jobs.
+    """
     status = run.status()
     if not as_json:
         print_line(run.id)
@@ -150,7 +141,19 @@ def report_submitted(
     if as_json:
         print_json(run_document(status))
     if wait:
-        conclude(status, fail_on_error)
+        conclude(status, allowed)
+
+
+def wait_for(deployment: Deployment, run: Run) -> RunStatus:
+    """Show a run's progress until it finishes; an interrupt says that the run continues."""
+    caution_if_unled(deployment)
+    try:
+        return run.wait(progress=True, until_held=True)
+    except KeyboardInterrupt:
+        say(
+            f"run {run.id} continues; `fairlane watch {run.id}` shows it, `fairlane cancel {run.id}` stops it"
+        )
+        raise
 
 
 def _unfinished(run: Run) -> RunStatus | None:

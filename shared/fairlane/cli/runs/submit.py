@@ -12,6 +12,7 @@ from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
 from fairlane.cli.runs.inputs import open_dataset, read_calls
 from fairlane.cli.runs.options import (
     CALLS,
+    CheckOption,
     MaxAttemptsOption,
     MaxConcurrentOption,
     MessagesFilesOption,
@@ -26,7 +27,7 @@ from fairlane.cli.runs.options import (
     retry_of,
 )
 from fairlane.cli.runs.portions import LimitOption, SampleOption, SeedOption, portion_of
-from fairlane.cli.runs.runs import report_submitted
+from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.scoring import (
     EvaluatorsOption,
     JudgeChoicesOption,
@@ -93,14 +94,7 @@ def submit(
     max_concurrent: MaxConcurrentOption = None,
     on_refusal: OnRefusalOption = "fail",
     option: MoreOption = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check",
-            help="Try templates and evaluators on the first rows, and look at parameters, models and keys, "
-            "before anything is written.",
-        ),
-    ] = True,
+    check: CheckOption = True,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
     ] = False,
@@ -131,7 +125,7 @@ def submit(
             check=check,
             **calls,
         )
-        report_submitted(deployment, run, wait=wait, as_json=as_json, fail_on_error=fail_on_error)
+        conclude_submission(deployment, run, wait=wait, allowed=fail_on_error, as_json=as_json)
 
 
 def add_to(app: typer.Typer) -> None:

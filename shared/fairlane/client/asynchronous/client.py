@@ -98,6 +98,7 @@ class AsyncClient:
         *,
         evaluators: Sequence[Evaluator] | None = None,
         retry_errors: bool = True,
+        check: bool = True,
     ) -> AsyncRun:
         """Continue a finished run: see `Client.continue_run`. A cancelled call leaves no new run behind."""
         work = partial(
@@ -106,13 +107,18 @@ class AsyncClient:
             dataset=dataset,
             evaluators=evaluators,
             retry_errors=retry_errors,
+            check=check,
         )
         return await self._run_of(work)
 
-    def open(self, prompt: str | None = None, **options: Unpack[SubmitOptions]) -> AsyncRowWriter:
+    def open(
+        self, prompt: str | None = None, *, check: bool = True, **options: Unpack[SubmitOptions]
+    ) -> AsyncRowWriter:
         """Submit a run whose rows follow, in an ``async with``: see `Client.open`."""
         return AsyncRowWriter(
-            partial(self._undoable, partial(Client.open, prompt=prompt, **options), _cancel_rows),
+            partial(
+                self._undoable, partial(Client.open, prompt=prompt, check=check, **options), _cancel_rows
+            ),
             self._threads,
         )
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from fairlane.client.arguments import is_constant, model_field
 from fairlane.config.problems import did_you_mean
-from fairlane.core.errors import SubmissionError, TemplateError
+from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
+from fairlane.datasets.references import open_reference
 from fairlane.datasets.rows import FIELD
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
+from fairlane.model.origins import Source
 from fairlane.model.run import Cell, Plan, RunSpec
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
@@ -37,12 +42,23 @@ def checked_rows(
     source: object,
     more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> Iterator[dict[str, Any]]:
-    """``rows`` as they are, once the first of them suit the run.
+    """``rows`` as they are, once the first of them suit the run: see `check_rows`."""
+    first = list(islice(rows, FIRST_ROWS))
+    check_rows(spec, first, source, more)
+    return chain(first, rows)
 
-    ``source`` is what the user gave as dataset; ``more`` hears the models that the first rows name. Raises
+
+def check_rows(
+    spec: RunSpec,
+    first: Sequence[Row],
+    source: object = None,
+    more: Callable[[Sequence[str]], None] = lambda models: None,
+) -> None:
+    """Check that a run's first rows suit it.
+
+    ``source`` is what the user gave as dataset; ``more`` hears the models that the rows name. Raises
     `SubmissionError` if there is no row, or for a template or an evaluator that finds its fields in no row.
     """
-    first = list(islice(rows, FIRST_ROWS))
     shown = fspath(source) if isinstance(source, str | PathLike) else None
     if not first:
         remedy = "Give at least one row; check=False (--no-check) submits a run without items."
@@ -50,7 +66,19 @@ def checked_rows(
     _check_separator(first[0], shown)
     _Trial(spec, first).check()
     more(_models(spec, first))
-    return chain(first, rows)
+
+
+def check_reference(
+    spec: RunSpec, source: Source, more: Callable[[Sequence[str]], None] = lambda models: None
+) -> None:
+    """`check_rows` for a dataset that the scheduler reads, where its file is on this machine, too.
+
+    A URL is not opened: that may need the scheduler's credentials, and take long.
+    """
+    path = Path(source.url.removeprefix("file://"))
+    if "://" not in str(path) and path.is_file() and os.access(path, os.R_OK):
+        with suppress(MissingExtra):
+            check_rows(spec, list(islice(open_reference(source), FIRST_ROWS)), path, more)
 
 
 def _check_separator(row: Row, path: str | None) -> None:

@@ -65,9 +65,10 @@ class Offers:
         self._directory: LaneDirectory = deployment.directory()
         self._workers: Sequence[WorkerInfo] | None = None
 
-    def check(self, spec: RunSpec) -> None:
-        """Check the models of tasks and evaluators that are no templates. Raises `SubmissionError`."""
-        named = [(model_field(spec.models, number), model) for number, model in enumerate(spec.models)]
+    def check(self, spec: RunSpec, *, tasks: bool = True) -> None:
+        """Check the models of ``tasks`` and evaluators that are no templates. Raises `SubmissionError`."""
+        models = spec.models if tasks else ()
+        named = [(model_field(spec.models, number), model) for number, model in enumerate(models)]
         named += [
             (f"evaluators[{step.evaluator.name!r}].model", step.model)
             for step in (*spec.evals, *spec.session_evals)

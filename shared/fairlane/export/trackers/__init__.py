@@ -1,5 +1,5 @@
 """Sends a run's records to tools that keep and compare evaluations: MLflow, Phoenix, Inspect.
 
-The client finds them through entry points; they import shared parts of `export`, and `model`. Each holds all
-records in memory, and loads its tool's own package when it is used.
+The client finds them through entry points; they import shared parts of `export`, and `model`. Each keeps the
+records on disk meanwhile, and loads its tool's own package when it is used.
 """

@@ -15,6 +15,9 @@ from fairlane.model.run import RunSpec, cell_of
 GROUP = "fairlane.exporters"
 """The entry points of exporters; another package can add one."""
 
+Variant: TypeAlias = tuple[str, int]
+"""What records are compared by: the model as it was submitted, and the number of the prompt."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExportedRun:
@@ -23,12 +26,12 @@ class ExportedRun:
     spec: RunSpec
     messages: Callable[[Record], list[dict[str, Any]] | None] = lambda record: None
 
-    def variant(self, record: Record) -> tuple[str, int]:
-        """What records are compared by: the model as it was submitted, and the number of the prompt."""
+    def variant(self, record: Record) -> Variant:
+        """What the record is compared by."""
         models, cell = self.spec.models, cell_of(self.spec, record.item)
         return (models[cell.model] if models else record.model), record.prompt
 
-    def titled(self, variant: tuple[str, int]) -> str:
+    def titled(self, variant: Variant) -> str:
         """A variant's title: the model, and the prompt where there are several."""
         model, prompt = variant
         return f"{model}, prompt {prompt + 1}" if len(self.spec.prompts) > 1 else model or "given outputs"

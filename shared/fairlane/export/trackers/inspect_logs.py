@@ -10,7 +10,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fairlane.export.extras import library
-from fairlane.export.trackers.exported import Exported, ExportedRun, as_text, plain
+from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, as_text, plain
+from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.finish_reasons import openai_reason
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
@@ -31,24 +32,25 @@ _STOP_REASONS: Mapping[str, str] = {
 def export_inspect(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:
     """Write logs into the folder ``target``. A sample is a row, an epoch a repetition.
 
+    Inspect writes a log from memory, so this holds the records of one model and prompt at a time.
     Raises `MissingExtra`, and ``OSError`` for a folder that cannot be written.
     """
     log = library("inspect_ai.log", "an Inspect log", "inspect")
     folder = Path(target or DEFAULT_FOLDER).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    by_variant: dict[tuple[str, int], list[Record]] = {}
-    for record in records:
-        by_variant.setdefault(run.variant(record), []).append(record)
     created = datetime.fromtimestamp(run.spec.submitted_ms / 1000, UTC)
-    for number, (variant, some) in enumerate(by_variant.items()):
-        name = f"{created:%Y-%m-%dT%H-%M-%S+00-00}_{_file_name(run.spec.name)}_{run.spec.run}-{number}.eval"
-        log.write_eval_log(_log(run, variant, some, created, number), str(folder / name))
-    return Exported(sum(map(len, by_variant.values())), str(folder))
+    with RecordSpool(run.variant) as spool:
+        spool.take(records)
+        for number, variant in enumerate(spool.keys):
+            name = (
+                f"{created:%Y-%m-%dT%H-%M-%S+00-00}_{_file_name(run.spec.name)}_{run.spec.run}-{number}.eval"
+            )
+            written = _log(run, variant, list(spool.of(variant)), created, number)
+            log.write_eval_log(written, str(folder / name))
+        return Exported(spool.count, str(folder))
 
 
-def _log(
-    run: ExportedRun, variant: tuple[str, int], records: Sequence[Record], created: datetime, n: int
-) -> Any:
+def _log(run: ExportedRun, variant: Variant, records: Sequence[Record], created: datetime, n: int) -> Any:
     log, spec = library("inspect_ai.log", "an Inspect log", "inspect"), run.spec
     rows = {run.row_number(record) for record in records}
     done = [record for record in records if record.state is JobState.SUCCEEDED]

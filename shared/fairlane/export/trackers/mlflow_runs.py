@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
-from fairlane.export.columns import Columns, fitted
 from fairlane.export.extras import library
-from fairlane.export.trackers.exported import Exported, ExportedRun, plain
+from fairlane.export.spool import Spool
+from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, plain
+from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.job import JobState
 from fairlane.model.results import Record
 
 TABLE = "records.json"
+BATCH = 1_000
+"""Records that one evaluation of MLflow takes: it holds them, and a trace of each."""
+
 _LONGEST_PARAM = 6000
 
 
 def export_mlflow(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:
     """Send records to the server that ``MLFLOW_TRACKING_URI`` names; ``target`` is the experiment's name.
 
-    Without one, the experiment is MLflow's present one. Each model and prompt becomes a run of MLflow. Raises
-    `MissingExtra`, and what MLflow raises.
+    Without one, the experiment is MLflow's present one. Each model and prompt becomes a run of MLflow. Holds
+    `BATCH` records at a time. Raises `MissingExtra`, and what MLflow raises.
     """
     mlflow = library("mlflow", "MLflow", "mlflow")
     library("mlflow.genai", "MLflow", "mlflow")
     if target:
         mlflow.set_experiment(target)
-    by_variant: dict[tuple[str, int], list[Record]] = {}
-    for record in records:
-        by_variant.setdefault(run.variant(record), []).append(record)
-    ids = [_send(mlflow, run, variant, some) for variant, some in by_variant.items()]
-    return Exported(sum(map(len, by_variant.values())), f"MLflow runs {', '.join(ids)}")
+    with RecordSpool(run.variant) as spool:
+        spool.take(records)
+        ids = [_send(mlflow, run, variant, spool) for variant in spool.keys]
+        return Exported(spool.count, f"MLflow runs {', '.join(ids)}")
 
 
 def evaluation_data(run: ExportedRun, records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -73,22 +79,50 @@ def _scorer(mlflow: Any, name: str, held: dict[int, Record]) -> Callable[[dict[s
     return given
 
 
-def _send(mlflow: Any, run: ExportedRun, variant: tuple[str, int], records: list[Record]) -> str:
+def _send(mlflow: Any, run: ExportedRun, variant: Variant, spool: RecordSpool[Variant]) -> str:
     spec = run.spec
     with mlflow.start_run(run_name=f"{spec.name}: {run.titled(variant)}") as begun:
         mlflow.set_tags({"fairlane.run": spec.run, "fairlane.team": spec.team})
         mlflow.log_params(
             {name: str(value)[:_LONGEST_PARAM] for name, value in _params(run, variant).items()}
         )
-        mlflow.log_metrics(_metrics(records))
-        mlflow.log_table(_table(records), TABLE)
-        data, scorers = evaluation_data(run, records), given_scores(mlflow, records)
-        if data and scorers:
-            mlflow.genai.evaluate(data=data, scorers=scorers)
+        _log_table(mlflow, spool.of(variant))
+        rest = spool.of(variant)
+        while _evaluate(mlflow, run, list(islice(rest, BATCH))):
+            pass
+        # Last, since each evaluation logs the means of its own batch under the same names.
+        mlflow.log_metrics(_metrics(spool.of(variant)))
         return str(begun.info.run_id)
 
 
-def _params(run: ExportedRun, variant: tuple[str, int]) -> dict[str, Any]:
+def _evaluate(mlflow: Any, run: ExportedRun, records: Sequence[Record]) -> bool:
+    """Give records and their scores to MLflow's evaluation; false where there were none."""
+    data, scorers = evaluation_data(run, records), given_scores(mlflow, records)
+    if data and scorers:
+        mlflow.genai.evaluate(data=data, scorers=scorers)
+    return bool(records)
+
+
+def _log_table(mlflow: Any, records: Iterable[Record]) -> None:
+    """The records as a table of MLflow.
+
+    MLflow writes a table from memory alone. So it makes an empty one, whose file this replaces by a whole one
+    in the same form: that of pandas' ``orient="split"``.
+    """
+    with Spool() as spool, tempfile.TemporaryDirectory() as folder:
+        spool.take(records)
+        names = [name for name, _ in spool.columns]
+        mlflow.log_table({name: [] for name in names}, TABLE)
+        path = Path(folder) / TABLE
+        with path.open("w", encoding="utf-8") as file:
+            file.write(f'{{"columns":{json.dumps(names)},"data":[')
+            for number, row in enumerate(chain.from_iterable(spool.batches())):
+                file.write(("," if number else "") + json.dumps(row))
+            file.write("]}")
+        mlflow.log_artifact(str(path))
+
+
+def _params(run: ExportedRun, variant: Variant) -> dict[str, Any]:
     spec, (model, prompt) = run.spec, variant
     prompts = {"prompt": [each.model_dump() for each in spec.prompts[prompt]]} if spec.prompts else {}
     evaluators = [each.name for each in spec.evaluators]
@@ -101,31 +135,27 @@ def _params(run: ExportedRun, variant: tuple[str, int]) -> dict[str, Any]:
     }
 
 
-def _metrics(records: Sequence[Record]) -> dict[str, float]:
+def _metrics(records: Iterable[Record]) -> dict[str, float]:
     """The means of scores, counts of items by their state, and tokens."""
-    values: dict[str, list[float]] = {}
+    totals: dict[str, float] = {}
+    scored, states, tokens = Counter[str](), Counter[JobState](), Counter[str]()
     for record in records:
         for name, score in record.scores.items():
             if score is not None:
-                values.setdefault(name, []).append(score)
-    states = Counter(record.state for record in records)
-    usage = [record.usage for record in records]
+                totals[name] = totals.get(name, 0.0) + score
+                scored[name] += 1
+        states[record.state] += 1
+        tokens["input_tokens"] += record.usage.input_tokens or 0
+        tokens["output_tokens"] += record.usage.output_tokens or 0
     return {
-        **{f"{name}/mean": fmean(scores) for name, scores in values.items()},
-        "items": len(records),
+        **{f"{name}/mean": total / scored[name] for name, total in totals.items()},
+        "items": states.total(),
         **{
             f"items_{state}": states[state]
             for state in sorted({JobState.SUCCEEDED, JobState.FAILED, *states})
         },
-        "input_tokens": sum(each.input_tokens or 0 for each in usage),
-        "output_tokens": sum(each.output_tokens or 0 for each in usage),
+        **tokens,
     }
-
-
-def _table(records: Sequence[Record]) -> dict[str, list[Any]]:
-    columns = Columns()
-    rows = [columns.learn(record) for record in records]
-    return {name: [fitted(row.get(name), kind) for row in rows] for name, kind in columns.all()}
 
 
 def _inputs(run: ExportedRun, record: Record) -> dict[str, Any]:

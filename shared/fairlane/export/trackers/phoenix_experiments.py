@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlane.export.extras import library
-from fairlane.export.trackers.exported import Exported, ExportedRun, plain
+from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, plain
+from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.job import JobState
 from fairlane.model.results import Record
 
@@ -16,24 +17,18 @@ def export_phoenix(run: ExportedRun, records: Iterable[Record], target: str) -> 
     """Send records to the server that ``PHOENIX_BASE_URL`` names; ``target`` is the dataset's name.
 
     A dataset of that name gets a new version with the rows of this run. Each record is a request, each of its
-    scores is another. Raises `MissingExtra`, and what Phoenix's client raises.
+    scores is another. Holds the rows, while it makes the dataset, and one record at a time. Raises
+    `MissingExtra`, and what Phoenix's client raises.
     """
     client = library("phoenix.client", "Phoenix", "phoenix").Client()
-    held = list(records)
-    rows = {run.row_number(record): record for record in reversed(held)}
-    dataset = client.datasets.create_dataset(
-        name=target or run.spec.name,
-        examples=[_example(run, number, rows[number]) for number in sorted(rows)],
-        dataset_description=f"Rows of Fairlane's run {run.spec.run}",
-    )
-    examples = dict(_examples(dataset.examples))
-    experiments: dict[tuple[str, int], str] = {}
-    for record in held:
-        variant = run.variant(record)
-        if variant not in experiments:
+    with RecordSpool(run.variant) as spool:
+        spool.take(records)
+        name, keys = _make_dataset(client, run, spool, target or run.spec.name)
+        experiments: dict[Variant, str] = {}
+        for variant in spool.keys:
             made = client.experiments.create(
-                dataset_id=dataset.id,
-                dataset_version_id=dataset.version_id,
+                dataset_id=keys.dataset,
+                dataset_version_id=keys.version,
                 experiment_name=f"{run.spec.name}: {run.titled(variant)}",
                 experiment_metadata={
                     "fairlane_run": run.spec.run,
@@ -43,8 +38,32 @@ def export_phoenix(run: ExportedRun, records: Iterable[Record], target: str) -> 
                 repetitions=run.spec.repetitions,
             )
             experiments[variant] = made["id"]
-        _send(client.experiments, experiments[variant], examples[run.row_number(record)], run, record)
-    return Exported(len(held), f"dataset {dataset.name}, experiments {', '.join(experiments.values())}")
+            for record in spool.of(variant):
+                example = keys.examples[run.row_number(record)]
+                _send(client.experiments, experiments[variant], example, run, record)
+        return Exported(spool.count, f"dataset {name}, experiments {', '.join(experiments.values())}")
+
+
+class _Keys(NamedTuple):
+    """The server's ids: of the dataset, its version, and its examples by their rows."""
+
+    dataset: str
+    version: str
+    examples: dict[int, str]
+
+
+def _make_dataset(client: Any, run: ExportedRun, spool: RecordSpool[Variant], name: str) -> tuple[str, _Keys]:
+    """A dataset of the run's rows. Phoenix' client takes and returns all rows at once."""
+    examples: dict[int, dict[str, Any]] = {}
+    for record in spool.all():
+        if (number := run.row_number(record)) not in examples:
+            examples[number] = _example(run, number, record)
+    dataset = client.datasets.create_dataset(
+        name=name,
+        examples=[examples[number] for number in sorted(examples)],
+        dataset_description=f"Rows of Fairlane's run {run.spec.run}",
+    )
+    return dataset.name, _Keys(dataset.id, dataset.version_id, dict(_examples(dataset.examples)))
 
 
 def _example(run: ExportedRun, number: int, record: Record) -> dict[str, Any]:

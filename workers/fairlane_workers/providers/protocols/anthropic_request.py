@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.messages import Call, ChatMessage, Media, Own, Part, Text, read_messages
 from fairlane_workers.providers.parameters import Parameters, Tool, ToolChoice
 from fairlane_workers.providers.vocabulary import split_tools, without_openais
 
 DEFAULT_MAX_TOKENS = 1024
 
-_SYSTEM_ROLES = ("system", "developer")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _CHOICES: Mapping[ToolChoice, str] = {"auto": "auto", "none": "none", "required": "any"}
 
@@ -29,7 +30,8 @@ def build_body(request: Request) -> dict[str, Any]:
         common["tool_choice"] = choice
         choice = None
     asked = Parameters.of(common)
-    lifted = [message["content"] for message in request.messages if message["role"] in _SYSTEM_ROLES]
+    messages = read_messages(request.messages)
+    lifted = [message for message in messages if message.role == "system"]
     fields: dict[str, Any] = {
         "max_tokens": DEFAULT_MAX_TOKENS if asked.max_tokens is None else asked.max_tokens,
         "temperature": asked.temperature,
@@ -40,12 +42,76 @@ def build_body(request: Request) -> dict[str, Any]:
         "tool_choice": choice or _choice(asked),
         **_own(asked),
         "model": request.model,
-        "messages": [each for each in request.messages if each["role"] not in _SYSTEM_ROLES],
+        "messages": _turns(messages),
         "stream": request.stream,
     }
     if lifted:
-        fields["system"] = _system(fields.get("system"), "\n\n".join(lifted))
+        fields["system"] = _system(fields.get("system"), lifted)
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """User and assistant. Results of tools that were called together are in one user message."""
+    turns: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] | None = None
+    for message in messages:
+        if message.role == "system":
+            continue
+        if message.role == "tool":
+            if results is None:
+                results = []
+                turns.append({"role": "user", "content": results})
+            results.append(_result(message))
+            continue
+        results = None
+        content = message.given.get("content")
+        if message.calls or not isinstance(content, str):
+            content = [*_blocks(message), *map(_call, message.calls)]
+        turns.append({"role": message.role, "content": content})
+    return turns
+
+
+def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
+    return [block for part in message.parts if (block := _block(part)) is not None]
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case Text():
+            return dict(part.given) if part.text else None  # an empty text is rejected
+        case Own():
+            return dict(part.part)
+        case Media(kind="image"):
+            return {"type": "image", "source": _source(part)}
+        case Media(kind="file"):
+            titled = {} if part.name is None else {"title": part.name}
+            return {"type": "document", "source": _source(part), **titled}
+    raise part.unmappable("anthropic", "takes no audio")
+
+
+def _source(media: Media) -> dict[str, Any]:
+    if media.data is None:
+        return {"type": "url", "url": media.url}
+    if media.media_type == "text/plain":
+        return {"type": "text", "media_type": "text/plain", "data": _decoded(media)}
+    return {"type": "base64", "media_type": media.media_type, "data": media.data}
+
+
+def _decoded(media: Media) -> str:
+    try:
+        return b64decode(media.data or "", validate=True).decode()
+    except ValueError:
+        raise media.unmappable("anthropic", "takes a text file in UTF-8") from None
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+
+
+def _result(message: ChatMessage) -> dict[str, Any]:
+    content = message.given.get("content")
+    answer = content if isinstance(content, str) else _blocks(message)
+    return {"type": "tool_result", "tool_use_id": message.answers, "content": answer}
 
 
 def _own(asked: Parameters) -> dict[str, Any]:
@@ -102,8 +168,10 @@ def _is_own(choice: object) -> bool:
     return isinstance(choice, Mapping) and "function" not in choice
 
 
-def _system(given: object, lifted: str) -> object:
-    """The system text of the parameters, followed by that of the messages."""
-    if isinstance(given, list):
-        return [*given, {"type": "text", "text": lifted}]
-    return f"{given}\n\n{lifted}" if given else lifted
+def _system(given: object, lifted: Sequence[ChatMessage]) -> object:
+    """The system text of the parameters, followed by that of the messages; blocks where either has them."""
+    text = "\n\n".join(message.text for message in lifted)
+    if isinstance(given, list) or any(isinstance(each.given.get("content"), list) for each in lifted):
+        first = given if isinstance(given, list) else [{"type": "text", "text": given}] if given else []
+        return [*first, *(block for message in lifted for block in _blocks(message))]
+    return f"{given}\n\n{text}" if given else text

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.messages import Call, ChatMessage, Media, Own, Part, Text, read_messages
 from fairlane_workers.providers.parameters import Parameters, Tool
 
-_SYSTEM_ROLES = ("system", "developer")
+_SAID_NOTHING = Text("", {"type": "text", "text": ""})
+_IMAGES = {f"image/{form}": form for form in ("png", "jpeg", "gif", "webp")}
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_DOCUMENTS = {
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "text/html": "html",
+    "text/plain": "txt",
+    "text/markdown": "md",
+    "application/msword": "doc",
+    "application/vnd.ms-excel": "xls",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+}
+_NO_NAME = re.compile(r"[^\w\s()\[\]-]+|_")
+"""What the name of a document may not have: anything but letters, digits, spaces, hyphens and brackets."""
 _FIXED = frozenset({"model", "modelId", "messages", "stream"})
 _OWN = frozenset(
     {
@@ -33,35 +50,81 @@ def converse_body(request: Request) -> dict[str, Any]:
     if asked.json:
         raise UnmappableError("params.response_format: Converse has no json_object; give a json_schema")
     own = {name: value for name, value in asked.rest.items() if name in _OWN}
+    messages = read_messages(request.messages)
     merged = {
-        "system": _system(own.get("system"), request.messages),
+        "system": _system(own.get("system"), messages),
         "inferenceConfig": _merged(_inference(asked), own.get("inferenceConfig")),
         "toolConfig": _merged(_tools(asked), own.get("toolConfig")),
         "outputConfig": _merged(_output(asked), own.get("outputConfig")),
         "additionalModelRequestFields": _merged(_further(asked), own.get("additionalModelRequestFields")),
     }
     given = {name: value for name, value in {**own, **merged}.items() if value not in _EMPTY}
-    return {"messages": _turns(request.messages), **given}
+    return {"messages": _turns(messages), **given}
 
 
-def _turns(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """User and assistant in turns, as Converse requires: consecutive messages of one role become one."""
+def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """User and assistant in turns, as Converse requires: consecutive messages of one role become one.
+
+    Results of tools are the user's.
+    """
     turns: list[dict[str, Any]] = []
     for message in messages:
-        role = message["role"]
-        if role in _SYSTEM_ROLES:
+        if message.role == "system":
             continue
+        role = "user" if message.role == "tool" else message.role
         if not turns or turns[-1]["role"] != role:
             turns.append({"role": role, "content": []})
-        turns[-1]["content"].append({"text": message["content"]})
+        turns[-1]["content"] += _blocks(message)
     return turns
 
 
-def _system(given: object, messages: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
+    said = [_block(part) for part in message.parts if not (message.calls and part == _SAID_NOTHING)]
+    if message.role == "tool":
+        return [{"toolResult": {"toolUseId": message.answers, "content": said}}]
+    return [*said, *map(_call, message.calls)]
+
+
+def _block(part: Part) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"text": part.text}
+        case Own():
+            return dict(part.part)
+        case Media(kind="image"):
+            return {"image": {"format": _form(part, _IMAGES), "source": _source(part)}}
+        case Media(kind="file"):
+            name = _NO_NAME.sub("-", part.name or "document")
+            return {"document": {"format": _form(part, _DOCUMENTS), "name": name, "source": _source(part)}}
+    raise part.unmappable("bedrock", "takes no audio")
+
+
+def _form(media: Media, forms: Mapping[str, str]) -> str:
+    form = forms.get(media.media_type or "")
+    if form is None:
+        raise media.unmappable(
+            "bedrock", f"takes {', '.join(forms)}, not {media.media_type or 'what has no type'}"
+        )
+    return form
+
+
+def _source(media: Media) -> dict[str, Any]:
+    if media.data is not None:
+        return {"bytes": media.data}
+    if media.url is not None and media.url.startswith("s3://"):
+        return {"s3Location": {"uri": media.url}}
+    raise media.unmappable("bedrock", 'loads nothing from the web: give "data:<type>;base64,…" or s3://…')
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": dict(call.arguments)}}
+
+
+def _system(given: object, messages: Sequence[ChatMessage]) -> list[Any]:
     """The system text of the parameters, followed by that of the messages."""
     first = given if isinstance(given, list) else [{"text": given}] if given else []
-    lifted = [message["content"] for message in messages if message["role"] in _SYSTEM_ROLES]
-    return [*first, *({"text": text} for text in lifted if text)]
+    lifted = [part for message in messages if message.role == "system" for part in message.parts]
+    return [*first, *(_block(part) for part in lifted if not isinstance(part, Text) or part.text)]
 
 
 def _inference(asked: Parameters) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from fairlane.config.connection import Connection
 from fairlane_workers.providers.answer import (
     Answer,
     ToolCall,
@@ -66,6 +67,13 @@ class Gemini(Dialect):
 
     protocol = "gemini"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`. Those of Vertex AI are another API."""
+        from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
+
+        return GeminiEmbeddings() if cls is Gemini else None
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.messages import Call, ChatMessage, Own, Part, Text, read_messages
 from fairlane_workers.providers.parameters import Parameters, Tool, ToolChoice
 from fairlane_workers.providers.vocabulary import split_tools, without_openais
 
-_SYSTEM_ROLES = ("system", "developer")
+_SAID_NOTHING = Text("", {"type": "text", "text": ""})
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 _MODES: Mapping[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _SCHEMAS = ("responseSchema", "responseJsonSchema")
@@ -28,9 +30,10 @@ def build_body(request: Request) -> dict[str, Any]:
     params = {name: value for name, value in asked.rest.items() if name not in _FIXED}
     effort = params.pop("reasoning_effort", None)
     own = without_openais(params, "gemini", own=("store",))
-    system = [_part(each) for each in request.messages if each["role"] in _SYSTEM_ROLES]
+    messages = read_messages(request.messages)
+    system = [_part(part) for each in messages if each.role == "system" for part in each.parts]
     fields: dict[str, Any] = {
-        "contents": [_content(each) for each in request.messages if each["role"] not in _SYSTEM_ROLES],
+        "contents": _contents(messages),
         "tools": [*_declared(asked.tools), *own_tools] or None,
         "toolConfig": _tool_config(asked.tool_choice),
         **own,
@@ -52,12 +55,60 @@ def resource(model: str, collections: tuple[str, ...], default: str) -> str:
     return f"/{default}/{quote(model, safe='')}"
 
 
-def _content(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {"role": "model" if message["role"] == "assistant" else "user", "parts": [_part(message)]}
+def _contents(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """User and model. Results of tools that were called together are in one message of the user."""
+    contents: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] | None = None
+    for message in messages:
+        if message.role == "system":
+            continue
+        if message.role == "tool":
+            if results is None:
+                results = []
+                contents.append({"role": "user", "parts": results})
+            results.append(_result(message))
+            continue
+        results = None
+        role = "model" if message.role == "assistant" else "user"
+        parts = [_part(part) for part in message.parts if not (message.calls and part == _SAID_NOTHING)]
+        contents.append({"role": role, "parts": [*parts, *map(_call, message.calls)]})
+    return contents
 
 
-def _part(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {"text": message["content"]}
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"text": part.text}
+        case Own():
+            return dict(part.part)
+    kind = {} if part.media_type is None else {"mimeType": part.media_type}
+    if part.data is not None:
+        return {"inlineData": {**kind, "data": part.data}}
+    return {"fileData": {**kind, "fileUri": part.url}}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    """A call, with the signature that newer models want back, where Google's own form of chats has it."""
+    google = call.extra.get("google")
+    signature = google.get("thought_signature") if isinstance(google, Mapping) else None
+    signed = {} if signature is None else {"thoughtSignature": signature}
+    return {"functionCall": {"name": call.name, "args": dict(call.arguments)}, **signed}
+
+
+def _result(message: ChatMessage) -> dict[str, Any]:
+    if message.tool is None:
+        raise UnmappableError(
+            f"{message.place}.tool_call_id: {message.answers!r} is no call of an earlier message, so that "
+            "nothing names its function"
+        )
+    for media in message.media:
+        raise media.unmappable("gemini", "takes texts alone as results of tools")
+    try:
+        response = json.loads(message.text)
+    except ValueError:
+        response = None
+    answer = response if isinstance(response, dict) else {"output": message.text}
+    return {"functionResponse": {"name": message.tool, "response": answer}}
 
 
 def _system(given: object, parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
+from fairlane_workers.providers.messages import ChatMessage, Media, read_messages
 from fairlane_workers.providers.parameters import Parameters, Tool
 
 _FIXED = frozenset({"model", "messages", "stream"})
@@ -50,7 +51,7 @@ class Ollama(Dialect):
         own = {name: value for name, value in asked.rest.items() if name in _OWN and value is not None}
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": [_message(message) for message in request.messages],
+            "messages": [_message(message) for message in read_messages(request.messages)],
             "stream": request.stream,
             "format": asked.schema.schema if asked.schema else "json" if asked.json else None,
             "tools": _tools(asked),
@@ -94,9 +95,28 @@ class Ollama(Dialect):
         return text
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    role = "system" if message["role"] == "developer" else message["role"]
-    return {"role": role, "content": message["content"]}
+def _message(message: ChatMessage) -> dict[str, Any]:
+    """A message with its images beside the text, which is one. What is in Ollama's own form stays."""
+    given = message.given
+    written: dict[str, Any] = {"role": message.role, "content": message.text}
+    images = [*(given.get("images") or ()), *map(_image, message.media)]
+    if images:
+        written["images"] = images
+    if message.calls:
+        written["tool_calls"] = [
+            {"function": {"name": call.name, "arguments": dict(call.arguments)}} for call in message.calls
+        ]
+    if message.role == "tool" and (name := given.get("tool_name") or message.tool):
+        written["tool_name"] = name
+    return written
+
+
+def _image(media: Media) -> str:
+    if media.kind != "image":
+        raise media.unmappable("ollama", "takes texts and images alone")
+    if media.data is None:
+        raise media.unmappable("ollama", 'loads no image: give "data:<type>;base64,…"')
+    return media.data
 
 
 def _options(asked: Parameters, given: object) -> object:

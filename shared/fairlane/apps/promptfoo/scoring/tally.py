@@ -105,9 +105,14 @@ class Tally:
                     self.metrics[each.name, cell] = (value, 1.0)
 
     @property
-    def passed(self) -> bool:
-        """Whether every output did."""
-        return all(each.outcomes["passed"] == each.total for each in self.standings.values())
+    def total(self) -> int:
+        """Outputs that were counted."""
+        return sum(each.total for each in self.standings.values())
+
+    @property
+    def unpassed(self) -> int:
+        """Outputs that did not pass, those that could not be judged among them."""
+        return sum(each.total - each.outcomes["passed"] for each in self.standings.values())
 
 
 def with_verdict(record: Record, cell: Cell, verdict: Verdict) -> Record:

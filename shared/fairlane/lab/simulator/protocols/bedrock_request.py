@@ -15,6 +15,12 @@ _MEMBERS = frozenset(
         *("requestMetadata", "serviceTier", "system", "toolConfig"),
     }
 )
+_BLOCKS = frozenset(
+    {
+        *("text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent"),
+        *("cachePoint", "reasoningContent", "citationsContent", "searchResult"),
+    }
+)
 _INFERENCE = frozenset({"maxTokens", "temperature", "topP", "stopSequences"})
 
 
@@ -61,10 +67,18 @@ def _conversation(messages: Any) -> list[tuple[str, str]]:
         if role == (conversation[-1][0] if conversation else "assistant"):
             raise RequestError("A conversation must alternate between user and assistant roles.")
         blocks = _list(message.get("content"), f"messages.{at}.content")
-        conversation.append((role, "".join(_text(block, f"messages.{at}.content") for block in blocks)))
+        conversation.append((role, "".join(_said(block, f"messages.{at}.content") for block in blocks)))
     if not conversation:
         raise RequestError("A conversation must start with a user message.")
     return conversation
+
+
+def _said(block: Any, field: str) -> str:
+    """A block's text; other members of the union, such as an image or a call of a tool, have none."""
+    members = _object(block, field).keys() & _BLOCKS
+    if len(members) != 1:
+        raise RequestError(f"Value at '{field}' must have exactly one member of the union ContentBlock")
+    return _text(block, field) if members == {"text"} else ""
 
 
 def _text(block: Any, field: str) -> str:

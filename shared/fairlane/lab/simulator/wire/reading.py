@@ -98,7 +98,10 @@ def is_number(value: Any, least: float, most: float) -> bool:
 def _message(index: int, message: Any) -> tuple[str, str]:
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RequestError(f"messages[{index}]: an object with role and content is required")
-    return message["role"], read_text(message.get("content"), f"messages[{index}].content")
+    content = message.get("content")
+    if content is None and message["role"] == "assistant" and message.get("tool_calls"):
+        return "assistant", ""  # a message that only calls tools has no text
+    return message["role"], read_text(content, f"messages[{index}].content")
 
 
 def _tool(index: int, tool: Any) -> OfferedTool:

@@ -18,6 +18,8 @@ local cost = outcome.too_short and 'attempt' or ARG.cost
 local spent, max_attempts = charge_attempt(lease, cost), tonumber(ARG.max_attempts)
 if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end
 
+-- An answer that costs its job nothing named a parameter, without which the next call is made: that one decides.
+outcome.undecided = cost == 'nothing'
 local never_sent = outcome.signal == 'unsent' or outcome.signal == 'none' and cost == 'nothing'
 local news = end_reported(lease, outcome, not never_sent and outcome.used or nil, nil, now)
 local again = cost ~= 'nothing' or outcome.signal == 'overloaded'

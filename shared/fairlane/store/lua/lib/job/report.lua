@@ -12,8 +12,9 @@ function reported_lease()
   return lease
 end
 
--- {signal, used, retry_after_ms, hints, reason, too_short}; `used` is {input, output, cached} in tokens, -1 where
--- unknown. `too_short`: the run's own short deadline ended the call, so the lane learns nothing from it.
+-- {signal, used, retry_after_ms, hints, reason, too_short, undecided}; `used` is {input, output, cached} in tokens, -1 where
+-- unknown. `too_short`: the run's own short deadline ended the call, so the lane learns nothing from it. `undecided`,
+-- which a script may set: the call says nothing about whether the model rejects the run's calls.
 function reported_outcome()
   local used = {
     input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
@@ -32,7 +33,7 @@ end
 function end_reported(lease, outcome, budget_used, used, now)
   local news = end_attempt(lease, ARG.attempt, outcome, budget_used, now)
   release_bounds(lease, used)
-  note_answer(lease, outcome.signal, ARG.refusal, ARG.reason)
+  if not outcome.undecided then note_answer(lease, outcome.signal, ARG.refusal, ARG.reason) end
   call_ended(lease, now)
   return news
 end
