@@ -18,6 +18,7 @@ from tests.benchmarks.many_teams import many_teams
 from tests.benchmarks.overhead import overhead
 from tests.benchmarks.peers.comparison import peers
 from tests.benchmarks.report import Finding, Report
+from tests.benchmarks.rows.record_reading import record_reading
 from tests.benchmarks.rows.referenced_rows import referenced_rows
 from tests.benchmarks.rows.waiting_run import waiting_run
 from tests.benchmarks.scale.session import scale
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "teams": many_teams,
     "million": waiting_run,
     "referenced": referenced_rows,
+    "records": record_reading,
     "transport": transport,
     "idle": idle,
     "scale": scale,
