@@ -56,7 +56,13 @@ def _finished(client: Client, redis: Redis) -> Run:
             for n in range(first, min(first + AT_ONCE, ROWS))
         }
         redis.hset(keys.results(ref), mapping=results)
-    counts = {"items": ROWS, "items_done": ROWS, "jobs": ROWS, "jobs_done": ROWS, f"n:{JobState.SUCCEEDED}": ROWS}
+    counts = {
+        "items": ROWS,
+        "items_done": ROWS,
+        "jobs": ROWS,
+        "jobs_done": ROWS,
+        f"n:{JobState.SUCCEEDED}": ROWS,
+    }
     times = {"submitted_ms": 1, "started_ms": 1, "finished_ms": 2}
     redis.hset(keys.state(ref), mapping={"state": "completed", **counts, **times})
     return client.run(run.id)
