@@ -114,8 +114,13 @@ def test_a_system_that_does_not_say_limits_nothing(tmp_path: Path) -> None:
 
 
 def test_memory_is_not_looked_at_while_nothing_runs() -> None:
-    asked: list[int] = []
-    idle = Capacity(100, memory=lambda: float(asked.append(1) is None))
-    assert beat(idle, 0, 0.001) == 100
+    asked: list[bool] = []
+
+    def full() -> float:
+        asked.append(True)
+        return 1.0
+
+    worker = Capacity(100, memory=full)
+    assert beat(worker, 0, 0.001) == 100
     assert not asked
-    assert beat(idle, 1, 0.001) == 80
+    assert beat(worker, 1, 0.001) == 80

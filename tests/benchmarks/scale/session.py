@@ -15,6 +15,8 @@ from redis import Redis
 
 from fairlane import Client
 from fairlane.embedded.server import start_embedded
+from fairlane.model.run import RunRef
+from fairlane.store.keys import Keys
 from tests.benchmarks.report import Finding
 from tests.benchmarks.scale import grid, ladder
 from tests.benchmarks.scale.page import grid_table, knee_text, ladder_table, machines_table, rewrite
@@ -25,6 +27,7 @@ MOST_S = 480.0
 """The whole measurement ends within this: no part begins that would pass it."""
 
 WAITING_ROWS = 100_000
+QUIET = 0.25  # of the load average ÷ cores: more is the work of others
 CPU_50_S, CPU_500_S, WIRE_P50_MS, WIRE_P99_MS = 3.5, 2.0, 5.0, 30.0
 
 
@@ -35,7 +38,7 @@ def scale(
 
     ``docs``: the page whose tables are written anew; ``details`` receives all that was measured.
     """
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     # The ladders come first: all machines are computed from them.
     http = ladder.climb(ladder.HTTP_QUICK if quick else ladder.HTTP, http=True)
     yield from _calls(http)
@@ -79,7 +82,7 @@ def scale(
         rewrite(
             docs,
             {
-                "measured": _measured(quick, took_s, left_out, docs),
+                "measured": _measured(quick, took_s, load, left_out, docs),
                 "ladder": ladder_table(http),
                 "ladder-noop": ladder_table(noop),
                 "grid": grid_table(cells),
@@ -112,29 +115,33 @@ def _waiting_bytes() -> float:
         try:
             redis = Redis.from_url(server.url)
             with Client(server.url, team="bench") as client:
-                before = redis.info("memory")["used_memory"]
                 rows = ({"id": n, "text": f"row number {n}"} for n in range(WAITING_ROWS))
-                client.submit(dataset=rows, prompt="Say {{ text }}", model="sim:wait")
-                grown = redis.info("memory")["used_memory"] - before
+                run = client.submit(dataset=rows, prompt="Say {{ text }}", model="sim:wait")
+                kept = redis.memory_usage(Keys("main").rows(RunRef(run.team, run.id)), samples=0)
             redis.close()
         finally:
             server.stop()
-    return float(grown) / WAITING_ROWS
+    return float(kept or 0) / WAITING_ROWS
 
 
-def _measured(quick: bool, took_s: float, left_out: list[str], docs: Path) -> str:
+def _measured(quick: bool, took_s: float, load: float, left_out: list[str], docs: Path) -> str:
     """Machine, versions and command, as a paragraph."""
     models = (
         line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")
     )
     total = next((line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), "0")
     command = f"python -m tests.benchmarks scale{' --quick' if quick else ''} --docs {docs}"
-    missing = f" Left out for lack of time: {', '.join(left_out)}." if left_out else ""
+    missing = f"\nLeft out for lack of time (workers × lanes): {', '.join(left_out)}." if left_out else ""
+    others = (
+        f"\n**Others used this machine** (load average before it began: {load:.1f}), so only CPU times count."
+        if load > QUIET * (os.cpu_count() or 1)
+        else ""
+    )
     return (
         f"Measured on {datetime.now(UTC):%Y-%m-%d} with `{command}`, in {took_s:.0f} s, on a machine of "
         f"{os.cpu_count()} cores ({next(models, platform.machine())},\n{int(total) / 2**20:.0f} GiB, "
-        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}).{missing} "
-        "The simulated provider runs beside the rest and is not counted."
+        f"Python {platform.python_version()}). The simulated provider runs beside the rest and is not "
+        f"counted.{others}{missing}"
     )
 
 

@@ -181,7 +181,8 @@ class RecordReader:
         pipeline.hget(self._keys.state(self._ref), "archived")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
         # As bytes: a client spends a twentieth of a record's time on encoding texts.
-        pipeline.hmget(self._keys.results(self._ref), [b"%d" % job for job in jobs])
+        fields: Any = [b"%d" % job for job in jobs]
+        pipeline.hmget(self._keys.results(self._ref), fields)
         state, archived, stored = pipeline.execute()
         if state is None:
             raise RunNotFound(self._ref.run)
