@@ -69,9 +69,20 @@ help: ## Show this
 demo: $(VENV)/.demo ## Run the demonstration: embedded Redis, simulated providers, a scheduler, two workers
 	@$(BIN)/fairlane demo $(ARGS)
 
+# `make bench scale` is `make bench ARGS=scale`: what follows bench are names of benchmarks, not targets.
+ifeq ($(firstword $(MAKECMDGOALS)),bench)
+MEASURED := $(wordlist 2,99,$(MAKECMDGOALS))
+.PHONY: $(MEASURED)
+$(MEASURED): bench ; @:
+endif
+
 .PHONY: bench
-bench: $(VENV)/.installed ## Measure, and print ratios (ARGS=… is handed on)
-	@$(BIN)/python -m tests.benchmarks $(ARGS)
+bench: $(VENV)/.installed ## Measure, and print ratios: make bench scale, or ARGS="scale --quick"
+	@$(BIN)/python -m tests.benchmarks $(MEASURED) $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: $(VENV)-peers/.installed ## The same calls by aiohttp, Celery, LiteLLM's router (installed apart) and Fairlane
+	@$(BIN)/python -m tests.benchmarks peers $(ARGS)
 
 .PHONY: simulate
 simulate: $(VENV)/.installed ## Rehearse how lanes find their limits, and write docs/control (ARGS=… replaces that)
@@ -233,7 +244,7 @@ clean: ## Remove what tools have cached and built
 
 .PHONY: distclean
 distclean: clean ## clean, and remove .venv and the data of local stacks
-	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-trackers fairlane-data demo-results bench-results zoo-results chaos-results
+	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-trackers $(VENV)-peers fairlane-data demo-results bench-results zoo-results chaos-results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -267,6 +278,13 @@ $(VENV)-trackers/.installed: pyproject.toml | $(VENV)/.installed
 	@$(PYTHON) -m venv --clear $(VENV)-trackers
 	@$(BIN)/uv pip install -q --python $(VENV)-trackers/bin/python \
 	    --editable '.[embedded,inspect,mlflow,phoenix]' 'arize-phoenix>=20'
+	@touch $@
+
+# LiteLLM alone, as its users install it, so that its versions are its own.
+$(VENV)-peers/.installed: pyproject.toml | $(VENV)/.installed
+	@echo 'Installing LiteLLM into $(VENV)-peers (the first time this takes half a minute)'
+	@$(PYTHON) -m venv --clear $(VENV)-peers
+	@$(BIN)/uv pip install -q --python $(VENV)-peers/bin/python 'litellm>=1.106,!=1.107.0'
 	@touch $@
 
 # A rehearsal plays the real scheduler, scripts and models.

@@ -232,12 +232,14 @@ class Scheduler:
     def _lead(self, moment: Moment, teams: Collection[str] | None) -> list[int | None]:
         """All that a leader does in a tick; how long each part can wait."""
         now = moment.monotonic_ms
-        if now >= self._housekeeping_ms:
+        housekeeps = now >= self._housekeeping_ms
+        if housekeeps:
             more = self._housekeep(moment)
             self._housekeeping_ms = now + (0 if more else HOUSEKEEPING_MS)
             teams = None
         inbox_wait = self._receiver.tick(teams, moment)
-        if now >= self._recoverer.due_ms:
+        # Together with housekeeping while nothing is leased, so that an idle leader wakes up once a second.
+        if now >= self._recoverer.due_ms or (housekeeps and self._recoverer.idle):
             self._recoverer.tick(moment)
         marks = self._take_marks(moment)
         delayed_wait = None if marks.due_ms is None else self._delayed_jobs.tick(marks.due_ms, moment)

@@ -1,21 +1,29 @@
-"""``python -m tests.benchmarks [NAME …]``: run the benchmarks named, or all, and print what they found."""
+"""``python -m tests.benchmarks [NAME …]``: run the benchmarks named, and print what they found.
+
+Without names, all but those that take minutes each.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.benchmarks.batch_file import batch_file
 from tests.benchmarks.hidden import hidden_headers, hidden_retry_after, hidden_silent
+from tests.benchmarks.idle import idle
 from tests.benchmarks.many_teams import many_teams
 from tests.benchmarks.overhead import overhead
-from tests.benchmarks.referenced_rows import referenced_rows
+from tests.benchmarks.peers.comparison import peers
 from tests.benchmarks.report import Finding, Report
+from tests.benchmarks.rows.batch_file import batch_file
+from tests.benchmarks.rows.record_reading import record_reading
+from tests.benchmarks.rows.referenced_rows import referenced_rows
+from tests.benchmarks.rows.waiting_run import waiting_run
+from tests.benchmarks.scale.session import scale
 from tests.benchmarks.transport import transport
-from tests.benchmarks.waiting_run import waiting_run
 from tests.benchmarks.workloads import (
     flaky,
     known_limit,
@@ -40,22 +48,33 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "million": waiting_run,
     "referenced": referenced_rows,
     "batch": batch_file,
+    "records": record_reading,
     "transport": transport,
+    "idle": idle,
+    "scale": scale,
+    "peers": peers,
 }
+
+BY_NAME = ("scale", "peers")
+"""These run only where somebody names them: they take minutes each."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--save", type=Path, default=Path("bench-results"), help="folder for the figures")
+    parser.add_argument("--quick", action="store_true", help="scale, peers: less, in one to two minutes")
+    parser.add_argument("--docs", type=Path, help="scale, peers: the page whose tables are written anew")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
     console, report = Console(), Report()
-    for name in options.names or BENCHMARKS:
+    given = {"quick": options.quick, "docs": options.docs, "details": report.details}
+    known = BENCHMARKS | {"scale": partial(scale, **given), "peers": partial(peers, **given)}
+    for name in options.names or [name for name in BENCHMARKS if name not in BY_NAME]:
         console.print(f"[bold]{name}[/] … {(BENCHMARKS[name].__doc__ or '').splitlines()[0]}")
-        for finding in BENCHMARKS[name]():
+        for finding in known[name]():
             report.findings.append(finding)
             console.print(f"  {finding.measure}: {finding.value:,.3f} {finding.unit} {finding.note}")
     report.show(console)

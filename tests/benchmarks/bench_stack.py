@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,10 @@ from fairlane import Client
 from fairlane.config.loader import load_settings
 from fairlane.local.plan import StackPlan
 from fairlane.local.stack import Stack
+from tests.benchmarks.processes import cpu_of, resident_mb
 from tests.support.wait import wait_until
 
-CLOCK_TICKS = 100
+SIMULATOR = "simulator"
 
 
 @dataclass(slots=True)
@@ -44,12 +45,12 @@ class BenchStack:
 
     def cpu_seconds(self) -> dict[str, float]:
         """CPU time used so far by each process, without the simulated provider."""
-        used = {}
-        for name, pid in self.stack.pids.items():
-            if name != "simulator":
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                used[name] = (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
-        return used
+        return cpu_of(self.pids)
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Process ids by name, without the simulated provider."""
+        return {name: pid for name, pid in self.stack.pids.items() if name != SIMULATOR}
 
     def rss_mb(self, name: str) -> float:
         """Resident memory of a process."""
@@ -75,18 +76,29 @@ class BenchStack:
 
 @contextmanager
 def bench_stack(
-    config: str, simulator: str, *, workers: int = 2, slots: int | None = 150, level: str = "info"
+    config: str,
+    simulator: str | None,
+    *,
+    workers: int = 2,
+    slots: int | None = 150,
+    level: str = "info",
+    kind: type[StackPlan] = StackPlan,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[BenchStack]:
-    """Everything up, on an embedded Redis; gone afterwards."""
+    """Everything up, on an embedded Redis; gone afterwards. Without ``simulator`` no provider is simulated.
+
+    ``kind`` of plan says which programs run; ``env``: further variables for all.
+    """
     directory = Path(tempfile.mkdtemp(prefix="fairlane-bench-"))
     (directory / "fairlane.toml").write_text(f'{config}\n[log]\nformat = "json"\nlevel = "{level}"\n')
-    (directory / "simulator.toml").write_text(simulator)
-    plan = StackPlan(
+    (directory / "simulator.toml").write_text(simulator or "")
+    plan = kind(
         data_dir=directory / "data",
         config=directory / "fairlane.toml",
+        env=env or {},
         workers=workers,
         **({} if slots is None else {"slots": slots}),
-        simulate=True,
+        simulate=simulator is not None,
         simulate_config=directory / "simulator.toml",
     )
     try:
@@ -98,15 +110,8 @@ def bench_stack(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process, in MiB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
-
-
-def wait_for(predicate: Any, timeout: float) -> float:
+def wait_for(predicate: Any, timeout: float, interval: float = 0.005) -> float:
     """Seconds until ``predicate()`` is true."""
     started = time.perf_counter()
-    wait_until(predicate, timeout=timeout, interval=0.005)
+    wait_until(predicate, timeout=timeout, interval=interval)
     return time.perf_counter() - started

@@ -7,6 +7,7 @@ import platform
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -33,9 +34,10 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """All findings of one session."""
+    """All findings of one session; ``details`` by benchmark, for those that measure more than a figure."""
 
     findings: list[Finding] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
 
     def show(self, console: Console) -> None:
         table = Table(title="Fairlane benchmarks: ratios of one run on one machine")
@@ -58,6 +60,9 @@ class Report:
         path = directory / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
         machine = {"python": platform.python_version(), "machine": platform.machine()}
         path.write_text(
-            json.dumps({"machine": machine, "findings": [asdict(f) for f in self.findings]}, indent=1)
+            json.dumps(
+                {"machine": machine, "findings": [asdict(f) for f in self.findings], "details": self.details},
+                indent=1,
+            )
         )
         return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from redis import Redis
 
 from fairlane.client.following.records import Records
 from fairlane.evaluators.builders import llm_judge
+from fairlane.export.lines import record_line
 from fairlane.model.job import JobState, Usage
 from fairlane.model.origins import Source
 from fairlane.model.results import JudgeResult, TaskResult, assemble
@@ -41,6 +43,37 @@ def test_an_evaluation_from_the_cache_used_nothing(cached: bool, shown: dict[str
     result = JudgeResult(JobState.SUCCEEDED, 1.0, "yes", usage=Usage(7, 1), cached=cached)
     record = assemble(spec_of([judge], rows=1), 0, {}, [task.to_json(), result.to_json()])
     assert (record.cached, record.scores, record.eval_usage) == (cached, {"judge": 1.0}, shown)
+
+
+def test_a_record_has_what_its_stored_result_has_in_every_cell() -> None:
+    spec = spec_of([], rows=2).model_copy(update={"models": ("sim:a", "sim:b"), "repetitions": 2})
+    task = TaskResult(
+        JobState.FAILED,
+        error="500",
+        usage=Usage(3, None, 1),
+        attempts=3,
+        latency_ms=12,
+        model="sim:other",
+        scores={"exact": None},
+        score_errors={"exact": "no output"},
+        finish_reason="stop",
+        left_out=("seed",),
+    )
+    record = assemble(spec, 7, {"n": 1}, [task.to_json()])
+    assert (record.model, record.prompt, record.repetition) == ("sim:other", 0, 1)
+    assert (record.state, record.output, record.error) == (JobState.FAILED, None, "500")
+    assert (record.scores, record.score_errors) == ({"exact": None}, {"exact": "no output"})
+    assert (record.usage, record.attempts, record.latency_ms) == (Usage(3, None, 1), 3, 12)
+    assert (record.finish_reason, record.cached) == ("stop", False)
+    assert record.notes == {"task": "sent without seed: the model does not support it"}
+    assert assemble(spec, 3, {}, [None]).model == "sim:b"
+
+
+def test_half_a_surrogate_pair_in_an_output_is_read_as_it_was_stored() -> None:
+    text = TaskResult(JobState.SUCCEEDED, "half \ud83d").to_json()
+    assert TaskResult.from_json(text.encode()).output == "half \ud83d"
+    record = assemble(spec_of([], rows=1), 0, {}, [text.encode()])
+    assert json.loads(record_line(record))["output"] == "half \ud83d"
 
 
 def test_a_summary_counts_sessions_with_the_tokens_of_their_evaluations(fake_redis: Redis) -> None:

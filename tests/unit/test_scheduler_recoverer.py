@@ -226,3 +226,11 @@ def test_more_leases_than_one_look_takes_are_taken_at_once(
     assert pass_time(parts, 0) == 0
     assert pass_time(parts, 0) == IDLE_MS
     assert parts.leases.count() == 0
+
+
+def test_while_nothing_is_leased_it_only_counts_leases(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(parts.recoverer._leases, "lapsed", lambda now_ms, limit: asked.append(now_ms) or [])
+    assert pass_time(parts, LEASE_MS / 1000) == IDLE_MS
+    assert parts.recoverer.idle
+    assert not asked

@@ -111,3 +111,16 @@ def test_the_share_of_memory_is_of_the_least_limit(tmp_path: Path, limit: str | 
 
 def test_a_system_that_does_not_say_limits_nothing(tmp_path: Path) -> None:
     assert share_of_memory(tmp_path / "none", (), tmp_path / "none") == 0.0
+
+
+def test_memory_is_not_looked_at_while_nothing_runs() -> None:
+    asked: list[bool] = []
+
+    def full() -> float:
+        asked.append(True)
+        return 1.0
+
+    worker = Capacity(100, memory=full)
+    assert beat(worker, 0, 0.001) == 100
+    assert not asked
+    assert beat(worker, 1, 0.001) == 80

@@ -11,6 +11,8 @@ from fairlane.telemetry.logs import get_logger
 
 log = get_logger("budgets")
 
+IDLE_MS = 5000  # between two looks while no team has a budget
+
 
 class BudgetWatch:
     """Checks the budgets of about a hundred teams a tick, in turn, so that many teams do not slow a tick.
@@ -28,7 +30,7 @@ class BudgetWatch:
         self._budgets = budgets
         self._teams = teams
         self._canonical_lane = canonical_lane
-        self._cursor = 0
+        self._cursor = self._due_ms = 0
         self._standing: dict[str, list[Allowance]] = {}
         self._seen: set[str] = set()
 
@@ -45,10 +47,12 @@ class BudgetWatch:
                 each.model_copy(update={"lane": self._canonical_lane(each.lane)}) for each in team.budgets
             ]
         self._budgets.configure(budgets)
-        self._cursor, self._seen = 0, set()
+        self._cursor, self._due_ms, self._seen = 0, 0, set()
 
     def tick(self, server_ms: int) -> None:
         """Log budgets that are used by 80 %, and used-up budgets that delay jobs; each once a period."""
+        if server_ms < self._due_ms:
+            return
         self._cursor, teams = self._budgets.some_teams(self._cursor)
         found = self._budgets.of(teams, server_ms)
         news = [allowance for allowance in found if allowance.is_news]
@@ -57,6 +61,8 @@ class BudgetWatch:
         if news:
             self._budgets.note_logged(news)
         self._remember(teams, found)
+        if not (self._cursor or self._standing):
+            self._due_ms = server_ms + IDLE_MS
 
     def _remember(self, teams: list[str], found: list[Allowance]) -> None:
         self._seen |= set(teams)

@@ -27,7 +27,7 @@ KILLED = "its worker died or fell silent during each attempt"
 class Recoverer:
     """After a start or an outage of Redis, it waits one worker timeout, so that live workers beat first.
 
-    ``due_ms``: when to `tick` next (monotonic).
+    ``due_ms``: when to `tick` next (monotonic). ``idle``: nothing was leased at the last tick.
     """
 
     def __init__(
@@ -46,20 +46,23 @@ class Recoverer:
         self._loader = loader
         self._timeout_ms = worker_timeout_ms
         self.due_ms = 0
+        self.idle = False
 
     def wait_for_workers(self, monotonic_ms: int) -> None:
         """Recover nothing until one worker timeout has passed."""
-        self.due_ms = monotonic_ms + self._timeout_ms
+        self.due_ms, self.idle = monotonic_ms + self._timeout_ms, False
 
     def tick(self, moment: Moment) -> None:
         """Make one pass, and set when the next is due."""
         for beat in self._workers.beats(self._redis):
             if beat.beat_ms + self._timeout_ms < moment.server_ms:
                 self._remove_worker(beat, moment)
-        lapsed = self._leases.lapsed(moment.server_ms, AT_ONCE)
+        leased = self._leases.count()
+        lapsed = self._leases.lapsed(moment.server_ms, AT_ONCE) if leased else []
         for lease in lapsed:
             self._recover(lease, "", moment)
-        wait = EVERY_MS if self._leases.count() else IDLE_MS
+        self.idle = not (self._leases.count() if lapsed else leased)
+        wait = IDLE_MS if self.idle else EVERY_MS
         self.due_ms = moment.monotonic_ms + (wait if len(lapsed) < AT_ONCE else 0)
 
     def _remove_worker(self, beat: Beat, moment: Moment) -> None:

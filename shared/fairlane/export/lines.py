@@ -7,16 +7,19 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
 
 
 def record_line(record: Record) -> str:
     """The record as one line of JSON, with its end. A lone surrogate, which no file can hold, is escaped."""
-    fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    line = json.dumps(fields, ensure_ascii=False, default=_as_object)
-    if not _writable(line):
-        line = json.dumps(fields, default=_as_object)
+    try:
+        line = to_json(record, fallback=_as_object).decode()
+    except PydanticSerializationError:
+        fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+        line = json.dumps(fields, separators=(",", ":"), default=_as_object)
     return line + "\n"
 
 
@@ -34,14 +37,6 @@ def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
     for record in records:
         out.write(record_line(record))
         yield record
-
-
-def _writable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _as_object(value: Any) -> dict[str, Any]:

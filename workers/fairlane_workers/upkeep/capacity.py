@@ -53,7 +53,7 @@ class Capacity:
             return self.slots
         before, full = self.slots, busy >= FULL * self.slots
         usual_s, last_s = median(self._delays_s), self._delays_s[-1]
-        if usual_s >= LATE_S or self._memory() > MOST_MEMORY:
+        if usual_s >= LATE_S or (busy and self._memory() > MOST_MEMORY):
             self.slots = max(min(self._most, LEAST_SLOTS), int(self.slots * SHRINKAGE))
         elif full and max(usual_s, last_s) <= IN_TIME_S:
             self.slots = min(self._most, int(self.slots * GROWTH) + 1)

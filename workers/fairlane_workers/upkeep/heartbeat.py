@@ -28,7 +28,8 @@ from fairlane_workers.upkeep.capacity import Capacity
 log = get_logger("heartbeat")
 
 CANCEL = "cancel:"
-LISTEN_S = 1.0
+LISTEN_S = 30.0  # one wait for a message; the connection's keep-alive notices a dead server
+PAUSE_S = 1.0
 STOPPING_BEAT_S = 0.2  # while it stops, the scheduler needs each slot that becomes free
 
 
@@ -139,10 +140,10 @@ class Heartbeat:
                         self._receive(await control.get_message(timeout=LISTEN_S))
             except (RedisError, OSError) as error:
                 log.debug(Event.STORE_UNREACHABLE, error=str(error))
-                await self._pause(LISTEN_S / 4)
+                await self._pause(PAUSE_S / 4)
             except Exception:
                 log.exception(Event.LISTENING_FAILED, worker=self._worker)
-                await self._pause(LISTEN_S)
+                await self._pause(PAUSE_S)
 
     def subscribed(self, lanes: frozenset[str]) -> None:
         """Report the lanes whose queues are being consumed; called on the event loop.

@@ -15,7 +15,7 @@ from fairlane.datasets.references import SourcePages
 from fairlane.datasets.rows import decode_page
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import JudgeResult, Record, assemble, note_of, reason_of
-from fairlane.model.run import Plan, RunRef, RunSpec, RunState, RunStatus, cell_of
+from fairlane.model.run import Plan, RunRef, RunSpec, RunState, RunStatus
 from fairlane.model.sessions import (
     BLOCK,
     SessionRecord,
@@ -173,14 +173,16 @@ class RecordReader:
         An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
         only a stub of the run is left.
         """
-        spec, steps = self._spec, self._spec.steps
+        spec, steps, cells = self._spec, self._spec.steps, self._spec.cells_per_row
         if not items:
             return []
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hget(self._keys.state(self._ref), "state")
         pipeline.hget(self._keys.state(self._ref), "archived")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
-        pipeline.hmget(self._keys.results(self._ref), [str(job) for job in jobs])
+        # As bytes: a client spends a twentieth of a record's time on encoding texts.
+        fields: Any = [b"%d" % job for job in jobs]
+        pipeline.hmget(self._keys.results(self._ref), fields)
         state, archived, stored = pipeline.execute()
         if state is None:
             raise RunNotFound(self._ref.run)
@@ -188,9 +190,7 @@ class RecordReader:
             raise RunArchived(self._ref.run)
         missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
         return [
-            assemble(
-                spec, item, self.row(cell_of(spec, item).row), stored[i * steps : (i + 1) * steps], missing
-            )
+            assemble(spec, item, self.row(item // cells), stored[i * steps : (i + 1) * steps], missing)
             for i, item in enumerate(items)
         ]
 

@@ -13,7 +13,8 @@ from fairlane import Reference
 from fairlane.evaluators.builders import exact_match
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
-from tests.benchmarks.bench_stack import bench_stack, resident_mb
+from tests.benchmarks.bench_stack import bench_stack
+from tests.benchmarks.processes import resident_mb
 from tests.benchmarks.report import Finding
 from tests.support.wait import wait_until
 

@@ -1,0 +1,1 @@
+"""A million rows: submitting them, keeping them, reading their records."""
