@@ -238,14 +238,14 @@ class WorkerSettings(Section):
 
 
 class SandboxSettings(Section):
-    """Child processes in which a worker renders, scores and decodes what teams wrote."""
+    """Child processes that decode rows for schedulers, and render, score and decode for workers."""
 
     processes: int = Field(
         default=2,
         ge=1,
         le=64,
-        description="Most child processes of a worker. They start with the first work for them. A team uses "
-        "at most half of them at a time.",
+        description="Most child processes of a scheduler, and of a worker. They start with the first work "
+        "for them. A team uses at most half of them at a time.",
     )
     cpu_seconds: float = Field(
         default=2.0,
@@ -265,7 +265,7 @@ class SandboxSettings(Section):
     hold_after: int = Field(
         default=3,
         ge=1,
-        description="A run is paused once a worker had to end so many pieces of its work.",
+        description="A run is paused once a process had to end so many pieces of its work.",
     )
 
 

@@ -25,7 +25,11 @@ def task_cut_off(
     model: str | None,
 ) -> Completion:
     """Complete an item's task: its evaluations are invalid, and it has no scores."""
-    common: dict[str, Any] = {"attempts": finished.attempts, "latency_ms": finished.latency_ms, "model": model}
+    common: dict[str, Any] = {
+        "attempts": finished.attempts,
+        "latency_ms": finished.latency_ms,
+        "model": model,
+    }
     lanes = item.rendering.plan.eval_lanes
     session = _session(item, membership, answered=finished.answer is not None)
     if finished.answer is None:
