@@ -32,7 +32,7 @@ class Does:
             case "raises":
                 raise ValueError("no such thing")
             case "floods":
-                return b"x" * (1 << 27)
+                return b"x" * (1 << 21)
             case "lies":
                 return b"\xff"
             case "environment":
