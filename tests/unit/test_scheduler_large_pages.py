@@ -7,16 +7,18 @@ from concurrent.futures import wait
 
 import pytest
 from redis import Redis
+from structlog.testing import capture_logs
 
 from fairlane.datasets.rows import encode_page
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pool import Pool
-from fairlane_scheduler.feed.feeder import AWAITED_MS, BATCH_ITEMS, Feeder
+from fairlane_scheduler.feed.feeder import AWAITED_MS, BATCH_ITEMS, BROKEN_RUN_PAUSE_MS, Feeder
 from fairlane_scheduler.feed.row_pages import RowPages
 from fairlane_scheduler.state.backlog import ActiveRun
 from tests.support.scheduler_parts import Parts
+from tests.support.worker_parts import lines
 
 LARGE = [{"q": f"{n}-" + "x" * 4000} for n in range(200)]
 PATIENCE_S = 60
@@ -111,3 +113,16 @@ def test_a_run_that_is_forgotten_waits_for_nothing(parts: Parts, pool: Pool) -> 
     fed.forget(run.ref)
     assert not pages_of(fed)._awaited
     fed.forget(RunRef("search", "nothing"))
+
+
+def test_where_no_child_starts_the_run_is_tried_again_later(parts: Parts, pool: Pool) -> None:
+    run, other = parts.admit(LARGE, page_rows=200), parts.admit(10, team="other")
+    pool.close()
+    fed = feeder(parts, pool)
+    fed.tick(parts.moment())
+    parts.clock.advance(AWAITED_MS / 1000)
+    with capture_logs() as logs:
+        fed.tick(parts.moment())
+    assert ["NoChild" in line["error"] for line in lines(logs, "feeding_failed")] == [True]
+    assert (run.cursor, other.cursor) == (0, 10)
+    assert fed.wait_ms(parts.clock.monotonic_ms()) == BROKEN_RUN_PAUSE_MS

@@ -12,7 +12,7 @@ from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows, inflates_within
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.sandbox.limits import CutOff, NoChild, WorkRaised
+from fairlane.sandbox.limits import CutOff, WorkRaised
 from fairlane.sandbox.pieces import ReadPage
 from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs import Runs
@@ -53,7 +53,7 @@ class RowPages:
         """Pages, by run, whose decoding went past a limit."""
 
     def row(self, ref: RunRef, spec: RunSpec, index: int) -> Row:
-        """One row. Raises `UnreadableRow`, and `PageAwaited` while a child process decodes its page."""
+        """One row. Raises `UnreadableRow`, `PageAwaited` while a child decodes its page, and `NoChild`."""
         number, offset = divmod(index, spec.page_rows)
         key = (ref, number)
         page: _Page | str | None = self._large_pages.get(key)
@@ -103,14 +103,9 @@ class RowPages:
         return page
 
     def _decoded(self, key: _Key, done: Future[list[bytes]]) -> _Page | str:
-        """The page that a child has decoded, or the reason why there is none. Raises `PageAwaited`."""
+        """The page that a child has decoded, or the reason why there is none. Raises `NoChild`."""
         try:
             page = done.result()
-        except NoChild as error:
-            log.warning(
-                Event.PAGE_UNREADABLE, run=key[0].run, team=key[0].team, page=key[1], error=str(error)
-            )
-            raise PageAwaited from None  # it is no fault of the page's
         except (BrokenPage, CutOff, WorkRaised) as error:
             if isinstance(error, CutOff):
                 self.cut_off[key[0]] += 1

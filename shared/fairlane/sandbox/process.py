@@ -78,12 +78,11 @@ class Child:
         try:
             process = self._process or self._start()
             self._send(process, batch)
+            return self._take(batch, done)
         except OSError as error:
             words = self._last_words() or str(error)
             self.close()
             raise NoChild(f"no child process for what teams wrote can be started: {words}") from error
-        try:
-            return self._take(batch, done)
         except BaseException:
             self.close()  # replies that nobody read would answer the next batch
             raise
