@@ -16,6 +16,7 @@ from fairlane.config.evaluation_environment import evaluation_defaults
 from fairlane.config.loader import load_settings
 from fairlane.core.clock import SystemClock
 from fairlane.core.errors import FairlaneError
+from fairlane.sandbox.pool import open_pool
 from fairlane.store.connection.connect import open_store
 from fairlane.telemetry.logs import configure_logging
 from fairlane_scheduler.dispatch.publisher import Publisher
@@ -50,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         publisher=Publisher(settings),
         metrics=metrics,
         tokenizers=load_tokenizers(process_environment()),
+        pool=open_pool(settings.sandbox, process_environment()),
     )
     try:
         archiver = start_archiver(settings, clock, lambda: scheduler.leader.leads)

@@ -9,6 +9,7 @@ from uuid import uuid4
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
+from fairlane.sandbox.pool import Pool
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates
@@ -68,6 +69,7 @@ class Scheduler:
     It keeps nothing that it cannot reload from Redis, except a copy of what its lanes have learned. ``clock``
     measures intervals. ``server_time`` is the time of decisions: the Redis server's, or a simulation's.
     Without ``metrics`` it counts nothing. Without ``tokenizers`` it bounds prompts by their bytes.
+    Without a ``pool`` it decodes large pages of rows itself.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Scheduler:
         server_time: ServerTime | None = None,
         metrics: SchedulerMetrics | None = None,
         tokenizers: Tokenizers | None = None,
+        pool: Pool | None = None,
     ) -> None:
         section = settings.scheduler
         lease_ms = round(section.leader_lease_seconds * 1000)
@@ -120,7 +123,17 @@ class Scheduler:
         )
 
         # Feed and intake
-        self._feeder = Feeder(runs, backlog, self._registry, clock, section.limits.row_bytes, tokenizers)
+        self._pool = pool
+        self._feeder = Feeder(
+            runs,
+            backlog,
+            self._registry,
+            clock,
+            section.limits.row_bytes,
+            tokenizers,
+            pool,
+            settings.sandbox.hold_after,
+        )
         self._loader = RunLoader(redis, keys, runs, backlog, self._feeder)
         limits = PayloadLimits(runs, backlog, section.limits)
         admission = Admission(
@@ -197,7 +210,9 @@ class Scheduler:
         return max(0, min([self.leader.wait_ms(now), *(wait for wait in waits if wait is not None)]))
 
     def resign(self) -> None:
-        """Stop leading at once."""
+        """Stop leading at once, and end the child processes."""
+        if self._pool is not None:
+            self._pool.close()
         self.leader.resign()
         self._publisher.close()
 

@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 
 from fairlane.broker.bundle import READS_BUNDLES
 from fairlane.config.connection import Connection
+from fairlane.config.environment import process_environment
 from fairlane.config.sections import TracingSettings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.config.topology import topology_of
@@ -30,6 +31,7 @@ from fairlane.core.events import Event
 from fairlane.core.version import __version__
 from fairlane.model.job import Attempt
 from fairlane.model.lane import FUNCTIONS
+from fairlane.sandbox.pool import Pool, open_pool
 from fairlane.store.connection.primary_pool import async_primary_pool
 from fairlane.store.connection.tls_errors import options_of
 from fairlane.store.keys import Keys
@@ -41,6 +43,7 @@ from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.chunks import Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
+from fairlane_workers.execution.team_work import TeamWork
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.intake.lane_queues import LaneQueues
 from fairlane_workers.intake.starter import Starter
@@ -91,6 +94,7 @@ class Engine:
         self._starter: Starter
         self._batcher: Batcher
         self._executor: Executor
+        self._pool: Pool
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
         self._spans = open_spans(settings.tracing, settings.connections)
@@ -214,12 +218,16 @@ class Engine:
             )
         for provider in self._providers.values():
             await provider.prepare()
+        sandbox = settings.sandbox
+        self._pool = open_pool(sandbox, process_environment())
+        row_bytes = settings.scheduler.limits.row_bytes
+        team_work = TeamWork(batcher, keys, self._pool, sandbox.hold_after, row_bytes)
         self._executor = Executor(
             worker=self.worker,
             attempts=Attempts(keys),
             batcher=batcher,
             keys=keys,
-            inputs=InputReader(batcher, keys),
+            inputs=InputReader(batcher, keys, team_work),
             chunks=Chunks(self._redis, batcher, keys, clock),
             connections=settings.connections,
             providers=self._providers,
@@ -228,6 +236,7 @@ class Engine:
             clock=clock,
             rng=random.Random(),
             observers=(self._metrics, *self._spans),
+            team_work=team_work,
         )
         info = WorkerInfo(
             name=self.name,
@@ -277,6 +286,7 @@ class Engine:
         for provider in self._providers.values():
             await provider.aclose()
         await self._redis.aclose()
+        await asyncio.to_thread(self._pool.close)
         for spans in self._spans:
             await asyncio.to_thread(spans.close)
 

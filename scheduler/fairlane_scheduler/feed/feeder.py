@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import zip_longest
 
 from redis.exceptions import RedisError
@@ -10,6 +11,7 @@ from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.run import RunRef
+from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
@@ -32,6 +34,7 @@ SCAN_ITEMS = 4096  # how many items a serial run looks at to find the next one o
 ENOUGH_QUEUED = 5_000  # with so many queued jobs a run is read ahead only every READ_AHEAD_EVERY_MS
 READ_AHEAD_EVERY_MS = 50
 READ_AHEAD_JOBS = 50_000  # how far a run is read ahead to find lanes that it has not used yet
+AWAITED_MS = 20  # a run whose next page a child process decodes is left alone for so long
 BROKEN_RUN_PAUSE_MS = 5_000  # a run whose feeding raised is left alone for so long
 
 log = get_logger("feeder")
@@ -48,12 +51,17 @@ class Feeder:
         clock: Clock,
         most_row_bytes: int = MAX_ROW_BYTES,
         tokenizers: Tokenizers | None = None,
+        pool: Pool | None = None,
+        hold_after: int = 3,
     ) -> None:
+        """``pool`` decodes large pages; a run is paused after ``hold_after`` that it had to give up."""
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
         self._clock = clock
-        self._placement = Placement(runs, lanes, most_row_bytes, tokenizers)
+        self._placement = Placement(runs, lanes, most_row_bytes, tokenizers, pool)
+        self._hold_after = hold_after
+        self._cut_off = Counter[RunRef]()
         self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
         self._last_ms: dict[RunRef, int] = {}
         self._paused_until_ms: dict[RunRef, int] = {}
@@ -83,6 +91,7 @@ class Feeder:
         self._placement.forget(ref)
         self._last_ms.pop(ref, None)
         self._paused_until_ms.pop(ref, None)
+        self._cut_off.pop(ref, None)
 
     def _in_turn(self) -> list[ActiveRun]:
         """From where the last tick ended, one run of each team in turn, so that no team waits for another."""
@@ -127,6 +136,10 @@ class Feeder:
             return 0
         start = run.cursor
         batch, upto = self._place(run)
+        self._hold_if_cut_off(run, moment)
+        if upto == start:
+            self._paused_until_ms[run.ref] = moment.monotonic_ms + AWAITED_MS
+            return 0
         for lane in batch.entries:
             self._lanes.ensure(lane)
         fed = self._runs.feed(
@@ -151,6 +164,18 @@ class Feeder:
             self._backlog.drop_run(run.ref)
             self.forget(run.ref)
         return upto - start
+
+    def _hold_if_cut_off(self, run: ActiveRun, moment: Moment) -> None:
+        """Pause a run a few of whose pages took more than a page may."""
+        self._cut_off[run.ref] += self._placement.pages_cut_off(run.ref)
+        if self._cut_off[run.ref] < self._hold_after:
+            return
+        del self._cut_off[run.ref]
+        by = f"the scheduler, as {self._hold_after} of its pages of rows went past the limits of sandbox"
+        if self._runs.pause(run.ref, by, moment.epoch, moment.argument):
+            extent = self._runs.extent(run.ref)
+            run.paused, run.pauses = extent.paused, extent.pauses
+            log.info(Event.RUN_PAUSED, run=run.ref.run, team=run.ref.team, by=by)
 
     def _last_item_finished(self, run: ActiveRun) -> bool:
         """Whether a serial run may feed its next item; a wake-up asks again."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from fairlane.core.errors import BrokenPage, TemplateError, UnknownModel, UnreadableRow
-from fairlane.core.events import Event
+from fairlane.core.errors import TemplateError, UnknownModel, UnreadableRow
 from fairlane.core.lru import Lru
-from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.job import Success
 from fairlane.model.run import RunRef, RunSpec
@@ -18,20 +15,16 @@ from fairlane.pipeline.completion import Completion, complete_invalid, complete_
 from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
+from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Runs
-from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.known_results import KnownResults
+from fairlane_scheduler.feed.row_pages import PageAwaited, RowPages
 from fairlane_scheduler.feed.session_index import SessionIndex
 from fairlane_scheduler.feed.tokenizers import Tokenizers
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun
 
 RUNS_KEPT = 256
-PAGES_KEPT = 32
-
-log = get_logger("rows")
-
-Row = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -75,26 +68,37 @@ class Placement:
     """Renders each task once, to know its lane and its size."""
 
     def __init__(
-        self, runs: Runs, lanes: LaneRegistry, most_row_bytes: int, tokenizers: Tokenizers | None = None
+        self,
+        runs: Runs,
+        lanes: LaneRegistry,
+        most_row_bytes: int,
+        tokenizers: Tokenizers | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self._runs = runs
         self._lanes = lanes
         self._tokenizers = tokenizers
-        self._pages = RowPages(runs, most_row_bytes)
+        self._pages = RowPages(runs, most_row_bytes, pool)
         self._sessions = SessionIndex(runs)
         self._known = KnownResults(runs)
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
 
     def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[FeedBatch, int]:
-        """Place items from the cursor on until ``upto`` or ``enough``; also returns where it stopped."""
+        """Place items from the cursor on until ``upto`` or ``enough``; also returns where it stopped.
+
+        It stops at an item whose page a child process decodes, which may be the first.
+        """
         batch = FeedBatch()
         placed: list[PlacedItem] = []
         position = run.cursor
         memory = self._runs.memory(run.ref) if run.plan.spec.order.remembers else {}
         while position < upto and not (position > run.cursor and enough()):
             turn, item = divmod(position, max(1, run.items))
+            try:
+                one = self._place_one(run, item, turn, memory, batch)
+            except PageAwaited:
+                break
             position += 1
-            one = self._place_one(run, item, turn, memory, batch)
             if one is not None:
                 placed.append(one)
                 if run.serial:
@@ -108,6 +112,10 @@ class Placement:
         self._pages.forget(ref)
         self._sessions.forget(ref)
         self._known.forget(ref)
+
+    def pages_cut_off(self, ref: RunRef) -> int:
+        """How many pages of a run could not be decoded within the limits since it was last asked for."""
+        return self._pages.cut_off.pop(ref, 0)
 
     def _place_one(
         self, run: ActiveRun, number: int, turn: int, memory: Mapping[bytes, bytes], batch: FeedBatch
@@ -183,46 +191,3 @@ def _given(value: object, name: str) -> str:
     if value is None:
         raise UnreadableRow(f"the row has no output in its field {name!r}")
     return value if isinstance(value, str) else str(value)
-
-
-class RowPages:
-    """Reads rows of runs a page at a time. Clients wrote these pages, so each is checked when it is read.
-
-    Keeps the most recently used pages of all runs; for an unreadable page or row it keeps the reason.
-    """
-
-    def __init__(self, runs: Runs, most_row_bytes: int = MAX_ROW_BYTES) -> None:
-        self._runs = runs
-        self._most_row_bytes = most_row_bytes
-        self._pages = Lru[tuple[RunRef, int], list[Row | str] | str](PAGES_KEPT)
-
-    def row(self, ref: RunRef, spec: RunSpec, index: int) -> Row:
-        """One row. Raises `UnreadableRow`."""
-        number, offset = divmod(index, spec.page_rows)
-        page = self._pages.get_or_make((ref, number), lambda: self._read(ref, number))
-        if isinstance(page, str):
-            raise UnreadableRow(page)
-        if not offset < len(page):
-            raise UnreadableRow(f"row {index + 1} is missing: page {number} has {len(page)} rows")
-        row = page[offset]
-        if isinstance(row, str):
-            raise UnreadableRow(f"row {index + 1}: {row}")
-        return row
-
-    def forget(self, ref: RunRef) -> None:
-        """Drop the pages of a run that has ended."""
-        self._pages.drop_where(lambda key: key[0] == ref)
-
-    def _read(self, ref: RunRef, number: int) -> list[Row | str] | str:
-        if self._runs.page_bytes(ref, [number])[0] > MAX_PAGE_BYTES:
-            return f"page {number} of the run's rows is larger than {MAX_PAGE_BYTES:,} bytes"
-        blob = self._runs.page(ref, number)
-        if blob is None:
-            return f"page {number} of the run's rows is gone from Redis"
-        try:
-            return bounded_rows(blob, self._most_row_bytes)
-        except BrokenPage as error:
-            log.warning(
-                Event.PAGE_UNREADABLE, run=ref.run, team=ref.team, page=number, error=str(error)[:200]
-            )
-            return f"page {number} of the run's rows cannot be read: {str(error)[:200]}"

@@ -237,6 +237,38 @@ class WorkerSettings(Section):
     )
 
 
+class SandboxSettings(Section):
+    """Child processes that decode rows for schedulers, and render, score and decode for workers."""
+
+    processes: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Most child processes of a scheduler, and of a worker. They start with the first work "
+        "for them. A team uses at most half of them at a time.",
+    )
+    cpu_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        le=60,
+        description="CPU seconds that one rendering, score or page of rows may take.",
+    )
+    wall_seconds: float = Field(
+        default=20.0, gt=0, le=600, description="Seconds that it may take in all, on a machine that is busy."
+    )
+    memory_mb: int = Field(
+        default=512,
+        ge=64,
+        le=65_536,
+        description="MiB of memory that it may take beyond those of an idle child.",
+    )
+    hold_after: int = Field(
+        default=3,
+        ge=1,
+        description="A run is paused once a process had to end so many pieces of its work.",
+    )
+
+
 class LogSettings(Section):
     """Structured logs on standard error."""
 

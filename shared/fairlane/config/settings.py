@@ -16,6 +16,7 @@ from fairlane.config.sections import (
     LogSettings,
     MetricsSettings,
     RedisSettings,
+    SandboxSettings,
     SchedulerSettings,
     TeamName,
     TeamSettings,
@@ -42,6 +43,7 @@ class Settings(Section):
     audit: AuditSettings = AuditSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     worker: WorkerSettings = WorkerSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
     log: LogSettings = LogSettings()

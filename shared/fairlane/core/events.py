@@ -51,6 +51,7 @@ class Event(StrEnum):
     INBOX_CUT = "inbox_cut"  # waiting, kept
     TOKENIZERS_MISSING = "tokenizers_missing"  # reason
     TEAM_THROTTLED = "team_throttled"  # throttled_ms
+    WORK_CUT_OFF = "work_cut_off"  # what, reason
     BUDGET_NEARLY_USED = "budget_nearly_used"  # team, lane, per, unit, used, most, until
     BUDGET_USED_UP = "budget_used_up"  # the same
 

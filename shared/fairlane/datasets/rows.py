@@ -250,6 +250,18 @@ def decode_page(blob: bytes) -> list[dict[str, Any]]:
     return _rows(*_inflated(blob))
 
 
+def inflates_within(blob: bytes, most_bytes: int) -> bool:
+    """Whether a page has no more than ``most_bytes`` of JSON, or is broken; tells it from its beginning."""
+    if len(blob) > most_bytes:
+        return False
+    inflater = zlib.decompressobj()
+    try:
+        inflater.decompress(blob, most_bytes)
+    except zlib.error:
+        return True
+    return inflater.eof or not inflater.unconsumed_tail
+
+
 def bounded_rows(blob: bytes, most_bytes: int) -> list[dict[str, Any] | str]:
     """Like `decode_page`, with an error text in place of each row above ``most_bytes`` of JSON."""
     text, values = _inflated(blob)

@@ -75,6 +75,23 @@ def check(assertions: object, output: str) -> tuple[Checked, ...]:
     return tuple(checked)
 
 
+def is_linear(assertions: object, output: str, most_chars: int) -> bool:
+    """Whether checking them is a search for texts, and reads at most ``most_chars`` characters in all."""
+    if not isinstance(assertions, list):
+        return True  # it is refused
+    if len(assertions) * (len(output) + 1) > most_chars:
+        return False
+    chars = 0
+    for each in assertions:
+        if not isinstance(each, dict):
+            break  # it is refused
+        kind, value = each.get("type"), each.get("value")
+        if not isinstance(kind, str) or kind.removeprefix(NOT) not in _SEARCHING:
+            return False
+        chars += len(value) if isinstance(value, str) else most_chars if isinstance(value, list | dict) else 0
+    return chars <= most_chars
+
+
 def value_problem(kind: str, value: object) -> str | None:
     """Why an assertion ``kind`` is unknown or cannot have this value; ``None`` if it can."""
     name = kind.removeprefix(NOT)
@@ -183,6 +200,7 @@ TYPES: Mapping[str, Callable[[str, Any], bool]] = {
 """The check of each assertion; the prefix ``not-`` asks for the opposite."""
 
 _JSON_TYPES = frozenset(("is-json", "contains-json"))
+_SEARCHING = frozenset(("equals", "contains", "icontains", "starts-with"))
 _LIST_TYPES = frozenset(("contains-all", "contains-any", "icontains-all", "icontains-any"))
 
 

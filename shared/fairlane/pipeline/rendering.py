@@ -19,7 +19,7 @@ from fairlane.model.steps import Step
 from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
 from fairlane.pipeline.requests import URL_FIELD, read_request
 from fairlane.pipeline.responses_as_chat import MalformedRequest
-from fairlane.templates.template import Prompt, Template
+from fairlane.templates.template import Prompt, Template, variables
 
 OPERATORS_OWN = frozenset(
     {
@@ -99,19 +99,22 @@ class RunItem:
 class Rendering:
     """The compiled templates of a run. Raises `TemplateError` if one does not compile."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, checked: bool = False) -> None:
+        """``checked``: they compiled at admission, so that each is compiled only when it renders."""
         self.plan = plan
         spec = self.spec = plan.spec
         _check_params(spec)
-        self._prompts = [Prompt(messages, f"prompts[{i}]") for i, messages in enumerate(spec.prompts)]
-        self._models = [Template(f"models[{i}]", text) for i, text in enumerate(spec.models)]
+        self._prompts = [
+            Prompt(messages, f"prompts[{i}]", checked=checked) for i, messages in enumerate(spec.prompts)
+        ]
+        self._models = [Template(f"models[{i}]", text, checked=checked) for i, text in enumerate(spec.models)]
         self._templates = {
-            each.name: Template(f"evaluators[{each.name}].template", each.template)
+            each.name: Template(f"evaluators[{each.name}].template", each.template, checked=checked)
             for each in spec.evaluators
             if isinstance(each, Judge | Agent)
         }
         store = spec.order.store_output_as
-        self._register = Template("store_output_as", store) if store is not None else None
+        self._register = Template("store_output_as", store, checked=checked) if store is not None else None
 
     def model(self, cell: Cell, row: Row) -> str:
         """The model of the item's task."""
@@ -131,6 +134,33 @@ class Rendering:
             return _requested(spec, model, row, as_responses=self._takes_responses(model))
         names = {**memory, **row} if memory else row
         return Call(model, self._prompts[cell.prompt].render(names), spec.params)
+
+    def model_chars(self, cell: Cell, row: Row) -> int | None:
+        """Like `Template.chars`, of the item's model."""
+        if not self._models:
+            return 0
+        model = self._models[cell.model]
+        return model.chars({} if model.constant else variables(row))
+
+    def task_chars(self, cell: Cell, row: Row, memory: Row | None = None) -> int | None:
+        """Like `Template.chars`, of all texts of the item's task."""
+        model = self.model_chars(cell, row)
+        if model is None or not self._prompts:
+            return model
+        names = {**memory, **row} if memory else row
+        chars = self._prompts[cell.prompt].chars(names)
+        return None if chars is None else model + chars
+
+    def register_chars(self, row: Row) -> int | None:
+        """Like `Template.chars`, of the name under which later items find this one's output."""
+        return self._register.chars(variables(row)) if self._register else 0
+
+    def evaluation_chars(self, step: Step, row: Row, output: str) -> int | None:
+        """Like `Template.chars`, of the texts of one evaluation."""
+        template = self._templates.get(step.evaluator.name)
+        if template is None:
+            return len(output)
+        return template.chars(variables(row, output=output, **_criterion_names(step)))
 
     def evaluation(self, step: Step, row: Row, output: str) -> Call:
         """One evaluation of an item's output. Raises `TemplateError`."""

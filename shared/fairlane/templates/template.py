@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -12,10 +12,10 @@ from jinja2.environment import Template as JinjaTemplate
 
 from fairlane.core.errors import TemplateError
 from fairlane.templates.meter import MAX_CHARS, MeteredContext, MissingVariableError, WorkLimitError
+from fairlane.templates.plain import PlainTemplate, plain_template
 from fairlane.templates.sandbox import RowEnvironment
 
 _MARKUP = re.compile(r"\{[{%#]")
-_NEWLINE = re.compile(r"\r\n|\r")
 _COMPILED_KEPT = 512
 
 _TEXT = frozenset(("data", "whitespace", "comment", "comment_begin", "comment_end"))
@@ -26,29 +26,30 @@ _environment = RowEnvironment()
 class Template:
     """One text with Jinja2 markup, safe to render from several threads."""
 
-    __slots__ = ("_body", "_constant", "field")
+    __slots__ = ("_body", "_plain", "_text", "field")
 
-    def __init__(self, field: str, text: str) -> None:
-        """Compile ``text``; errors call it ``field``. Raises `TemplateError` with the line at fault."""
-        self.field = field
-        self._constant: str | None = None
+    def __init__(self, field: str, text: str, *, checked: bool = False) -> None:
+        """Compile ``text``; errors call it ``field``. Raises `TemplateError` with the line at fault.
+
+        ``checked``: it compiled before, so that it is compiled only when it renders.
+        """
+        self.field, self._text = field, text
+        self._plain: PlainTemplate | None = None
         self._body: JinjaTemplate | None = None
         if len(text) > MAX_CHARS:
             raise TemplateError(field, f"it has {len(text):,} characters, at most {MAX_CHARS:,} are allowed")
-        if _MARKUP.search(text) is None:
-            self._constant = _NEWLINE.sub("\n", text)
-            return
-        try:
-            self._body = _compiled(text)
-        except TemplateSyntaxError as error:
-            raise TemplateError(field, f"line {error.lineno}: {error.message}") from error
-        except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
-            raise TemplateError(field, f"it cannot be compiled: {error}") from error
+        self._plain = plain_template(text)
+        if self._plain is None and not checked:
+            self._body = self._compile()
 
     @property
     def constant(self) -> bool:
         """Whether it has no markup: every row renders to the same text."""
-        return self._body is None
+        return self._plain is not None and not self._plain.names
+
+    def chars(self, names: Mapping[str, Any]) -> int | None:
+        """At most so many characters result, in time linear in them; ``None`` if Jinja is to run."""
+        return None if self._plain is None else self._plain.chars(names)
 
     def render(self, row: Mapping[str, Any], **extra: Any) -> str:
         """The text for ``row``. ``extra`` names come before the row's fields, and ``row`` is the row itself.
@@ -59,22 +60,36 @@ class Template:
 
     def render_variables(self, names: dict[str, Any]) -> str:
         """Like `render`, with the result of `variables`, which serves all templates of an item."""
-        if self._body is None:
-            return self._constant or ""
-        pieces: list[str] = []
-        length = 0
         try:
-            context = MeteredContext(_environment, names, None, {})
-            for piece in self._body.root_render_func(context):
-                length += len(piece)
-                if length > MAX_CHARS:
-                    raise WorkLimitError(f"it renders to more than {MAX_CHARS:,} characters")  # noqa: TRY301
-                pieces.append(piece)
+            text = None if self._plain is None else self._plain.fill(names)
+            return self._run(names) if text is None else text
+        except TemplateError:
+            raise
         except MissingVariableError as error:
             raise TemplateError(self.field, str(error), error.name) from error
         except Exception as error:  # an expression may raise anything at all
             raise TemplateError(self.field, str(error) or type(error).__name__) from error
+
+    def _run(self, names: dict[str, Any]) -> str:
+        if self._body is None:
+            self._body = self._compile()
+        pieces: list[str] = []
+        length = 0
+        context = MeteredContext(_environment, names, None, {})
+        for piece in self._body.root_render_func(context):
+            length += len(piece)
+            if length > MAX_CHARS:
+                raise WorkLimitError(f"it renders to more than {MAX_CHARS:,} characters")
+            pieces.append(piece)
         return "".join(pieces)
+
+    def _compile(self) -> JinjaTemplate:
+        try:
+            return _compiled(self._text)
+        except TemplateSyntaxError as error:
+            raise TemplateError(self.field, f"line {error.lineno}: {error.message}") from error
+        except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+            raise TemplateError(self.field, f"it cannot be compiled: {error}") from error
 
 
 def words_of(text: str, most: int) -> int:
@@ -116,12 +131,20 @@ class Prompt:
 
     __slots__ = ("_messages",)
 
-    def __init__(self, messages: tuple[ChatMessage, ...], field: str = "prompt") -> None:
-        """Compile all contents. Raises `TemplateError` naming ``field``, message and line."""
+    def __init__(
+        self, messages: tuple[ChatMessage, ...], field: str = "prompt", *, checked: bool = False
+    ) -> None:
+        """Compile all contents, unless they are ``checked``. Raises `TemplateError` naming ``field``, message
+        and line.
+        """
         self._messages = tuple(
-            (message.role, Template(f"{field}, message {number}", message.content))
+            (message.role, Template(f"{field}, message {number}", message.content, checked=checked))
             for number, message in enumerate(messages, start=1)
         )
+
+    def chars(self, row: Mapping[str, Any]) -> int | None:
+        """At most so many characters result; ``None`` if Jinja is to run."""
+        return chars_of((template for _, template in self._messages), variables(row))
 
     def render(self, row: Mapping[str, Any]) -> list[dict[str, str]]:
         """Chat messages for ``row``, as providers take them. Raises what `Template.render` raises."""
@@ -129,6 +152,17 @@ class Prompt:
         return [
             {"role": role, "content": template.render_variables(names)} for role, template in self._messages
         ]
+
+
+def chars_of(templates: Iterable[Template], names: Mapping[str, Any]) -> int | None:
+    """At most so many characters result from all of them; ``None`` if Jinja is to run for one."""
+    total = 0
+    for template in templates:
+        chars = template.chars(names)
+        if chars is None:
+            return None
+        total += chars
+    return total
 
 
 def compile_template(field: str, text: str) -> Template:

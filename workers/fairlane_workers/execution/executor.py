@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -22,7 +21,6 @@ from fairlane.config.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.errors import NewerVersion, RunGone, TemplateError
 from fairlane.core.events import Event
-from fairlane.evaluators.agents import flaw
 from fairlane.model.decision import ABORTED_DELAY_MS, Defer, Finish, decide, finish, requeue, unsent
 from fairlane.model.job import (
     Aborted,
@@ -42,8 +40,10 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.chunks import AttemptStream, Chunks, Streaming
-from fairlane_workers.execution.inputs import InputReader, JobInputs
+from fairlane_workers.execution.inputs import InputReader
+from fairlane_workers.execution.job_inputs import JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
+from fairlane_workers.execution.team_work import TeamWork
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.transport import Departure, PermitExpiredError, UsualDelay
 
@@ -125,6 +125,7 @@ class Executor:
         clock: Clock,
         rng: random.Random,
         observers: Sequence[Observer] = (),
+        team_work: TeamWork | None = None,
     ) -> None:
         """``providers`` by connection; those that ``connections`` lacks never stream."""
         self._worker, self._attempts, self._lease_ms = worker, attempts, lease_ms
@@ -133,7 +134,8 @@ class Executor:
         self._max_response_bytes = max_response_bytes
         self._clock, self._rng = clock, rng
         self._reporter = Reporter(worker, attempts, batcher, keys, observers)
-        self._completions = Completions(batcher, keys)
+        self._team_work = team_work or TeamWork(batcher, keys)
+        self._completions = Completions(batcher, keys, self._team_work)
         self._usual = defaultdict[str, UsualDelay](lambda: UsualDelay(clock.monotonic_ms))
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None
@@ -243,12 +245,9 @@ class Executor:
     async def _gather(self, held: HeldAttempt) -> NewerVersion | None:
         """Read the inputs and render the call. Returns why this worker cannot, if its version is too old."""
         try:
-            inputs = held.inputs = await self._inputs.of(held.attempt)
+            held.inputs = await self._team_work.rendered(await self._inputs.of(held.attempt))
         except NewerVersion as newer:
             return newer
-        if inputs.problem is None:
-            with suppress(TemplateError, ValueError):  # the outcome of the call
-                _ = inputs.call
         return None
 
     async def _claim(self, held: HeldAttempt) -> Claim | None:
@@ -292,7 +291,7 @@ class Executor:
             fields = {"timeout_s": inputs.spec.timeout, "status_code": outcome.status}
             log.warning(Event.TIMEOUT, **attempt.labels, **(step.labels if step else {}), **fields)
         if isinstance(outcome, Success) and step is not None and step.criterion is not None:
-            problem = flaw(outcome.output, step.criterion)
+            problem = await self._team_work.flaw(inputs.spec, outcome.output, step.criterion)
             if problem is not None:
                 self._reporter.malformed(attempt, inputs, outcome.output)
                 outcome = FlawedAnswer(

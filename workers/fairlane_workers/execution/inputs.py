@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -26,13 +25,15 @@ from fairlane.model.sessions import (
     memberships_field,
     session_of_job,
 )
-from fairlane.model.steps import Step
-from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.rendering import Call, Rendering, RunItem
+from fairlane.pipeline.rendering import Rendering, RunItem
+from fairlane.sandbox.limits import CutOff, WorkRaised
 from fairlane.store.keys import Keys
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.job_inputs import JobInputs
+from fairlane_workers.execution.team_work import TeamWork
 
 RUNS_KEPT, PAGES_KEPT = 64, 128
+LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
 BLOCKS_KEPT = 32  # blocks of sessions' rows
 RESULTS_AT_ONCE = 500
 
@@ -44,57 +45,15 @@ class _MissingInput(FairlaneError):
     """A part of a run is absent or broken: the run's client may write to these keys, too."""
 
 
-@dataclass(frozen=True)
-class JobInputs:
-    """The inputs of one job: its ``item``, or for a session's job its ``session``.
-
-    ``step`` is 0 for a task; ``output`` is the one that an evaluation judges. ``problem`` says what is
-    missing: such a job can only fail. ``memory``: values that earlier items stored; set only for serial runs
-    that use them. ``membership`` is the place of the item's row in its session; set only if sessions are
-    evaluated.
-    """
-
-    item: RunItem
-    step: int = 0
-    output: str | None = None
-    session: Session | None = None
-    memory: Mapping[bytes, bytes] | None = None
-    problem: str | None = None
-    membership: SessionMembership | None = None
-
-    @property
-    def spec(self) -> RunSpec:
-        """The run's spec."""
-        return self.item.rendering.spec
-
-    @property
-    def evaluation(self) -> Step | None:
-        """The evaluation that this job is; ``None`` for a task."""
-        if self.session is not None:
-            return self.spec.session_evals[self.session.step]
-        return self.spec.evals[self.step - 1] if self.step else None
-
-    @cached_property
-    def call(self) -> Call:
-        """The call to make, rendered on first use. Raises `TemplateError`, or ``ValueError``."""
-        item = self.item
-        if self.session is not None:
-            return item.rendering.session(self.spec.session_evals[self.session.step], self.session.turns)
-        if self.step:
-            return item.rendering.evaluation(self.spec.evals[self.step - 1], item.row, self.output or "")
-        names = None
-        if self.memory is not None:
-            names = recalled(item.rendering, item.cell, item.row, self.memory)
-        return item.rendering.task(item.cell, item.row, names)
-
-
 class InputReader:
     """Reads inputs and keeps those that neighbouring attempts need, too."""
 
-    def __init__(self, batcher: Batcher, keys: Keys) -> None:
+    def __init__(self, batcher: Batcher, keys: Keys, team_work: TeamWork | None = None) -> None:
         self._batcher, self._keys = batcher, keys
+        self._team_work = team_work or TeamWork(batcher, keys)
         self._runs: SharedReads[RunRef, Rendering] = SharedReads(RUNS_KEPT)
-        self._pages: SharedReads[tuple[RunRef, int], list[dict[str, Any]]] = SharedReads(PAGES_KEPT)
+        self._pages: SharedReads[tuple[RunRef, int], list[dict[str, Any]] | None] = SharedReads(PAGES_KEPT)
+        self._large_pages: SharedReads[tuple[RunRef, int], list[bytes]] = SharedReads(LARGE_PAGES_KEPT)
         self._memberships: SharedReads[tuple[RunRef, int], list[SessionMembership]] = SharedReads(PAGES_KEPT)
         self._blocks: SharedReads[tuple[RunRef, str], list[list[int]]] = SharedReads(BLOCKS_KEPT)
 
@@ -125,6 +84,7 @@ class InputReader:
         """Drop the inputs of a run that has finished."""
         self._runs.drop_where(lambda key: key == ref)
         self._pages.drop_where(lambda key: key[0] == ref)
+        self._large_pages.drop_where(lambda key: key[0] == ref)
         self._memberships.drop_where(lambda key: key[0] == ref)
         self._blocks.drop_where(lambda key: key[0] == ref)
 
@@ -191,23 +151,49 @@ class InputReader:
         text = await self._batcher.send(("GET", self._keys.plan(ref)))
         if text is None:
             raise RunGone(f"run {ref.run} is gone from Redis")
-        return Rendering(_read_plan(text))
+        return Rendering(_read_plan(text), checked=True)
 
     async def _row(self, ref: RunRef, spec: RunSpec, index: int) -> dict[str, Any]:
         number, offset = divmod(index, spec.page_rows)
         page = await self._pages.get((ref, number), lambda: self._read_page(ref, number))
-        if offset >= len(page):
-            raise _MissingInput(f"row {index + 1} is missing: page {number} has {len(page)} rows")
-        return page[offset]
+        if page is not None:
+            if offset >= len(page):
+                raise _MissingInput(f"row {index + 1} is missing: page {number} has {len(page)} rows")
+            return page[offset]
+        texts = await self._large_pages.get((ref, number), lambda: self._read_large_page(ref, number))
+        if offset >= len(texts):
+            raise _MissingInput(f"row {index + 1} is missing: page {number} has {len(texts)} rows")
+        row: dict[str, Any] | str = json.loads(texts[offset])
+        if isinstance(row, str):
+            raise _MissingInput(f"row {index + 1}: {row}")
+        return row
 
-    async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]]:
-        blob = await self._batcher.send(("HGET", self._keys.rows(ref), str(number)))
-        if blob is None:
-            raise _MissingInput(f"page {number} of the run's rows is gone from Redis")
+    async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]] | None:
+        """The rows of a page; ``None`` for a large one, of which fewer are kept."""
+        blob = await self._blob(ref, number)
+        if self._team_work.is_large(blob):
+            # Whoever asks for the page next finds it there.
+            await self._large_pages.get((ref, number), lambda: self._decode_large_page(ref, number, blob))
+            return None
         try:
             return decode_page(blob)
         except BrokenPage as broken:
             raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
+
+    async def _read_large_page(self, ref: RunRef, number: int) -> list[bytes]:
+        return await self._decode_large_page(ref, number, await self._blob(ref, number))
+
+    async def _decode_large_page(self, ref: RunRef, number: int, blob: bytes) -> list[bytes]:
+        try:
+            return await self._team_work.rows(ref, blob)
+        except (BrokenPage, CutOff, WorkRaised) as broken:
+            raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
+
+    async def _blob(self, ref: RunRef, number: int) -> bytes:
+        blob = await self._batcher.send(("HGET", self._keys.rows(ref), str(number)))
+        if blob is None:
+            raise _MissingInput(f"page {number} of the run's rows is gone from Redis")
+        return bytes(blob)
 
     async def _output(self, ref: RunRef, job: int) -> str:
         text = await self._batcher.send(("HGET", self._keys.results(ref), str(job)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from redis.exceptions import RedisError
@@ -15,13 +16,8 @@ from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import ReadyJob
 from fairlane.model.job import Attempt, JobState, Outcome, Reported, Success
 from fairlane.model.run import RunRef
-from fairlane.pipeline.completion import (
-    Completion,
-    complete_evaluation,
-    complete_session_evaluation,
-    complete_task,
-)
-from fairlane.pipeline.evaluations import FinishedJob, RenderedEvaluations, render_evaluations
+from fairlane.pipeline.completion import Completion
+from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ROLE_TIME_FIELDS, role_times
 from fairlane.store.script import Call
@@ -29,7 +25,8 @@ from fairlane.store.write.answer_cache import read_answer, written_answer
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.inputs import JobInputs
+from fairlane_workers.execution.job_inputs import JobInputs
+from fairlane_workers.execution.team_work import TeamWork
 
 log = get_logger("executor")
 
@@ -77,8 +74,8 @@ class Observer(Protocol):
 class Completions:
     """Completes jobs; reads and writes the team's answer cache if the run says so."""
 
-    def __init__(self, batcher: Batcher, keys: Keys) -> None:
-        self._batcher, self._keys = batcher, keys
+    def __init__(self, batcher: Batcher, keys: Keys, team_work: TeamWork) -> None:
+        self._batcher, self._keys, self._team_work = batcher, keys, team_work
 
     async def of(self, inputs: JobInputs, outcome: Outcome, decision: Finish, latency_ms: int) -> Completion:
         """Complete a job after its last outcome. Raises `RedisError` if the cache cannot be read."""
@@ -87,28 +84,14 @@ class Completions:
         if answer is not None:
             self._cache(inputs, answer)
         if inputs.session is not None:
-            return complete_session_evaluation(inputs.spec.session_evals[inputs.session.step], finished)
+            return await self._team_work.session_evaluation(inputs, inputs.session.step, finished)
         if inputs.step:
-            return complete_evaluation(inputs.item, inputs.step, finished, inputs.output, inputs.membership)
-        if answer is None:
-            return complete_task(inputs.item, finished, inputs.membership)
-        rendered = render_evaluations(inputs.item, answer.output) if inputs.spec.evals else None
-        return complete_task(
-            inputs.item,
-            finished,
-            inputs.membership,
-            rendered=rendered,
-            known=await self._known(inputs, rendered) if rendered is not None else None,
-            call=inputs.call if inputs.memory is not None else None,
-            memory=inputs.memory,
-        )
+            return await self._team_work.evaluation(inputs, finished)
+        return await self._team_work.task(inputs, finished, partial(self._known, inputs.spec.team))
 
-    async def _known(self, inputs: JobInputs, rendered: RenderedEvaluations) -> dict[int, FinishedJob]:
+    async def _known(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
         """Evaluations that the team's cache answers, by step."""
-        if not inputs.spec.cache.reads:
-            return {}
-        digests = rendered.digests(inputs.item.cell.repetition)
-        keys = [self._keys.answer(inputs.spec.team, digest) for digest in digests.values()]
+        keys = [self._keys.answer(team, digest) for digest in digests.values()]
         stored = await self._batcher.send(("MGET", *keys)) if keys else []
         found = {
             step: read_answer(text) for step, text in zip(digests, stored, strict=True) if text is not None

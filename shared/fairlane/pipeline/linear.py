@@ -1,0 +1,111 @@
+"""Tells work whose time is linear in small texts from work that a team may make as long as it likes. Pure.
+
+The first is done at once. The second is done in child processes (`fairlane.sandbox`): expressions, filters
+and loops of templates, regular expressions, JSON schemas, and everything about long texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlane.evaluators.assertions import is_linear as assertions_are_linear
+from fairlane.model.evaluators import (
+    Assertions,
+    CallSpec,
+    Contains,
+    ExactMatch,
+    JsonValid,
+    Judge,
+    NumericMatch,
+)
+from fairlane.model.run import Cell
+from fairlane.model.steps import Step
+from fairlane.pipeline.rendering import Rendering, RunItem
+
+LINEAR_CHARS = 1 << 18
+"""Characters of texts up to which linear work is done at once: it takes some milliseconds at most."""
+
+VERDICT_PAIRS = 1 << 19
+"""Characters of a judge's answer times those of its choices, for each choice is looked for at each word: some
+ten milliseconds."""
+
+Row = Mapping[str, Any]
+
+
+def renders_linearly(rendering: Rendering, cell: Cell, row: Row, memory: Row | None = None) -> bool:
+    """Whether an item's task is rendered without Jinja, to texts that are not long."""
+    return _few(rendering.task_chars(cell, row, memory))
+
+
+def evaluates_linearly(rendering: Rendering, steps: Sequence[Step], row: Row, output: str) -> bool:
+    """Whether the calls of evaluations are rendered without Jinja, to texts that are not long."""
+    total = 0
+    for step in steps:
+        chars = rendering.evaluation_chars(step, row, output)
+        if chars is None or (total := total + chars) > LINEAR_CHARS:
+            return False
+    return True
+
+
+def completes_linearly(
+    item: RunItem, output: str | None, memory: Mapping[bytes, bytes] | None = None
+) -> bool:
+    """Whether an item's task is completed in time linear in small texts; ``None``: it has no output."""
+    spec, rendering = item.spec, item.rendering
+    if not _few(rendering.model_chars(item.cell, item.row)) or _scores_sessions(item):
+        return False
+    if output is None:
+        return True
+    if len(output) > LINEAR_CHARS:
+        return False
+    if memory is not None and (
+        sum(map(len, memory.values())) > LINEAR_CHARS or not _few(rendering.register_chars(item.row))
+    ):
+        return False
+    scored = all(
+        _scores_linearly(each, output, item.row) for each in spec.evaluators if not isinstance(each, CallSpec)
+    )
+    return scored and evaluates_linearly(rendering, spec.evals, item.row, output)
+
+
+def ends_linearly(item: RunItem, step: int, answer: str | None, output: str) -> bool:
+    """Whether evaluation ``step`` (from 1) of an output is completed in time linear in small texts."""
+    if _scores_sessions(item) or not _reads_linearly(item.spec.evals[step - 1], answer):
+        return False
+    after = [each for each in item.spec.evals if each.after == step]
+    return evaluates_linearly(item.rendering, after, item.row, output)
+
+
+def reads_session_linearly(step: Step, answer: str | None) -> bool:
+    """Whether the answer about a session is read in time linear in a small text."""
+    return _reads_linearly(step, answer)
+
+
+def _few(chars: int | None) -> bool:
+    return chars is not None and chars <= LINEAR_CHARS
+
+
+def _scores_sessions(item: RunItem) -> bool:
+    """Whether templates of sessions are rendered with an item, to know their tokens."""
+    return any(isinstance(step.evaluator, Judge) for step in item.spec.session_evals)
+
+
+def _reads_linearly(step: Step, answer: str | None) -> bool:
+    if answer is None:
+        return True
+    if isinstance(step.evaluator, Judge):
+        choices = sum(map(len, step.evaluator.choices))
+        return len(answer) * choices <= VERDICT_PAIRS
+    return len(answer) <= LINEAR_CHARS
+
+
+def _scores_linearly(spec: object, output: str, row: Row) -> bool:
+    match spec:
+        case ExactMatch() | NumericMatch() | JsonValid():
+            return True
+        case Contains():
+            return len(spec.text or "") <= LINEAR_CHARS
+        case Assertions():
+            return assertions_are_linear(row.get(spec.field), output, LINEAR_CHARS)
+    return False

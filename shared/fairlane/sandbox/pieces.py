@@ -1,0 +1,299 @@
+"""The pieces of work: data for a child, what it does there, and how its JSON is read on the way back.
+
+A child that a team has taken over could answer anything, so that answers are JSON and never pickles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from fairlane.core.errors import BrokenPage
+from fairlane.datasets.rows import bounded_rows
+from fairlane.evaluators.agents import flaw
+from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.evaluators import Criterion
+from fairlane.model.job import JobState
+from fairlane.model.run import cell_of
+from fairlane.model.sessions import SessionMembership
+from fairlane.model.tokens import Entry
+from fairlane.pipeline.completion import (
+    Completion,
+    complete_evaluation,
+    complete_session_evaluation,
+    complete_task,
+)
+from fairlane.pipeline.conversation import recalled
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult, NextJob, render_evaluations
+from fairlane.pipeline.rendering import Call, Rendering, RunItem
+
+Row = Mapping[str, Any]
+
+
+class Piece(Protocol):
+    """One piece of work; it is pickled on its way to a child."""
+
+    what: ClassVar[str]
+    """What it is, in the words of an error."""
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """Do it, in a child. ``rendering`` is that of its run, if it has one."""
+        ...
+
+    def read(self, reply: bytes) -> Any:
+        """The result of `work`, in the parent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RenderCall:
+    """Renders the call of a job: of a task, of evaluation ``step`` (from 1), or of a session's (from 0)."""
+
+    what: ClassVar[str] = "prompts"
+
+    item: int
+    row: Row
+    step: int = 0
+    output: str | None = None
+    memory: Mapping[bytes, bytes] | None = None
+    turns: Sequence[Mapping[str, Any]] | None = None
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """The call as JSON. Raises `TemplateError`."""
+        run = _needed(rendering)
+        if self.turns is not None:
+            call = run.session(run.spec.session_evals[self.step], self.turns)
+        elif self.step:
+            call = run.evaluation(run.spec.evals[self.step - 1], self.row, self.output or "")
+        else:
+            cell = cell_of(run.spec, self.item)
+            names = None if self.memory is None else recalled(run, cell, self.row, self.memory)
+            call = run.task(cell, self.row, names)
+        return written_call(call)
+
+    def read(self, reply: bytes) -> Call:
+        """The call."""
+        return read_call(reply)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTask:
+    """Scores an item's output, and decides its evaluations."""
+
+    what: ClassVar[str] = "evaluators"
+
+    item: int
+    row: Row
+    finished: FinishedJob
+    membership: SessionMembership | None = None
+    known: Mapping[int, KnownResult] = field(default_factory=dict)
+    call: Call | None = None
+    memory: Mapping[bytes, bytes] | None = None
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """The completion as JSON."""
+        return written_completion(
+            complete_task(
+                RunItem.of(_needed(rendering), self.item, self.row),
+                self.finished,
+                self.membership,
+                known=self.known,
+                call=self.call,
+                memory=self.memory,
+            )
+        )
+
+    def read(self, reply: bytes) -> Completion:
+        """The completion."""
+        return read_completion(reply)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteEvaluation:
+    """Reads the answer of evaluation ``step`` (from 1) of an output."""
+
+    what: ClassVar[str] = "evaluators"
+
+    item: int
+    row: Row
+    step: int
+    finished: FinishedJob
+    output: str | None
+    membership: SessionMembership | None = None
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """The completion as JSON."""
+        item = RunItem.of(_needed(rendering), self.item, self.row)
+        return written_completion(
+            complete_evaluation(item, self.step, self.finished, self.output, self.membership)
+        )
+
+    def read(self, reply: bytes) -> Completion:
+        """The completion."""
+        return read_completion(reply)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteSession:
+    """Reads the answer of evaluation ``step`` (from 0) of a session."""
+
+    what: ClassVar[str] = "evaluators"
+
+    step: int
+    finished: FinishedJob
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """The completion as JSON."""
+        step = _needed(rendering).spec.session_evals[self.step]
+        return written_completion(complete_session_evaluation(step, self.finished))
+
+    def read(self, reply: bytes) -> Completion:
+        """The completion."""
+        return read_completion(reply)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationDigests:
+    """The cache keys of the evaluations of an output, by step."""
+
+    what: ClassVar[str] = "evaluators"
+
+    item: int
+    row: Row
+    output: str
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """Pairs of step and key as JSON."""
+        item = RunItem.of(_needed(rendering), self.item, self.row)
+        digests = render_evaluations(item, self.output).digests(item.cell.repetition)
+        return _json([*digests.items()])
+
+    def read(self, reply: bytes) -> dict[int, str]:
+        """The keys by step."""
+        return {int(step): str(digest) for step, digest in json.loads(reply)}
+
+
+@dataclass(frozen=True, slots=True)
+class FindFlaw:
+    """Looks for a flaw of an answer for one criterion."""
+
+    what: ClassVar[str] = "evaluators"
+
+    answer: str
+    criterion: Criterion
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """The flaw as JSON."""
+        return _json(flaw(self.answer, self.criterion))
+
+    def read(self, reply: bytes) -> str | None:
+        """The flaw; ``None`` without one."""
+        found = json.loads(reply)
+        return None if found is None else str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """Decodes a page of rows. Its rows come back as a text each, of which the parent reads those it needs."""
+
+    what: ClassVar[str] = "rows"
+
+    blob: bytes
+    row_bytes: int
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """A line for each row: its JSON, or the JSON text that says why it cannot be read."""
+        try:
+            rows = bounded_rows(self.blob, self.row_bytes)
+        except BrokenPage as broken:
+            return b"!" + str(broken).encode(errors="replace")
+        return b"\n".join(map(_json, rows))
+
+    def read(self, reply: bytes) -> list[bytes]:
+        """The rows' JSON. Raises `BrokenPage`."""
+        if reply.startswith(b"!"):
+            raise BrokenPage(reply[1:].decode(errors="replace"))
+        return reply.split(b"\n") if reply else []
+
+
+def written_call(call: Call) -> bytes:
+    """A call as JSON."""
+    optional, inputs = sorted(call.optional), None if call.inputs is None else [*call.inputs]
+    return _json([call.model, call.messages, dict(call.params), call.arguments, inputs, optional])
+
+
+def read_call(text: bytes) -> Call:
+    """The call that `written_call` wrote."""
+    model, messages, params, arguments, inputs, optional = json.loads(text)
+    return Call(
+        str(model),
+        [*messages],
+        dict(params),
+        None if arguments is None else dict(arguments),
+        None if inputs is None else tuple(map(str, inputs)),
+        frozenset(map(str, optional)),
+    )
+
+
+def written_completion(done: Completion) -> bytes:
+    """A completion as JSON."""
+    session = done.session
+    return _json(
+        [
+            done.state,
+            done.payload,
+            [_written_job(job) for job in done.follow],
+            done.malformed,
+            dict(done.memory),
+            None
+            if session is None
+            else [*session[:-1], [[str(entry), lane] for entry, lane in session.evaluations]],
+        ]
+    )
+
+
+def read_completion(text: bytes) -> Completion:
+    """The completion that `written_completion` wrote."""
+    state, payload, follow, malformed, memory, session = json.loads(text)
+    return Completion(
+        JobState(state),
+        str(payload),
+        tuple(_read_job(job) for job in follow),
+        tuple(map(str, malformed)),
+        {str(name): str(value) for name, value in memory.items()},
+        None if session is None else _read_session(*session),
+    )
+
+
+def _written_job(job: NextJob) -> list[object]:
+    if isinstance(job, ReadyJob):
+        return [str(job.entry), job.lane]
+    return [job.job, job.state, job.payload, job.lane]
+
+
+def _read_job(written: Sequence[Any]) -> NextJob:
+    match written:
+        case [str(entry), str(lane)]:
+            return ReadyJob(Entry.parse(entry), lane)
+        case [int(job), str(state), str(payload), str(lane)]:
+            return RecordedJob(job, "given" if state == "given" else JobState(state), payload, lane)
+    raise ValueError(f"{written!r:.100} is no job")
+
+
+def _read_session(
+    session: int, cell: int, size: int, answered: bool, evaluations: Sequence[tuple[str, str]]
+) -> SessionCompletion:
+    entries = tuple((Entry.parse(entry), str(lane)) for entry, lane in evaluations)
+    return SessionCompletion(int(session), int(cell), int(size), bool(answered), entries)
+
+
+def _needed(rendering: Rendering | None) -> Rendering:
+    if rendering is None:
+        raise ValueError("this piece of work needs its run")
+    return rendering
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

@@ -1,0 +1,167 @@
+"""A pool of child processes that teams share fairly: one waits for its own work, never for another's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, Final
+
+from fairlane.config.sections import SandboxSettings
+from fairlane.model.run import Plan, RunRef
+from fairlane.sandbox.limits import Limits, NoChild
+from fairlane.sandbox.pieces import Piece
+from fairlane.sandbox.process import Child, Ordered
+
+MOST_QUEUED: Final = 5_000
+"""Pieces of a team that may wait: as many as the slots of a worker, each of which waits for one at a time."""
+
+MOST_BATCH: Final = 32
+"""Pieces that are sent to a child together."""
+
+QUICK_S: Final = 0.05
+"""A team's next batch is twice as large after one that took no longer, and one piece after a slower one."""
+
+Waiting = tuple[Ordered, Future[Any]]
+
+
+class Pool:
+    """Children that start with the first work for them. Any thread may submit.
+
+    Teams take turns. A team uses at most half of the children, so that one which is slow delays no other.
+    """
+
+    def __init__(self, processes: int, limits: Limits, environ: Mapping[str, str]) -> None:
+        self._children = [Child(limits, environ) for _ in range(max(1, processes))]
+        self._most_busy = max(1, len(self._children) // 2)
+        self._threads: list[threading.Thread] = []
+        self._queues: OrderedDict[str, deque[Waiting]] = OrderedDict()
+        self._busy: Counter[str] = Counter()
+        self._batches: dict[str, int] = {}
+        self._changed = threading.Condition()
+        self._idle = 0  # children that run and have nothing to do
+        self._closed = False
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the children that are there."""
+        return [child.pid for child in self._children if child.pid is not None]
+
+    def submit(self, team: str, piece: Piece, plan: Plan | None = None) -> Future[Any]:
+        """Have a piece of a team's work done; ``plan`` is its run's, if it needs that.
+
+        The future raises `TemplateError` and what else the work raises, `CutOff` if it went past a limit,
+        `WorkRaised`, and `NoChild`.
+        """
+        key = None if plan is None else str(RunRef(plan.spec.team, plan.spec.run))
+        future: Future[Any] = Future()
+        with self._changed:
+            queue = self._queues.setdefault(team, deque())
+            if self._closed or len(queue) >= MOST_QUEUED:
+                why = (
+                    "the process ends" if self._closed else f"{MOST_QUEUED:,} pieces of the team wait already"
+                )
+                future.set_exception(NoChild(f"no more of what teams wrote is done: {why}"))
+                return future
+            queue.append((Ordered(piece, key, plan), future))
+            if not self._threads:
+                self._start()
+            self._changed.notify_all()
+        return future
+
+    def close(self) -> None:
+        """End all children; what was not done fails with `NoChild`."""
+        with self._changed:
+            self._closed = True
+            left = [future for queue in self._queues.values() for _, future in queue]
+            self._queues.clear()
+            self._changed.notify_all()
+        for child in self._children:
+            child.kill()
+        for future in left:
+            _settle(future, NoChild("no more of what teams wrote is done: the process ends"))
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self) -> None:
+        for child in self._children:
+            thread = threading.Thread(target=self._serve, args=(child,), name="fairlane-sandbox", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, child: Child) -> None:
+        while True:
+            with self._changed:
+                taken = self._next(child)
+            if taken is None:
+                child.close(last=True)
+                return
+            team, batch = taken
+            began_s, left = time.monotonic(), self._do(child, batch)
+            with self._changed:
+                self._end(team, left, quick=not left and time.monotonic() - began_s <= QUICK_S)
+
+    def _next(self, child: Child) -> tuple[str, list[Waiting]] | None:
+        """Wait for the next batch; ``None`` when the pool is closed. No child starts while one is idle."""
+        runs = child.pid is not None
+        while not self._closed:
+            if (runs or not self._idle) and (taken := self._take()) is not None:
+                self._changed.notify_all()  # a child that left this to us may find more
+                return taken
+            self._idle += runs
+            self._changed.wait()
+            self._idle -= runs
+        return None
+
+    def _take(self) -> tuple[str, list[Waiting]] | None:
+        """The next batch, of the team whose turn it is; ``None`` if no team may begin one."""
+        for team, queue in self._queues.items():
+            if not queue or self._busy[team] >= self._most_busy:
+                continue
+            self._queues.move_to_end(team)
+            self._busy[team] += 1
+            size = min(len(queue), self._batches.get(team, 1))
+            return team, [queue.popleft() for _ in range(size)]
+        return None
+
+    def _do(self, child: Child, batch: list[Waiting]) -> list[Waiting]:
+        """Do a batch; returns the pieces behind one that was cut off, which are to be done again."""
+        live = [each for each in batch if each[1].running() or each[1].set_running_or_notify_cancel()]
+        try:
+            done = child.do([ordered for ordered, _ in live], lambda n, found: _settle(live[n][1], found))
+        except Exception as error:  # noqa: BLE001  whoever waits for the pieces gets it
+            for _, future in live:
+                _settle(future, error)
+            return []
+        return live[done:]
+
+    def _end(self, team: str, left: list[Waiting], *, quick: bool) -> None:
+        self._busy[team] -= 1
+        self._batches[team] = min(MOST_BATCH, 2 * self._batches.get(team, 1)) if quick else 1
+        if self._closed:
+            for _, future in left:
+                _settle(future, NoChild("no more of what teams wrote is done: the process ends"))
+            return
+        queue = self._queues.setdefault(team, deque())
+        queue.extendleft(reversed(left))
+        if not queue and not self._busy[team]:
+            del self._queues[team], self._busy[team]
+            self._batches.pop(team, None)
+        self._changed.notify_all()
+
+
+def _settle(future: Future[Any], found: Any) -> None:
+    with suppress(InvalidStateError):  # whoever waited for it has given up
+        if isinstance(found, BaseException):
+            future.set_exception(found)
+        else:
+            future.set_result(found)
+
+
+def open_pool(settings: SandboxSettings, environ: Mapping[str, str]) -> Pool:
+    """The pool of a process; it starts no child yet."""
+    limits = Limits(settings.cpu_seconds, settings.wall_seconds, settings.memory_mb << 20)
+    return Pool(settings.processes, limits, environ)
