@@ -58,13 +58,11 @@ def find_promptfoo(cache: Path, home: Path) -> Promptfoo:
     folder = cache / f"promptfoo-{VERSION}"
     program = folder / "node_modules" / ".bin" / "promptfoo"
     if not program.exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.skip("this test needs npm, which installs promptfoo")
+        npm = _npm()
         folder.mkdir(parents=True, exist_ok=True)
         ended = subprocess.run(
             [
-                npm,
+                *npm,
                 "install",
                 "--prefix",
                 folder,
@@ -81,3 +79,12 @@ def find_promptfoo(cache: Path, home: Path) -> Promptfoo:
             shutil.rmtree(folder, ignore_errors=True)
             pytest.skip(f"npm could not install promptfoo: {ended.stderr.strip()[-300:]}")
     return Promptfoo(program, home)
+
+
+def _npm() -> list[str]:
+    """What runs npm. A wheel has no links, so the ``npm`` beside its Node.js runs by its own path only."""
+    found = shutil.which("npm")
+    if found is None:
+        pytest.skip("this test needs npm, which installs promptfoo")
+    inside = Path(found).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    return [str(Path(found).with_name("node")), str(inside)] if inside.is_file() else [found]
