@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fairlane.config.environment import process_environment
+from tests.support.npm import install
 
 VERSION = "0.121.20"
-INSTALL_S, EVAL_S = 600, 180
+EVAL_S = 180
 
 QUIET = {
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
@@ -55,36 +53,5 @@ def find_promptfoo(cache: Path, home: Path) -> Promptfoo:
 
     It skips on CI, too: with what it needs, promptfoo takes more than a gigabyte.
     """
-    folder = cache / f"promptfoo-{VERSION}"
-    program = folder / "node_modules" / ".bin" / "promptfoo"
-    if not program.exists():
-        npm = _npm()
-        folder.mkdir(parents=True, exist_ok=True)
-        ended = subprocess.run(
-            [
-                *npm,
-                "install",
-                "--prefix",
-                folder,
-                "--no-audit",
-                "--no-fund",
-                f"promptfoo@{VERSION}",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_S,
-            check=False,
-        )
-        if ended.returncode or not program.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            pytest.skip(f"npm could not install promptfoo: {ended.stderr.strip()[-300:]}")
-    return Promptfoo(program, home)
-
-
-def _npm() -> list[str]:
-    """What runs npm. A wheel has no links, so the ``npm`` beside its Node.js runs by its own path only."""
-    found = shutil.which("npm")
-    if found is None:
-        pytest.skip("this test needs npm, which installs promptfoo")
-    inside = Path(found).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    return [str(Path(found).with_name("node")), str(inside)] if inside.is_file() else [found]
+    modules = install(cache / f"promptfoo-{VERSION}", f"promptfoo@{VERSION}")
+    return Promptfoo(modules / ".bin" / "promptfoo", home)
