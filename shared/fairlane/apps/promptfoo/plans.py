@@ -106,10 +106,11 @@ class Planner:
         first, wanted = group[0], self._wanted(group[0])
         labels = {each.model: each.label for each in group}
         known = {each.model: each for each in group}
+        rows: list[Mapping[str, Any]] | None = None
         if first.answers is not None:
-            own = self._scored(part)
-            return PlannedRun(labels, own, known, wanted, list(self._answered(first, wanted)))
-        own = {
+            rows = list(self._answered(first, wanted))
+            return PlannedRun(labels, self._scored(part), known, wanted, rows)
+        own: SubmitOptions = {
             **self.common,
             "models": [each.model for each in group],
             "params": dict(first.params),
@@ -118,7 +119,6 @@ class Planner:
             own["delay"] = max(first.delay, self.common.get("delay", 0.0))
         if part:
             own["name"] = self._named(part)
-        rows: list[Mapping[str, Any]] | None = None
         if self._is_made(first):
             own["request"] = REQUEST
             rows = list(self._requests(first, wanted))
