@@ -35,7 +35,7 @@ _NO_MODEL = frozenset(("http", "https", "webhook", "ws", "wss", "websocket", "pr
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Answerer:
     """What answers for a provider that is no model: a program's function or class, or ``path=None``: echo."""
 
     path: Path | None = None
@@ -63,7 +63,7 @@ class Provider:
     transform: tuple[str, Place] | None = None
     legacy: bool = False
     affixes: tuple[str, str] = ("", "")
-    answers: Answers | None = None
+    answers: Answerer | None = None
 
     @property
     def shapes(self) -> bool:
@@ -192,17 +192,17 @@ class Providers:
             answers,
         )
 
-    def _answers(self, identity: str, config: Mapping[str, Any], place: Place) -> Answers | None:
+    def _answers(self, identity: str, config: Mapping[str, Any], place: Place) -> Answerer | None:
         """What answers for a provider that is no model; a problem, and an echo, if it cannot run here."""
         if identity == ECHO:
-            return Answers()
+            return Answerer()
         found = self.files.program(_file(identity), place)
         if found is None:
-            return Answers()
+            return Answerer()
         self.problems.note(
             f"{identity} is a program: it answers here, one call at a time, beyond the limits of lanes"
         )
-        return Answers(*found, config)
+        return Answerer(*found, config)
 
     def _delay(self, raw: Any, place: Place) -> float:
         if isinstance(raw, int | float) and raw >= 0:
