@@ -185,7 +185,7 @@ test-trackers: $(VENV)-trackers/.installed ## Export to the real MLflow, Phoenix
 	@$(BIN)/pytest -m trackers tests/edge/trackers $(ARGS)
 
 .PHONY: test-extras
-test-extras: $(VENV)/.installed ## Install the wheel with each extra, in an empty environment each
+test-extras: $(VENV)/.installed ## Install the wheel with each extra on each Python that is here (a quarter of an hour)
 	$(call step,tests: extras of the wheel)
 	@$(PYTEST) -m extras tests/edge/packaging $(ARGS)
 
@@ -193,6 +193,11 @@ test-extras: $(VENV)/.installed ## Install the wheel with each extra, in an empt
 test-promptfoo: $(VENV)/.installed ## Compare verdicts with promptfoo's own command (installs it with npm: 1.4 GB)
 	$(call step,tests: promptfoo)
 	@$(BIN)/pytest -m promptfoo tests/edge/promptfoo $(ARGS)
+
+.PHONY: test-operators
+test-operators: $(VENV)/.installed ## Check resources of KEDA and Prometheus' operator (installs their models with npm: 35 MB)
+	$(call step,tests: operators)
+	@$(BIN)/pytest -m operators tests/edge/deploy $(ARGS)
 
 .PHONY: chaos
 chaos: $(VENV)/.installed ## Play fresh schedules of faults and check what became of them (ARGS="--seed N" plays one again)

@@ -97,6 +97,21 @@ def test_python_and_graders_check_outputs_where_the_command_runs(shell: Shell) -
     assert (json.loads(line)["output"], json.loads(line)["scores"]["pass"]) == ("x", 1.0)
 
 
+def test_a_program_and_echo_answer_here_and_workers_judge_their_outputs(shell: Shell) -> None:
+    agent = "def call_api(prompt, options, context):\n    return {'output': prompt + '!', 'error': ERROR}\n"
+    (shell.folder / "agent.py").write_text(agent.replace("ERROR", "'b' in prompt and 'no b'"))
+    rubric = {"type": "llm-rubric", "value": "repeats {{word}}", "weight": 0}
+    starts = {"type": "starts-with", "value": "{{word}}"}
+    tests = [{"vars": {"word": ["a", "b"]}, "assert": [rubric, starts]}]
+    for provider, code, counts in (("echo", 0, (2, 0)), ("file://agent.py", 1, (1, 1))):
+        parts = {"prompts": ["{{word}}"], "providers": [provider], "tests": tests}
+        (shell.folder / "here.json").write_text(json.dumps(parts))
+        shown = json.loads(shell("eval", "here.json", "--judge-model", "sim:judge", "--json", code=code))
+        (result,) = shown["results"]
+        assert (result["provider"], (result["passed"], result["errors"])) == (provider, counts)
+        assert len(shown["runs"]) == 1, "only the judge is called"
+
+
 def test_what_is_not_supported_is_named_before_anything_runs(shell: Shell) -> None:
     before = len(shell.json("runs"))
     tests = [{"assert": [{"type": "javascript", "value": "true"}, {"type": "similar", "value": "x"}]}]

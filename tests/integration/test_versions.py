@@ -160,7 +160,7 @@ def test_both_versions_share_runs_and_take_over_from_each_other(
 def test_messages_of_a_later_format_are_left_to_workers_that_read_it(
     deployment: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    later = make_next_version(tmp_path_factory.mktemp("messages"), LATER_MESSAGES, LATER_SPECS)
+    later = make_next_version(tmp_path_factory.mktemp("messages"), LATER_MESSAGES, *LATER_SPECS)
     model = deployment.new_model(latency_ms=50)
     stop(deployment.process("scheduler-1"))
     with beside(deployment, later, "scheduler", "worker") as (_, worker):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fairlane.config.environment import process_environment
+from tests.support.npm import install
 
 VERSION = "0.121.20"
-INSTALL_S, EVAL_S = 600, 180
+EVAL_S = 180
 
 QUIET = {
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
@@ -55,29 +53,5 @@ def find_promptfoo(cache: Path, home: Path) -> Promptfoo:
 
     It skips on CI, too: with what it needs, promptfoo takes more than a gigabyte.
     """
-    folder = cache / f"promptfoo-{VERSION}"
-    program = folder / "node_modules" / ".bin" / "promptfoo"
-    if not program.exists():
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.skip("this test needs npm, which installs promptfoo")
-        folder.mkdir(parents=True, exist_ok=True)
-        ended = subprocess.run(
-            [
-                npm,
-                "install",
-                "--prefix",
-                folder,
-                "--no-audit",
-                "--no-fund",
-                f"promptfoo@{VERSION}",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_S,
-            check=False,
-        )
-        if ended.returncode or not program.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            pytest.skip(f"npm could not install promptfoo: {ended.stderr.strip()[-300:]}")
-    return Promptfoo(program, home)
+    modules = install(cache / f"promptfoo-{VERSION}", f"promptfoo@{VERSION}")
+    return Promptfoo(modules / ".bin" / "promptfoo", home)

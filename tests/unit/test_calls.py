@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle  # noqa: TID251 - Celery carries exceptions so
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -176,17 +176,19 @@ def test_a_limited_task_is_sent_through_fairlane_under_its_lane() -> None:
 @pytest.mark.parametrize(
     ("given", "start_in"),
     [
-        ({"countdown": 5}, 5),
-        ({"eta": datetime.now(UTC) + timedelta(hours=1)}, 3600),
-        ({"eta": datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)}, 3600),
-        ({"eta": datetime.now(UTC) - timedelta(hours=1)}, 0),
+        (lambda: {"countdown": 5}, 5),
+        (lambda: {"eta": datetime.now(UTC) + timedelta(hours=1)}, 3600),
+        (lambda: {"eta": datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)}, 3600),
+        (lambda: {"eta": datetime.now(UTC) - timedelta(hours=1)}, 0),
     ],
 )
-def test_countdown_and_eta_are_when_the_run_may_start(given: dict[str, Any], start_in: float) -> None:
+def test_countdown_and_eta_are_when_the_run_may_start(
+    given: Callable[[], dict[str, Any]], start_in: float
+) -> None:
     _, fetch = app_with_task()
     client = SenderClient()
 
-    limited(client, lane="crm-api")(fetch).apply_async([4], **given)
+    limited(client, lane="crm-api")(fetch).apply_async([4], **given())
 
     assert client.options.get("start_in", 0) == pytest.approx(start_in, abs=60)
 

@@ -94,7 +94,7 @@ def test_a_value_becomes_the_json_that_it_means(value: Any, taken: Any) -> None:
 
 @pytest.mark.parametrize(
     "gap",
-    [float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("nan")],
+    [float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT", "s"), Decimal("nan")],
     ids=repr,
 )
 def test_a_gap_of_a_table_is_a_field_that_the_row_does_not_have(gap: Any) -> None:

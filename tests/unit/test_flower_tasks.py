@@ -15,7 +15,7 @@ from fairlane.broker.app import TASK_NAME
 from fairlane.core.errors import RunNotFound
 from fairlane.flower.command import FLOWER_MEMORY_TASKS
 from fairlane.flower.tasks.attempts_seen import attempts_seen
-from fairlane.flower.tasks.task_rows import TaskRows
+from fairlane.flower.tasks.task_rows import COLUMNS, TaskRows
 from fairlane.flower.web.templating import BEFORE, StackedLoader
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef, RunSpec
@@ -71,9 +71,11 @@ def test_a_row_of_a_run_that_nobody_can_read_has_what_its_id_tells() -> None:
     assert (row["run"], row["item"], row["team"], row["model"]) == ("r1", "job 6", "search", "")
 
 
-def test_a_task_that_is_none_of_ours_is_left_alone() -> None:
+def test_a_task_that_is_none_of_ours_keeps_its_arguments_and_has_every_column() -> None:
     other = Task("a-b-c", name="celery.ping", args="(1,)", kwargs="{}")
-    assert TaskRows(lambda _: None).format(other).args == "(1,)"
+    row = TaskRows(lambda _: None).format(other).as_dict()
+    assert row["args"] == "(1,)"
+    assert {name: row[name] for name in COLUMNS} == dict.fromkeys(COLUMNS, "") | {"run": "celery.ping"}
 
 
 def test_flowers_own_pages_show_the_rows_so(real_redis: Redis) -> None:

@@ -248,7 +248,7 @@ def test_what_should_not_be_similar_is_met_where_it_is_not() -> None:
 def test_all_that_is_not_supported_is_named_at_once_with_its_place(folder: Folder) -> None:
     text = """\
 prompts: ['{{ messages | striptags }}', 'hi {{nobody}}', prompt.py]
-providers: [openai:gpt-4o, 'python:p.py', azure:chat:dep, openai:completion:davinci]
+providers: [openai:gpt-4o, 'golang:p.go', azure:chat:dep, openai:completion:davinci]
 scenarios: {}
 tests:
   - vars: {a: 1}
@@ -269,7 +269,7 @@ tests:
         ("promptfooconfig.yaml:1: prompts[0]", "there is no filter 'striptags': leave it out"),
         ("promptfooconfig.yaml:1: prompts[1]", "no variable 'nobody' is set here"),
         ("promptfooconfig.yaml:1: prompts[2]", "there is no file prompt.py"),
-        ("promptfooconfig.yaml:2: providers[1]", "--map-provider python:p.py=<connection>:<model>"),
+        ("promptfooconfig.yaml:2: providers[1]", "--map-provider golang:p.go=<connection>:<model>"),
         ("promptfooconfig.yaml:2: providers[2]", "no connection 'azure' is configured"),
         ("promptfooconfig.yaml:2: providers[3]", "is no chat model"),
         ("promptfooconfig.yaml:7: tests[0].assert[0]", "the assertion ruby is not supported"),

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from fairlane.model.run import RunRef, RunState
+from fairlane.model.run import STARTS_LATER, RunRef, RunState
 from fairlane.store.write.leader import NotLeader
 from fairlane_scheduler.intake import admission as admitting
 from tests.support.scheduler_parts import Parts
@@ -70,6 +70,18 @@ def test_a_good_run_is_admitted_and_known_to_the_backlog(parts: Parts) -> None:
     assert [(line["items"], line["jobs"]) for line in admitted] == [(3, 6)]
 
 
+def test_a_run_that_starts_later_has_a_plan_that_earlier_workers_can_read(parts: Parts) -> None:
+    later = parts.spec(1, version=STARTS_LATER, bounds={"start_ms": parts.now_ms + 5000})
+    ref = parts.upload(later, [{"q": 1}])
+
+    parts.receiver.tick(None, parts.moment())
+
+    run = parts.backlog.get(ref)
+    assert run is not None
+    assert (run.plan.spec.version, run.plan.spec.bounds.start_ms) == (1, parts.now_ms + 5000)
+    assert float(parts.state(ref)["task_next_ms"]) >= parts.now_ms + 5000
+
+
 def test_an_empty_run_completes_at_once(parts: Parts) -> None:
     ref = parts.upload(parts.spec(0), [])
 
@@ -82,7 +94,7 @@ def test_an_empty_run_completes_at_once(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("fields", "shown"),
     [
-        ({"version": 2}, "version: the spec has 2, this scheduler reads 1"),
+        ({"version": 3}, "version: the spec has 3, this scheduler reads 2: upgrade the schedulers"),
         ({"version": "x"}, "version"),
         ({"team": "ads"}, "names run ads/r1"),
         ({"run": "r2"}, "names run search/r2"),

@@ -12,7 +12,7 @@ from fairlane.client.submission import bounded_pages, build_spec, check_connecti
 from fairlane.core.errors import SubmissionError
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import ExactMatch, Judge
-from fairlane.model.run import Message, RunSpec
+from fairlane.model.run import STARTS_LATER, Message, RunSpec
 from fairlane.pipeline.rendering import operators_own
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
@@ -151,6 +151,12 @@ def test_a_wrong_judge_is_named(change: dict[str, Any], field: str) -> None:
     with pytest.raises(SubmissionError) as raised:
         spec_of(evaluators=[JUDGE.model_copy(update=change)])
     assert raised.value.field == field
+
+
+def test_a_start_that_earlier_schedulers_would_ignore_raises_the_specs_version() -> None:
+    assert spec_of().version == 1
+    later = spec_of(start_in=5)
+    assert (later.version, later.bounds.start_ms) == (STARTS_LATER, later.submitted_ms + 5000)
 
 
 def test_evaluators_and_retry_travel_unchanged() -> None:

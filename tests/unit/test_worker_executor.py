@@ -25,7 +25,7 @@ from fairlane.model.job import (
     TimedOut,
     Usage,
 )
-from fairlane.model.run import CacheChoice, Order, RunRef
+from fairlane.model.run import SPEC_VERSION, CacheChoice, Order, RunRef
 from fairlane.pipeline.rendering import Prompt
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported import AdaptingProvider
@@ -71,7 +71,9 @@ def test_a_message_of_a_later_version_is_given_back_uncalled_and_at_no_cost() ->
     on_loop(scene)
 
 
-@pytest.mark.parametrize("change", [{"version": 2}, {"evaluators": [{"kind": "tomorrow's", "name": "x"}]}])
+@pytest.mark.parametrize(
+    "change", [{"version": SPEC_VERSION + 1}, {"evaluators": [{"kind": "tomorrow's", "name": "x"}]}]
+)
 def test_a_run_that_only_a_later_version_can_read_is_left_to_it(change: dict[str, Any]) -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)

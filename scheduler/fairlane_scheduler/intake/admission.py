@@ -276,7 +276,7 @@ class Admission:
             if template.constant:
                 self._lanes.lane_of(template.render({}).strip(), spec.lane)
         plan = Plan(
-            spec=spec,
+            spec=spec.admitted,
             eval_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.evals),
             session_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.session_evals),
             unstructured=self._unstructured,
@@ -297,14 +297,14 @@ class _Versioned(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    version: int = SPEC_VERSION
+    version: int = 1
 
 
 def _read_spec(ref: RunRef, text: bytes) -> RunSpec:
     version = _Versioned.model_validate_json(text).version
     if version > SPEC_VERSION:
         raise ValueError(
-            f"version: the spec has {version}, this scheduler reads {SPEC_VERSION}: update the schedulers"
+            f"version: the spec has {version}, this scheduler reads {SPEC_VERSION}: upgrade the schedulers"
         )
     spec = RunSpec.read(text)
     if (spec.team, spec.run) != (ref.team, ref.run):

@@ -28,7 +28,7 @@ from fairlane.evaluators.client_side import ClientScorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.lane import FUNCTIONS, endpoint_id
-from fairlane.model.run import CacheMode, OnRefusal, Rate, RunSpec
+from fairlane.model.run import STARTS_LATER, CacheMode, OnRefusal, Rate, RunSpec
 
 PAGE_ROWS = 500
 """Rows a page: what a client holds of a dataset at a time."""
@@ -154,7 +154,9 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
     if not isinstance(given.get("retry", RetryPolicy()), RetryPolicy):
         raise SubmissionError("retry", given["retry"], "is not a RetryPolicy", _REMEDIES["retry"])
     try:
+        start = _start(given.get("start_in"), submitted_ms)
         fields: dict[str, Any] = {
+            **({"version": STARTS_LATER} if start else {}),
             "run": run,
             "team": team,
             "name": given.get("name", run),
@@ -165,7 +167,7 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
             **_priority(given.get("priority", 0)),
             "bounds": {
                 **{name: given[name] for name in _BOUNDS if name in given},
-                **_start(given.get("start_in"), submitted_ms),
+                **start,
             },
             "cache": {
                 field: given[name]

@@ -94,7 +94,11 @@ class CacheChoice(Choice):
         return self.mode == "read_write"
 
 
-SPEC_VERSION = 1
+SPEC_VERSION = 2
+"""The latest version of a spec that this version reads."""
+
+STARTS_LATER = 2
+"""The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +145,12 @@ class RunSpec(StoredModel):
     A task calls a model with a prompt, or with the chat body in the row's ``request_field``. With
     ``output_field`` there is no call: the row holds the output to score. A model "python:…" is a function
     that takes the row. ``open``: the client still writes rows, so ``rows`` is not final. ``trace`` is the W3C
-    ``traceparent`` of the submission, if it is traced.
+    ``traceparent`` of the submission, if it is traced. ``version`` is the earliest that honours all of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: int = Field(default=SPEC_VERSION, ge=1, le=SPEC_VERSION)
+    version: int = Field(default=1, ge=1, le=SPEC_VERSION)
     run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     team: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     name: str = Field(max_length=200, pattern=SHOWN)
@@ -188,6 +192,11 @@ class RunSpec(StoredModel):
         if not (self.prompts or functions or self.request_field is not None):
             raise ValueError("prompts: give 1 to 100 prompts")
         return self
+
+    @property
+    def admitted(self) -> Self:
+        """The spec as a plan has it: earlier workers can read it where the run's state enforces the rest."""
+        return self.model_copy(update={"version": 1}) if self.version == STARTS_LATER else self
 
     @cached_property
     def evals(self) -> tuple[Step, ...]:

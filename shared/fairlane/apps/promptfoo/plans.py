@@ -12,7 +12,7 @@ from fairlane.apps.promptfoo.asking import Asker
 from fairlane.apps.promptfoo.reading.cases import Case, fits
 from fairlane.apps.promptfoo.reading.problems import Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
-from fairlane.apps.promptfoo.reading.providers import Provider
+from fairlane.apps.promptfoo.reading.providers import ANSWER, Provider
 from fairlane.apps.promptfoo.rows import ASKED, PROMPT, REQUEST, STORE_AS
 from fairlane.client.submission import SubmitOptions
 from fairlane.pipeline.conversation import CONVERSATION
@@ -36,6 +36,11 @@ class PlannedRun:
     providers: Mapping[str, Provider] = field(default_factory=dict)
     prompts: tuple[int, ...] = ()
     rows: Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def answers_here(self) -> bool:
+        """Whether its one provider is no model: its rows hold prompts, and get their outputs here."""
+        return any(each.answers is not None for each in self.providers.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class Planner:
 
     def _key(self, provider: Provider) -> str:
         parts = [dict(provider.params), provider.delay, provider.prompts, provider.instructions]
-        parts.append(provider.label if self._is_made(provider) else None)
+        parts.append(provider.label if provider.answers or self._is_made(provider) else None)
         return json.dumps(parts, sort_keys=True, default=str)
 
     def _is_made(self, provider: Provider) -> bool:
@@ -99,6 +104,12 @@ class Planner:
 
     def _run(self, group: Sequence[Provider], part: str) -> PlannedRun:
         first, wanted = group[0], self._wanted(group[0])
+        labels = {each.model: each.label for each in group}
+        known = {each.model: each for each in group}
+        rows: list[Mapping[str, Any]] | None = None
+        if first.answers is not None:
+            rows = list(self._answered(first, wanted))
+            return PlannedRun(labels, self._scored(part), known, wanted, rows)
         own: SubmitOptions = {
             **self.common,
             "models": [each.model for each in group],
@@ -107,15 +118,54 @@ class Planner:
         if first.delay:
             own["delay"] = max(first.delay, self.common.get("delay", 0.0))
         if part:
-            own["name"] = f"{self.name[:180]}{part}"
-        rows: list[Mapping[str, Any]] | None = None
+            own["name"] = self._named(part)
         if self._is_made(first):
             own["request"] = REQUEST
             rows = list(self._requests(first, wanted))
         else:
             own["prompts"] = [_content(self.prompts[number], first.instructions) for number in wanted]
-        labels = {each.model: each.label for each in group}
-        return PlannedRun(labels, own, {each.model: each for each in group}, wanted, rows)
+        return PlannedRun(labels, own, known, wanted, rows)
+
+    def _named(self, part: str) -> str:
+        return f"{self.name[:180]}{part}"
+
+    def _scored(self, part: str) -> SubmitOptions:
+        """How outputs are scored that a provider has given here: no row waits for the one before it."""
+        own: SubmitOptions = {**self.common, "output": ANSWER}
+        own.pop("run_serially", None)
+        own.pop("conversation", None)
+        own.pop("store_output_as", None)
+        own.pop("delay", None)
+        if own.get("repetitions", 1) > 1:
+            where = self.prompts[0].place if self.prompts else None
+            if where is not None:
+                self.problems.add(where, "repeat is not supported with echo and programs: they answer once")
+        if part:
+            own["name"] = self._named(part)
+        return own
+
+    def _answered(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+        """What a provider is asked that answers here."""
+        for case, names, row in zip(self.cases, self.names, self.rows, strict=True):
+            for number in wanted:
+                prompt = self.prompts[number]
+                if not case.gets(prompt.label, (provider.label, provider.identity)):
+                    continue
+                if self._remembers(row, prompt):
+                    return
+                if asked := self.asker.written(prompt, provider, case, names):
+                    yield {**row, PROMPT: number, ASKED: asked[0]}
+
+    def _remembers(self, row: Mapping[str, Any], prompt: PromptText) -> bool:
+        """Whether a prompt reads earlier outputs, which is a problem where it is made before the run."""
+        if not (row.get(STORE_AS) or CONVERSATION in prompt.raw):
+            return False
+        self.problems.add(
+            prompt.place,
+            f"this prompt is made before the run, so that neither {CONVERSATION} nor "
+            "storeOutputAs can be used: write each message, with texts alone",
+        )
+        return True
 
     def _requests(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
         for case, names, row in zip(self.cases, self.names, self.rows, strict=True):
@@ -123,12 +173,7 @@ class Planner:
                 prompt = self.prompts[number]
                 if not case.gets(prompt.label, (provider.label, provider.identity)):
                     continue
-                if row.get(STORE_AS) or CONVERSATION in prompt.raw:
-                    self.problems.add(
-                        prompt.place,
-                        f"this prompt is made before the run, so that neither {CONVERSATION} nor "
-                        "storeOutputAs can be used: write each message, with texts alone",
-                    )
+                if self._remembers(row, prompt):
                     return
                 asked = self.asker.ask(prompt, provider, case, names)
                 if asked is not None:

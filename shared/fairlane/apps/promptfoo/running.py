@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from fairlane.apps.promptfoo.answering import answers, as_called, unscored
 from fairlane.apps.promptfoo.evaluation import Evaluation
 from fairlane.apps.promptfoo.grading.calls import Calls
 from fairlane.apps.promptfoo.plans import PlannedRun
@@ -24,6 +26,22 @@ from fairlane.model.results import Record
 from fairlane.model.run import OnRefusal, RunState
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A run, if workers have anything to do, and the records that need none."""
+
+    plan: PlannedRun
+    run: Run | None
+    ready: Sequence[Record]
+
+    def records(self) -> Iterator[tuple[Record, PlannedRun]]:
+        """Every record."""
+        for record in self.run.results() if self.run is not None else ():
+            yield (as_called(record) if self.plan.answers_here else record), self.plan
+        for record in self.ready:
+            yield record, self.plan
+
+
 class Runner:
     """Runs evaluations in one deployment. ``most`` bounds the calls at a time of each run."""
 
@@ -40,33 +58,45 @@ class Runner:
 
     def judged(self, evaluation: Evaluation, programs: Programs, tally: Tally) -> Iterator[Record]:
         """The records of all runs with their verdicts, counted as they pass."""
-        runs = self._run(evaluation)
+        runs = self._run(evaluation, programs)
         common: SubmitOptions = {"name": f"{evaluation.name[:180]} (grading)"}
         if (concurrent := evaluation.common.get("max_concurrent")) is not None:
             common["max_concurrent"] = concurrent
         calls = Calls(common, self._graded, self._wait)
         scorer = Scorer(evaluation.texts, programs, calls, self._deployment.settings.prices)
-        records = ((record, plan) for run, plan in runs for record in run.results())
+        records = ((record, plan) for outcome in runs for record, plan in outcome.records())
         for record, plan, verdict in scorer.verdicts(records):
             number = record.row.get(PROMPT, plan.prompts[record.prompt])
             cell = Cell(evaluation.prompts[number], plan.labels.get(record.model, record.model))
             tally.add(cell, record, verdict)
             yield with_verdict(record, cell, verdict)
 
-    def _run(self, evaluation: Evaluation) -> list[tuple[Run, PlannedRun]]:
-        """Submit all runs and wait for them; one after the other where calls at a time are bounded."""
-        runs: list[tuple[Run, PlannedRun]] = []
-        for plan in evaluation.runs:
+    def _run(self, evaluation: Evaluation, programs: Programs) -> list[_Ended]:
+        """Submit all runs and wait for them; one after the other where calls at a time are bounded.
+
+        Programs answer while the runs of models go on.
+        """
+        ended: list[_Ended] = []
+        for plan in sorted(evaluation.runs, key=lambda plan: plan.answers_here):
             if plan.rows is not None and not plan.rows:
                 continue
-            run = self._submit(evaluation.rows if plan.rows is None else plan.rows, plan.options)
-            say(f"run {run.id}: {', '.join(plan.labels.values())}")
-            runs.append((run, plan))
-            if plan.options.get("max_concurrent") is not None or self._most is not None:
-                self._wait(run)
-        for run, _ in runs:
-            self._wait(run)
-        return runs
+            rows = evaluation.rows if plan.rows is None else plan.rows
+            ready: Sequence[Record] = ()
+            if plan.answers_here:
+                given = answers(plan, programs)
+                rows, ready = given.rows, given.failed
+                if not plan.options.get("evaluators"):
+                    rows, ready = (), [*unscored(plan, given), *given.failed]
+            run = self._submit(rows, plan.options) if rows else None
+            if run is not None:
+                say(f"run {run.id}: {', '.join(plan.labels.values())}")
+                if plan.options.get("max_concurrent") is not None or self._most is not None:
+                    self._wait(run)
+            ended.append(_Ended(plan, run, ready))
+        for each in ended:
+            if each.run is not None:
+                self._wait(each.run)
+        return ended
 
     def _graded(self, rows: Sequence[Mapping[str, Any]], options: SubmitOptions) -> Run:
         run = self._submit(rows, options)

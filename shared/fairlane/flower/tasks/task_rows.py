@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -72,10 +72,10 @@ class TaskRows:
                     self._shapes.put(ref, Shape(spec.steps, spec.items, spec))
 
     def format(self, task: Any) -> Any:
-        """A task, changed so that it has our columns; another's task as it is."""
+        """A task, changed so that it has our columns; another's has its name in the first of them."""
         match = _ID.fullmatch(str(task.uuid))
         if match is None or task.name not in (None, TASK_NAME):
-            return task
+            return _with(task, dict.fromkeys(COLUMNS, "") | {"run": task.name or ""})
         ref, job = RunRef(match[1], match[2]), int(match[3])
         with self._lock:
             shape = self._shapes.get(ref)
@@ -86,9 +86,15 @@ class TaskRows:
             "lane": lane_of(task),
             "model": shape.model_of(job) if shape else "",
         }
-        task._fields = (*type(task)._fields, *shown)
-        for name, value in shown.items():
-            setattr(task, name, value)
+        _with(task, shown)
         task.args, task.kwargs = f"attempt {match[4]} of job {job}", ""
         task.result = (task.result or "").strip("'\"") or None
         return task
+
+
+def _with(task: Any, shown: Mapping[str, str]) -> Any:
+    """A task with these fields: Flower's table needs each of its columns in each row."""
+    task._fields = (*type(task)._fields, *shown)
+    for name, value in shown.items():
+        setattr(task, name, value)
+    return task

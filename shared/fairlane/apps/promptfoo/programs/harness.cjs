@@ -9,6 +9,7 @@ const { pathToFileURL } = require('url');
 
 const REPLIES = Number(process.argv[2]);
 const modules = new Map();
+const providers = new Map();
 
 async function imported(file) {
   if (!modules.has(file)) {
@@ -24,9 +25,22 @@ async function imported(file) {
   return modules.get(file);
 }
 
+// A provider is an object, or a class that is made once for its options.
+function providerOf(found, request) {
+  const key = JSON.stringify([request.file, request.function, request.provider]);
+  if (!providers.has(key)) {
+    const named = request.function ? found[request.function] : found;
+    providers.set(key, typeof named === 'function' && named.prototype ? new named(request.provider) : named);
+  }
+  const made = providers.get(key);
+  if (typeof made?.callApi !== 'function') throw new Error(`${request.file} exports no class with callApi`);
+  return (...args) => made.callApi(...args);
+}
+
 async function functionOf(request) {
   if (request.code !== undefined) return new Function(...request.names, request.code);
   const found = await imported(request.file);
+  if (request.provider !== undefined) return providerOf(found, request);
   const wanted = request.function ? found[request.function] : undefined;
   if (typeof wanted === 'function') return wanted;
   if (typeof found === 'function') return found;

@@ -102,6 +102,23 @@ class Programs:
             {"file": str(path), "function": named, "args": list(args), "values": True}
         )
 
+    def provider(
+        self,
+        path: Path,
+        function: str | None,
+        options: Mapping[str, Any],
+        prompt: str,
+        context: Mapping[str, Any],
+    ) -> Any:
+        """What a file's provider answers: Python's ``call_api``, or ``callApi`` of JavaScript's class.
+
+        Raises `ProgramError`.
+        """
+        if path.suffix in PYTHON:
+            return self.file(path, function, [prompt, options, context], default="call_api")
+        request = {"file": str(path), "function": function, "provider": options, "args": [prompt, context]}
+        return self._child(path.suffix).call(request)
+
     def script(self, path: Path, args: Sequence[str]) -> str:
         """What a Python script prints, run with these arguments. Raises `ProgramError`."""
         return str(self._child(path.suffix).call({"script": str(path), "args": list(args)}))

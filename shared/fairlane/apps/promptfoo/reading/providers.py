@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.programs import is_program
@@ -24,7 +25,22 @@ _OTHER = frozenset(
     )
 )
 _CODE = frozenset(("exec", "python", "javascript", "file", "package", "golang", "ruby", "browser", "script"))
+ECHO = "echo"
+"""The provider that answers with what it is asked."""
+
+ANSWER, CALLED = "__answer", "__called"
+"""Fields of a row that was answered here: the output, and what is known of the call."""
+
 _NO_MODEL = frozenset(("http", "https", "webhook", "ws", "wss", "websocket", "promptfoo", "mcp", "sequence"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answerer:
+    """What answers for a provider that is no model: a program's function or class, or ``path=None``: echo."""
+
+    path: Path | None = None
+    function: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +49,8 @@ class Provider:
 
     ``delay`` is in seconds. ``prompts`` are the labels of those that it gets, ``None``: all.
     ``instructions`` stand before each. ``transform`` changes its outputs; ``legacy``: a function's call
-    has the form that OpenAI once had. ``affixes`` stand before and after each prompt.
+    has the form that OpenAI once had. ``affixes`` stand before and after each prompt. Where it ``answers``
+    here, no worker calls it, and ``model`` is its id.
     """
 
     label: str
@@ -46,13 +63,15 @@ class Provider:
     transform: tuple[str, Place] | None = None
     legacy: bool = False
     affixes: tuple[str, str] = ("", "")
+    answers: Answerer | None = None
 
     @property
     def shapes(self) -> bool:
         """Whether its outputs are something else than the texts that the model answers with."""
         form = self.params.get("response_format")
         structured = isinstance(form, Mapping) and form.get("type") == "json_schema"
-        return bool(self.transform) or "tools" in self.params or structured
+        program = self.answers is not None and self.answers.path is not None
+        return bool(self.transform) or program or "tools" in self.params or structured
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +95,20 @@ class Providers:
                 each, where = self.files.referred(each, where)
             inner = each
             for one in inner if isinstance(inner, list) else [inner]:
-                if one is not None and (provider := self.one(one, where)):
+                if one is not None and (provider := self.one(one, where, here=True)):
                     found.append(provider)
         if not listed:
             self.problems.add(place, "there is no provider")
         return found
 
-    def one(self, raw: Any, place: Place, *, embeds: bool = False) -> Provider | None:
+    def one(self, raw: Any, place: Place, *, embeds: bool = False, here: bool = False) -> Provider | None:
         """One provider: its id, or an object with its id and what else is said of it.
 
         ``embeds``: it is to make embeddings, as an id may say: ``openai:embedding:text-embedding-3-small``.
+        ``here``: it may be one that is no model, and answers here.
         """
+        if isinstance(raw, str) and here and self._is_here(raw):
+            return Provider(raw, raw, identity=raw, answers=self._answers(raw, {}, place))
         if isinstance(raw, str):
             model = self.model(raw, place, embeds=embeds)
             return Provider(raw, model, identity=raw) if model else None
@@ -98,7 +120,13 @@ class Providers:
             inner = dict(options) if isinstance(options, Mapping) else {}
             label = inner.pop("id", None)
             raw, place = {"id": name, **({"label": label} if label else {}), **inner}, place / name
-        return self._described(raw, place, embeds=embeds)
+        return self._described(raw, place, embeds=embeds, here=here)
+
+    def _is_here(self, identity: object) -> bool:
+        """Whether a provider's id names a program, or ``echo``, and is mapped to no model."""
+        if not isinstance(identity, str) or identity in self.given:
+            return False
+        return identity == ECHO or is_program(_file(identity))
 
     def model(self, identity: str, place: Place, *, embeds: bool = False) -> str | None:
         """``openai:chat:gpt-4o`` → ``openai:gpt-4o``, where a connection ``openai`` is configured."""
@@ -127,7 +155,9 @@ class Providers:
         self.problems.add(place, f"no connection {connection!r} is configured for {identity!r}: {remedy}")
         return None
 
-    def _described(self, raw: Mapping[str, Any], place: Place, *, embeds: bool = False) -> Provider | None:
+    def _described(
+        self, raw: Mapping[str, Any], place: Place, *, embeds: bool = False, here: bool = False
+    ) -> Provider | None:
         identity, label = raw.get("id"), raw.get("label")
         if not isinstance(identity, str):
             self.problems.add(place, "a provider needs an id")
@@ -135,10 +165,10 @@ class Providers:
         for name in raw.keys() - _KEYS:
             self.problems.unknown(place / str(name), "a provider", _KEYS)
         config, where = self.files.referred(raw.get("config") or {}, place / "config")
-        known = ParameterReader(self.files, self.problems).read(
-            identity, config if isinstance(config, Mapping) else {}, where
-        )
-        model = self.model(identity, place / "id", embeds=embeds)
+        config = config if isinstance(config, Mapping) else {}
+        answers = self._answers(identity, config, place / "id") if here and self._is_here(identity) else None
+        known = ParameterReader(self.files, self.problems).read(identity, {} if answers else config, where)
+        model = identity if answers else self.model(identity, place / "id", embeds=embeds)
         delay = self._delay(raw.get("delay") or 0, place / "delay")
         prompts = raw.get("prompts")
         listed = [prompts] if isinstance(prompts, str) else prompts
@@ -159,13 +189,31 @@ class Providers:
             (transform, said) if transform else None,
             known.legacy,
             known.affixes,
+            answers,
         )
+
+    def _answers(self, identity: str, config: Mapping[str, Any], place: Place) -> Answerer | None:
+        """What answers for a provider that is no model; a problem, and an echo, if it cannot run here."""
+        if identity == ECHO:
+            return Answerer()
+        found = self.files.program(_file(identity), place)
+        if found is None:
+            return Answerer()
+        self.problems.note(
+            f"{identity} is a program: it answers here, one call at a time, beyond the limits of lanes"
+        )
+        return Answerer(*found, config)
 
     def _delay(self, raw: Any, place: Place) -> float:
         if isinstance(raw, int | float) and raw >= 0:
             return raw / 1000
         self.problems.add(place, "a delay is a number of milliseconds")
         return 0.0
+
+
+def _file(identity: str) -> str:
+    """``python:agent.py`` is a file as ``file://agent.py`` is."""
+    return identity.removeprefix("python:")
 
 
 def _refused(identity: str, kind: str, rest: str) -> str | None:

@@ -14,6 +14,7 @@ from fairlane.apps.promptfoo.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.prompts import PromptText
+from fairlane.apps.promptfoo.reading.providers import CALLED
 from fairlane.apps.promptfoo.rows import (
     ASKED,
     CHECKS,
@@ -112,12 +113,15 @@ class Scorer:
         row = record.row
         variables = {name: each for name, each in row.items() if not name.startswith("__")}
         number = row.get(PROMPT, plan.prompts[record.prompt] if record.prompt < len(plan.prompts) else 0)
-        if REQUEST in row:
-            prompt = row.get(ASKED) or text_of(row[REQUEST])
+        if ASKED in row:
+            prompt = row[ASKED]
+        elif REQUEST in row:
+            prompt = text_of(row[REQUEST])
         else:
             prompt = asked_text(self.texts[number], variables)
         price = price_of(record.model, self.prices)
         cost = cost_usd(record.usage, price) if price is not None else None
+        cost = row.get(CALLED, {}).get("cost", cost)
         test = {"vars": variables, "description": row.get(DESCRIPTION, ""), **_threshold(row)}
         answered = shaped(record, provider)
         subject = Subject(answered, answered, prompt, variables, record, provider, cost, test)

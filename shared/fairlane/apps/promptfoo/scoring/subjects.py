@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program, split_reference
-from fairlane.apps.promptfoo.reading.providers import Provider
+from fairlane.apps.promptfoo.reading.providers import CALLED, Provider
 from fairlane.model.results import Record
 
 
@@ -78,6 +78,8 @@ def _whole(value: Any) -> Any:
 def shaped(record: Record, provider: Provider) -> Any:
     """The output as promptfoo gives it to assertions: calls of tools and structured answers as JSON."""
     text = record.output or ""
+    if record.row.get(CALLED, {}).get("json"):
+        return json.loads(text)
     if "tools" in provider.params and (calls := _calls(text)) is not None:
         said, made = calls
         return _as_provider(said, made, provider)
