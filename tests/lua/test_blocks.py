@@ -77,19 +77,21 @@ def test_back_off_doubles_from_one_429_to_the_next_and_not_within_a_burst(real_r
     assert waits == [100, 200, 400, 800, 1600, 3200, 5000, 5000]
 
 
-def test_a_success_started_after_the_last_sign_ends_the_streak(real_redis: Redis) -> None:
+def test_each_answer_shortens_the_streak_until_it_ends(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100)
-    old, *burst = d.start(ref, 4)
-    d.advance(10)
-    d.defer(burst[0], signal="overloaded")
+    d.defer(d.start(ref)[0], signal="overloaded")
     d.advance(100)
     d.defer(d.start(ref)[0], signal="overloaded")
     assert d.ask(ref).wait_ms == 200
-    d.finish(old)
     d.advance(200)
-    fresh = d.start(ref)[0]
-    d.finish(fresh)
+    for _ in range(4):
+        d.finish(d.start(ref)[0])
+    d.defer(d.start(ref)[0], signal="overloaded")
+    assert d.ask(ref).wait_ms == 200, "four answers outweigh one of two signs"
+    d.advance(200)
+    for _ in range(9):
+        d.finish(d.start(ref)[0])
     d.defer(d.start(ref)[0], signal="overloaded")
     assert d.ask(ref).wait_ms == 100
 

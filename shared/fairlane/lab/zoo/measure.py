@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from fairlane.lab.zoo.oracle import late_schedule
 from fairlane.lab.zoo.playing import Course
 from fairlane.lab.zoo.provider import ADMITTED, FAULTY
 from fairlane.model.hints import AXES
@@ -18,8 +19,9 @@ class Figures:
     """One player in one world. Shares are 0 to 1.
 
     ``used``: the player's successes within the horizon, divided by the oracle's, from a cold start.
-    ``used_late``: the same for the second half of the horizon. ``refused``: the share of its calls that a
-    limit refused. ``in_outage``: the number of its calls that failed in an outage.
+    ``used_late``: the same for the second half of the horizon. ``cold``: the share of the oracle's successes
+    that the late oracle lacks, as only answers tell it of the limits. ``refused``: the share of its calls
+    that a limit refused. ``in_outage``: the number of its calls that failed in an outage.
     """
 
     seed: int
@@ -31,12 +33,18 @@ class Figures:
     calls: int
     used: float
     used_late: float
+    cold: float
     refused: float
     refused_calls: int
     in_outage: int
     failed: int
     unfinished: int
     lost: int
+
+    @property
+    def of_late(self) -> float:
+        """The player's successes, divided by those of the late oracle; 1 if it has more."""
+        return min(1.0, self.used / (1 - self.cold)) if self.cold < 1 else 1.0
 
 
 def measure(course: Course, player: str) -> Figures:
@@ -59,6 +67,7 @@ def measure(course: Course, player: str) -> Figures:
         calls=len(within),
         used=verdicts[ADMITTED] / whole if whole else 1.0,
         used_late=min(1.0, ours_late / late) if late else 1.0,
+        cold=max(0.0, 1 - len(late_schedule(world).times_ms) / whole) if whole else 0.0,
         refused=refused / len(within) if within else 0.0,
         refused_calls=refused,
         in_outage=len(within) - refused - verdicts[ADMITTED] - verdicts[FAULTY],

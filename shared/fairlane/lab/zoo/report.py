@@ -18,7 +18,8 @@ LEAST_OF_TRAIT = 5
 """The table by trait omits traits that fewer worlds have."""
 
 COLUMNS = ("player", "worlds", "used 50 %", "used 5 %", "late 50 %", "late 5 %",
-           "refused 50 %", "refused 95 %", "jobs failed", "jobs lost")  # fmt: skip
+           "cold 95 %", "of late 50 %", "of late 5 %", "refused 50 %", "refused 95 %",
+           "jobs failed", "jobs lost")  # fmt: skip
 USED_MEDIAN, USED_LOW, REFUSED_MEDIAN, REFUSED_HIGH = 0.98, 0.90, 0.003, 0.015
 """The bars: utilisation's median and 5th percentile, the refused share's median and 95th percentile."""
 
@@ -53,7 +54,7 @@ def rows(all_figures: Sequence[Figures]) -> list[tuple[str, ...]]:
 
 
 def _row(name: str, group: Sequence[Figures]) -> tuple[str, ...]:
-    used, late = [f.used for f in group], [f.used_late for f in group]
+    used, late, of_late = [f.used for f in group], [f.used_late for f in group], [f.of_late for f in group]
     refused = [f.refused for f in group]
     return (
         name,
@@ -62,6 +63,9 @@ def _row(name: str, group: Sequence[Figures]) -> tuple[str, ...]:
         f"{quantile(used, 0.05):.3f}",
         f"{quantile(late, 0.5):.3f}",
         f"{quantile(late, 0.05):.3f}",
+        f"{quantile([f.cold for f in group], 0.95):.3f}",
+        f"{quantile(of_late, 0.5):.3f}",
+        f"{quantile(of_late, 0.05):.3f}",
         f"{quantile(refused, 0.5):.2%}",
         f"{quantile(refused, 0.95):.2%}",
         str(sum(f.failed for f in group)),

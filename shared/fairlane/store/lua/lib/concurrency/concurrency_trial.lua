@@ -17,13 +17,16 @@ function concurrency_limited(row)
   return known(row.window) ~= nil and row.window_by == 'refusals'
 end
 
--- A 429 because too many calls were in flight. Returns whether it began an epoch.
+-- A 429 because too many calls were in flight. Calls overtake each other on their way: where a widened window is
+-- rejected, as many as fitted before still do. Returns whether it began an epoch.
 function concurrency_refused(row, lease)
   if lease.n <= (row.sign or 0) then return false end
   row.sign = row.granted
   if lease.inflight < 2 then return false end
-  row.unprovoked = known(row.window_base) and 0 or (row.unprovoked or 0) + 1
-  narrow_window(row, math.min(known(row.window) or lease.inflight, lease.inflight - 1), 'refusals')
+  local fits, base = lease.inflight - 1, known(row.window_base)
+  row.unprovoked = base and 0 or (row.unprovoked or 0) + 1
+  if base and lease.inflight >= base then fits = math.max(fits, base) end
+  narrow_window(row, math.min(known(row.window) or lease.inflight, fits), 'refusals')
   return true
 end
 

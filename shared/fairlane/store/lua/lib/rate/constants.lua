@@ -1,13 +1,14 @@
 -- Constants of the rate controller: how fast a lane starts calls, and how it learns its limit from 429s. Each line
 -- has its unit, then its source or the reason for its value. A value marked (control) has no other source than the
 -- simulated lanes of docs/control: whoever changes it judges the change by `make simulate`.
--- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS LEAST_CUT
---       CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT BACK_MS BACK_CALLS BACK_MOST_MS SURE
---       SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE PROBE_MS CLIMB_MS UNSURE_CLIMB_MS BOUNDED
---       RAMP_MS RAMP_FROM GATHER_MS GATHER_CONFIGURED_MS GATHER_CALLS SPREAD_MS LEARNED_BURST_MS WANDER
---       BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS
---       LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS
---       LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
+-- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS
+--       UNRENEWED_MS UNRENEWED_CALLS LEAST_CUT CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT
+--       BACK_MS BACK_CALLS BACK_MOST_MS SURE SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE
+--       PROBE_MS CLIMB_MS UNSURE_CLIMB_MS BOUNDED RAMP_MS RAMP_FROM GATHER_MS GATHER_CONFIGURED_MS GATHER_CALLS SPREAD_MS
+--       LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW
+--       KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR
+--       CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS
+--       BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
 
 -- rate/rate: bounds of every rate, in requests or tokens a minute.
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
@@ -40,6 +41,8 @@ PROBE_TAKES_MS = 6000 -- ms: a probe spends what the provider saved during a rej
 -- rate/rate: limits that somebody else knows.
 UNDER_REPORTED = 0.997 -- share of a reported limit: just below it, so that jitter meets no 429 (control)
 LEAST_OF_REPORTED = 0.05 -- share of it that is used however much others use the same key
+UNRENEWED_MS = 20000 -- ms after which a report that no answer has renewed bounds a learned rate no more
+UNRENEWED_CALLS = 100 -- calls: and no sooner, as slow lanes can afford few 429s
 LEAST_OF_CONFIGURED = 0.01 -- share: an operator's number is not that wrong, so 429s beyond have another cause
 
 -- buckets/buckets: bursts, in ms of the rate.

@@ -22,6 +22,14 @@ local function left_of(row, axis, reported)
   return math.min(most, math.max(LEAST_OF_REPORTED * reported, most - others, free))
 end
 
+-- Whether a report may be outdated: 429s have shown what the axis allows, and no answer has renewed the report since.
+-- Some providers report their limits with 429s alone, and a lane that stays below the report would never hear of more.
+local function is_outdated(row, axis)
+  return known(row[axis .. '_age_ms']) ~= nil
+    and (row.asked_ms or 0) - (row[axis .. '_reported_ms'] or 0) > UNRENEWED_MS
+    and (row.granted or 0) - (row[axis .. '_reported_n'] or 0) > UNRENEWED_CALLS
+end
+
 -- The learned rate, a minute; nil where nothing limits the axis.
 function learned_rate(row, axis, configured)
   local reported, rate = known(row[axis .. '_reported']), curve(row, axis)
@@ -29,7 +37,7 @@ function learned_rate(row, axis, configured)
   if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
     rate = math.min(rate, row[axis .. '_top'])
   end
-  if reported then
+  if reported and not is_outdated(row, axis) then
     local left = lifted(row, axis, left_of(row, axis, reported))
     rate = math.min(rate or left, left)
   end

@@ -3,7 +3,7 @@
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
 -- USES: buckets/buckets lane/counts lane/state rate/constants rate/curve rate/estimate_filter rate/limit_estimator
---       rate/refusal_budget reported/window_detector tokens/amounts
+--       rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
 
 -- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles. What a
 -- provider says doubles too while it proves to be too short.
@@ -75,6 +75,6 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
   row.sign, row.after_ms, row.refused_n, row.refused_on = row.granted, '', lease.n, axis
   local again = try_again_ms(row, axis, retry_after_ms, now)
   row.blocked_ms = math.max(row.blocked_ms or 0, again)
-  lower_level(row, { axis = axis, level = level }, 0, row.blocked_ms)
+  lower_level(row, { axis = axis, level = level }, 0, earns_from(row, axis, now))
   return not still
 end

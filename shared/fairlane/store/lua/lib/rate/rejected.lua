@@ -4,8 +4,9 @@
 --       lane/counts lane/limits lane/state rate/lift rate/refusal rate/slow_start reported/window_detector
 --       tokens/length_refusals
 
--- Blocks the lane of an overloaded provider for a moment. The moment doubles while attempts started after the last
--- such sign meet it again and none is answered in between. The rate does not grow until an attempt succeeds.
+-- Blocks the lane of an overloaded provider for a moment. The moment doubles with each attempt that started after the
+-- last such sign and meets it again, and four answers halve it: a provider that fails every second call is asked ever
+-- more rarely. The rate does not grow until an attempt succeeds.
 function back_off(row, lease, now)
   row.proved = 0
   if lease.granted_ms < (row.signed_ms or 0) then return end

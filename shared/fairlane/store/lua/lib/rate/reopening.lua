@@ -1,6 +1,6 @@
 -- When a lane that was rejected counts as open again: once its provider was silent for long enough.
--- GIVES: trial_until refusals_ended
--- USES: lane/state
+-- GIVES: trial_until refusals_ended earns_from
+-- USES: lane/counts lane/state
 
 -- How long the silence after a call must last until the call counts as let through: 429s come back at once.
 local function silence_ms(row)
@@ -18,4 +18,11 @@ end
 function refusals_ended(row, now)
   local after = known(row.shut) and known(row.after_ms)
   return after and now - after >= silence_ms(row)
+end
+
+-- From when on the bucket of a rejected axis earns again. Where the provider names the wait, it admits one call at its
+-- end: the lane has earned that call by then, and no more, as the provider's bucket may hold no more.
+function earns_from(row, axis, now)
+  if not known(row.again_ms) then return row.blocked_ms end
+  return math.max(now, math.floor(row.blocked_ms - 60000 / calls_a_minute(row, axis)))
 end

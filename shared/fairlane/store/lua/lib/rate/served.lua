@@ -1,12 +1,13 @@
 -- What a lane learns from a call that the provider answered; lib/rate/rejected.lua is its counterpart.
 -- GIVES: served
--- USES: circuit/circuit concurrency/concurrency_detector concurrency/concurrency_floor
+-- USES: circuit/circuit circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_floor
 --       concurrency/concurrency_limit concurrency/latency rate/slow_start
 
 -- `used` is {input, output, cached}, -1 where unknown.
 function served(row, limits, lease, signal, used, now)
   count_answer(row, lease, signal, now)
-  row.streak = 0
+  row.streak = math.max(0, (row.streak or 0) - CALMED)
+  row.calm = (row.calm or 0) + 1
   count_served(row, lease)
   climb_window(row, lease)
   if served_suspect_concurrency(row) then forget_rate(row, limits) end

@@ -1,5 +1,5 @@
 -- The limit that a provider reports of an axis, and what another report makes of what was learned:
---   <axis>_reported, _reported_ms   the reported limit, and when it was reported
+--   <axis>_reported, _reported_ms, _reported_n   the reported limit, when it was reported, and the calls by then
 -- GIVES: note_reported
 -- USES: concurrency/detector_constants lane/state rate/constants rate/estimate_filter rate/lift
 
@@ -26,7 +26,7 @@ function note_reported(row, limits, axis, limit, now)
   if not was then begin_lift(row, axis, limits[CONFIGURED[axis]], now) end
   if was and math.abs(limit - was) > MOVED * was then replace_report(row, axis, was, limit, now) end
   if was ~= limit then row[axis .. '_reported'] = limit end
-  row[axis .. '_reported_ms'] = now
+  row[axis .. '_reported_ms'], row[axis .. '_reported_n'] = now, row.granted or 0
   -- The rate of slow start is no estimate.
   if not was and not known(row[axis .. '_age_ms']) then row[axis .. '_est'] = '' end
 end
