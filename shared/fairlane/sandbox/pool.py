@@ -82,7 +82,7 @@ class Pool:
         for child in self._children:
             child.kill()
         for future in left:
-            _settle(future, NoChild("no more of what teams wrote is done: the process ends"))
+            _resolve(future, NoChild("no more of what teams wrote is done: the process ends"))
         for thread in self._threads:
             thread.join()
 
@@ -131,10 +131,10 @@ class Pool:
         """Do a batch; returns the pieces behind one that was cut off, which are to be done again."""
         live = [each for each in batch if each[1].running() or each[1].set_running_or_notify_cancel()]
         try:
-            done = child.do([ordered for ordered, _ in live], lambda n, found: _settle(live[n][1], found))
+            done = child.do([ordered for ordered, _ in live], lambda n, found: _resolve(live[n][1], found))
         except Exception as error:  # noqa: BLE001  whoever waits for the pieces gets it
             for _, future in live:
-                _settle(future, error)
+                _resolve(future, error)
             return []
         return live[done:]
 
@@ -143,7 +143,7 @@ class Pool:
         self._batches[team] = min(MOST_BATCH, 2 * self._batches.get(team, 1)) if quick else 1
         if self._closed:
             for _, future in left:
-                _settle(future, NoChild("no more of what teams wrote is done: the process ends"))
+                _resolve(future, NoChild("no more of what teams wrote is done: the process ends"))
             return
         queue = self._queues.setdefault(team, deque())
         queue.extendleft(reversed(left))
@@ -153,7 +153,7 @@ class Pool:
         self._changed.notify_all()
 
 
-def _settle(future: Future[Any], found: Any) -> None:
+def _resolve(future: Future[Any], found: Any) -> None:
     with suppress(InvalidStateError):  # whoever waited for it has given up
         if isinstance(found, BaseException):
             future.set_exception(found)
