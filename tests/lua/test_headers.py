@@ -63,7 +63,8 @@ def test_a_prelude_gives_all_that_it_assigns_and_everything_it_gives_is_used(pre
     given = set(prelude.words("GIVES"))
     assert given == prelude.assigned
     used = {word for file in FILES if file is not prelude for word in re.findall(r"\w+", file.code)}
-    assert given <= used
+    called_around_verbs = {"write_hashes"} if prelude.name == "core/held_values" else set()
+    assert given <= used | called_around_verbs
 
 
 @every_prelude
@@ -96,8 +97,9 @@ def test_every_verb_is_called_from_python_and_every_call_has_its_verb() -> None:
 
 def test_the_server_compiles_every_verb_under_the_digest_we_expect(real_redis: Redis) -> None:
     assert [each.name for each in all_scripts()] == list(VERBS)
-    for each in all_scripts():
-        assert real_redis.script_load(each.source) == each.sha
+    for verb in all_scripts():
+        for each in filter(None, (verb, verb.many)):
+            assert real_redis.script_load(each.source) == each.sha
 
 
 @pytest.mark.parametrize("left_out", ["key", "argument", "extra"])

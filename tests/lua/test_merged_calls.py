@@ -14,13 +14,18 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from fairlane.model.job import JobState, Lesson, Signal, Usage
+from fairlane.store.preludes import LuaFile
 from fairlane.store.script import Call, merged, script
 from tests.support.contents import read_contents
 from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
 
 RECORD = '{"s":"succeeded","o":"answer"}'
-HOLDER = (files("fairlane.store") / "lua/lib/core/held_hashes.lua").read_text(encoding="utf-8")
+CORE = files("fairlane.store") / "lua/lib/core"
+VALUES, HASHES = (
+    (CORE / f"{name}.lua").read_text(encoding="utf-8") for name in ("held_values", "held_hashes")
+)
+NAMES = ", ".join(LuaFile.parse("held_values", VALUES).words("GIVES"))
 RUN = """
 local replies = {}
 for _, command in ipairs(cjson.decode(ARGV[1])) do
@@ -31,9 +36,10 @@ end
 DIRECT = f"{RUN} return cjson.encode(replies)"
 HELD = f"""
 local server = redis
-local redis, write_hashes
+local redis, {NAMES}
 do
-{HOLDER}
+{VALUES}
+{HASHES}
 end
 {RUN} write_hashes() return cjson.encode(replies)
 """

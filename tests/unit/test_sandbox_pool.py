@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fairlane.core.errors import TemplateError
+from fairlane.core.errors import CutOff, NoChild, TemplateError, WorkRaised
 from fairlane.model.run import Message, Plan
-from fairlane.sandbox.limits import CutOff, Limits, NoChild, WorkRaised
+from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pieces import RenderCall
 from fairlane.sandbox.pool import MOST_QUEUED, Pool
 from tests.support.hostile_pieces import Does

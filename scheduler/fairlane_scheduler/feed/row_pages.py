@@ -7,12 +7,11 @@ from collections import Counter
 from concurrent.futures import Future
 from typing import Any
 
-from fairlane.core.errors import BrokenPage, UnreadableRow
+from fairlane.core.errors import BrokenPage, CutOff, UnreadableRow, WorkRaised
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows, inflates_within
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.sandbox.limits import CutOff, WorkRaised
 from fairlane.sandbox.pieces import ReadPage
 from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Runs

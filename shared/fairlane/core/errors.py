@@ -35,6 +35,9 @@ FairlaneError
 ├── UnknownModel            a model names no lane that may be used
 ├── FunctionNotFound        this worker has no such function            claimed
 ├── FunctionMismatch        a function asks for unknown parameters
+├── CutOff                  what a team wrote took too much             what, setting
+├── WorkRaised              what a team wrote raised an unknown error
+├── NoChild                 no child process does what a team wrote
 ├── NewerVersion            a newer Fairlane wrote a message or plan
 └── RunGone                 the run of an attempt is no longer in Redis
 """
@@ -351,6 +354,26 @@ class FunctionNotFound(FairlaneError, LookupError):
 
 class FunctionMismatch(FairlaneError, TypeError):
     """A function has parameters that Fairlane cannot fill."""
+
+
+class CutOff(FairlaneError):
+    """A piece of work went past a limit and was ended. The message names the work, the bound and a remedy.
+
+    ``setting`` is the bound's name.
+    """
+
+    def __init__(self, what: str, bound: str, setting: str) -> None:
+        remedy = "simplify it, or shorten the row's values"
+        super().__init__(f"{what}: it was ended, as it {bound} ({setting}); {remedy}")
+        self.what, self.setting = what, setting
+
+
+class WorkRaised(FairlaneError):
+    """A piece of work raised what nobody expected; the message has its words."""
+
+
+class NoChild(FairlaneError):
+    """No child process could be started, or the pool is closed; the message says why."""
 
 
 class NewerVersion(FairlaneError):

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from fairlane.config.sections import SandboxSettings
+from fairlane.core.errors import NoChild
 from fairlane.model.run import Plan, RunRef
-from fairlane.sandbox.limits import Limits, NoChild
+from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pieces import Piece
 from fairlane.sandbox.process import Child, Ordered
 

@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fairlane.core.errors import FairlaneError, TemplateError
+from fairlane.core.errors import CutOff, FairlaneError, NoChild, TemplateError, WorkRaised
 from fairlane.model.run import Plan
-from fairlane.sandbox.limits import CutOff, Limits, NoChild, WorkRaised
+from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pieces import Piece
 
 START_S: Final = 60.0

@@ -50,7 +50,7 @@ end
 write_hashes()
 return replies
 """
-_HOLDER = "core/held_hashes"  # what the calls that one script call holds share
+_HOLDERS = ("core/held_values", "core/held_hashes")  # what the calls of one script call run with
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,8 @@ def compose(verbs: Traversable, name: str, preludes: Preludes) -> Script:
     single = f"{bindings}\nlocal ARG = {_named(args)}\n{code}"
     many = None
     if verb.words("MERGES"):
-        blocks = ["local server = redis", _enclosed(preludes.files[_HOLDER]), *blocks]
+        holders = [_enclosed(preludes.files[name]) for name in _HOLDERS]
+        blocks = ["local server = redis", *holders, *blocks]
         each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
         code = with_values("\n".join([*blocks, each]), constants)
         source = f"{bindings}\nlocal ARG\n{code}"
@@ -232,10 +233,9 @@ def _named(args: tuple[str, ...], first: str = "") -> str:
 
 @cache
 def all_scripts() -> tuple[Script, ...]:
-    """Every script that ships with the package: the verbs, and the ``many`` of those that have one."""
+    """Every verb that ships with the package."""
     names = (entry.name for entry in (_FOLDER / "verbs").iterdir() if entry.name.endswith(".lua"))
-    verbs = [script(name.removesuffix(".lua")) for name in sorted(names)]
-    return (*verbs, *(verb.many for verb in verbs if verb.many is not None))
+    return tuple(script(name.removesuffix(".lua")) for name in sorted(names))
 
 
 def load_all(redis: Any) -> None:
@@ -243,4 +243,6 @@ def load_all(redis: Any) -> None:
     pipeline = redis.pipeline(transaction=False)
     for each in all_scripts():
         pipeline.script_load(each.source)
+        if each.many is not None:
+            pipeline.script_load(each.many.source)
     pipeline.execute()

@@ -9,7 +9,15 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from fairlane.core.errors import BrokenPage, BrokenSessions, FairlaneError, NewerVersion, RunGone
+from fairlane.core.errors import (
+    BrokenPage,
+    BrokenSessions,
+    CutOff,
+    FairlaneError,
+    NewerVersion,
+    RunGone,
+    WorkRaised,
+)
 from fairlane.core.lru import Lru
 from fairlane.datasets.rows import decode_page
 from fairlane.model.job import MESSAGE_VERSION, Attempt
@@ -26,7 +34,6 @@ from fairlane.model.sessions import (
     session_of_job,
 )
 from fairlane.pipeline.rendering import Rendering, RunItem
-from fairlane.sandbox.limits import CutOff, WorkRaised
 from fairlane.store.keys import Keys
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.job_inputs import JobInputs

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from fairlane.core.errors import TemplateError
+from fairlane.core.errors import CutOff, TemplateError, WorkRaised
 from fairlane.core.events import Event
 from fairlane.datasets.rows import MAX_ROW_BYTES, inflates_within
 from fairlane.evaluators.agents import flaw
@@ -33,7 +33,6 @@ from fairlane.pipeline.linear import (
     reads_session_linearly,
     renders_linearly,
 )
-from fairlane.sandbox.limits import CutOff, WorkRaised
 from fairlane.sandbox.pieces import (
     CompleteEvaluation,
     CompleteSession,

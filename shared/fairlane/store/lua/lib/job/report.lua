@@ -12,9 +12,9 @@ function reported_lease()
   return lease
 end
 
--- {signal, used, retry_after_ms, hints, reason, too_short, undecided}; `used` is {input, output, cached} in tokens, -1 where
--- unknown. `too_short`: the run's own short deadline ended the call, so the lane learns nothing from it. `undecided`,
--- which a script may set: the call says nothing about whether the model rejects the run's calls.
+-- {signal, used, retry_after_ms, hints, reason, too_short, undecided}; `used` is {input, output, cached} in tokens, -1
+-- where unknown. `too_short`: the run's own short deadline ended the call, so the lane learns nothing from it.
+-- `undecided`, which a script may set: the call says nothing about whether the model rejects the run's calls.
 function reported_outcome()
   local used = {
     input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
