@@ -147,7 +147,7 @@ def test_the_doctor_finds_the_stack_well_until_a_provider_refuses_us(shell: Shel
     idle = [("alive", 0)] * 2
     wait_until(lambda: [(worker["state"], worker["busy"]) for worker in shell.json("workers")] == idle)
     shell("submit", "rows.jsonl", "--prompt", "x", "--model", "sim:closed")
-    wait_until(lambda: shell.json("lanes", "show", "sim:closed")["parked"])
+    wait_until(lambda: any(lane["lane"] == "sim:closed" and lane["parked"] for lane in shell.json("lanes")))
     assert "sim:closed is parked" in shell("doctor", code=1)
     shell("cancel", "latest", "--wait")
 
