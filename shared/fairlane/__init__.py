@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         BrokenSessions,
         CallFailed,
         ConfigurationError,
+        CutOff,
         FairlaneError,
         FunctionMismatch,
         FunctionNotFound,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         LocalStackError,
         MissingExtra,
         NewerVersion,
+        NoChild,
         NoTerminal,
         OldSchema,
         RateLimited,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
         UnreadableRow,
         UnsupportedError,
         WorkerNotFound,
+        WorkRaised,
     )
     from fairlane.core.version import __version__
     from fairlane.datasets.references import Reference
@@ -101,6 +104,7 @@ __all__ = [
     "Client",
     "Comparison",
     "ConfigurationError",
+    "CutOff",
     "Difference",
     "Eta",
     "FairlaneError",
@@ -116,6 +120,7 @@ __all__ = [
     "LocalStackError",
     "MissingExtra",
     "NewerVersion",
+    "NoChild",
     "NoTerminal",
     "OldSchema",
     "Parsed",
@@ -148,6 +153,7 @@ __all__ = [
     "UnsupportedError",
     "Usage",
     "Waiting",
+    "WorkRaised",
     "WorkerNotFound",
     "__version__",
     "agent",
@@ -217,6 +223,7 @@ _HOMES = {
     "BrokenSessions": "fairlane.core.errors",
     "CallFailed": "fairlane.core.errors",
     "ConfigurationError": "fairlane.core.errors",
+    "CutOff": "fairlane.core.errors",
     "FairlaneError": "fairlane.core.errors",
     "FunctionMismatch": "fairlane.core.errors",
     "FunctionNotFound": "fairlane.core.errors",
@@ -224,6 +231,7 @@ _HOMES = {
     "LocalStackError": "fairlane.core.errors",
     "MissingExtra": "fairlane.core.errors",
     "NewerVersion": "fairlane.core.errors",
+    "NoChild": "fairlane.core.errors",
     "NoTerminal": "fairlane.core.errors",
     "OldSchema": "fairlane.core.errors",
     "RateLimited": "fairlane.core.errors",
@@ -244,6 +252,7 @@ _HOMES = {
     "UnreadableRow": "fairlane.core.errors",
     "UnsupportedError": "fairlane.core.errors",
     "WorkerNotFound": "fairlane.core.errors",
+    "WorkRaised": "fairlane.core.errors",
 }
 
 
