@@ -71,7 +71,7 @@ def named(deployment: Cluster, name: str) -> Beat:
 
 
 def test_a_drained_worker_finishes_what_it_has_and_takes_nothing_new(deployment: Cluster) -> None:
-    model = deployment.new_model(latency_ms=1000)
+    model = deployment.new_model(latency_ms=1500)
     run = deployment.client.submit(numbered(100), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: named(deployment, "worker-1").info.busy == SLOTS)
 
@@ -110,7 +110,7 @@ def test_no_message_is_lost_when_workers_are_drained_under_load(deployment: Clus
 
 
 def test_a_worker_that_is_to_stop_ends_once_it_is_idle(deployment: Cluster) -> None:
-    model = deployment.new_model(latency_ms=1000)
+    model = deployment.new_model(latency_ms=1500)
     run = deployment.client.submit(numbered(40), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: named(deployment, "worker-1").info.busy == SLOTS)
 
