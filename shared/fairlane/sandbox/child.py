@@ -40,7 +40,7 @@ Batch = tuple[Sequence[str], dict[str, Plan], Sequence[tuple[str | None, Piece]]
 
 
 class Work:
-    """Does the pieces of a batch; keeps the templates of runs until it is told to forget them."""
+    """Does the pieces of a batch; keeps the templates of runs until the parent says which to forget."""
 
     def __init__(self) -> None:
         self._plans: dict[str, Plan] = {}

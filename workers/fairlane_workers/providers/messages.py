@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from mimetypes import guess_type
 from typing import Any, Literal, TypeAlias
 
@@ -180,3 +181,13 @@ def _arguments(given: object, place: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping | None):
         raise UnmappableError(f"{place}: a JSON object is expected")
     return given or {}
+
+
+def in_turns(messages: Sequence[ChatMessage]) -> Iterator[tuple[ChatMessage, ...]]:
+    """A chat by turn, without system messages: results of tools that were called together are one turn."""
+    spoken = [message for message in messages if message.role != "system"]
+    for results, group in groupby(spoken, lambda message: message.role == "tool"):
+        if results:
+            yield tuple(group)
+        else:
+            yield from ((message,) for message in group)

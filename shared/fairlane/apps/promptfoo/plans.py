@@ -144,8 +144,10 @@ class Planner:
             own["name"] = self._named(part)
         return own
 
-    def _answered(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-        """What a provider is asked that answers here."""
+    def _asked(
+        self, provider: Provider, wanted: Sequence[int]
+    ) -> Iterator[tuple[Case, Mapping[str, Any], Mapping[str, Any], int]]:
+        """Each case with its names, its row and the number of a prompt that the provider gets for it."""
         for case, names, row in zip(self.cases, self.names, self.rows, strict=True):
             for number in wanted:
                 prompt = self.prompts[number]
@@ -153,8 +155,13 @@ class Planner:
                     continue
                 if self._remembers(row, prompt):
                     return
-                if asked := self.asker.written(prompt, provider, case, names):
-                    yield {**row, PROMPT: number, ASKED: asked[0]}
+                yield case, names, row, number
+
+    def _answered(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+        """What a provider is asked that answers here."""
+        for case, names, row, number in self._asked(provider, wanted):
+            if asked := self.asker.written(self.prompts[number], provider, case, names):
+                yield {**row, PROMPT: number, ASKED: asked[0]}
 
     def _remembers(self, row: Mapping[str, Any], prompt: PromptText) -> bool:
         """Whether a prompt reads earlier outputs, which is a problem where it is made before the run."""
@@ -168,17 +175,11 @@ class Planner:
         return True
 
     def _requests(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-        for case, names, row in zip(self.cases, self.names, self.rows, strict=True):
-            for number in wanted:
-                prompt = self.prompts[number]
-                if not case.gets(prompt.label, (provider.label, provider.identity)):
-                    continue
-                if self._remembers(row, prompt):
-                    return
-                asked = self.asker.ask(prompt, provider, case, names)
-                if asked is not None:
-                    own = {REQUEST: dict(asked.request), PROMPT: number}
-                    yield {**row, **own, **({ASKED: asked.text} if len(asked.text) <= MOST_ASKED else {})}
+        for case, names, row, number in self._asked(provider, wanted):
+            asked = self.asker.ask(self.prompts[number], provider, case, names)
+            if asked is not None:
+                own = {REQUEST: dict(asked.request), PROMPT: number}
+                yield {**row, **own, **({ASKED: asked.text} if len(asked.text) <= MOST_ASKED else {})}
 
 
 def _content(prompt: PromptText, instructions: str | None) -> Any:

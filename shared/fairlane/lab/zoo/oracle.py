@@ -40,7 +40,7 @@ def best_schedule(world: World, most_calls: int = MOST_CALLS) -> Schedule:
 
 
 def late_schedule(world: World, most_calls: int = MOST_CALLS) -> Schedule:
-    """The late oracle's: slow start until it is told of the limits, and from then on the best schedule.
+    """The late oracle's: slow start until an answer names the limits, and then the best schedule.
 
     Where the operator has configured the limits, it is the best schedule.
     """

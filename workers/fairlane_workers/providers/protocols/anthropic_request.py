@@ -8,7 +8,16 @@ from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
-from fairlane_workers.providers.messages import Call, ChatMessage, Media, Own, Part, Text, read_messages
+from fairlane_workers.providers.messages import (
+    Call,
+    ChatMessage,
+    Media,
+    Own,
+    Part,
+    Text,
+    in_turns,
+    read_messages,
+)
 from fairlane_workers.providers.parameters import Parameters, Tool, ToolChoice
 from fairlane_workers.providers.vocabulary import split_tools, without_openais
 
@@ -53,17 +62,11 @@ def build_body(request: Request) -> dict[str, Any]:
 def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """User and assistant. Results of tools that were called together are in one user message."""
     turns: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] | None = None
-    for message in messages:
-        if message.role == "system":
-            continue
+    for turn in in_turns(messages):
+        message = turn[0]
         if message.role == "tool":
-            if results is None:
-                results = []
-                turns.append({"role": "user", "content": results})
-            results.append(_result(message))
+            turns.append({"role": "user", "content": [_result(each) for each in turn]})
             continue
-        results = None
         content = message.given.get("content")
         if message.calls or not isinstance(content, str):
             content = [*_blocks(message), *map(_call, message.calls)]

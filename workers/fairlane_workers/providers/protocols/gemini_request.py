@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
-from fairlane_workers.providers.messages import Call, ChatMessage, Own, Part, Text, read_messages
+from fairlane_workers.providers.messages import Call, ChatMessage, Own, Part, Text, in_turns, read_messages
 from fairlane_workers.providers.parameters import Parameters, Tool, ToolChoice
 from fairlane_workers.providers.vocabulary import split_tools, without_openais
 
@@ -58,17 +58,11 @@ def resource(model: str, collections: tuple[str, ...], default: str) -> str:
 def _contents(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """User and model. Results of tools that were called together are in one message of the user."""
     contents: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] | None = None
-    for message in messages:
-        if message.role == "system":
-            continue
+    for turn in in_turns(messages):
+        message = turn[0]
         if message.role == "tool":
-            if results is None:
-                results = []
-                contents.append({"role": "user", "parts": results})
-            results.append(_result(message))
+            contents.append({"role": "user", "parts": [_result(each) for each in turn]})
             continue
-        results = None
         role = "model" if message.role == "assistant" else "user"
         parts = [_part(part) for part in message.parts if not (message.calls and part == _SAID_NOTHING)]
         contents.append({"role": role, "parts": [*parts, *map(_call, message.calls)]})

@@ -26,7 +26,7 @@ function write_added(key, hash)
   hash.added = {}
 end
 
--- Writes what is held of a hash. `unpack` takes some thousands of values.
+-- Writes what is held of a hash, in parts: `unpack` takes no more than some thousands of values.
 function write_held(key, hash)
   local set, gone = {}, {}
   for field in pairs(hash.changed) do

@@ -42,12 +42,10 @@ end
 
 -- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again: whoever asks for
 -- each permit alone asks as often as the lane makes calls. Its bucket stays below half of full, so nothing overflows.
--- A configured burst is known to be allowed; how much of a learned limit may come at once is not.
 function gathering_ms(admission)
   for _, bucket in ipairs(admission.buckets) do
     if bucket.axis == 'requests' then
-      local most_ms = bucket.configured and GATHER_CONFIGURED_MS or GATHER_MS
-      local units = math.min(most_ms * bucket.pace, GATHER_CALLS * UNIT, bucket.full / 2 - bucket.level)
+      local units = math.min(GATHER_MS * bucket.pace, GATHER_CALLS * UNIT, bucket.full / 2 - bucket.level)
       return math.max(0, math.floor(units / bucket.pace))
     end
   end
