@@ -14,18 +14,22 @@ BYTES = 1 << 16
 
 @dataclass(slots=True)
 class LossyProxy:
-    """Forwards all connections to the server until a request contains the text that `lose` names."""
+    """Forwards all connections to the server until a request contains a text that `lose` names."""
 
     url: str
     _server: tuple[str, int]
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _needle: bytes | None = None
+    _needles: tuple[bytes, ...] = ()
     _left: int = 0
 
-    def lose(self, needle: bytes, times: int = 1) -> None:
-        """Cut the next ``times`` connections that send ``needle``, each when its reply arrives."""
+    def lose(self, *needles: bytes, times: int = 1) -> None:
+        """Cut the next ``times`` connections that send any of ``needles``, each when its reply arrives."""
         with self._lock:
-            self._needle, self._left = needle, times
+            self._needles, self._left = needles, times
+
+    def lose_nothing(self) -> None:
+        """Forward all that comes, whatever is left of `lose`."""
+        self.lose(times=0)
 
     @property
     def left(self) -> int:
@@ -35,7 +39,7 @@ class LossyProxy:
 
     def _is_doomed(self, request: bytes) -> bool:
         with self._lock:
-            if self._left == 0 or self._needle is None or self._needle not in request:
+            if self._left == 0 or not any(needle in request for needle in self._needles):
                 return False
             self._left -= 1
             return True
