@@ -45,7 +45,7 @@ from fairlane_workers.execution.job_inputs import JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
 from fairlane_workers.execution.team_work import TeamWork
 from fairlane_workers.providers.contract import Provider, Request
-from fairlane_workers.transport import Departure, PermitExpiredError, UsualDelay
+from fairlane_workers.transport import Departure, Departures, PermitExpiredError
 
 STALE, UNREPORTED, LATE = "Stale", "Unreported", "Late"
 
@@ -136,7 +136,7 @@ class Executor:
         self._reporter = Reporter(worker, attempts, batcher, keys, observers)
         self._team_work = team_work or TeamWork(batcher, keys)
         self._completions = Completions(batcher, keys, self._team_work)
-        self._usual = defaultdict[str, UsualDelay](lambda: UsualDelay(clock.monotonic_ms))
+        self._departures = defaultdict[str, Departures](lambda: Departures(clock.monotonic_ms))
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None
 
@@ -208,12 +208,22 @@ class Executor:
     async def _run(self, held: HeldAttempt) -> None:
         # Everything that takes time comes before the claim, since a call must leave soon after it.
         newer = await self._gather(held)
-        sent_ms = self._clock.monotonic_ms()
+        held.departure = departure = await self._departures[held.attempt.lane].begin()
+        try:
+            await self._claim_and_call(held, departure, newer)
+        finally:
+            departure.end()
+
+    async def _claim_and_call(
+        self, held: HeldAttempt, departure: Departure, newer: NewerVersion | None
+    ) -> None:
         claim = await self._claim(held)
         if claim is None:
             held.result = STALE
             return
+        departure.good_ms = claim.good_ms
         if not claim.sendable:
+            departure.end()
             await self._return_permit(held, unsent())
             return
         claimed_ms = self._clock.monotonic_ms()
@@ -222,15 +232,13 @@ class Executor:
             decision = requeue(str(newer), ABORTED_DELAY_MS)
             await self._reporter.defer(held.attempt, decision, None, handle=held.handle)
             return
-        usual = self._usual[held.attempt.lane]
-        held.departure = Departure(self._clock.monotonic_ms, usual, sent_ms, claim.good_ms)
         started_ms = self._clock.monotonic_ms()
         try:
             outcome = await self._unless_aborted(held, self._call(held, inputs))
         except PermitExpiredError as expired:
             await self._return_permit(held, unsent(str(expired)))
             return
-        left_ms = started_ms if held.departure.left_ms is None else held.departure.left_ms
+        left_ms = started_ms if departure.left_ms is None else departure.left_ms
         held.wire_ms = claim.waited_ms + left_ms - claimed_ms
         took_ms = self._clock.monotonic_ms() - left_ms
         self._reporter.called(FinishedCall(held.attempt, inputs, outcome, held.wire_ms, took_ms))

@@ -3,7 +3,7 @@
 `providers` uses it; it imports nothing of the workers.
 """
 
-from fairlane_workers.transport.departure import Departure, PermitExpiredError, UsualDelay
+from fairlane_workers.transport.departure import Departure, Departures, PermitExpiredError, UsualDelay
 from fairlane_workers.transport.faults import TransportError, UnusableSettingError
 from fairlane_workers.transport.pool import PIECE_BYTES
 from fairlane_workers.transport.proxy import with_credentials
@@ -13,6 +13,7 @@ from fairlane_workers.transport.transport import Transport
 __all__ = [
     "PIECE_BYTES",
     "Departure",
+    "Departures",
     "PermitExpiredError",
     "Reply",
     "Transport",
