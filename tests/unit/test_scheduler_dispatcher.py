@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
+from fairlane.model.job import JobState, Lesson, Usage
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.registry import TeamRecord
 from fairlane.store.write.workers import Beat, WorkerInfo
@@ -119,6 +121,57 @@ def test_slots_are_counted_over_all_lanes_of_a_worker(fake_redis: Redis) -> None
     tick(parts)
 
     assert len(parts.mailbox.collect()) == 7
+
+
+def test_lanes_that_wait_for_slots_are_counted_in_one_step(
+    fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes = [f"sim:{n}" for n in range(20)]
+    parts = staffed(fake_redis, 1, *lanes)
+    for lane in lanes:
+        parts.admit(5, run=lane.replace(":", "-"), model=lane)
+    parts.feed_all()
+    tick(parts)
+    asked, counted = list[str](), list[int]()
+    grant, await_slots = parts.lanes.grant, parts.lanes.await_slots
+    monkeypatch.setattr(
+        parts.lanes, "grant", lambda lane, *a, **k: asked.append(lane) or grant(lane, *a, **k)
+    )
+    monkeypatch.setattr(
+        parts.lanes, "await_slots", lambda some, of: counted.append(len(some)) or await_slots(some, of)
+    )
+
+    parts.dispatcher.wake_all()
+
+    assert tick(parts) is None
+    assert (asked, counted) == ([], [20])
+    assert fake_redis.scard(parts.keys.starved) == 20
+
+
+def test_a_slot_that_becomes_free_while_lanes_are_asked_is_not_missed(
+    fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call may end after the lane was last counted and before the lane is among those that are woken."""
+    parts = staffed(fake_redis, 3)
+    parts.admit(9)
+    parts.feed_all()
+    tick(parts)
+    (first, *_) = parts.mailbox.collect()
+    await_slots = parts.lanes.await_slots
+
+    def ends_first(*args: Any) -> dict[str, int]:
+        monkeypatch.setattr(parts.lanes, "await_slots", await_slots)
+        parts.attempts.claim(first, "w", 15_000, parts.now_ms).run(fake_redis)
+        done, lesson = '{"s":"succeeded","o":"x"}', Lesson("ok", Usage(1, 1))
+        parts.attempts.finish(first, "w", lesson, JobState.SUCCEEDED, done, (), parts.now_ms).run(fake_redis)
+        return await_slots(*args)
+
+    monkeypatch.setattr(parts.lanes, "await_slots", ends_first)
+    parts.dispatcher.wake_all()
+
+    assert tick(parts) == 0
+    tick(parts)
+    assert len(parts.mailbox.collect()) == 1
 
 
 def test_the_lane_that_uses_the_fewest_slots_is_asked_first(fake_redis: Redis) -> None:

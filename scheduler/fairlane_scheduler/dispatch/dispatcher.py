@@ -64,6 +64,7 @@ class _LaneTurn:
     granted_ms: int = -1  # monotonic; before any permit, less than any time
     last: int = ASK_AT_LEAST
     reason: str = ""  # why the lane granted no more at the last request
+    short: bool = False  # whether no slot was free when the lane was served last
     window: int = 0  # most concurrent calls, if that throttled its jobs at the last request; else 0
 
     @property
@@ -187,19 +188,25 @@ class Dispatcher:
                 again.append(lane)
         for lane in again:
             self._serve(lane, due[lane], moment)
+        short = [lane for lane, turn in due.items() if turn.short]
+        for lane in self._slots.await_free(short) if short else ():
+            due[lane].ask_ms = 0
 
     def _serve(self, lane: str, turn: _LaneTurn, moment: Moment, quotas: Sequence[Quotas] = ()) -> None:
         """Ask a lane until nothing is queued, or until it says when to ask again."""
         queue = self._backlog.lane(lane)
+        turn.short = False
         reserved_only = False  # the lane's rest is reserved: offer it to teams with a reserved share
         while queue.waiting:
             ask = self._offers(lane, queue, turn, moment, quotas, reserved_only=reserved_only)
             if not ask.offers:
                 break
+            turn.short = ask.room == 0
+            if turn.short and turn.reason == "slots":  # the lane knows that slots are what it lacks
+                turn.ask_ms = None
+                return
             grant = self._ask(lane, ask, moment)
             self._apply(lane, turn, ask.offers, grant, quotas, moment)
-            if grant.reason == "slots" and ask.room == 0 and self._slots.counted_room(lane) > 0:
-                continue  # slots became free since they were counted
             if grant.reason:
                 wait_ms = max(AGAIN_MS, grant.wait_ms, grant.gather_ms)
                 turn.ask_ms = moment.monotonic_ms + wait_ms if grant.at_ms else None

@@ -170,13 +170,13 @@ class Slots:
         return self._on_slots.get(lane, 0)
 
     def room(self, lane: str) -> int:
-        """Free slots for a lane; counted exactly if there seem to be none."""
-        return self._capacity.room(lane, self._on_slots) or self.counted_room(lane)
-
-    def counted_room(self, lane: str) -> int:
-        """Free slots for a lane, counted in Redis."""
-        self._on_slots = self._lanes.on_slots(list({*self._on_slots, lane}))
+        """Free slots for a lane, at least."""
         return self._capacity.room(lane, self._on_slots)
+
+    def await_free(self, lanes: Sequence[str]) -> list[str]:
+        """Have lanes without a free slot woken when there is one; those for which there is one already."""
+        self._on_slots = self._lanes.await_slots(lanes, list({*self._on_slots, *lanes}))
+        return [lane for lane in lanes if self.room(lane)]
 
     def quotas(self, wants: Mapping[str, int], queues: Mapping[str, LaneQueue]) -> dict[str, Quotas]:
         """Quotas of lanes whose pool of workers has too few slots for all that they want now.

@@ -299,6 +299,12 @@ class Lanes:
         found = zip(lanes, pipeline.execute(), strict=True)
         return {lane: int(held or 0) - int(pending or 0) for lane, (held, pending) in found}
 
+    def await_slots(self, waiting: Sequence[str], lanes: Sequence[str]) -> dict[str, int]:
+        """Have ``waiting`` lanes woken when a call frees its slot. Returns the slots in use of ``lanes``."""
+        keys = {"starved": self._keys.starved, "lanes": [self._keys.lane(lane) for lane in lanes]}
+        found = script("slots_await").bind(keys, {"names": json.dumps(list(waiting))}).run(self._redis)
+        return dict(zip(lanes, map(int, found), strict=True))
+
     def view(self, lane: str, now_ms: str | int = "") -> LaneView:
         """The state of one lane. Raises `LaneNotFound`."""
         if not self.knows(lane):
