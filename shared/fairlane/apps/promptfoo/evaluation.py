@@ -22,7 +22,10 @@ from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS_URL
 from fairlane.apps.promptfoo.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
+from fairlane.apps.promptfoo.selecting.filters import Filters
+from fairlane.apps.promptfoo.selecting.matching import Earlier
 from fairlane.client.submission import SubmitOptions
+from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Assertions, EvaluatorSpec
 
 ASSERTED = "assertions"
@@ -63,6 +66,7 @@ class Wishes:
     embedding_model: str | None = None
     programs: bool = True
     python: str | None = None
+    filters: Filters = field(default_factory=Filters)
     rows_url: str = ROWS_URL
     sheets_url: str = SHEETS_URL
 
@@ -106,17 +110,28 @@ class _Reader:
         config = self._config()
         notes = list(_unknown(config, place, problems))
         environment = self._environment(config.get("env"), notes)
-        options = read_options(config, place, problems, notes)
+        options, own = read_options(config, place, problems, notes)
         wishes = self._wishes
+        filters = _filters(wishes.filters, own, place, problems)
         mapped = Providers(wishes.connections, wishes.provider_map, self._files, problems)
         which = "targets" if "targets" in config and "providers" not in config else "providers"
-        providers = mapped.all(config.get(which), place / which)
+        providers = mapped.all(config.get(which), place / which, filters.has_provider)
         prompts = PromptReader(self._files, problems).all(config.get("prompts"), place / "prompts")
-        cases = CaseReader(self._files, problems, wishes.rows_url, wishes.sheets_url).all(
-            config.get("tests"), config.get("defaultTest"), place, config.get("scenarios")
-        )
+        prompts = self._chosen(prompts, filters)
         judges = Judges()
         asserting = self._asserting(mapped, providers)
+        reader = CaseReader(self._files, problems, wishes.rows_url, wishes.sheets_url)
+        unheard = Problems()
+        matcher = RowMaker(Files(unheard, self._files.programs), unheard, asserting, judges)
+        earlier = Earlier(filters.failing or (), lambda case: matcher.combinations(case, prompts))
+        cases = reader.all(
+            config.get("tests"),
+            config.get("defaultTest"),
+            place,
+            config.get("scenarios"),
+            filters=filters,
+            earlier=earlier.kept,
+        )
         providers = [_transforming(each, asserting) for each in providers]
         maker = RowMaker(self._files, problems, asserting, judges)
         rows = maker.rows(cases, prompts)
@@ -132,6 +147,14 @@ class _Reader:
         labels = tuple(distinct([prompt.label for prompt in prompts]))
         said = (*notes, *problems.notes)
         return Evaluation(name, rows, labels, runs, said, tuple(prompts), derived, options, environment)
+
+    def _chosen(self, prompts: Sequence[PromptText], filters: Filters) -> list[PromptText]:
+        found = [each for each in prompts if filters.has_prompt(each.label, each.raw)]
+        if prompts and not found:
+            self._problems.add(
+                self._place / "prompts", f"no prompt matches --filter-prompts {filters.prompts}"
+            )
+        return found
 
     def _config(self) -> Mapping[str, Any]:
         config = self._files.data(self._path, self._place) if self._path.is_file() else None
@@ -181,6 +204,16 @@ class _Reader:
             problems.add(
                 place / "tests", f"the rubrics need more than {MAX_EVALUATORS} judges: use fewer a test"
             )
+
+
+def _filters(given: Filters, own: Mapping[str, Any], place: Place, problems: Problems) -> Filters:
+    """The command line's filters, with those that the configuration has and the command line leaves out."""
+    left = {name: value for name, value in own.items() if getattr(given, name) is None}
+    try:
+        return replace(given, **left)
+    except SubmissionError as error:
+        problems.add(place, str(error))
+        return given
 
 
 def _transforming(provider: Provider, asserting: AssertionReader) -> Provider:

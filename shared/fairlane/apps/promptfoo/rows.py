@@ -45,7 +45,7 @@ class RowMaker:
     def rows(self, cases: Sequence[Case], prompts: Sequence[PromptText]) -> list[dict[str, Any]]:
         """A row for each combination, in the order of the tests."""
         remembers = any(case.options.get("storeOutputAs") for case in cases)
-        made = [(case, names) for case in cases for names in self._combinations(case, prompts)]
+        made = [(case, names) for case in cases for _, names in self.combinations(case, prompts)]
         self._check(made, prompts)
         self.cases = [case for case, _ in made]
         self.names = [names for _, names in made]
@@ -68,7 +68,10 @@ class RowMaker:
             if store := case.options.get("storeOutputAs"):
                 memory[str(store)] = ""
 
-    def _combinations(self, case: Case, prompts: Sequence[PromptText]) -> Iterator[dict[str, Any]]:
+    def combinations(
+        self, case: Case, prompts: Sequence[PromptText]
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Each set of variables of a test: as it is written, and as prompts and assertions see it."""
         spread = not case.options.get("disableVarExpansion")
         written = {name: self._expanded(value, place) for name, (value, place) in case.variables.items()}
         values = [
@@ -81,7 +84,7 @@ class RowMaker:
             for name, (_, place) in case.variables.items():
                 read = self._read(raw[name], name, raw, prompts, place)
                 names[name] = filled(read, {**names, "row": names}, place, self.problems)
-            yield self._transformed(case, names)
+            yield raw, self._transformed(case, names)
 
     def _expanded(self, value: Any, place: Place) -> Any:
         """The references that a pattern such as ``file://articles/*`` stands for; else the value."""

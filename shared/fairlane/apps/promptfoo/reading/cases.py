@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from fairlane.apps.promptfoo.reading.csv_cases import read_csv
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS, SHEETS_URL, read_huggingface, read_sheet
+from fairlane.apps.promptfoo.selecting.filters import Filters
 
 KEYS = frozenset(
     (
@@ -90,17 +91,39 @@ class CaseReader:
         self._files, self._problems = files, problems
         self._rows_url, self._sheets_url = rows_url, sheets_url
 
-    def all(self, raw: Any, default: Any, place: Place, scenarios: Any = None) -> list[Case]:
-        """Every test; without any, the one that ``defaultTest`` is."""
-        where = place / "defaultTest"
+    def all(
+        self,
+        raw: Any,
+        default: Any,
+        place: Place,
+        scenarios: Any = None,
+        *,
+        filters: Filters | None = None,
+        earlier: Callable[[Sequence[Case], Case], Sequence[Case]] = lambda tests, _: tests,
+    ) -> list[Case]:
+        """Every test that ``filters`` leave; without any test, the one that ``defaultTest`` is.
+
+        ``earlier`` keeps those of earlier results, which may need what ``defaultTest`` has.
+        """
+        filters, where = filters or Filters(), place / "defaultTest"
         first = self._one(*self._files.referred(default or {}, where))
         found = list(self._listed(raw, place / "tests"))
-        found.extend(self._scenarios(scenarios, place / "scenarios"))
         if raw in (None, []) and not scenarios:
-            found = [self._one({}, where)]
+            found = [replace(self._one({}, where), metadata=first.metadata)]
+        keep = lambda tests: earlier(tests, first)  # noqa: E731
+        if scenarios and filters.failing is not None:
+            self._problems.add(
+                place / "scenarios", "earlier results choose no tests of scenarios: name them otherwise"
+            )
+            filters = replace(filters, failing=None)
+        found = (replace(filters, range=None) if scenarios else filters).tests(found, keep)
+        found.extend(self._scenarios(scenarios, place / "scenarios", filters))
+        found = filters.ranged(found) if scenarios else found
+        if filters.any and not found:
+            self._problems.add(place / ("scenarios" if scenarios else "tests"), "--filter-… leaves no test")
         return [test.after(first) for test in found]
 
-    def _scenarios(self, raw: Any, place: Place) -> Iterator[Case]:
+    def _scenarios(self, raw: Any, place: Place, filters: Filters) -> Iterator[Case]:
         """Each test of a scenario with each set of what it configures."""
         raw, place = self._files.referred(raw, place)
         if not isinstance(raw, list | None):
@@ -113,6 +136,7 @@ class CaseReader:
                 continue
             config, said = self._files.referred(scenario.get("config") or [{}], where / "config")
             tests = list(self._listed(scenario.get("tests"), where / "tests")) or [self._one({}, where)]
+            tests = filters.tests(tests, lambda tests: tests, scenario=number)
             sets = (
                 [self._one(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
             )
