@@ -115,15 +115,14 @@ def evaluate(
             not no_programs,
             python,
             filters,
+            hooks=not check,
         )
-        evaluation = _read(file, wishes)
-        if check:
-            _describe(evaluation)
-            return
-        runner = Runner(deployment, max_concurrent, on_refusal)
-        tally = Tally()
         with Programs(python=python, allowed=not no_programs) as programs:
-            programs.add_environment(evaluation.environment)
+            evaluation = _read(file, wishes, programs)
+            if check:
+                _describe(evaluation)
+                return
+            runner, tally = Runner(deployment, max_concurrent, on_refusal), Tally()
             records = runner.judged(evaluation, programs, tally)
             if output is not None:
                 count = export_records(records, output)
@@ -132,7 +131,8 @@ def evaluate(
                 deque(records, maxlen=0)
         tally.derive(evaluation.derived)
     _report(tally, runner.ids, as_json=as_json)
-    if not (_enough_passed(tally, fail_on_error) and runner.completed):
+    broken = evaluation.results is not None and evaluation.results.failed
+    if not (_enough_passed(tally, fail_on_error) and runner.completed) or broken:
         raise typer.Exit(FAILED)
 
 
@@ -157,9 +157,9 @@ def _read_map(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _read(file: Path, wishes: Wishes) -> Evaluation:
+def _read(file: Path, wishes: Wishes, programs: Programs) -> Evaluation:
     try:
-        evaluation = read_evaluation(file, wishes)
+        evaluation = read_evaluation(file, wishes, programs)
     except UnsupportedError as error:
         for problem in error.problems:
             complain(str(problem))
