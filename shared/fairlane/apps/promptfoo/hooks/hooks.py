@@ -14,7 +14,12 @@ from fairlane.apps.promptfoo.reading.files import FILE, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 
 Moment = Literal["beforeAll", "beforeEach", "afterEach", "afterAll"]
-MOMENTS: tuple[Moment, ...] = ("beforeAll", "beforeEach", "afterEach", "afterAll")
+_MOMENTS: Mapping[str, Moment] = {
+    "beforeAll": "beforeAll",
+    "beforeEach": "beforeEach",
+    "afterEach": "afterEach",
+    "afterAll": "afterAll",
+}
 
 _SUITE = ("prompts", "tests", "scenarios", "defaultTest", "derivedMetrics")
 """What ``beforeAll`` may change of the suite."""
@@ -107,7 +112,7 @@ def read_hooks(raw: Any, place: Place, files: Files, problems: Problems) -> Hook
             problems.add(where, f"the extension {each!r} is no file of JavaScript or Python: {remedy}")
         elif program := files.program(each, where):
             path, function = program
-            only = next((moment for moment in MOMENTS if moment == function), None)
+            only = _MOMENTS.get(function or "")
             named = function or ("get_transform" if path.suffix in PYTHON else None)
             found.append(Extension(each, path, named, only))
     return Hooks(files.programs, tuple(found))
