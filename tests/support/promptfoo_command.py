@@ -30,12 +30,17 @@ class Promptfoo:
     program: Path
     home: Path
 
-    def evaluate(self, config: Path, environment: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Its results, by prompt and test. Fails the test if it writes none."""
+    def evaluate(
+        self, config: Path, environment: Mapping[str, str], *options: str, write: bool = False
+    ) -> list[dict[str, Any]]:
+        """Its results, by prompt and test. Fails the test if it writes none.
+
+        With extensions it has results only if it may ``write`` them into its database.
+        """
         output = config.with_name("promptfoo-output.json")
-        flags = ("--no-cache", "--no-progress-bar", "--no-table", "--no-write")
+        flags = ("--no-cache", "--no-progress-bar", "--no-table", *(() if write else ("--no-write",)))
         ended = subprocess.run(
-            [self.program, "eval", "-c", config, "-o", output, *flags],
+            [self.program, "eval", "-c", config, "-o", output, *flags, *options],
             cwd=config.parent,
             env={**process_environment(), **QUIET, **environment, "PROMPTFOO_CONFIG_DIR": str(self.home)},
             capture_output=True,

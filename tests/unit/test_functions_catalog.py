@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
+from fairlane.config.modules import search_here
 from fairlane.core.errors import FunctionNotFound
 from fairlane_workers.functions.catalog import (
     AppTasks,
@@ -64,6 +65,18 @@ def test_a_module_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     assert sys.counted == 1  # type: ignore[attr-defined]
     del sys.modules["counted_module"]
+
+
+def test_a_module_of_the_workers_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "module_of_folder.py").write_text("def f(): ...\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    search_here()
+
+    assert ImportedFunctions(["module_of_folder"]).find("module_of_folder:f").__name__ == "f"
+    assert sys.path[-1] == str(tmp_path)
+    del sys.modules["module_of_folder"]
 
 
 def test_a_celery_task_is_found_by_its_dotted_name() -> None:

@@ -87,3 +87,13 @@ def test_connections_without_their_keys_are_named(monkeypatch: pytest.MonkeyPatc
         "succeed",
     ]
     assert missing(StackPlan(data_dir=Path(), simulate=True, simulated={"a": "openai"}), settings) == []
+
+
+def test_modules_that_workers_will_not_find_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evals_here.py").touch()
+    worker = {"modules": ["evals_here", "evals_nowhere.style", "json.decoder"]}
+    (line,) = missing(StackPlan(data_dir=Path()), Settings.model_validate({"worker": worker}))
+    assert line.startswith("  ! evals_nowhere.style, of worker.modules, is not found: install it")

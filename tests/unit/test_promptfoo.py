@@ -323,7 +323,9 @@ tests:
         ({"tests": [{"vars": {"word": "x"}, "options": {"tranform": "x"}}]}, "did you mean 'transform'?"),
         ({"tests": [{"vars": {"word": "x"}, "assert": [{"type": "is-json", "wieght": 1}]}]}, "'weight'?"),
         ({"providers": [{"id": "openai:x", "confg": {}}]}, "did you mean 'config'?"),
-        ({"extensions": ["file://hooks.js:hook"]}, "hooks of an evaluation are not called"),
+        ({"extensions": ["file://hooks.js:hook"]}, "there is no file hooks.js"),
+        ({"extensions": ["console.log(1)"]}, "is no file of JavaScript or Python"),
+        ({"extensions": "file://hooks.js"}, "extensions are a list"),
         ({"derivedMetrics": [{"name": "f1", "value": "__import__('os')"}]}, "a formula has metrics"),
     ],
 )

@@ -84,6 +84,7 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
         ({"prompt": None}, "prompt", "exactly one of prompt, messages or prompts"),
         ({"prompt": "a", "messages": [ASK]}, "prompt and messages", "more than one"),
         ({"prompt": 3}, "prompt", "int, not a text"),
+        ({"prompt": [{"role": "user", "content": "x"}]}, "prompt", "chat as messages="),
         ({"prompt": "  "}, "prompt", "is empty"),
         ({"prompt": "Q: {{ question"}, "prompt", "line 1"),
         ({"prompt": "\ud800"}, "prompts", "surrogates"),

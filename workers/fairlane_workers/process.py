@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, signals
 
 from fairlane.broker.app import TASK_NAME, make_app
+from fairlane.config.modules import not_found, search_here
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.events import Event
@@ -89,6 +91,10 @@ class WorkerProcess:
             )
         for connection, variable in self._secrets.missing.items():
             log.warning(Event.CREDENTIAL_MISSING, connection=connection, variable=variable)
+        if self._settings.worker.modules:
+            search_here()
+        for module in not_found(self._settings.worker.modules):
+            log.warning(Event.MODULE_MISSING, module=module, folder=str(Path.cwd()))
         self.engine.start()
 
     def _begin_stop(self, **_: Any) -> None:

@@ -50,6 +50,9 @@ def take_prompts(
     """The messages of each prompt, from the one argument of the three that was given."""
     field = the_one({"prompt": prompt, "messages": messages, "prompts": prompts})
     if prompt is not None:
+        if isinstance(prompt, list | tuple):
+            remedy = "Give a chat as messages=[…], and several prompts as prompts=[…]."
+            raise SubmissionError(field, prompt, "is a list, not a text", remedy)
         return (_prompt(field, _text(field, prompt)),)
     if messages is not None:
         return (_prompt(field, _list(field, messages, "messages")),)

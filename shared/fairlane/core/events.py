@@ -77,6 +77,7 @@ class Event(StrEnum):
     CREDENTIALS_UNREPORTED = "credentials_unreported"  # error
 
     # Processes
+    MODULE_MISSING = "module_missing"  # module, folder
     LEADER_ELECTED = "leader_elected"  # epoch
     LEADER_LOST = "leader_lost"  # epoch
     TICK_FAILED = "tick_failed"

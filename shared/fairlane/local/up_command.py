@@ -20,6 +20,7 @@ from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.operate.connection_views import lacks_of
 from fairlane.cli.output import say
 from fairlane.config.loader import load_secrets
+from fairlane.config.modules import not_found
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.core.clock import SystemClock
@@ -219,18 +220,27 @@ def describe(stack: Stack, invocation: Invocation, settings: Settings) -> None:
 
 
 def missing(plan: StackPlan, settings: Settings) -> list[str]:
-    """A line for each connection that lacks something here, its key say; simulated ones need nothing."""
+    """A line for each connection that lacks something here, its key say, and each module that is not found.
+
+    Simulated connections need nothing.
+    """
     simulated, secrets = plan.simulated if plan.simulate else {}, load_secrets(settings)
     found = {
         name: lacks_of(name, connection, secrets)
         for name, connection in settings.connections.items()
         if name not in simulated
     }
-    return [
+    lines = [
         f"  ! {name:<11}lacks {', '.join(lacks)}: its calls cannot succeed"
         for name, lacks in found.items()
         if lacks
     ]
+    remedy = "install it, put it on PYTHONPATH, or start Fairlane in its folder"
+    lines += [
+        f"  ! {name}, of worker.modules, is not found: {remedy}"
+        for name in not_found(settings.worker.modules)
+    ]
+    return lines
 
 
 def add_to(app: typer.Typer) -> None:

@@ -13,6 +13,7 @@ from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluati
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.running import Runner
 from fairlane.apps.promptfoo.scoring.tally import Tally
+from fairlane.apps.promptfoo.selecting import options as chosen
 from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_line, print_table, say
@@ -63,6 +64,17 @@ def evaluate(
     ] = None,
     max_concurrent: MaxConcurrentOption = None,
     on_refusal: OnRefusalOption = "fail",
+    filter_pattern: chosen.PatternOption = None,
+    filter_metadata: chosen.MetadataOption = None,
+    filter_first_n: chosen.FirstOption = None,
+    filter_range: chosen.RangeOption = None,
+    filter_sample: chosen.SampleOption = None,
+    filter_sample_seed: chosen.SeedOption = None,
+    filter_prompts: chosen.PromptsOption = None,
+    filter_providers: chosen.ProvidersOption = None,
+    filter_failing: chosen.FailingOption = None,
+    filter_failing_only: chosen.FailingOnlyOption = None,
+    filter_errors_only: chosen.ErrorsOnlyOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Print what would run, or what is not supported; run nothing.")
     ] = False,
@@ -78,18 +90,39 @@ def evaluate(
     if output is not None:
         format_of(output)
     given = _read_map(map_provider or [])
+    filters = chosen.filters_of(
+        pattern=filter_pattern,
+        metadata=filter_metadata,
+        first=filter_first_n,
+        places=filter_range,
+        sample=filter_sample,
+        seed=filter_sample_seed,
+        prompts=filter_prompts,
+        providers=filter_providers,
+        failing=filter_failing,
+        failing_only=filter_failing_only,
+        errors_only=filter_errors_only,
+    )
+    if filters.failing == []:
+        say("no result of that file asks for another try: nothing was run")
+        return
     with invocation.deployment() as deployment:
         wishes = Wishes(
-            deployment.known_connections(), given, judge_model, embedding_model, not no_programs, python
+            deployment.known_connections(),
+            given,
+            judge_model,
+            embedding_model,
+            not no_programs,
+            python,
+            filters,
+            hooks=not check,
         )
-        evaluation = _read(file, wishes)
-        if check:
-            _describe(evaluation)
-            return
-        runner = Runner(deployment, max_concurrent, on_refusal)
-        tally = Tally()
         with Programs(python=python, allowed=not no_programs) as programs:
-            programs.add_environment(evaluation.environment)
+            evaluation = _read(file, wishes, programs)
+            if check:
+                _describe(evaluation)
+                return
+            runner, tally = Runner(deployment, max_concurrent, on_refusal), Tally()
             records = runner.judged(evaluation, programs, tally)
             if output is not None:
                 count = export_records(records, output)
@@ -98,7 +131,8 @@ def evaluate(
                 deque(records, maxlen=0)
         tally.derive(evaluation.derived)
     _report(tally, runner.ids, as_json=as_json)
-    if not (_enough_passed(tally, fail_on_error) and runner.completed):
+    broken = evaluation.results is not None and evaluation.results.failed
+    if not (_enough_passed(tally, fail_on_error) and runner.completed) or broken:
         raise typer.Exit(FAILED)
 
 
@@ -123,9 +157,9 @@ def _read_map(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _read(file: Path, wishes: Wishes) -> Evaluation:
+def _read(file: Path, wishes: Wishes, programs: Programs) -> Evaluation:
     try:
-        evaluation = read_evaluation(file, wishes)
+        evaluation = read_evaluation(file, wishes, programs)
     except UnsupportedError as error:
         for problem in error.problems:
             complain(str(problem))

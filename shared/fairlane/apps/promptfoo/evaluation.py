@@ -10,6 +10,9 @@ from typing import Any
 from fairlane.apps.promptfoo.asking import Asker
 from fairlane.apps.promptfoo.asserting import AssertionReader
 from fairlane.apps.promptfoo.grading.judges import Judges
+from fairlane.apps.promptfoo.hooks.after import ResultHooks
+from fairlane.apps.promptfoo.hooks.before import SuiteHooks, TestHooks
+from fairlane.apps.promptfoo.hooks.hooks import Hooks, read_hooks
 from fairlane.apps.promptfoo.judging import Graders
 from fairlane.apps.promptfoo.plans import MAX_MODELS, MAX_PROMPTS, PlannedRun, Planner, apart, distinct
 from fairlane.apps.promptfoo.programs.programs import Programs
@@ -22,7 +25,10 @@ from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS_URL
 from fairlane.apps.promptfoo.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
+from fairlane.apps.promptfoo.selecting.filters import Filters
+from fairlane.apps.promptfoo.selecting.matching import Earlier
 from fairlane.client.submission import SubmitOptions
+from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Assertions, EvaluatorSpec
 
 ASSERTED = "assertions"
@@ -34,7 +40,7 @@ _KEYS = frozenset(
     (
         *("prompts", "providers", "targets", "tests", "defaultTest", "description", "scenarios"),
         *("evaluateOptions", "commandLineOptions", "assertionTemplates", "$schema"),
-        *("tags", "metadata", "derivedMetrics", "env"),
+        *("tags", "metadata", "derivedMetrics", "env", "extensions"),
     )
 )
 _NOTED = {
@@ -44,7 +50,6 @@ _NOTED = {
     "tracing": "tracing is left out: workers export traces to the configured address",
 }
 _REMEDIES = {
-    "extensions": "hooks of an evaluation are not called",
     "nunjucksFilters": "filters of a configuration are not called: use those of Jinja2",
     "redteam": "nothing is generated",
 }
@@ -63,6 +68,8 @@ class Wishes:
     embedding_model: str | None = None
     programs: bool = True
     python: str | None = None
+    filters: Filters = field(default_factory=Filters)
+    hooks: bool = True
     rows_url: str = ROWS_URL
     sheets_url: str = SHEETS_URL
 
@@ -80,14 +87,18 @@ class Evaluation:
     derived: tuple[Derived, ...] = ()
     common: SubmitOptions = field(default_factory=lambda: SubmitOptions())
     environment: Mapping[str, str] = field(default_factory=dict)
+    results: ResultHooks | None = None
 
 
-def read_evaluation(path: Path, wishes: Wishes | None = None) -> Evaluation:
+def read_evaluation(path: Path, wishes: Wishes | None = None, programs: Programs | None = None) -> Evaluation:
     """The evaluation that a configuration describes. Raises `UnsupportedError` if it cannot be run.
 
-    Programs that make prompts, tests and variables run while it is read.
+    Programs that make prompts, tests and variables run while it is read, and so do hooks that come before.
+    Give ``programs`` that stay open if hooks are to be called later, too.
     """
     wishes = wishes or Wishes()
+    if programs is not None:
+        return _Reader(path, wishes, programs).read()
     with Programs(python=wishes.python, allowed=wishes.programs) as programs:
         return _Reader(path, wishes, programs).read()
 
@@ -106,32 +117,83 @@ class _Reader:
         config = self._config()
         notes = list(_unknown(config, place, problems))
         environment = self._environment(config.get("env"), notes)
-        options = read_options(config, place, problems, notes)
+        options, own = read_options(config, place, problems, notes)
         wishes = self._wishes
+        filters = _filters(wishes.filters, own, place, problems)
         mapped = Providers(wishes.connections, wishes.provider_map, self._files, problems)
         which = "targets" if "targets" in config and "providers" not in config else "providers"
-        providers = mapped.all(config.get(which), place / which)
+        providers = mapped.all(config.get(which), place / which, filters.has_provider)
         prompts = PromptReader(self._files, problems).all(config.get("prompts"), place / "prompts")
-        cases = CaseReader(self._files, problems, wishes.rows_url, wishes.sheets_url).all(
-            config.get("tests"), config.get("defaultTest"), place, config.get("scenarios")
-        )
+        prompts = self._chosen(prompts, filters)
         judges = Judges()
         asserting = self._asserting(mapped, providers)
-        providers = [_transforming(each, asserting) for each in providers]
-        maker = RowMaker(self._files, problems, asserting, judges)
+        reader = CaseReader(self._files, problems, wishes.rows_url, wishes.sheets_url)
+        hooks = self._hooks(config.get("extensions"), notes)
+        suite = SuiteHooks(
+            hooks,
+            problems,
+            place / "extensions",
+            PromptReader(self._files, problems),
+            prompts,
+            providers,
+            config.get("derivedMetrics"),
+            str(config.get("description") or ""),
+        )
+        unheard = Problems()
+        matcher = RowMaker(Files(unheard, self._files.programs), unheard, asserting, judges)
+        earlier = Earlier(filters.failing or (), lambda case: matcher.combinations(case, prompts))
+        cases = reader.all(
+            config.get("tests"),
+            config.get("defaultTest"),
+            place,
+            config.get("scenarios"),
+            filters=filters,
+            earlier=earlier.kept,
+            before=suite,
+        )
+        prompts = list(suite.prompts)
+        providers = apart([_transforming(each, asserting) for each in providers])
+        repetitions = options.get("repetitions", 1)
+        tested = TestHooks(hooks, problems, suite.place, prompts, providers, repetitions, reader.one)
+        maker = RowMaker(
+            self._files,
+            problems,
+            asserting,
+            judges,
+            tested if hooks.have("beforeEach") else None,
+            hooks.have("afterEach", "afterAll"),
+        )
         rows = maker.rows(cases, prompts)
         evaluators = [*_plain(rows), *judges.specs()]
         self._check_sizes(prompts, providers, evaluators)
-        derived = read_derived(config.get("derivedMetrics"), place / "derivedMetrics", problems)
+        derived = read_derived(suite.derived, place / "derivedMetrics", problems)
         name = str(config.get("description") or self._path.stem)[:200]
         common: SubmitOptions = {**options, **_order(rows), "evaluators": evaluators, "name": name}
         asker = Asker(self._files, problems)
         planner = Planner(name, common, prompts, maker.cases, maker.names, rows, asker, problems)
-        runs = tuple(planner.runs(apart(providers)))
+        runs = tuple(planner.runs(providers))
         problems.raise_if_any()
         labels = tuple(distinct([prompt.label for prompt in prompts]))
         said = (*notes, *problems.notes)
-        return Evaluation(name, rows, labels, runs, said, tuple(prompts), derived, options, environment)
+        results = ResultHooks(hooks, maker.cases, maker.names) if maker.steps else None
+        texts = tuple(prompts)
+        return Evaluation(name, rows, labels, runs, said, texts, derived, options, environment, results)
+
+    def _hooks(self, raw: Any, notes: list[str]) -> Hooks:
+        """The hooks of ``extensions``; checked, and then none where they are not to be called."""
+        found = read_hooks(raw, self._place / "extensions", self._files, self._problems)
+        if self._wishes.hooks or not found.extensions:
+            return found
+        notes.append("extensions are not called by --check: they may change what is shown here")
+        return Hooks(self._files.programs)
+
+    def _chosen(self, prompts: Sequence[PromptText], filters: Filters) -> list[PromptText]:
+        found = [each for each in prompts if filters.has_prompt(each.label, each.raw)]
+        if prompts and not found:
+            self._problems.add(
+                self._place / "prompts", f"no prompt matches --filter-prompts {filters.prompts}"
+            )
+        return found
 
     def _config(self) -> Mapping[str, Any]:
         config = self._files.data(self._path, self._place) if self._path.is_file() else None
@@ -181,6 +243,16 @@ class _Reader:
             problems.add(
                 place / "tests", f"the rubrics need more than {MAX_EVALUATORS} judges: use fewer a test"
             )
+
+
+def _filters(given: Filters, own: Mapping[str, Any], place: Place, problems: Problems) -> Filters:
+    """The command line's filters, with those that the configuration has and the command line leaves out."""
+    left = {name: value for name, value in own.items() if getattr(given, name) is None}
+    try:
+        return replace(given, **left)
+    except SubmissionError as error:
+        problems.add(place, str(error))
+        return given
 
 
 def _transforming(provider: Provider, asserting: AssertionReader) -> Provider:

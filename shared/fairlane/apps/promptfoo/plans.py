@@ -88,6 +88,7 @@ class Planner:
             or any(self.prompts[number].made for number in wanted)
             or any(
                 case.prompts is not None
+                or case.only is not None
                 or case.providers is not None
                 or case.options.get("prefix")
                 or case.options.get("suffix")

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.asserting import AssertionReader
 from fairlane.apps.promptfoo.grading.judges import Judges, Rubric
+from fairlane.apps.promptfoo.hooks.before import TestHooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.cases import Case
@@ -26,6 +27,7 @@ from fairlane.pipeline.conversation import CONVERSATION
 ASSERTIONS, RUBRICS, THRESHOLD = "__assert", "__rubrics", "__threshold"
 CHECKS, TRANSFORM, SCORING = "__checks", "__transform", "__scoring"
 TEST, REQUEST, PROMPT, ASKED = "__test", "__request", "__prompt_number", "__asked"
+STEP = "__step"
 SERIAL, STORE_AS, CONVERSATION_ID = "__serial", "__store_as", "__conversation_id"
 DESCRIPTION = "__description"
 """Fields of a row beside its variables; no variable begins with ``__``."""
@@ -33,19 +35,27 @@ DESCRIPTION = "__description"
 
 @dataclass(slots=True)
 class RowMaker:
-    """Makes rows, and checks that every prompt can be rendered for each."""
+    """Makes rows, and checks that every prompt can be rendered for each.
+
+    ``hooks`` may change tests first. With ``steps``, rows have their number, for hooks that see results.
+    """
 
     files: Files
     problems: Problems
     assertions: AssertionReader
     judges: Judges
+    hooks: TestHooks | None = None
+    steps: bool = False
     cases: list[Case] = field(default_factory=list)
     names: list[dict[str, Any]] = field(default_factory=list)
 
     def rows(self, cases: Sequence[Case], prompts: Sequence[PromptText]) -> list[dict[str, Any]]:
         """A row for each combination, in the order of the tests."""
         remembers = any(case.options.get("storeOutputAs") for case in cases)
-        made = [(case, names) for case in cases for names in self._combinations(case, prompts)]
+        if self.hooks is not None:
+            written = ((case, raw) for case in cases for raw, _ in self.combinations(case, prompts))
+            cases = list(self.hooks.cases(written))
+        made = [(case, names) for case in cases for _, names in self.combinations(case, prompts)]
         self._check(made, prompts)
         self.cases = [case for case, _ in made]
         self.names = [names for _, names in made]
@@ -68,7 +78,10 @@ class RowMaker:
             if store := case.options.get("storeOutputAs"):
                 memory[str(store)] = ""
 
-    def _combinations(self, case: Case, prompts: Sequence[PromptText]) -> Iterator[dict[str, Any]]:
+    def combinations(
+        self, case: Case, prompts: Sequence[PromptText]
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Each set of variables of a test: as it is written, and as prompts and assertions see it."""
         spread = not case.options.get("disableVarExpansion")
         written = {name: self._expanded(value, place) for name, (value, place) in case.variables.items()}
         values = [
@@ -81,7 +94,7 @@ class RowMaker:
             for name, (_, place) in case.variables.items():
                 read = self._read(raw[name], name, raw, prompts, place)
                 names[name] = filled(read, {**names, "row": names}, place, self.problems)
-            yield self._transformed(case, names)
+            yield raw, self._transformed(case, names)
 
     def _expanded(self, value: Any, place: Place) -> Any:
         """The references that a pattern such as ``file://articles/*`` stands for; else the value."""
@@ -151,7 +164,9 @@ class RowMaker:
         if asserted.checks:
             row[CHECKS] = asserted.checks
         if any(each["type"] in COMPARES for each in asserted.checks):
-            row[TEST] = number
+            row[TEST] = number if case.group is None else case.group
+        if self.steps:
+            row[STEP] = number
         code = case.options.get("transform") or case.options.get("postprocess")
         if code:
             row[TRANSFORM] = self.assertions.transform(code, case.place / "options" / "transform")

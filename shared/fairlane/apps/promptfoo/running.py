@@ -68,8 +68,13 @@ class Runner:
         for record, plan, verdict in scorer.verdicts(records):
             number = record.row.get(PROMPT, plan.prompts[record.prompt])
             cell = Cell(evaluation.prompts[number], plan.labels.get(record.model, record.model))
+            added: dict[str, float] = {}
+            if evaluation.results is not None:
+                verdict, added = evaluation.results.seen(cell, record, verdict)
             tally.add(cell, record, verdict)
-            yield with_verdict(record, cell, verdict)
+            yield with_verdict(record, cell, verdict, added)
+        if evaluation.results is not None:
+            evaluation.results.end(evaluation.name, self.ids)
 
     def _run(self, evaluation: Evaluation, programs: Programs) -> list[_Ended]:
         """Submit all runs and wait for them; one after the other where calls at a time are bounded.

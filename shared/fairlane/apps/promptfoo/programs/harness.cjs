@@ -52,6 +52,7 @@ async function functionOf(request) {
 async function answered(request) {
   try {
     const value = await (await functionOf(request))(...request.args);
+    if (request.hook) return { value: { returned: value === undefined ? null : value, args: request.args } };
     return { value: value === undefined ? null : value };
   } catch (error) {
     return { error: String((error && error.message) || error) };

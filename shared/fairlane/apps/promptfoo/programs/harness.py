@@ -76,10 +76,15 @@ def _answered(request: dict[str, Any]) -> dict[str, Any]:
     try:
         if "script" in request:
             return {"value": _script(request)}
+        if "hook" in request:
+            _modules.pop(request["file"], None)
         function = _function(request)
+        given = json.dumps(request["args"]) if "hook" in request else ""
         value = function(*request["args"])
         if inspect.isawaitable(value):
             value = asyncio.run(_awaited(value))
+        if "hook" in request:
+            value = {"returned": value, "args": json.loads(given)}
     except MemoryError:
         return {"error": "it needs more memory than a program may have"}
     except BaseException as error:  # noqa: BLE001  a program may raise anything, SystemExit too

@@ -119,6 +119,15 @@ class Programs:
         request = {"file": str(path), "function": function, "provider": options, "args": [prompt, context]}
         return self._child(path.suffix).call(request)
 
+    def hook(self, path: Path, function: str | None, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+        """What a hook returns, and its arguments as it left them. Raises `ProgramError`.
+
+        As under promptfoo, JavaScript's modules stay loaded, and Python's are loaded anew at each call.
+        """
+        request = {"file": str(path), "function": function, "args": list(args), "hook": True}
+        found = self._child(path.suffix).call(request)
+        return found["returned"], found["args"]
+
     def script(self, path: Path, args: Sequence[str]) -> str:
         """What a Python script prints, run with these arguments. Raises `ProgramError`."""
         return str(self._child(path.suffix).call({"script": str(path), "args": list(args)}))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from fairlane.apps.promptfoo.reading.csv_cases import read_csv
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS, SHEETS_URL, read_huggingface, read_sheet
+from fairlane.apps.promptfoo.selecting.filters import Filters
 
 KEYS = frozenset(
     (
@@ -37,7 +38,11 @@ _DISABLES = "disableConversationVar"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test as it is written, or one of `defaultTest`'s: with places, nothing of it rendered."""
+    """A test as it is written, or one of `defaultTest`'s: with places, nothing of it rendered.
+
+    Tests of one ``group`` are one test, whose outputs are compared, in several forms: each is asked with
+    the prompt and of the provider ``only`` that have these labels.
+    """
 
     place: Place
     description: str
@@ -49,6 +54,8 @@ class Case:
     scoring: tuple[str, Place] | None = None
     prompts: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
+    group: str | None = None
+    only: tuple[str, str] | None = None
 
     def after(self, default: Case) -> Case:
         """This one with what it leaves to the default."""
@@ -68,10 +75,16 @@ class Case:
 
     def gets(self, prompt: str, provider: tuple[str, str]) -> bool:
         """Whether this test is asked with a prompt of this label, of a provider of this label and id."""
+        if self.only is not None and self.only != (prompt, provider[0]):
+            return False
         asked = self.prompts is None or any(fits(each, prompt) for each in self.prompts)
         return asked and (
             self.providers is None or any(fits(each, name) for each in self.providers for name in provider)
         )
+
+
+BeforeAll = Callable[[Any, Sequence[Case], Any, Callable[[Any, Place], Case]], tuple[Any, list[Case], Any]]
+"""Changes ``defaultTest``, tests and scenarios; the last argument reads a test."""
 
 
 def fits(wanted: str, label: str) -> bool:
@@ -90,17 +103,44 @@ class CaseReader:
         self._files, self._problems = files, problems
         self._rows_url, self._sheets_url = rows_url, sheets_url
 
-    def all(self, raw: Any, default: Any, place: Place, scenarios: Any = None) -> list[Case]:
-        """Every test; without any, the one that ``defaultTest`` is."""
-        where = place / "defaultTest"
-        first = self._one(*self._files.referred(default or {}, where))
+    def all(
+        self,
+        raw: Any,
+        default: Any,
+        place: Place,
+        scenarios: Any = None,
+        *,
+        filters: Filters | None = None,
+        earlier: Callable[[Sequence[Case], Case], Sequence[Case]] = lambda tests, _: tests,
+        before: BeforeAll = lambda default, tests, scenarios, _: (default, list(tests), scenarios),
+    ) -> list[Case]:
+        """Every test that ``filters`` leave; without any test, the one that ``defaultTest`` is.
+
+        ``earlier`` keeps those of earlier results, which may need what ``defaultTest`` has. ``before`` may
+        change all of it.
+        """
+        filters, where = filters or Filters(), place / "defaultTest"
+        default, where = self._files.referred(default or {}, where)
+        first = self.one(default, where)
         found = list(self._listed(raw, place / "tests"))
-        found.extend(self._scenarios(scenarios, place / "scenarios"))
         if raw in (None, []) and not scenarios:
-            found = [self._one({}, where)]
+            found = [replace(self.one({}, where), metadata=first.metadata)]
+        keep = lambda tests: earlier(tests, first)  # noqa: E731
+        if scenarios and filters.failing is not None:
+            self._problems.add(
+                place / "scenarios", "earlier results choose no tests of scenarios: name them otherwise"
+            )
+            filters = replace(filters, failing=None)
+        found = (replace(filters, range=None) if scenarios else filters).tests(found, keep)
+        default, found, scenarios = before(default, found, scenarios, self.one)
+        first = self.one(default, where)
+        found.extend(self._scenarios(scenarios, place / "scenarios", filters))
+        found = filters.ranged(found) if scenarios else found
+        if filters.any and not found:
+            self._problems.add(place / ("scenarios" if scenarios else "tests"), "--filter-… leaves no test")
         return [test.after(first) for test in found]
 
-    def _scenarios(self, raw: Any, place: Place) -> Iterator[Case]:
+    def _scenarios(self, raw: Any, place: Place, filters: Filters) -> Iterator[Case]:
         """Each test of a scenario with each set of what it configures."""
         raw, place = self._files.referred(raw, place)
         if not isinstance(raw, list | None):
@@ -112,9 +152,10 @@ class CaseReader:
                 self._problems.add(where, "a scenario has a config and tests")
                 continue
             config, said = self._files.referred(scenario.get("config") or [{}], where / "config")
-            tests = list(self._listed(scenario.get("tests"), where / "tests")) or [self._one({}, where)]
+            tests = list(self._listed(scenario.get("tests"), where / "tests")) or [self.one({}, where)]
+            tests = filters.tests(tests, lambda tests: tests, scenario=number)
             sets = (
-                [self._one(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
+                [self.one(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
             )
             for one in sets:
                 yield from (test.after(one) for test in tests)
@@ -129,7 +170,7 @@ class CaseReader:
                 elif isinstance(each, Mapping) and isinstance(path := each.get("path"), str):
                     yield from self._of_file(path, place / number, each.get("config"))
                 else:
-                    yield self._one(each, place / number)
+                    yield self.one(each, place / number)
         elif isinstance(raw, Mapping) and isinstance(path := raw.get("path"), str):
             yield from self._of_file(path, place, raw.get("config"))
         elif raw is not None:
@@ -139,12 +180,12 @@ class CaseReader:
         scheme, separator, _ = reference.partition("://")
         if scheme == "huggingface" and separator:
             for number, each in enumerate(read_huggingface(reference, self._rows_url, place, self._problems)):
-                yield self._one(each, place / number)
+                yield self.one(each, place / number)
             return
         if reference.startswith(SHEETS):
             text = read_sheet(reference, self._sheets_url, place, self._problems)
             for line, each in read_csv(text or "", place, self._problems):
-                yield self._one(each, place / f"line {line}")
+                yield self.one(each, place / f"line {line}")
             return
         if separator and f"{scheme}://" != FILE:
             self._problems.add(place, f"tests from {scheme}:// are not supported: save them as a file")
@@ -175,7 +216,7 @@ class CaseReader:
             self._problems.add(place, f"{reference} returns no list of tests")
             return
         for number, each in enumerate(found):
-            yield self._one(each, place / number)
+            yield self.one(each, place / number)
 
     def _with_files(self, config: Any, place: Place) -> Any:
         if isinstance(config, Mapping):
@@ -188,14 +229,14 @@ class CaseReader:
         if path.suffix == ".csv":
             text = self._files.text(path, place)
             for line, each in read_csv(text or "", Place(path), self._problems):
-                yield self._one(each, Place(path, line=line))
+                yield self.one(each, Place(path, line=line))
         elif path.suffix == ".jsonl":
             yield from self._lines(path, place)
         elif path.suffix in DATA:
             document = self._files.data(path, place)
             listed = isinstance(document, list)
             for number, each in enumerate(document if listed else [document]):
-                yield self._one(each, Place(path) / number if listed else Place(path))
+                yield self.one(each, Place(path) / number if listed else Place(path))
         else:
             self._problems.add(place, f"tests in a {path.suffix or 'nameless'} file are not supported")
 
@@ -204,11 +245,12 @@ class CaseReader:
             if not line.strip():
                 continue
             try:
-                yield self._one(json.loads(line), Place(path, line=number))
+                yield self.one(json.loads(line), Place(path, line=number))
             except (ValueError, RecursionError) as error:
                 self._problems.add(Place(path, line=number), f"this is no JSON: {error}")
 
-    def _one(self, raw: Any, place: Place) -> Case:
+    def one(self, raw: Any, place: Place) -> Case:
+        """One test; what is wrong with it becomes a problem."""
         if not isinstance(raw, Mapping):
             if raw is not None:
                 self._problems.add(place, "this is no test")

@@ -16,27 +16,46 @@ _IGNORED = frozenset(
     )
 )
 
+_FILTERS: Mapping[str, tuple[str, type]] = {
+    "filterRange": ("range", str),
+    "filterSample": ("sample", int),
+    "filterSampleSeed": ("seed", int),
+}
+"""Options that choose tests, as fields of `Filters`; the command line wins over them."""
+
 
 def read_options(
     config: Mapping[str, Any], place: Place, problems: Problems, notes: list[str]
-) -> SubmitOptions:
-    """How the runs are made; ``evaluateOptions`` win over ``commandLineOptions``.
+) -> tuple[SubmitOptions, dict[str, Any]]:
+    """How the runs are made, and which tests; ``evaluateOptions`` win over ``commandLineOptions``.
 
     A ``delay`` between all calls makes promptfoo ask one at a time, and so do we. The cache is off unless it
     is asked for.
     """
     found: SubmitOptions = {}
+    chosen: dict[str, Any] = {}
     for section in ("commandLineOptions", "evaluateOptions"):
         raw = config.get(section) or {}
         if isinstance(raw, Mapping):
             for name, value in raw.items():
+                if name in _FILTERS:
+                    _choose(chosen, name, value, place / section / name, problems)
+                    continue
                 _take(found, name, value, place / section / name, problems, notes)
         else:
             problems.add(place / section, "this is no object")
     if found.get("delay"):
         found["max_concurrent"] = 1
         notes.append("delay: calls go one at a time, as in promptfoo; --max-concurrent lifts that")
-    return found
+    return found, chosen
+
+
+def _choose(chosen: dict[str, Any], name: str, value: Any, place: Place, problems: Problems) -> None:
+    field, kind = _FILTERS[name]
+    if isinstance(value, bool) or not isinstance(value, kind):
+        problems.add(place, f"{name} is {'a text like 0:10' if kind is str else 'a whole number'}")
+    else:
+        chosen.setdefault(field, value)
 
 
 def _take(

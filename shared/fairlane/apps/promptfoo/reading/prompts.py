@@ -77,6 +77,11 @@ class PromptReader:
             self._problems.add(place, "there is no prompt")
         return [each for each in found if self._compiles(each)]
 
+    def text(self, raw: str, place: Place, label: Any = None) -> list[PromptText]:
+        """The prompt that a text is, be it a chat or none; nothing after a problem."""
+        found = self._prompt(str(label or _named(raw)), raw, place)
+        return [each for each in found if self._compiles(each)]
+
     def _one(self, raw: Any, place: Place, said: Place | None = None) -> Iterator[PromptText]:
         label: Any = None
         config: Any = {}

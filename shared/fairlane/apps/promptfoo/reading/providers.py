@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,22 +83,27 @@ class Providers:
     files: Files
     problems: Problems
 
-    def all(self, raw: Any, place: Place) -> list[Provider]:
-        """Every provider of a configuration's ``providers``."""
+    def all(self, raw: Any, place: Place, wanted: Callable[[Any], bool] = lambda _: True) -> list[Provider]:
+        """Every provider of a configuration's ``providers`` that is ``wanted`` as it is written."""
         if not (isinstance(raw, str) and is_program(raw)):
             raw, place = self.files.referred(raw, place)
         listed = raw if isinstance(raw, list) else [] if raw is None else [raw]
         found: list[Provider] = []
+        left = 0
         for number, each in enumerate(listed):
             where = place / number if isinstance(raw, list) else place
             if not (isinstance(each, str) and (is_program(each) or each in self.given)):
                 each, where = self.files.referred(each, where)
             inner = each
             for one in inner if isinstance(inner, list) else [inner]:
-                if one is not None and (provider := self.one(one, where, here=True)):
+                if one is not None and not wanted(one):
+                    left += 1
+                elif one is not None and (provider := self.one(one, where, here=True)):
                     found.append(provider)
         if not listed:
             self.problems.add(place, "there is no provider")
+        elif left and not found:
+            self.problems.add(place, "no provider matches --filter-providers")
         return found
 
     def one(self, raw: Any, place: Place, *, embeds: bool = False, here: bool = False) -> Provider | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairlane.apps.promptfoo.scoring.derived import COUNT, Derived
@@ -115,13 +115,18 @@ class Tally:
         return sum(each.total - each.outcomes["passed"] for each in self.standings.values())
 
 
-def with_verdict(record: Record, cell: Cell, verdict: Verdict) -> Record:
-    """The record with its verdict among its scores; ``score_errors["pass"]`` has the reasons against it."""
+def with_verdict(
+    record: Record, cell: Cell, verdict: Verdict, named: Mapping[str, float] | None = None
+) -> Record:
+    """The record with its verdict among its scores; ``score_errors["pass"]`` has the reasons against it.
+
+    ``named`` are scores that hooks have added.
+    """
     passed = None if verdict.outcome == "error" else float(verdict.outcome == "passed")
     why = {PASS: "; ".join(verdict.reasons)} if verdict.reasons else {}
     return dataclasses.replace(
         record,
         row={**record.row, PROMPT: cell.prompt, PROVIDER: cell.provider},
-        scores={**record.scores, PASS: passed, SCORE: verdict.score},
+        scores={**record.scores, **(named or {}), PASS: passed, SCORE: verdict.score},
         score_errors={**record.score_errors, **why},
     )

@@ -1,0 +1,1 @@
+"""Which tests, prompts and providers of a configuration run: ``--filter-…``."""

@@ -1,0 +1,97 @@
+"""Hooks of ``extensions``: what they see, what they may change, and how their failures are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
+from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.scoring.tally import Cell
+from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict
+from tests.support.promptfoo import KNOWN, Folder, config, record
+
+TESTS = [{"vars": {"word": ["a", "b"]}}, {"vars": {"word": "c"}}]
+HOOKS = """
+import json, pathlib
+
+def beforeAll(context, options):
+    suite = context["suite"]
+    return {"suite": {**suite, "tests": [*suite["tests"], {"vars": {"word": "d"}}]}}
+
+def all_of_them(hook, context):
+    if hook == "beforeEach" and context["test"]["vars"]["word"] == "b":
+        return {"test": {**context["test"], "vars": {"word": "B"}}}
+    if hook == "afterEach":
+        return {"result": {"success": False, "namedScores": {"own": 0.5, "none": None, "metric": 3}}}
+    if hook == "afterAll":
+        pathlib.Path(__file__).with_name("seen.json").write_text(json.dumps(context["results"]))
+
+def broken(hook, context):
+    raise ValueError(f"no {hook}")
+"""
+
+
+def read(tmp_path: Path, programs: Programs, *functions: str, check: bool = False) -> Evaluation:
+    (tmp_path / "hooks.py").write_text(HOOKS)
+    path = tmp_path / "promptfooconfig.json"
+    path.write_text(config(tests=TESTS, extensions=[f"file://hooks.py:{name}" for name in functions]))
+    return read_evaluation(path, Wishes(KNOWN, hooks=not check), programs)
+
+
+def test_hooks_that_come_before_change_the_suite_and_its_tests(tmp_path: Path) -> None:
+    with Programs() as programs:
+        evaluation = read(tmp_path, programs, "beforeAll", "all_of_them")
+        assert [row["word"] for row in evaluation.rows] == ["a", "B", "c", "d"]
+        (run,) = evaluation.runs
+        assert run.rows is None
+
+
+def test_check_calls_none_and_says_so(tmp_path: Path) -> None:
+    with Programs() as programs:
+        evaluation = read(tmp_path, programs, "beforeAll", check=True)
+    assert len(evaluation.rows) == 3
+    assert any("not called by --check" in note for note in evaluation.notes)
+
+
+def test_hooks_that_come_after_add_scores_and_see_all_results(tmp_path: Path) -> None:
+    with Programs() as programs:
+        evaluation = read(tmp_path, programs, "all_of_them")
+        assert evaluation.results is not None
+        verdict = Verdict("passed", 1.0, (), (Part("said", 1.0, 1.0, "metric", passed=True),))
+        one = record("out", dict(evaluation.rows[1]))
+        after, added = evaluation.results.seen(Cell("p", "q"), one, verdict)
+        evaluation.results.end(evaluation.name, ["run"])
+    assert (after.outcome, added) == ("passed", {"own": 0.5, "metric": 3.0})
+    assert {part.metric: part.score for part in after.parts if part.metric} == {"own": 0.5, "metric": 3.0}
+    (seen,) = json.loads((tmp_path / "seen.json").read_text())
+    assert (seen["success"], seen["vars"], seen["namedScores"]) == (
+        True,
+        {"word": "B"},
+        {"own": 0.5, "metric": 3},
+    )
+
+
+def test_a_hook_that_fails_before_anything_runs_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "hooks.py").write_text(HOOKS)
+    refused = Folder(tmp_path).refusals(
+        config(tests=TESTS, extensions=["file://hooks.py:broken"]), connections=KNOWN
+    )
+    assert any("beforeAll of hooks.py:broken failed: ValueError: no beforeAll" in each for each in refused)
+
+
+def test_a_hook_that_fails_afterwards_is_told_and_loses_no_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Programs() as programs:
+        evaluation = read(tmp_path, programs, "all_of_them")
+        assert evaluation.results is not None
+        (tmp_path / "hooks.py").write_text(HOOKS.replace("def all_of_them", "def other"))
+        verdict = Verdict("passed", 1.0, ())
+        one = record("out", dict(evaluation.rows[0]))
+        assert evaluation.results.seen(Cell("p", "q"), one, verdict) == (verdict, {})
+        evaluation.results.end(evaluation.name, [])
+    assert evaluation.results.failed
+    assert "afterAll of hooks.py:all_of_them failed" in capsys.readouterr().err
