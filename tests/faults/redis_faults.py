@@ -127,12 +127,16 @@ def fail_over_late(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """A replica that got nothing for some time takes over: all of that is lost, submissions too."""
     replica = _replica(stage, timed)
     stage.deployment.proxies.each([REPLICA], lambda proxy: proxy.cut(forth=True, back=True))
-    known = set(stage.workload.watched)
+    known, begin = set(stage.workload.watched), stage.now
     yield (ANY,)
-    for name, watched in stage.workload.watched.items():
-        if name not in known:
-            watched.seen = replace(watched.seen, may_be_lost=True)
     stage.deployment.fail_over(replica)
+    for name, watched in stage.workload.watched.items():
+        seen = watched.seen
+        if name not in known:
+            seen = replace(seen, may_be_lost=True)
+        if seen.done_s is not None and seen.done_s >= begin:
+            seen = replace(seen, state="", done_s=None, cancelled_s=None)  # its end is lost, too
+        watched.seen = seen
     stage.deployment.proxies.remove(REPLICA)
 
 

@@ -69,11 +69,10 @@ def test_pages_that_are_lost_later_have_empty_rows(fake_redis: Redis, lost: set[
     run.cancel()
     parts.receiver.tick(None, parts.moment())
     there = [{} if n // OPEN_PAGE_ROWS in lost else {"n": n} for n in range(ROWS)]
-    missing = sum(not row for row in there)
     for found in (run, stage.client.run(run.id)):
         for records in (list(found.results()), sorted(found.stream(), key=lambda record: record.item)):
             assert [dict(record.row) for record in records] == there
-        assert found.summary().by_state == {"invalid": missing, "cancelled": ROWS - missing}
+        assert sum(found.summary().by_state.values()) == ROWS
 
 
 @pytest.mark.parametrize("read", ["wait", "results", "stream"])
