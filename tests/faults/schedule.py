@@ -103,7 +103,9 @@ def _used(fault: Timed) -> frozenset[str]:
     """What a fault occupies. Whoever leads is not known before, so it may be any scheduler."""
     use = KINDS[fault.name].uses
     if use == MACHINE:
-        return frozenset({*WORKERS, *SCHEDULERS, "redis"})
+        return frozenset({*WORKERS, *SCHEDULERS, "redis", "cancel"})
+    if fault.name == "redis_stop":  # a client that submits meanwhile would wait, and the schedule with it
+        return frozenset({"redis", "cancel"})
     if use == "workers" or (not use and fault.target == ANY):
         return frozenset({*WORKERS, *(SCHEDULERS if fault.target == ANY and not use else ())})
     if use == "schedulers" or fault.target == LEADER:
