@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.core.errors import CutOff
+from fairlane.core.errors import CutOff, NoChild
 from fairlane.model.evaluators import Regex
 from fairlane.model.job import JobState
 from fairlane.model.results import Record
@@ -172,3 +172,20 @@ def test_what_a_run_that_ended_had_asked_for_is_given_up(parts: Parts, pool: Slo
     tick(parts)
     parts.feeder.forget(RunRef(run.ref.team, run.ref.run))
     assert all(future.cancelled() for *_, future in pool.waiting)
+
+
+def test_a_team_with_as_much_waiting_as_it_may_is_fed_later(parts: Parts, pool: SlowPool) -> None:
+    run, submit = hard(parts), pool.submit
+
+    def full(*_: Any) -> Future[Any]:
+        failed: Future[Any] = Future()
+        failed.set_exception(NoChild("too many"))
+        return failed
+
+    pool.submit = full  # type: ignore[method-assign]
+    tick(parts)
+    pool.submit = submit  # type: ignore[method-assign]
+    for _ in range(4 * ROWS):
+        tick(parts)
+        pool.do_all()
+    assert run.cursor == ROWS

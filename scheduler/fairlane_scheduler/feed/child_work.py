@@ -61,7 +61,9 @@ class ChildWork:
         key = (run.ref, piece.item, type(piece))
         future = self._asked.get(key)
         if future is None:
-            self._asked[key] = self._pool.submit(run.ref.team, piece, run.plan)
+            future = self._pool.submit(run.ref.team, piece, run.plan)
+            if not future.done():  # else the team has as much waiting as it may: asked for again later
+                self._asked[key] = future
             raise WorkAwaited(new=True)
         if not future.done():
             raise WorkAwaited(new=False)
