@@ -174,17 +174,19 @@ def test_what_a_run_that_ended_had_asked_for_is_given_up(parts: Parts, pool: Slo
     assert all(future.cancelled() for *_, future in pool.waiting)
 
 
-def test_a_team_with_as_much_waiting_as_it_may_is_fed_later(parts: Parts, pool: SlowPool) -> None:
-    run, submit = hard(parts), pool.submit
+def test_a_team_with_as_much_waiting_as_it_may_is_fed_later(
+    parts: Parts, pool: SlowPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = hard(parts)
 
     def full(*_: Any) -> Future[Any]:
         failed: Future[Any] = Future()
         failed.set_exception(NoChild("too many"))
         return failed
 
-    pool.submit = full  # type: ignore[method-assign]
-    tick(parts)
-    pool.submit = submit  # type: ignore[method-assign]
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "submit", full)
+        tick(parts)
     for _ in range(4 * ROWS):
         tick(parts)
         pool.do_all()
