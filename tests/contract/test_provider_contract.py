@@ -9,6 +9,7 @@ import json
 import pytest
 
 from fairlane.config.connection import Connection
+from fairlane.core.redaction import MASK, RUN
 from fairlane.model.job import (
     AccessDenied,
     Overloaded,
@@ -61,6 +62,20 @@ def test_a_streamed_answer_is_the_same_wherever_the_network_cuts_it(wire: Wire, 
         "gr\u00fc\u00df dich \U0001f600 sehr", Usage(7, 3), wire.stop_reason, 200, model=wire.answers_as
     )
     assert "".join(heard) == "gr\u00fc\u00df dich \U0001f600 sehr"
+
+
+@every_streaming_protocol
+@pytest.mark.parametrize("cut", [1, 7, len(KEY) - 1])
+def test_a_listener_hears_no_key_that_the_provider_echoes(wire: Wire, cut: int) -> None:
+    heard: list[str] = []
+
+    async def listen(text: str) -> None:
+        heard.append(text)
+
+    data = whole_stream(wire, f"Bearer {KEY[:cut]}", KEY[cut:], ", no?", f" {KEY[:RUN]}")
+    outcome, _ = call(wire, ask(stream=True), streamed(wire, data), on_chunk=listen)
+    assert isinstance(outcome, Success)
+    assert "".join(heard) == outcome.output == f"Bearer {MASK}, no? {MASK}"
 
 
 @every_streaming_protocol

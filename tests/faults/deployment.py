@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fairlane.core.errors import FairlaneError
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.processes import Process, describe_exit, stop_all
 from fairlane.embedded.server import EmbeddedRedis, start_embedded
+from fairlane.embedded.servers import find_server
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.write.lanes import Lanes
@@ -40,7 +42,7 @@ from tests.faults.provider import WORKER_HEADER, ServedJournal, serve_journal
 from tests.faults.proxy import Proxies, run_proxies
 from tests.support.wait import wait_until
 
-CLIENT, PROVIDER = "client", "provider"
+CLIENT, PROVIDER, REPLICA = "client", "provider", "replica"
 SLOTS = 20
 READY_S = 60.0
 STOP_S = 30.0
@@ -76,11 +78,11 @@ class Deployment:
         self.died: list[str] = []
         self.schedules = 0
         self._led = SCHEDULERS[0]
-        self._sizes: deque[tuple[float, int]] = deque(maxlen=400)
+        self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=400)
         self._read_from: dict[Path, int] = {}
         self.server = self._start_server("redis-1")
         named = (*SCHEDULERS, *WORKERS, CLIENT)
-        self._ports = {name: proxies.add(name, self._server_port) for name in named}
+        self._ports = {name: proxies.add(name, self.server_port) for name in named}
         self.config = directory / "fairlane.toml"
         base_url = f"http://127.0.0.1:{proxies.add(PROVIDER, provider.port)}/v1"
         self.config.write_text(
@@ -202,8 +204,8 @@ class Deployment:
         """Kill Redis as a power cut does: what it wrote in the last second is not on its disk."""
         before = time.monotonic() - 1.0
         self.server.kill()
-        (file,) = self.server.data_dir.rglob("*.incr.aof")
-        known = [size for moment, size in self._sizes if moment <= before]
+        file = self._log_file()
+        known = [size for moment, which, size in self._sizes if moment <= before and which == file]
         os.truncate(file, min(known[-1] if known else 0, file.stat().st_size))
 
     def fail_over(self, replica: EmbeddedRedis) -> None:
@@ -214,7 +216,7 @@ class Deployment:
         self.server = replica
         self._sizes.clear()
         everybody = [*SCHEDULERS, *WORKERS, CLIENT]
-        self.proxies.lead_to(self._server_port, everybody)
+        self.proxies.lead_to(self.server_port, everybody)
         self.proxies.each(everybody, lambda proxy: proxy.reset())
 
     def start_replica(self, name: str) -> EmbeddedRedis:
@@ -258,17 +260,32 @@ class Deployment:
         return wrong
 
     @property
-    def _server_port(self) -> int:
+    def server_port(self) -> int:
+        """Where Redis itself listens."""
         return int(self.server.url.rpartition(":")[2].partition("/")[0])
 
     def _start_server(self, name: str) -> EmbeddedRedis:
-        return start_embedded(self.directory / name, guard=self._guard)
+        found = find_server()
+        # A write past RLIMIT_FSIZE then fails, as one on a full disk does, and ends nobody.
+        patient = ("/bin/sh", "-c", 'trap "" XFSZ; exec "$0" "$@"', *found.command)
+        return start_embedded(
+            self.directory / name, guard=self._guard, server=replace(found, command=patient)
+        )
 
     def _measure(self) -> None:
         """Note the length of the append-only file."""
         with suppress(OSError, ValueError):
-            (file,) = self.server.data_dir.rglob("*.incr.aof")
-            self._sizes.append((time.monotonic(), file.stat().st_size))
+            file = self._log_file()
+            self._sizes.append((time.monotonic(), file, file.stat().st_size))
+
+    def log_bytes(self) -> int:
+        """The size of the append-only file that Redis writes to."""
+        return self._log_file().stat().st_size
+
+    def _log_file(self) -> Path:
+        """The append-only file that Redis writes to: the latest, while it rewrites what came before."""
+        files = self.server.data_dir.rglob("*.incr.aof")
+        return max(files, key=lambda file: int(file.name.split(".")[-3]))
 
     def _process(self, name: str, env: Mapping[str, str] | None = None) -> Process:
         return Process(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
 SCHEDULERS = ("scheduler-1", "scheduler-2")
-LEADER, ANY = "leader", "any"
+LEADER, ANY, MACHINE = "leader", "any", "machine"
 
 BEAT_S, WORKER_TIMEOUT_S, LEASE_S, LEADER_LEASE_S = 0.3, 3.0, 4.0, 1.5
 """The deployment's intervals, shorter than in production so that a schedule stays short."""
@@ -56,6 +56,7 @@ KINDS = _kinds(
     Kind("schedulers_kill", (ANY,), (0.5, 2.0), uses="schedulers"),
     Kind("clock", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
     Kind("upgrade", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
+    Kind("machine_pause", (ANY,), (1.0, 5.0), uses=MACHINE, cuts_after=NOTICED_S, silences=True),
     # The network between one process and Redis
     Kind("partition", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S, silences=True),
     Kind("workers_partition", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S, silences=True),
@@ -71,8 +72,11 @@ KINDS = _kinds(
     Kind("redis_power", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
     Kind("submit_lost", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
     Kind("redis_full", (ANY,), (0.5, 6.0), uses="redis", silences=True),
+    Kind("redis_disk_full", (ANY,), (0.5, 5.0), uses="redis", silences=True),
+    Kind("redis_rewrite", (ANY,), (1.0, 4.0), uses="redis"),
     Kind("redis_slow", (ANY,), (2.0, 4.0), uses="redis"),
     Kind("redis_failover", (ANY,), (0.5, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
+    Kind("redis_lag", (ANY,), (0.5, 2.5), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
     # Messages
     Kind("queues_deleted", (ANY,), (0.2, 1.5), uses="workers"),
     Kind("bindings_deleted", (ANY,), (0.1, 1.0), uses="queues"),

@@ -38,7 +38,7 @@ def delete_queues(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 @fault("bindings_deleted")
 def delete_bindings(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     """The broker's tables of queues are gone, again and again."""
-    yield from _again_and_again(lambda: _delete(stage, BINDINGS))
+    yield from _again_and_again(stage, lambda _: _delete(stage, BINDINGS))
 
 
 def _delete(stage: Stage, pattern: str) -> None:
@@ -51,30 +51,28 @@ def _delete(stage: Stage, pattern: str) -> None:
 def double(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     """The message of each attempt that is in flight is published again, several times."""
     deployment = stage.deployment
-    with closing(Publisher(deployment.settings)) as publisher:
 
-        def publish_again() -> None:
-            for record in map(json.loads, deployment.redis.hvals(deployment.keys.leased)):
-                ref = RunRef.parse(record["ref"])
-                publisher.publish(Attempt(ref.run, ref.team, record["job"], record["number"], record["lane"]))
-            publisher.flush()
+    def publish_again(publisher: Publisher) -> None:
+        for record in map(json.loads, deployment.redis.hvals(deployment.keys.leased)):
+            ref = RunRef.parse(record["ref"])
+            publisher.publish(Attempt(ref.run, ref.team, record["job"], record["number"], record["lane"]))
+        publisher.flush()
 
-        yield from _again_and_again(publish_again)
+    yield from _again_and_again(stage, publish_again)
 
 
-def _again_and_again(act: Callable[[], object]) -> Iterator[tuple[str, ...]]:
+def _again_and_again(stage: Stage, act: Callable[[Publisher], object]) -> Iterator[tuple[str, ...]]:
     over = threading.Event()
 
     def run() -> None:
-        while not over.wait(LOOK_S):
-            with suppress(RedisError, OSError, OperationalError):
-                act()
+        with closing(Publisher(stage.deployment.settings)) as publisher:
+            while not over.wait(LOOK_S):
+                with suppress(RedisError, OSError, OperationalError):
+                    act(publisher)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    stage.beside(run)
     yield (ANY,)
     over.set()
-    thread.join()
 
 
 @fault("messages_replayed")
@@ -82,9 +80,16 @@ def replay(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     """Messages of attempts that were granted, are granted now, or never will be, come again."""
     yield (ANY,)
     workload = stage.workload
-    with closing(Publisher(stage.deployment.settings)) as publisher:
-        for name, letter in (("judged", "a"), ("bounded", "a"), ("serial", "c")):
-            run = workload.watched[name].run
-            for job in range(REPLAYED):
-                publisher.publish(Attempt(run.id, run.team, job, 1, workload.lane(letter)))
-        publisher.flush()
+
+    def publish_old() -> None:
+        with (
+            suppress(RedisError, OSError, OperationalError),
+            closing(Publisher(stage.deployment.settings)) as publisher,
+        ):
+            for name, letter in (("judged", "a"), ("bounded", "a"), ("serial", "c")):
+                run = workload.watched[name].run
+                for job in range(REPLAYED):
+                    publisher.publish(Attempt(run.id, run.team, job, 1, workload.lane(letter)))
+            publisher.flush()
+
+    stage.beside(publish_old)

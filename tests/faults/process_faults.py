@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults.kinds import SCHEDULERS, WORKERS
+from tests.faults.kinds import ANY, SCHEDULERS, WORKERS
 from tests.faults.schedule import Timed
 from tests.faults.stage import Stage, fault
 from tests.support.next_version import NextVersion, make_next_version
@@ -24,6 +24,19 @@ def kill(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """SIGKILL; a supervisor starts it again later."""
     hit = stage.hit(timed)
     yield from _killed(stage, hit)
+
+
+@fault("machine_pause")
+def pause_machine(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """Everything stands still, as a virtual machine that is moved does; only time and the provider go on."""
+    server, everybody = stage.deployment.server, (*SCHEDULERS, *WORKERS)
+    for name in everybody:
+        stage.deployment.processes[name].kill(signal.SIGSTOP)
+    server.kill(signal.SIGSTOP)
+    yield (ANY,)
+    server.kill(signal.SIGCONT)
+    for name in everybody:
+        stage.deployment.processes[name].kill(signal.SIGCONT)
 
 
 @fault("workers_kill")

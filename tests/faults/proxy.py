@@ -114,6 +114,11 @@ class Proxies:
 
         return asyncio.run_coroutine_threadsafe(make(), self._loop).result()
 
+    def remove(self, name: str) -> None:
+        """Close a proxy and its connections."""
+        closing = self._proxies.pop(name).close()
+        asyncio.run_coroutine_threadsafe(closing, self._loop).result()
+
     async def close(self) -> None:
         """Close all of them, from their loop."""
         for proxy in self._proxies.values():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import redis
 from redis.exceptions import RedisError
 
+from fairlane.embedded.server import EmbeddedRedis
+from tests.faults.deployment import REPLICA
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Timed
 from tests.faults.stage import Stage, fault
@@ -19,6 +23,7 @@ BUSY = "local start = os.clock() repeat until (os.clock() - start) * 1000 > tonu
 BUSY_MS = 60
 SYNCED_S = 10.0
 LOST_ROWS = 20
+REWRITE_S = 0.2
 
 
 @fault("redis_kill")
@@ -73,30 +78,76 @@ def full(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 @fault("redis_slow")
 def slow(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     """It is busy for half of the time, 60 ms each time."""
+    yield from _asked_often(stage, BUSY_MS / 1000, lambda server: server.eval(BUSY, 0, BUSY_MS))
+
+
+@fault("redis_rewrite")
+def rewrite(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """It rewrites its append-only file again and again."""
+    yield from _asked_often(stage, REWRITE_S, lambda server: server.bgrewriteaof())
+
+
+def _asked_often(
+    stage: Stage, every_s: float, ask: Callable[[redis.Redis], object]
+) -> Iterator[tuple[str, ...]]:
     over = threading.Event()
 
-    def occupy() -> None:
-        with redis.Redis.from_url(stage.deployment.server.url) as server, suppress(RedisError):
-            while not over.wait(BUSY_MS / 1000):
-                server.eval(BUSY, 0, BUSY_MS)
+    def run() -> None:
+        with redis.Redis.from_url(stage.deployment.server.url) as server:
+            while not over.wait(every_s):
+                with suppress(RedisError):
+                    ask(server)
 
-    thread = threading.Thread(target=occupy, daemon=True)
-    thread.start()
+    stage.beside(run)
     yield (ANY,)
     over.set()
-    thread.join()
+
+
+@fault("redis_disk_full")
+def fill_disk(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """Its append-only file cannot grow: it refuses writes (MISCONF) until there is room again."""
+    server, files = stage.deployment.server, resource.RLIMIT_FSIZE
+    soft, hard = resource.prlimit(server.pid, files)
+    resource.prlimit(server.pid, files, (stage.deployment.log_bytes(), hard))
+    yield (ANY,)
+    resource.prlimit(server.pid, files, (soft, hard))
 
 
 @fault("redis_failover")
 def fail_over(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """The primary dies, and its replica, which copies it asynchronously, takes its place and address."""
+    replica = _replica(stage, timed)
+    stage.deployment.fail_over(replica)
+    stage.deployment.proxies.remove(REPLICA)
+    yield (ANY,)
+
+
+@fault("redis_lag")
+def fail_over_late(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
+    """A replica that got nothing for some time takes over: all of that is lost, submissions too."""
+    replica = _replica(stage, timed)
+    stage.deployment.proxies.each([REPLICA], lambda proxy: proxy.cut(forth=True, back=True))
+    known, begin = set(stage.workload.watched), stage.now
+    yield (ANY,)
+    stage.deployment.fail_over(replica)
+    for name, watched in stage.workload.watched.items():
+        seen = watched.seen
+        if name not in known:
+            seen = replace(seen, may_be_lost=True)
+        if seen.done_s is not None and seen.done_s >= begin:
+            seen = replace(seen, state="", done_s=None, cancelled_s=None)  # its end is lost, too
+        watched.seen = seen
+    stage.deployment.proxies.remove(REPLICA)
+
+
+def _replica(stage: Stage, timed: Timed) -> EmbeddedRedis:
+    """Another server that copies the primary, through a proxy, and has copied all of it."""
     deployment = stage.deployment
-    name = f"redis-{deployment.schedules}-{timed.at_s:g}"
-    replica = deployment.start_replica(name)
+    port = deployment.proxies.add(REPLICA, deployment.server_port)
+    replica = deployment.start_replica(f"redis-{deployment.schedules}-{timed.at_s:g}")
     with redis.Redis.from_url(deployment.server.url) as primary, redis.Redis.from_url(replica.url) as other:
         primary.config_set("repl-diskless-sync-delay", 0)
         other.config_set("repl-diskless-sync-delay", 0)
-        other.replicaof("127.0.0.1", primary.connection_pool.connection_kwargs["port"])
+        other.replicaof("127.0.0.1", port)
         wait_until(lambda: other.info("replication")["master_link_status"] == "up", timeout=SYNCED_S)
-    deployment.fail_over(replica)
-    yield (ANY,)
+    return replica

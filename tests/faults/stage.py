@@ -33,6 +33,7 @@ class Stage:
     since: float
     errands: queue.SimpleQueue[Act | None] = field(default_factory=queue.SimpleQueue)
     operator: threading.Thread | None = None
+    helpers: list[threading.Thread] = field(default_factory=list)
 
     @property
     def now(self) -> float:
@@ -57,8 +58,15 @@ class Stage:
             self.operator.start()
         self.errands.put(act)
 
+    def beside(self, act: Act) -> None:
+        """Do something that may wait for Redis, which another fault may have stopped, in a thread."""
+        self.helpers.append(threading.Thread(target=act, name="helper", daemon=True))
+        self.helpers[-1].start()
+
     def finish(self) -> None:
-        """Return once all that was insisted on is done, or was tried for too long."""
+        """Return once all that was insisted on is done, or was tried for too long. Redis must run."""
+        for helper in self.helpers:
+            helper.join()
         if self.operator is not None:
             self.errands.put(None)
             self.operator.join()

@@ -81,3 +81,13 @@ def test_shrinking_keeps_only_what_the_violation_needs() -> None:
 def test_shrinking_ends_after_its_plays_and_ignores_other_violations() -> None:
     shortest, plays = shrink(_five(), ["left"], lambda _: [Violation("order", "")], most_plays=3)
     assert (shortest, plays) == (_five(), 3)
+
+
+def test_while_the_machine_stands_still_nothing_else_is_stopped() -> None:
+    others = {"redis", "workers", "schedulers", ""}
+    for seed in SEEDS:
+        faults = draw(seed).faults
+        for pause in (fault for fault in faults if fault.name == "machine_pause"):
+            for other in faults:
+                together = pause.at_s < other.until_s and other.at_s < pause.until_s
+                assert other is pause or not together or KINDS[other.name].uses not in others

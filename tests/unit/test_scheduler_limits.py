@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
+from fairlane.datasets.rows import encode_page
 from fairlane.model.run import RunRef, RunState
 from tests.support.scheduler_parts import Parts
 
@@ -124,11 +125,11 @@ def test_an_open_run_that_outgrows_its_bytes_is_stopped(fake_redis: Redis) -> No
     ref = parts.upload(spec, [])
     parts.receiver.tick(None, parts.moment())
     for page in range(2):
-        parts.outbox.append(ref, page, [{"q": f"{page}" * 10}])
+        parts.outbox.append(ref, page, encode_page([{"q": f"{page}" * 10}]))
         parts.outbox.extend(ref, page + 1, last=False)
     parts.receiver.tick({"search"}, parts.moment())
     assert parts.state(ref)["state"] == RunState.RUNNING
-    parts.outbox.append(ref, 2, [{"q": "".join(str(n) for n in range(200))}])
+    parts.outbox.append(ref, 2, encode_page([{"q": "".join(str(n) for n in range(200))}]))
     parts.outbox.extend(ref, 3, last=True)
     parts.receiver.tick({"search"}, parts.moment())
     assert parts.state(ref)["state"] == RunState.STOPPED

@@ -34,7 +34,7 @@ SCAN_ITEMS = 4096  # how many items a serial run looks at to find the next one o
 ENOUGH_QUEUED = 5_000  # with so many queued jobs a run is read ahead only every READ_AHEAD_EVERY_MS
 READ_AHEAD_EVERY_MS = 50
 READ_AHEAD_JOBS = 50_000  # how far a run is read ahead to find lanes that it has not used yet
-AWAITED_MS = 20  # a run whose next page a child process decodes is left alone for so long
+AWAITED_MS = 5  # a run whose next item a child process works on is left alone for so long
 BROKEN_RUN_PAUSE_MS = 5_000  # a run whose feeding raised is left alone for so long
 
 log = get_logger("feeder")
@@ -54,7 +54,9 @@ class Feeder:
         pool: Pool | None = None,
         hold_after: int = 3,
     ) -> None:
-        """``pool`` decodes large pages; a run is paused after ``hold_after`` that it had to give up."""
+        """``pool`` does what teams may make as long as they like; a run is paused after ``hold_after`` pieces
+        that it had to give up.
+        """
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
@@ -166,12 +168,13 @@ class Feeder:
         return upto - start
 
     def _hold_if_cut_off(self, run: ActiveRun, moment: Moment) -> None:
-        """Pause a run a few of whose pages took more than a page may."""
-        self._cut_off[run.ref] += self._placement.pages_cut_off(run.ref)
+        """Pause a run a few of whose pages, prompts and evaluators took more than each may."""
+        self._cut_off[run.ref] += self._placement.cut_off(run.ref)
         if self._cut_off[run.ref] < self._hold_after:
             return
         del self._cut_off[run.ref]
-        by = f"the scheduler, as {self._hold_after} of its pages of rows went past the limits of sandbox"
+        what = f"{self._hold_after} of its pages, prompts or evaluators"
+        by = f"the scheduler, as {what} went past the limits of sandbox"
         if self._runs.pause(run.ref, by, moment.epoch, moment.argument):
             extent = self._runs.extent(run.ref)
             run.paused, run.pauses = extent.paused, extent.pauses

@@ -10,7 +10,7 @@ from fairlane.model.job import JobState, Success
 from fairlane.model.origins import Continuation
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Cell, RunRef, RunSpec
-from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult
 from fairlane.pipeline.rendering import Call, RunItem
 from fairlane.store.write.answer_cache import Answers
 from fairlane.store.write.runs.runs import Runs
@@ -45,15 +45,14 @@ class KnownResults:
         return known | self._cached(ref.team, digests)
 
     def evaluations(
-        self, ref: RunRef, spec: RunSpec, item: RunItem, rendered: RenderedEvaluations
+        self, ref: RunRef, spec: RunSpec, item: RunItem, digests: Mapping[int, str]
     ) -> dict[int, KnownResult]:
-        """Finished evaluations of an item, by step."""
+        """Finished evaluations of an item, by step; ``digests`` are the keys of the cache, by step."""
         known: dict[int, KnownResult] = {}
         if spec.continues is not None:
             known.update(self._continued.evaluations(ref, spec, spec.continues, item))
         if not spec.cache.reads:
             return known
-        digests = rendered.digests(item.cell.repetition)
         return known | self._cached(
             ref.team, {step: digest for step, digest in digests.items() if step not in known}
         )

@@ -20,7 +20,7 @@ from fairlane.client.deployment import (
     finish,
 )
 from fairlane.client.following.progress import ProgressView, draw, open_progress
-from fairlane.client.following.records import Records, Submission, refusal
+from fairlane.client.following.records import Closure, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.model.results import Record
@@ -50,8 +50,10 @@ class Run:
         ref: RunRef,
         spec: RunSpec | None,
         scorers: Sequence[ClientScorer] = (),
+        closure: Closure | None = None,
     ) -> None:
         """Made by `Client`. ``spec`` is ``None`` where it cannot be read, as a refused run's may be."""
+        self._closure = closure
         self._deployment, self._ref, self._spec, self._scorers = deployment, ref, spec, tuple(scorers)
 
     @property
@@ -97,7 +99,7 @@ class Run:
 
         together = (*self._scorers, *scorers)
         check_client_scorers(together, self._spec.evaluators if self._spec else ())
-        return Run(self._deployment, self._ref, self._spec, together)
+        return Run(self._deployment, self._ref, self._spec, together, self._closure)
 
     def status(self) -> RunStatus:
         """How the run stands now. Raises `RunNotFound` once it has expired, `StoreUnavailable`."""
@@ -338,6 +340,8 @@ class Run:
             if status is not None and status.state is RunState.SUBMITTED:
                 submission = submission or Submission(self._deployment, self._ref)
                 submission.check()
+            elif status is not None and self._closure is not None and not status.state.finished:
+                self._closure.check()
             if view is not None and standstill is not None:
                 draw(view, status, patience.silence_s, standstill)
             if status is not None and (status.state.finished or (held is not None and held.by(status))):
@@ -358,7 +362,7 @@ class Run:
             return None
 
     def _records(self, status: RunStatus) -> Records:
-        return Records(self._deployment, self._readable(status))
+        return Records(self._deployment, self._readable(status), self._closure)
 
     @property
     def spec(self) -> RunSpec | None:

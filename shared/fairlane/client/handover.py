@@ -19,12 +19,14 @@ from redis.exceptions import RedisError
 from fairlane.client.checks.first_rows import FIRST_ROWS
 from fairlane.client.continuation import Origins
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, finish
+from fairlane.client.following.records import Closure, Submission
 from fairlane.client.handle import Run
 from fairlane.client.submission import bounded_pages, check_rows_may_follow
 from fairlane.core.errors import RunEnded, RunLost, SubmissionError
-from fairlane.datasets.rows import pages, read_rows
+from fairlane.datasets.rows import encode_page, pages, read_rows
 from fairlane.datasets.sessions import Numbering
-from fairlane.model.run import RunRef, RunSpec
+from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.store.write.runs.inbox import Outbox
 
 OPEN_PAGE_ROWS = 512
 """Rows a page of a run whose rows follow: jobs of whole pages then fill whole bytes of a bitmap."""
@@ -139,6 +141,28 @@ def _traceparent(context: Any) -> str | None:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
+class SentPages:
+    """Pages of an open run that are not handed out yet: those that Redis loses are sent again."""
+
+    def __init__(self, outbox: Outbox, ref: RunRef, page_rows: int) -> None:
+        self._outbox, self._ref, self._page_rows = outbox, ref, page_rows
+        self._kept: dict[int, bytes] = {}
+        self._next = 0
+
+    def send(self, page: bytes) -> None:
+        """Write the next page."""
+        self._outbox.append(self._ref, self._next, page)
+        self._kept[self._next] = page
+        self._next += 1
+
+    def restore(self, handed: int) -> None:
+        """Send again what is missing behind the first ``handed`` rows."""
+        first = handed // self._page_rows
+        self._kept = {number: page for number, page in self._kept.items() if number >= first}
+        for number in self._outbox.absent(self._ref, list(self._kept)):
+            self._outbox.append(self._ref, number, self._kept[number])
+
+
 class RowWriter:
     """Adds rows to an open run; made by `Client.open`. As a context manager it closes the run, or cancels it
     where the block raises.
@@ -148,14 +172,16 @@ class RowWriter:
         self._deployment, self._spec, self._check = deployment, spec, check
         self._ref = RunRef(spec.team, spec.run)
         self._waiting: list[dict[str, Any]] = []
-        self._rows = self._pages = 0
-        self.run = Run(deployment, self._ref, spec)
+        self._rows, self._sent = 0, SentPages(deployment.outbox, self._ref, spec.page_rows)
+        self._closure = Closure(deployment, self._ref)
+        self.run = Run(deployment, self._ref, spec, closure=self._closure)
 
     def write(self, *rows: Mapping[str, Any]) -> None:
         """Add rows; a page of them is sent together. Waits while many are still to be handed out.
 
         Raises `SubmissionError` for what is no row, and, at the hundredth, for rows that do not suit the run,
-        which is then cancelled; `RunEnded` where the run has ended, `StoreUnavailable`.
+        which is then cancelled; `RunEnded` where the run has ended, `RunLost` where Redis has lost the
+        submission, `StoreUnavailable`. Rows that Redis loses before they are handed out are sent again.
         """
         self.extend(rows)
 
@@ -186,7 +212,8 @@ class RowWriter:
         if self._waiting:
             yield from self._sending()
         with self._deployment.answering():
-            self._deployment.outbox.extend(self._ref, self._rows, last=True)
+            self._sent.restore(self._deployment.runs.handed_rows(self._ref, self._spec))
+            self._closure.close(self._rows)
         return self.run
 
     def __enter__(self) -> Self:
@@ -216,13 +243,14 @@ class RowWriter:
         (page,) = pages(self._waiting, self._spec.page_rows)
         with self._deployment.answering():
             yield from self._waiting_for_room()
-            self._deployment.outbox.append(self._ref, self._pages, page)
-            self._rows, self._pages = self._rows + len(page), self._pages + 1
+            self._sent.send(encode_page(page))
+            self._rows += len(page)
             self._deployment.outbox.extend(self._ref, self._rows, last=False)
         self._waiting = []
 
     def _waiting_for_room(self) -> Steps[None]:
         pace, patience = Pace(), self._deployment.patience()
+        submission = Submission(self._deployment, self._ref)
         while True:
             handed = yield from patience.insisting(
                 lambda: self._deployment.runs.handed_rows(self._ref, self._spec)
@@ -232,6 +260,9 @@ class RowWriter:
             )
             if status.state.finished:
                 raise RunEnded(self.run.id, status.state)
+            if status.state is RunState.SUBMITTED:
+                submission.check()
             if self._rows - handed < PAGES_AHEAD * self._spec.page_rows:
+                self._sent.restore(handed)
                 return
             yield Wait(pace.next_s())

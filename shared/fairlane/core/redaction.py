@@ -8,6 +8,7 @@ import hmac
 import html
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -108,6 +109,7 @@ class Secrets:
         keys = tuple(held)
         self._spelled = tuple(each for secret in (*keys, *also) for each in spellings(secret))
         self._runs, self._hints = set[str](), set[str]()
+        self._sorted: list[str] | None = None
         for disguise in {each for secret in keys if len(secret) <= LONGEST for each in disguises(secret)}:
             runs = {disguise[at : at + RUN] for at in range(len(disguise) - RUN + 1)}
             self._runs |= {run for run in runs if len(set(run)) >= LEAST_VARIED}
@@ -119,15 +121,23 @@ class Secrets:
 
     def masked(self, text: str) -> str:
         """``text`` without any `RUN` characters in a row of a credential, however it is spelled."""
-        if not self._runs or len(text) < RUN:
+        starts = self.starts(text)
+        if not starts:
             return text
-        lower = text.lower()
-        if len(lower) != len(text):  # such as İ, which becomes two characters
-            lower = "".join(sign.lower() if sign.isascii() else sign for sign in text)
-        hints, runs = self._hints, self._runs
+        parts, done = list[str](), 0
+        for first, last in stretches(starts):
+            parts += [text[done:first].rstrip("\\"), MASK]
+            done = last + cut_escape(text[max(done, first) : last])
+        return "".join([*parts, text[done:]])
+
+    def starts(self, text: str) -> list[int]:
+        """Where `RUN` characters of a credential begin in ``text``, in order."""
+        if not self._runs or len(text) < RUN:
+            return []
+        lower, hints, runs = _lowered(text), self._hints, self._runs
         # Every run holds a whole hint that begins at a multiple of the stride.
         near = [at for at in range(0, len(lower) - HINT + 1, STRIDE) if lower[at : at + HINT] in hints]
-        starts = sorted(
+        return sorted(
             {
                 at
                 for hit in near
@@ -135,20 +145,36 @@ class Secrets:
                 if lower[at : at + RUN] in runs
             }
         )
-        if not starts:
-            return text
-        parts, done = list[str](), 0
-        for first, last in _joined(starts):
-            parts += [text[done:first].rstrip("\\"), MASK]
-            # Half an escape sequence on either side would break a JSON text.
-            covered = text[max(done, first) : last]
-            slashes = len(covered) - len(covered.rstrip("\\"))
-            done = last + slashes % 2
-        return "".join([*parts, text[done:]])
+
+    def opening(self, text: str) -> int:
+        """Where the end of ``text`` may begin `RUN` characters of a credential; its length if it does not."""
+        if not self._runs:
+            return len(text)
+        if self._sorted is None:
+            self._sorted = sorted(self._runs)
+        end = _lowered(text[1 - RUN :])
+        for at in range(len(end)):
+            place = bisect_left(self._sorted, end[at:])
+            if place < len(self._sorted) and self._sorted[place].startswith(end[at:]):
+                return len(text) - len(end) + at
+        return len(text)
 
 
-def _joined(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Stretches of text that runs cover, from runs' first characters in order."""
+def _lowered(text: str) -> str:
+    """``text`` in lower case, character by character."""
+    lower = text.lower()
+    if len(lower) != len(text):  # such as İ, which becomes two characters
+        lower = "".join(sign.lower() if sign.isascii() else sign for sign in text)
+    return lower
+
+
+def cut_escape(covered: str) -> int:
+    """1 if a masked stretch ends within an escape sequence of JSON, whose other half goes too; else 0."""
+    return (len(covered) - len(covered.rstrip("\\"))) % 2
+
+
+def stretches(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Stretches of text that runs cover, from runs' first characters in order; those that touch are one."""
     first, last = starts[0], starts[0] + RUN
     for start in starts:
         if start > last:

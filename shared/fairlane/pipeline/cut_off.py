@@ -17,6 +17,16 @@ from fairlane.pipeline.evaluations import FinishedJob, skipped_evaluations
 from fairlane.pipeline.rendering import RunItem
 
 
+def invalid_without_row(
+    item: RunItem, error: str, model: str | None, membership: SessionMembership | None
+) -> Completion:
+    """Complete an item that can never run: its task is invalid, its evaluations are skipped."""
+    result = TaskResult(JobState.INVALID, error=error, model=model)
+    follow = skipped_evaluations(item.number, item.rendering.plan.eval_lanes)
+    session = _session(item, membership, answered=False)
+    return Completion(result.state, result.to_json(), follow, session=session)
+
+
 def task_cut_off(
     item: RunItem,
     finished: FinishedJob,

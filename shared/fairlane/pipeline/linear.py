@@ -21,6 +21,7 @@ from fairlane.model.evaluators import (
 )
 from fairlane.model.run import Cell
 from fairlane.model.steps import Step
+from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.rendering import Rendering, RunItem
 
 LINEAR_CHARS = 1 << 18
@@ -36,6 +37,21 @@ Row = Mapping[str, Any]
 def renders_linearly(rendering: Rendering, cell: Cell, row: Row, memory: Row | None = None) -> bool:
     """Whether an item's task is rendered without Jinja, to texts that are not long."""
     return _few(rendering.task_chars(cell, row, memory))
+
+
+def has_linear_model(item: RunItem) -> bool:
+    """Whether the model of an item's task is rendered without Jinja, to a text that is not long."""
+    return _few(item.rendering.model_chars(item.cell, item.row))
+
+
+def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -> bool:
+    """Whether the call of an item's task is; ``memory``: what earlier items of a serial run stored."""
+    names = None
+    if memory is not None:
+        if sum(map(len, memory.values())) > LINEAR_CHARS:
+            return False
+        names = recalled(item.rendering, item.cell, item.row, memory)
+    return renders_linearly(item.rendering, item.cell, item.row, names)
 
 
 def evaluates_linearly(rendering: Rendering, steps: Sequence[Step], row: Row, output: str) -> bool:

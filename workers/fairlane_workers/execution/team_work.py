@@ -22,16 +22,15 @@ from fairlane.pipeline.completion import (
     complete_session_evaluation,
     complete_task,
 )
-from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.cut_off import evaluation_cut_off, session_cut_off, task_cut_off
 from fairlane.pipeline.evaluations import FinishedJob, render_evaluations
 from fairlane.pipeline.linear import (
     LINEAR_CHARS,
+    calls_linearly,
     completes_linearly,
     ends_linearly,
     evaluates_linearly,
     reads_session_linearly,
-    renders_linearly,
 )
 from fairlane.sandbox.pieces import (
     CompleteEvaluation,
@@ -212,12 +211,7 @@ def _renders_linearly(inputs: JobInputs) -> bool:
         return False
     if inputs.evaluation is not None:
         return evaluates_linearly(item.rendering, [inputs.evaluation], item.row, inputs.output or "")
-    names = None
-    if inputs.memory is not None:
-        if sum(map(len, inputs.memory.values())) > LINEAR_CHARS:
-            return False
-        names = recalled(item.rendering, item.cell, item.row, inputs.memory)
-    return renders_linearly(item.rendering, item.cell, item.row, names)
+    return calls_linearly(item, inputs.memory)
 
 
 def _output(finished: FinishedJob) -> str | None:

@@ -30,6 +30,7 @@ from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.limits import dialect_of, read_limits
+from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.providers.polling import AnswerPoller, CallInProgress
 from fairlane_workers.providers.reply_reader import ReplyReader, is_event_stream, plain, read_body
 from fairlane_workers.transport import Reply, Transport, TransportError
@@ -102,7 +103,14 @@ class HttpProvider:
         dialect = self._dialect if request.inputs is None else self._embeddings
         if dialect is None:
             return PermanentFailure(f"{self._dialect.protocol}: this protocol has no embeddings here")
-        call, deadline = CallInProgress(dialect, request, on_chunk), asyncio.timeout(request.timeout_s)
+        if on_chunk is None:
+            return await self._called(CallInProgress(dialect, request, None))
+        pieces = MaskedPieces(on_chunk, self._secrets)
+        return await pieces.finish(await self._called(CallInProgress(dialect, request, pieces)))
+
+    async def _called(self, call: CallInProgress) -> Outcome:
+        request = call.request
+        deadline = asyncio.timeout(request.timeout_s)
         try:
             async with deadline:
                 return await self._make(call, deadline)
@@ -173,7 +181,7 @@ class HttpProvider:
         )
         if not 200 <= reply.status < 300:
             return reply
-        reader = ReplyReader(dialect, call.answer, call.on_chunk)
+        reader = ReplyReader(dialect, call.answer, call.pieces)
         try:
             if request.stream and dialect.streams and is_event_stream(reply):
                 await reader.read_stream(reply, request.max_response_bytes, deadline)

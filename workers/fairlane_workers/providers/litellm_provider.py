@@ -26,6 +26,7 @@ from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 
 _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
@@ -79,6 +80,12 @@ class LiteLLMProvider:
         if request.inputs is not None:
             return PermanentFailure("litellm: this protocol has no embeddings here")
         await self.prepare()
+        if on_chunk is None:
+            return await self._called(request, None)
+        pieces = MaskedPieces(on_chunk, lambda: self._secrets)
+        return await pieces.finish(await self._called(request, pieces))
+
+    async def _called(self, request: Request, pieces: MaskedPieces | None) -> Outcome:
         sdk = self._sdk
         answer, deadline = Answer(), asyncio.timeout(request.timeout_s)
         headers: Mapping[str, str] = {}
@@ -89,9 +96,9 @@ class LiteLLMProvider:
                 reply = await sdk.acompletion(**body)
                 headers = _headers_of(reply)
                 if request.stream:
-                    await self._read_stream(reply, answer, on_chunk, request.max_response_bytes)
+                    await self._read_stream(reply, answer, pieces, request.max_response_bytes)
                 else:
-                    await self._read_whole(reply, answer, on_chunk)
+                    await self._read_whole(reply, answer, pieces)
         except TimeoutError:
             if not deadline.expired():
                 raise  # on_chunk's own
@@ -123,13 +130,13 @@ class LiteLLMProvider:
                 await sdk.close_litellm_async_clients()
             sdk.in_memory_llm_clients_cache.flush_cache()  # closed clients would be used again
 
-    async def _read_whole(self, reply: Any, answer: Answer, on_chunk: OnChunk | None) -> None:
+    async def _read_whole(self, reply: Any, answer: Answer, pieces: MaskedPieces | None) -> None:
         self._chat.read(reply.model_dump(), answer)
-        if on_chunk and answer.text:
-            await on_chunk(answer.text)
+        if pieces and answer.text:
+            await pieces.whole(answer.text)
 
     async def _read_stream(
-        self, reply: AsyncIterator[Any], answer: Answer, on_chunk: OnChunk | None, most: int
+        self, reply: AsyncIterator[Any], answer: Answer, pieces: MaskedPieces | None, most: int
     ) -> None:
         size = 0
         async for chunk in reply:
@@ -138,8 +145,8 @@ class LiteLLMProvider:
             if size > most:
                 raise UnreadableError(f"larger than {most} bytes")
             text = self._chat.fold(StreamEvent("message", data), answer)
-            if on_chunk and text:
-                await on_chunk(text)
+            if pieces and text:
+                await pieces(text)
         answer.ended = answer.finish_reason is not None
 
     def _failure(self, error: Exception, request: Request) -> Outcome:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from fairlane.core.clock import Clock
 from fairlane.core.pause import Pause
 from fairlane_workers.providers.answer import Answer, UnreadableError
-from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
+from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.providers.reply_reader import plain, read_body
 from fairlane_workers.transport import Reply, TransportError
 
@@ -34,12 +35,12 @@ class CallInProgress:
 
     dialect: Dialect
     request: Request
-    on_chunk: OnChunk | None
+    pieces: MaskedPieces | None
     reply: Reply | None = None
     answer: Answer = field(default_factory=Answer)
     handle: str | None = None
     delivered: str = ""
-    """The text that ``on_chunk`` has received."""
+    """The text that ``pieces`` has received."""
 
 
 class AnswerPoller:
@@ -115,6 +116,6 @@ class AnswerPoller:
 async def _deliver(call: CallInProgress) -> None:
     """Pass new text to the listener; nothing if the provider has changed earlier text."""
     text = call.answer.text or ""
-    if call.on_chunk is not None and len(text) > len(call.delivered) and text.startswith(call.delivered):
+    if call.pieces is not None and len(text) > len(call.delivered) and text.startswith(call.delivered):
         new, call.delivered = text[len(call.delivered) :], text
-        await call.on_chunk(new)
+        await call.pieces(new)

@@ -8,19 +8,19 @@ from contextlib import aclosing
 import httpx
 
 from fairlane_workers.providers.answer import Answer, UnreadableError
-from fairlane_workers.providers.contract import OnChunk
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.transport import Reply, TransportError
 
 DRAIN_S = 0.25  # for a server to close a stream after its end mark, so that the connection can be reused
 
 
 class ReplyReader:
-    """Fills in an answer and passes its text to ``on_chunk``; faults go to `Answer.problem`."""
+    """Fills in an answer and passes its text on in ``pieces``; faults go to `Answer.problem`."""
 
-    def __init__(self, dialect: Dialect, answer: Answer, on_chunk: OnChunk | None) -> None:
-        self._dialect, self._answer, self._on_chunk = dialect, answer, on_chunk
+    def __init__(self, dialect: Dialect, answer: Answer, pieces: MaskedPieces | None) -> None:
+        self._dialect, self._answer, self._pieces = dialect, answer, pieces
 
     async def read_whole(self, reply: Reply, max_bytes: int) -> None:
         """Read one document; its text is one chunk, unless the answer is still pending."""
@@ -33,8 +33,8 @@ class ReplyReader:
         except UnreadableError as problem:
             answer.problem = str(problem)
             return
-        if self._on_chunk and answer.text and answer.pending is None:
-            await self._on_chunk(answer.text)
+        if self._pieces and answer.text and answer.pending is None:
+            await self._pieces.whole(answer.text)
 
     async def read_stream(self, reply: Reply, max_bytes: int, deadline: asyncio.Timeout) -> None:
         """Read events until the protocol's end mark; then wait briefly for the server to end its reply."""
@@ -64,8 +64,8 @@ class ReplyReader:
             if answer.ended or answer.error:
                 break
             texts.append(self._dialect.fold(event, answer))
-        if self._on_chunk and (text := "".join(texts)):
-            await self._on_chunk(text)
+        if self._pieces and (text := "".join(texts)):
+            await self._pieces(text)
 
 
 async def read_body(reply: Reply, max_bytes: int) -> tuple[bytes, str | None]:

@@ -26,8 +26,8 @@ class Records:
     Each iterator is made of steps, which an async handle takes one by one.
     """
 
-    def __init__(self, deployment: Deployment, spec: RunSpec) -> None:
-        self._deployment, self._spec = deployment, spec
+    def __init__(self, deployment: Deployment, spec: RunSpec, closure: Closure | None = None) -> None:
+        self._deployment, self._spec, self._closure = deployment, spec, closure
         self._ref = RunRef(spec.team, spec.run)
         self._patience = deployment.patience()
         self._reader = deployment.records(spec)
@@ -58,6 +58,8 @@ class Records:
             state, items = yield from self._finished(listed)
             if state is RunState.SUBMITTED:
                 submission.check()
+            elif self._closure is not None and not state.finished:
+                self._closure.check()
             listed += len(items)
             yield from self._of([item for item in items if seen.add(item)])
             if len(items) == ITEMS_LISTED_AT_ONCE:
@@ -148,3 +150,30 @@ class Submission:
         self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS
         if self._deployment.patience().ask(lambda: self._deployment.runs.is_lost(self._ref)):
             raise RunLost(self._ref.run, "the request to start it")
+
+
+class Closure:
+    """Closes an open run again where Redis has lost the request, so that nobody waits for more rows for ever.
+
+    ``rows``: how many there are in all, once the writer has closed the run.
+    """
+
+    def __init__(self, deployment: Deployment, ref: RunRef) -> None:
+        self._deployment, self._ref = deployment, ref
+        self._next_ms = 0
+        self.rows: int | None = None
+
+    def close(self, rows: int) -> None:
+        """Ask for the end of the run's rows."""
+        self.rows = rows
+        self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS
+        self._deployment.outbox.extend(self._ref, rows, last=True)
+
+    def check(self) -> None:
+        """Ask again for a run that is still open a while after it was closed, if nothing asks for it."""
+        if self.rows is None or self._deployment.clock.monotonic_ms() < self._next_ms:
+            return
+        self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS
+        rows, patience = self.rows, self._deployment.patience()
+        if patience.ask(lambda: self._deployment.runs.awaits_rows(self._ref)):
+            patience.ask(lambda: self._deployment.outbox.extend(self._ref, rows, last=True))

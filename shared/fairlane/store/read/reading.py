@@ -26,7 +26,7 @@ from fairlane.model.sessions import (
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, answers, read_hostile
-from fairlane.store.write.runs.inbox import submitted_by
+from fairlane.store.write.runs.inbox import extended_by, submitted_by
 
 PAGES_KEPT = 8
 """Decoded pages of rows kept while records are read out of order."""
@@ -100,6 +100,18 @@ class RunReader:
 
         known, waits, requests = read_hostile(read) or (0, 1, [])
         return bool(waits and not known) and ref.run not in map(submitted_by, requests)
+
+    def awaits_rows(self, ref: RunRef) -> bool:
+        """Whether a run is open, and no request that waits in the inbox adds rows or closes it."""
+
+        def read() -> list[Any]:
+            pipeline = self._redis.pipeline(transaction=True)
+            pipeline.hget(self._keys.state(ref), "open")
+            pipeline.lrange(self._keys.inbox(ref.team), 0, -1)
+            return answers(pipeline)
+
+        is_open, requests = read_hostile(read) or (None, [])
+        return is_open == b"1" and ref.run not in map(extended_by, requests)
 
     def recent(self, team: str, limit: int) -> list[RunStatus]:
         """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out."""

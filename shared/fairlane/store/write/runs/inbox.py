@@ -54,6 +54,15 @@ def submitted_by(entry: bytes) -> str | None:
     return request.run if request.op == "submit" else None
 
 
+def extended_by(entry: bytes) -> str | None:
+    """The id of the run that gets rows by an entry of an inbox; ``None`` if none does."""
+    try:
+        request = Request.model_validate_json(entry)
+    except ValidationError:
+        return None
+    return request.run if request.op == "extend" else None
+
+
 class Outbox:
     """The client's side: uploads a run's rows and sends requests."""
 
@@ -91,17 +100,21 @@ class Outbox:
 
     def missing(self, ref: RunRef, pages: int) -> int:
         """How many of an upload's pages are not in Redis."""
-        there = 0
-        for first in range(0, pages, SEARCHED_AT_ONCE):
-            pipeline = self._redis.pipeline(transaction=False)
-            for number in range(first, min(first + SEARCHED_AT_ONCE, pages)):
-                pipeline.hexists(self._keys.rows(ref), str(number))
-            there += sum(map(bool, pipeline.execute()))
-        return pages - there
+        firsts = range(0, pages, SEARCHED_AT_ONCE)
+        return sum(
+            len(self.absent(ref, range(first, min(first + SEARCHED_AT_ONCE, pages)))) for first in firsts
+        )
 
-    def append(self, ref: RunRef, number: int, page: list[dict[str, Any]]) -> None:
-        """Write one more page of a run that is open."""
-        self._redis.hset(self._keys.rows(ref), str(number), encode_page(page))
+    def absent(self, ref: RunRef, numbers: Sequence[int]) -> list[int]:
+        """Those of these pages of a run that are not in Redis."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for number in numbers:
+            pipeline.hexists(self._keys.rows(ref), str(number))
+        return [number for number, there in zip(numbers, pipeline.execute(), strict=True) if not there]
+
+    def append(self, ref: RunRef, number: int, page: bytes) -> None:
+        """Write one more page of a run that is open, as `encode_page` makes it."""
+        self._redis.hset(self._keys.rows(ref), str(number), page)
 
     def extend(self, ref: RunRef, rows: int, *, last: bool) -> None:
         """Extend an open run to ``rows`` rows; ``last``: it gets no more."""

@@ -1,0 +1,99 @@
+"""Has what teams wrote done in child processes. A tick asks for results and never waits for one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from fairlane.core.errors import CutOff, NoChild
+from fairlane.core.events import Event
+from fairlane.model.run import RunRef
+from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests, RenderCall
+from fairlane.sandbox.pool import Pool
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.state.backlog import ActiveRun
+
+log = get_logger("feeder")
+
+ItemPiece = RenderCall | EvaluationDigests | CompleteTask
+_Key = tuple[RunRef, int, type[ItemPiece]]
+
+
+class WorkAwaited(Exception):
+    """A child process works on an item, which is asked for again in a later tick.
+
+    ``new``: it was not asked for before.
+    """
+
+    def __init__(self, *, new: bool) -> None:
+        super().__init__()
+        self.new = new
+
+
+class ChildWork:
+    """The pieces of items that are to be fed next, by run, item and kind."""
+
+    def __init__(self, pool: Pool | None) -> None:
+        self._pool = pool
+        self._asked: dict[_Key, Future[Any]] = {}
+        self._noted: set[_Key] = set()
+        self.cut_off = Counter[RunRef]()
+        """Pieces, by run, that went past a limit."""
+
+    @property
+    def there(self) -> bool:
+        """Whether there are children. Without them everything is done at once."""
+        return self._pool is not None
+
+    def is_asked(self, ref: RunRef, item: int, kind: type[ItemPiece]) -> bool:
+        """Whether such a piece of an item was given to a child."""
+        return (ref, item, kind) in self._asked
+
+    def result(self, run: ActiveRun, piece: ItemPiece) -> Any:
+        """The result of a piece of an item, which a child gets if none of this kind has it yet.
+
+        Raises `WorkAwaited` until it is done, and what `Pool.submit` names.
+        """
+        if self._pool is None:
+            raise RuntimeError("there is no pool")
+        key = (run.ref, piece.item, type(piece))
+        future = self._asked.get(key)
+        if future is None:
+            future = self._pool.submit(run.ref.team, piece, run.plan)
+            if not future.done():  # else the team has as much waiting as it may: asked for again later
+                self._asked[key] = future
+            raise WorkAwaited(new=True)
+        if not future.done():
+            raise WorkAwaited(new=False)
+        try:
+            return future.result()
+        except CutOff as error:
+            self._note(key, error)
+            raise
+        except NoChild:
+            del self._asked[key]  # the run is tried again later
+            raise
+
+    def drop(self, ref: RunRef, items: Iterable[int]) -> None:
+        """Forget the pieces of items that are placed."""
+        for item in items:
+            for kind in (RenderCall, EvaluationDigests, CompleteTask):
+                self._asked.pop((ref, item, kind), None)
+                self._noted.discard((ref, item, kind))
+
+    def forget(self, ref: RunRef) -> None:
+        """Forget a run that has ended."""
+        for key in [key for key in self._asked if key[0] == ref]:
+            self._asked.pop(key).cancel()
+            self._noted.discard(key)
+        self.cut_off.pop(ref, None)
+
+    def _note(self, key: _Key, error: CutOff) -> None:
+        if key in self._noted:
+            return
+        self._noted.add(key)
+        ref = key[0]
+        self.cut_off[ref] += 1
+        log.warning(Event.WORK_CUT_OFF, run=ref.run, team=ref.team, what=error.what, reason=str(error))
