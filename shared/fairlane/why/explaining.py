@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from fairlane.core.clock import until
 from fairlane.core.errors import LaneNotFound
-from fairlane.model.run import Plan, RunRef, RunState, RunStatus
+from fairlane.model.run import Plan, RunRef, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.keys import Keys

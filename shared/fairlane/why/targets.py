@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from fairlane.core.errors import RunNotFound, TargetNotFound
-from fairlane.model.run import Plan, RunRef, RunSpec, RunStatus
+from fairlane.model.run import Plan, RunRef, RunSpec
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import RunTraces

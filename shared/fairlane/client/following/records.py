@@ -9,7 +9,8 @@ from itertools import islice
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, blocking
 from fairlane.core.errors import RunLost, SubmissionError
 from fairlane.model.results import Record
-from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
 
 RESULTS_AT_ONCE = 256

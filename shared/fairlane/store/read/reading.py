@@ -18,7 +18,8 @@ from fairlane.datasets.rows import decode_page
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS, lane_key, split_model
 from fairlane.model.results import Record, assemble
-from fairlane.model.run import Plan, RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.run import Plan, RunRef, RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, answers, read_hostile
