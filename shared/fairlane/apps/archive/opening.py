@@ -30,7 +30,7 @@ class Archive:
     """Finished runs of one deployment in a database. May be shared by threads.
 
     ``reader`` and ``writer`` raise `ConfigurationError` where SQLAlchemy or a driver is missing, or where the
-    URL is none. No error and no text of it tells the URL.
+    URL is none. No error and no text of it has the URL.
     """
 
     def __init__(self, url: SecretStr, deployment: str) -> None:

@@ -24,7 +24,7 @@ class Point(NamedTuple):
 
 
 class LaneActivity(NamedTuple):
-    """A lane over the time of a run; all its calls, whoever's they were: ``admitted`` in all, and 429s."""
+    """A lane over the time of a run, with the calls of all teams: ``admitted`` in all, and 429s."""
 
     lane: str
     from_ms: int
