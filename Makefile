@@ -90,7 +90,7 @@ simulate: $(VENV)/.installed ## Rehearse how lanes find their limits, and write 
 
 .PHONY: zoo
 zoo: $(VENV)/.installed ## Play generated providers beside an oracle and peers (ARGS="--seed N" plays one again)
-	@$(BIN)/python -m fairlane.lab.zoo --out zoo-results $(ARGS)
+	@$(BIN)/python -m tests.benchmarks.zoo --out zoo-results $(ARGS)
 
 ##@ Document
 
@@ -294,7 +294,7 @@ $(VENV)-peers/.installed: pyproject.toml | $(VENV)/.installed
 
 # A rehearsal plays the real scheduler, scripts and models.
 REHEARSED = scheduler shared/fairlane/store shared/fairlane/model
-LAB = $(shell find shared/fairlane/lab tests/lab tests/simulation $(REHEARSED) -name '*.py' -o -name '*.lua' 2>/dev/null)
+LAB = $(shell find shared/fairlane/lab tests/benchmarks/zoo tests/lab tests/simulation $(REHEARSED) -name '*.py' -o -name '*.lua' 2>/dev/null)
 $(VENV)/.lab: $(LAB) | $(VENV)/.installed
 	$(call step,tests: virtual time)
 	$(call beside_others,--tier proof tests/lab tests/simulation)

@@ -79,7 +79,8 @@ if TYPE_CHECKING:
     from fairlane.model.decision import RetryPolicy
     from fairlane.model.job import JobState, Usage
     from fairlane.model.results import Record
-    from fairlane.model.run import LaneProgress, RoleTime, RunState, RunStatus
+    from fairlane.model.run import RunState
+    from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
     from fairlane.model.sessions import SessionRecord
     from fairlane.why.waiting import Eta, LaneWait, Waiting
 
@@ -206,11 +207,11 @@ _HOMES = {
     "JobState": "fairlane.model.job",
     "Usage": "fairlane.model.job",
     "RetryPolicy": "fairlane.model.decision",
-    "LaneProgress": "fairlane.model.run",
-    "RoleTime": "fairlane.model.run",
+    "LaneProgress": "fairlane.model.run_status",
+    "RoleTime": "fairlane.model.run_status",
     "Record": "fairlane.model.results",
     "RunState": "fairlane.model.run",
-    "RunStatus": "fairlane.model.run",
+    "RunStatus": "fairlane.model.run_status",
     "SessionRecord": "fairlane.model.sessions",
     "Eta": "fairlane.why.waiting",
     "LaneWait": "fairlane.why.waiting",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.lab.zoo.gates import NEVER, Bucket, FixedWindow, Gate, SlidingWindow
+from tests.benchmarks.zoo.gates import NEVER, Bucket, FixedWindow, Gate, SlidingWindow
 
 MINUTE_MS = 60_000
 gaps = st.lists(st.integers(0, 5_000), min_size=1, max_size=60)

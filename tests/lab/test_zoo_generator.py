@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.lab.zoo.admission import draw
-from fairlane.lab.zoo.generator import (
+from tests.benchmarks.zoo.admission import draw
+from tests.benchmarks.zoo.generator import (
     DEEPEST_S,
     FULL,
     LONGEST_WINDOW_S,
@@ -15,8 +15,8 @@ from fairlane.lab.zoo.generator import (
     Size,
     generate,
 )
-from fairlane.lab.zoo.oracle import best_schedule
-from fairlane.lab.zoo.world import World
+from tests.benchmarks.zoo.oracle import best_schedule
+from tests.benchmarks.zoo.world import World
 
 SEEDS = range(300)
 BURST = 2

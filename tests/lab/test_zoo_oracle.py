@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from fairlane.core.clock import ManualClock
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
-from fairlane.lab.zoo.generator import SMALL, generate
-from fairlane.lab.zoo.newcomer import Newcomer
-from fairlane.lab.zoo.oracle import best_schedule, late_schedule
-from fairlane.lab.zoo.peer_client import play_peer
-from fairlane.lab.zoo.peers import PEERS
-from fairlane.lab.zoo.provider import ADMITTED, Arrival, GeneratedProvider
-from fairlane.lab.zoo.world import World
 from fairlane.model.job import Attempt
+from tests.benchmarks.zoo.generator import SMALL, generate
+from tests.benchmarks.zoo.newcomer import Newcomer
+from tests.benchmarks.zoo.oracle import best_schedule, late_schedule
+from tests.benchmarks.zoo.peer_client import play_peer
+from tests.benchmarks.zoo.peers import PEERS
+from tests.benchmarks.zoo.provider import ADMITTED, Arrival, GeneratedProvider
+from tests.benchmarks.zoo.world import World
 
 ROUNDING_MS = 1.0
 CALL = Attempt("r", "zoo", 0, 1, "sim:model")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fairlane.lab.zoo.generator import SMALL, generate
-from fairlane.lab.zoo.measure import measure
-from fairlane.lab.zoo.peer_client import play_peer
-from fairlane.lab.zoo.peers import NEVER, PEERS, Aimd, Botocore, DataDesigner, Inspect, Pacing
-from fairlane.lab.zoo.world import AxisLimit, Latency, Signals, Work, World
+from tests.benchmarks.zoo.generator import SMALL, generate
+from tests.benchmarks.zoo.measure import measure
+from tests.benchmarks.zoo.peer_client import play_peer
+from tests.benchmarks.zoo.peers import NEVER, PEERS, Aimd, Botocore, DataDesigner, Inspect, Pacing
+from tests.benchmarks.zoo.world import AxisLimit, Latency, Signals, Work, World
 
 SLOTS = 400
 

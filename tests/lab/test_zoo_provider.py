@@ -9,13 +9,6 @@ import pytest
 
 from fairlane.core.clock import ManualClock
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
-from fairlane.lab.zoo.generator import SMALL, generate
-from fairlane.lab.zoo.measure import measure, quantile
-from fairlane.lab.zoo.peer_client import play_peer
-from fairlane.lab.zoo.picture import svg
-from fairlane.lab.zoo.provider import ADMITTED, TIMEOUT_MS, GeneratedProvider
-from fairlane.lab.zoo.report import page, table, worst
-from fairlane.lab.zoo.world import AxisLimit, Outage, OutageForm, Signals, Step, Style, View, World
 from fairlane.model.job import (
     Attempt,
     InvalidResponse,
@@ -26,6 +19,13 @@ from fairlane.model.job import (
     Success,
     TimedOut,
 )
+from tests.benchmarks.zoo.generator import SMALL, generate
+from tests.benchmarks.zoo.measure import measure, quantile
+from tests.benchmarks.zoo.peer_client import play_peer
+from tests.benchmarks.zoo.picture import svg
+from tests.benchmarks.zoo.provider import ADMITTED, TIMEOUT_MS, GeneratedProvider
+from tests.benchmarks.zoo.report import page, table, worst
+from tests.benchmarks.zoo.world import AxisLimit, Outage, OutageForm, Signals, Step, Style, View, World
 from tests.lab.test_zoo_peers import world
 
 BEGAN_MS = 1_700_000_000_000

@@ -9,7 +9,8 @@ from redis import Redis
 from fairlane.model.ending import ReadyJob
 from fairlane.model.job import Attempt, JobState, Lesson, Usage
 from fairlane.model.results import TaskResult
-from fairlane.model.run import RoleTime, RunRef
+from fairlane.model.run import RunRef
+from fairlane.model.run_status import RoleTime
 from fairlane.store.run_queries import ROLE_TIME_FIELDS, RunFields, role_times
 from tests.support.deployment import Deployment, entry
 

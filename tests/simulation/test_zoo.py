@@ -12,12 +12,12 @@ from functools import cache
 
 import pytest
 
-from fairlane.lab.zoo import keeper
-from fairlane.lab.zoo.generator import SMALL
-from fairlane.lab.zoo.measure import Figures, measure, quantile
-from fairlane.lab.zoo.provider import ADMITTED
-from fairlane.lab.zoo.report import one_line
-from fairlane.lab.zoo.world import World
+from tests.benchmarks.zoo import keeper
+from tests.benchmarks.zoo.generator import SMALL
+from tests.benchmarks.zoo.measure import Figures, measure, quantile
+from tests.benchmarks.zoo.provider import ADMITTED
+from tests.benchmarks.zoo.report import one_line
+from tests.benchmarks.zoo.world import World
 
 FIXED = range(50)
 FRESH = 10

@@ -14,7 +14,8 @@ from fairlane.client.following.records import Seen
 from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage
-from fairlane.model.run import RoleTime, RunRef, RunState
+from fairlane.model.run import RunRef, RunState
+from fairlane.model.run_status import RoleTime
 from tests.support.stage import Stage
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})

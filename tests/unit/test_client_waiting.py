@@ -15,7 +15,8 @@ from fairlane.client.following.progress import LINE_EVERY_S, Rate, open_progress
 from fairlane.client.following.standstill import Standstill
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import RunTimeout, StoreUnavailable
-from fairlane.model.run import LaneProgress, Pause, RunRef, RunState
+from fairlane.model.run import RunRef, RunState
+from fairlane.model.run_status import LaneProgress, Pause
 from fairlane.why.waiting import UNKNOWN, LaneWait, Waiting
 from tests.support.stage import Stage
 

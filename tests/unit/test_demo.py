@@ -24,7 +24,8 @@ from fairlane.local.keeper import WatchfulWaiter
 from fairlane.model.job import JobState, Usage
 from fairlane.model.lane import LaneLimits
 from fairlane.model.results import Record
-from fairlane.model.run import RunState, RunStatus
+from fairlane.model.run import RunState
+from fairlane.model.run_status import RunStatus
 
 LIMITS = LaneLimits(requests_per_minute=600)
 

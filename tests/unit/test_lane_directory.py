@@ -10,7 +10,7 @@ from redis import Redis
 
 from fairlane.config.connection import Connection
 from fairlane.store.keys import Keys
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 
 KEYS = Keys("test")
 SIM = Connection.model_validate({"protocol": "openai", "base_url": "http://sim/v1"})
@@ -72,5 +72,7 @@ def test_before_any_scheduler_has_led_the_settings_tell(fake_redis: Redis, scope
 def test_a_catalog_that_cannot_be_read_tells_nothing(fake_redis: Redis, text: str) -> None:
     fake_redis.set(KEYS.catalog, text)
     assert LaneDirectory.read(fake_redis, KEYS).carrier("second:m") == "second:m"
+    assert not LaneDirectory.read(fake_redis, KEYS).names
     fake_redis.set(KEYS.catalog, json.dumps({"connections": PUBLISHED}))
     assert LaneDirectory.read(fake_redis, KEYS).carrier("second:m") == "first:m"
+    assert LaneDirectory.read(fake_redis, KEYS).names == frozenset(PUBLISHED)

@@ -17,7 +17,7 @@ from fairlane.client.deployment import finish
 from fairlane.client.following.notebook import REDRAWN_EVERY_MS, Bar, Cell, html_of
 from fairlane.client.following.progress import open_progress
 from fairlane.core.clock import ManualClock
-from fairlane.model.run import Pause
+from fairlane.model.run_status import Pause
 from tests.support.stage import Stage
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fairlane.core.errors import TemplateError
 from fairlane.templates.meter import MAX_CHARS
-from fairlane.templates.plain import plain_template
-from fairlane.templates.template import Template
+from fairlane.templates.template import Template, plain_template
 
 SIGNS = st.sampled_from(
     [

@@ -29,7 +29,8 @@ from fairlane.core.clock import ManualClock
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
-from fairlane.model.run import LaneProgress, Message, RoleTime, RunSpec, RunState, RunStatus
+from fairlane.model.run import Message, RunSpec, RunState
+from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
 from fairlane.model.tokens import Price
 from fairlane.store.keys import Keys
 from fairlane.store.write.lane_history import FINE, MINUTES, History, Reading

@@ -22,7 +22,8 @@ from fairlane.client.following.progress import PlainProgress
 from fairlane.config.sections import LogSettings
 from fairlane.core.clock import ManualClock
 from fairlane.core.terminal_text import visible, visible_json, visible_line
-from fairlane.model.run import RunState, RunStatus
+from fairlane.model.run import RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.telemetry.logs import configure_logging, get_logger
 
 ATTACKS = [

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from fairlane.core.errors import RunGone
+from fairlane.core.lru import SharedReads
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
-from fairlane_workers.execution.inputs import (
-    PAGES_KEPT,
-    RUNS_KEPT,
-    SharedReads,
-)
+from fairlane_workers.execution.inputs import PAGES_KEPT, RUNS_KEPT
 from tests.support.worker_parts import WorkerParts, on_loop
 
 

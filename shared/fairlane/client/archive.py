@@ -12,7 +12,8 @@ from fairlane.core.errors import ConfigurationError
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.read.reading import RecordReader, RunReader, SessionReader
+from fairlane.store.read.reading import RecordReader, RunReader
+from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.write.audit import Auditor
 
 if TYPE_CHECKING:

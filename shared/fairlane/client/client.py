@@ -33,7 +33,8 @@ from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import pages, read_rows
 from fairlane.datasets.tables import Table
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
-from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
 from fairlane.why.waiting import Waiting
 

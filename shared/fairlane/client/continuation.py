@@ -16,7 +16,8 @@ from fairlane.core.errors import SubmissionError
 from fairlane.datasets.references import open_reference
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.origins import Continuation
-from fairlane.model.run import RunSpec, RunState, RunStatus
+from fairlane.model.run import RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 
 
 def require_finished(status: RunStatus) -> None:

@@ -28,9 +28,9 @@ from fairlane.store.connection.connect import (
     without_password,
 )
 from fairlane.store.keys import Keys
-from fairlane.store.read.lane_directory import LaneDirectory
 from fairlane.store.read.overview import DeploymentReader
-from fairlane.store.read.reading import RecordReader, RunReader, SessionReader
+from fairlane.store.read.reading import LaneDirectory, RecordReader, RunReader
+from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.budgets import Budgets
@@ -294,7 +294,7 @@ class Deployment:
 
     def known_connections(self) -> frozenset[str] | None:
         """Connections that the scheduler has published; ``None`` if no scheduler ever led."""
-        return self.runs.connections()
+        return self.directory().names
 
     def directory(self) -> LaneDirectory:
         """Maps models to lanes."""

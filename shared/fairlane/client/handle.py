@@ -24,7 +24,8 @@ from fairlane.client.following.records import Closure, Records, Submission, refu
 from fairlane.client.following.standstill import Held, Standstill
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.model.results import Record
-from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting

@@ -14,7 +14,8 @@ from fairlane.core.errors import RunArchived
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
-from fairlane.model.run import RoleTime, RunSpec, RunState
+from fairlane.model.run import RunSpec, RunState
+from fairlane.model.run_status import RoleTime
 from fairlane.model.sessions import SessionRecord
 from fairlane.model.tokens import Price, cost_usd, price_of
 from fairlane.pipeline.evaluations import NOT_JUDGED

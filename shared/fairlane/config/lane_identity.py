@@ -51,9 +51,10 @@ def share_lanes(
 ) -> dict[str, str]:
     """Whose name the lanes of each connection carry: those with one identity share the lanes of one of them.
 
-    ``identities`` are in the order of the configuration, ``before`` is what was chosen last. Whoever gives
-    its name continues to while it has a part in them, else the first does. So what a lane is called changes
-    only for those that join others or leave them. ``may_join`` is asked of who has not shared them yet.
+    ``identities`` are in the order of the configuration, ``before`` is the last choice. A connection that
+    gave its name keeps doing so while it shares the lanes; otherwise the first one gives its own. A lane's
+    name therefore changes only for connections that join others or leave them. ``may_join`` is asked of
+    connections that do not share lanes yet.
     """
     groups: dict[str, list[str]] = {}
     for name, identity in identities.items():

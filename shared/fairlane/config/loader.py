@@ -36,7 +36,7 @@ def load_settings(
     if there is one. ``overrides`` are sections or top-level keys (``redis={"url": …}``) and win over all;
     ``None`` in them means "not given". ``environ`` defaults to the process's environment.
 
-    Raises `ConfigurationError` that tells everything that is wrong at once. A ``FAIRLANE_*`` variable that
+    Raises `ConfigurationError` that lists every mistake at once. A ``FAIRLANE_*`` variable that
     names no setting is a `ConfigurationWarning`.
     """
     variables = process_environment() if environ is None else environ

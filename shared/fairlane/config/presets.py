@@ -1,4 +1,4 @@
-"""The providers that are known by name: where each is, what it speaks, and what tells its limits apart."""
+"""Known providers: the address, the protocol and the scope of the limits of each."""
 
 from __future__ import annotations
 

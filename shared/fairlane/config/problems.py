@@ -40,7 +40,7 @@ class Layer(NamedTuple):
 
 
 def raise_all(problems: Sequence[Problem]) -> None:
-    """Raise one `ConfigurationError` about the first problem that tells the others too; none: do nothing."""
+    """Raise a `ConfigurationError` for the first problem; it lists the others. No problem: do nothing."""
     if not problems:
         return
     first, *others = problems

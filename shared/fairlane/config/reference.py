@@ -98,7 +98,7 @@ def _row(key: Key) -> str:
     field = key.field
     schema = key.section.model_json_schema()["properties"][key.path[len(key.table)]]
     default = "**required**" if field.is_required() else _code(field.get_default(call_default_factory=True))
-    if key.name.endswith(ENTRY):  # pydantic tells what such names are by a pattern, where they have one
+    if key.name.endswith(ENTRY):  # pydantic describes such names by a pattern, if there is one
         schema = schema.get("additionalProperties") or next(iter(schema["patternProperties"].values()))
         default = "none"
     cells = [f"`{key.name}`", _type(schema), default, f"`{key.variable}`", field.description or ""]

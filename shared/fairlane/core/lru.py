@@ -1,10 +1,11 @@
-"""A bounded cache: the most recently used values, by key."""
+"""Bounded caches: the most recently used values, by key, and reads that concurrent readers share."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -56,3 +57,35 @@ class Lru(Generic[K, V]):
         """Remove every key for which ``gone`` is true."""
         for key in [key for key in self._values if gone(key)]:
             del self._values[key]
+
+
+class SharedReads(Generic[K, V]):
+    """A bounded cache of reads: concurrent readers of a key share one read.
+
+    A read that fails is not kept. A reader that stops waiting does not end the read for the others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._reads: Lru[K, asyncio.Future[V]] = Lru(most)
+
+    def __len__(self) -> int:
+        return len(self._reads)
+
+    async def get(self, key: K, read: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """The value of ``key``; ``read`` is called on its first use. What it raises is passed on."""
+        reading = self._reads.get_or_make(key, lambda: self._begin(key, read))
+        return reading.result() if reading.done() else await asyncio.shield(reading)
+
+    def drop_where(self, gone: Callable[[K], bool]) -> None:
+        """Forget every key for which ``gone`` is true."""
+        self._reads.drop_where(gone)
+
+    def _begin(self, key: K, read: Callable[[], Coroutine[Any, Any, V]]) -> asyncio.Future[V]:
+        reading = asyncio.ensure_future(read())
+        reading.add_done_callback(lambda ended: self._drop_failed(key, ended))
+        return reading
+
+    def _drop_failed(self, key: K, ended: asyncio.Future[V]) -> None:
+        failed = ended.cancelled() or ended.exception() is not None
+        if failed and self._reads.get(key) is ended:
+            self._reads.drop(key)

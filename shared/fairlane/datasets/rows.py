@@ -251,7 +251,7 @@ def decode_page(blob: bytes) -> list[dict[str, Any]]:
 
 
 def inflates_within(blob: bytes, most_bytes: int) -> bool:
-    """Whether a page has no more than ``most_bytes`` of JSON, or is broken; tells it from its beginning."""
+    """Whether a page has at most ``most_bytes`` of JSON, or is broken; it reads no more than that of it."""
     if len(blob) > most_bytes:
         return False
     inflater = zlib.decompressobj()

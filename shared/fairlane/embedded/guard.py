@@ -15,7 +15,7 @@ REAPER = Path(__file__).with_name("reaper.py")
 
 
 class Guard:
-    """Tells a watchdog which process groups are ours. Started with the first `watch`, ended by `close`."""
+    """Reports our process groups to a watchdog. Started with the first `watch`, ended by `close`."""
 
     def __init__(self) -> None:
         self._reaper: subprocess.Popen[bytes] | None = None

@@ -27,7 +27,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(rng: random.Random | None = None) -> Iterator[int]:
-    """Ports that are free when they are given out, chosen at random; whoever loses a race takes the next."""
+    """Ports that are free when they are chosen, at random; a process that loses a race takes the next."""
     choose = rng or random.SystemRandom()
     while True:
         port = choose.randrange(FIRST, LAST)

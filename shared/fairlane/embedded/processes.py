@@ -225,7 +225,7 @@ class Process:
         return LocalStackError(self.name, problem + (f":\n{tail}\n" if tail else ""), str(self.log))
 
     def _buried(self) -> None:
-        """It has ended: what is left of its group goes with it, and its number is no longer ours."""
+        """Note its end: kill the rest of its group, and forget the number, which another process may get."""
         if self._popen is not None and self._popen.pid in self._guard:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, signal.SIGKILL)

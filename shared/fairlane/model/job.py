@@ -235,7 +235,7 @@ class PermanentFailure:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedParameter:
-    """The model does not support ``parameter``, which the worker leaves out from now on. Costs no attempt."""
+    """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt."""
 
     message: str
     status: int | None = None

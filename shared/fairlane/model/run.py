@@ -1,8 +1,7 @@
-"""Runs and items: the submitted spec and its optional parts, the numbering of cells, and run states."""
+"""Runs and items: the submitted spec and its optional parts, the numbering of cells, and a run's states."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -12,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec
-from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.origins import Choice, Continuation, Source
 from fairlane.model.steps import Step, item_steps, session_steps
@@ -316,92 +314,3 @@ class RunState(StrEnum):
     def finished(self) -> bool:
         """Whether the state is final."""
         return self not in (RunState.SUBMITTED, RunState.RUNNING)
-
-
-def failed_of(by_state: Mapping[JobState, int]) -> int:
-    """How many jobs failed: FAILED (the call went wrong) and INVALID (there was no call to make) alike."""
-    return by_state.get(JobState.FAILED, 0) + by_state.get(JobState.INVALID, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class LaneProgress:
-    """A lane's part of a run: how many jobs are known to use it, and how many of those ended."""
-
-    lane: str
-    known: int
-    done: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Since when a run is paused (server time), and by whom: the client's word, perhaps empty."""
-
-    since_ms: int
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A model that rejected the run's first calls alike, by lane, and the provider's ``words``.
-
-    ``kind`` is the call kind: a run may call a lane in several ways, and is held only where it was rejected.
-    """
-
-    lane: str
-    kind: int
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class RoleTime:
-    """Time of a run's tasks, or of its evaluations, in seconds summed over all of them.
-
-    ``waiting_s``: from being queued to their ends, outside of calls: for a permit, a worker or a retry.
-    ``calling_s``: in ``calls``, from a worker's claim to its report, also of calls that failed.
-    """
-
-    calls: int = 0
-    waiting_s: float = 0.0
-    calling_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """A run at one moment. ``jobs_done / jobs`` reaches exactly 1 when the run is finished.
-
-    ``paused`` is set while somebody has paused the run. ``predict`` is the time of tasks, ``score`` that of
-    evaluations, of a finished run; ``None`` where nothing was called.
-    """
-
-    run: str
-    team: str
-    name: str
-    state: RunState
-    items: int
-    items_done: int
-    jobs: int
-    jobs_done: int
-    by_state: Mapping[JobState, int]
-    in_flight: int
-    retries: int
-    rate_limits: int
-    late_reports: int
-    lanes: tuple[LaneProgress, ...]
-    submitted_ms: int
-    started_ms: int | None
-    finished_ms: int | None
-    reason: str | None = None
-    paused: Pause | None = None
-    predict: RoleTime | None = None
-    score: RoleTime | None = None
-    rejections: tuple[Rejection, ...] = ()
-
-    @property
-    def progress(self) -> float:
-        """Share of jobs that ended, 0 to 1; an empty run is complete."""
-        return self.jobs_done / self.jobs if self.jobs else float(self.state.finished)
-
-    @property
-    def failed(self) -> int:
-        """Jobs that failed, as `failed_of` counts them."""
-        return failed_of(self.by_state)

@@ -1,4 +1,4 @@
-"""Tells work whose time is linear in small texts from work that a team may make as long as it likes. Pure.
+"""Decides which work takes time linear in small texts; all other work may last as long as a team likes. Pure.
 
 The first is done at once. The second is done in child processes (`fairlane.sandbox`): expressions, filters
 and loops of templates, regular expressions, JSON schemas, and everything about long texts.

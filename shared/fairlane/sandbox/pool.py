@@ -133,7 +133,7 @@ class Pool:
         live = [each for each in batch if each[1].running() or each[1].set_running_or_notify_cancel()]
         try:
             done = child.do([ordered for ordered, _ in live], lambda n, found: _resolve(live[n][1], found))
-        except Exception as error:  # noqa: BLE001  whoever waits for the pieces gets it
+        except Exception as error:  # noqa: BLE001  those that wait for the pieces get it
             for _, future in live:
                 _resolve(future, error)
             return []
@@ -155,7 +155,7 @@ class Pool:
 
 
 def _resolve(future: Future[Any], found: Any) -> None:
-    with suppress(InvalidStateError):  # whoever waited for it has given up
+    with suppress(InvalidStateError):  # nobody waits for it
         if isinstance(found, BaseException):
             future.set_exception(found)
         else:

@@ -10,16 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from redis.exceptions import ResponseError
 
 from fairlane.model.job import TERMINAL, JobState
-from fairlane.model.run import (
-    LaneProgress,
-    Pause,
-    Plan,
-    Rejection,
-    RoleTime,
-    RunRef,
-    RunState,
-    RunStatus,
-)
+from fairlane.model.run import Plan, RunRef, RunState
+from fairlane.model.run_status import LaneProgress, Pause, Rejection, RoleTime, RunStatus
 from fairlane.model.sessions import memberships_field
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys

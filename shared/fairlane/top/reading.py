@@ -11,7 +11,8 @@ from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.lanes.workers import worker_state
 from fairlane.client.deployment import Deployment
 from fairlane.client.following.progress import Rate
-from fairlane.model.run import RunRef, RunStatus
+from fairlane.model.run import RunRef
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.read.overview import LeaderView
 from fairlane.store.write.budgets import Allowance

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from fairlane.core.clock import until
 from fairlane.core.errors import LaneNotFound
-from fairlane.model.run import Plan, RunRef, RunState, RunStatus
+from fairlane.model.run import Plan, RunRef, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.keys import Keys
@@ -50,7 +51,7 @@ def _refused(refusing: Refusal) -> str:
 class Surroundings:
     """Everything that is read once per question: the leader, workers, lanes and their queues.
 
-    ``weights`` are the teams' as the settings of whoever asks have them; a team that they do not name has 1.
+    ``weights`` are those of the caller's settings, by team; a team that they do not name has 1.
     Where only ``team``'s own may be read, a scheduler and workers are taken to be there.
     """
 
@@ -140,7 +141,7 @@ class Surroundings:
 def explain_lane(
     redis: RedisClient, keys: Keys, lane: str, now_ms: str | int = "", team: str | None = None
 ) -> Waiting:
-    """Why the jobs of a lane wait, whoever's they are. Raises `LaneNotFound`."""
+    """Why the jobs of a lane wait, those of all teams. Raises `LaneNotFound`."""
     known = Lanes(redis, keys).names()
     if lane not in known:
         raise LaneNotFound(lane, known)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fairlane.core.clock import span, until
-from fairlane.model.run import Plan, RunRef, RunState, RunStatus
+from fairlane.model.run import Plan, RunRef, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import Flight, RunTraces

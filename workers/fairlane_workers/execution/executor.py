@@ -40,8 +40,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.chunks import AttemptStream, Chunks, Streaming
-from fairlane_workers.execution.inputs import InputReader
-from fairlane_workers.execution.job_inputs import JobInputs
+from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
 from fairlane_workers.execution.team_work import TeamWork
 from fairlane_workers.providers.contract import Provider, Request

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine, Hashable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -18,7 +19,7 @@ from fairlane.core.errors import (
     RunGone,
     WorkRaised,
 )
-from fairlane.core.lru import Lru
+from fairlane.core.lru import SharedReads
 from fairlane.datasets.rows import decode_page
 from fairlane.model.job import MESSAGE_VERSION, Attempt
 from fairlane.model.results import TaskResult
@@ -33,19 +34,75 @@ from fairlane.model.sessions import (
     memberships_field,
     session_of_job,
 )
-from fairlane.pipeline.rendering import Rendering, RunItem
+from fairlane.model.steps import Step
+from fairlane.pipeline.conversation import recalled
+from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.store.keys import Keys
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.job_inputs import JobInputs
-from fairlane_workers.execution.team_work import TeamWork
 
 RUNS_KEPT, PAGES_KEPT = 64, 128
 LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
 BLOCKS_KEPT = 32  # blocks of sessions' rows
 RESULTS_AT_ONCE = 500
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+
+@dataclass(frozen=True)
+class JobInputs:
+    """The inputs of one job: its ``item``, or for a session's job its ``session``.
+
+    ``step`` is 0 for a task; ``output`` is the one that an evaluation judges. ``problem`` says what is
+    missing: such a job can only fail. ``memory``: values that earlier items stored; set only for serial runs
+    that use them. ``membership`` is the place of the item's row in its session; set only if sessions are
+    evaluated. ``rendered``: its call, if it was rendered in a child process.
+    """
+
+    item: RunItem
+    step: int = 0
+    output: str | None = None
+    session: Session | None = None
+    memory: Mapping[bytes, bytes] | None = None
+    problem: str | None = None
+    membership: SessionMembership | None = None
+    rendered: Call | None = None
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's spec."""
+        return self.item.rendering.spec
+
+    @property
+    def evaluation(self) -> Step | None:
+        """The evaluation that this job is; ``None`` for a task."""
+        if self.session is not None:
+            return self.spec.session_evals[self.session.step]
+        return self.spec.evals[self.step - 1] if self.step else None
+
+    @cached_property
+    def call(self) -> Call:
+        """The call to make, rendered on first use. Raises `TemplateError`, or ``ValueError``."""
+        if self.rendered is not None:
+            return self.rendered
+        item = self.item
+        if self.session is not None:
+            return item.rendering.session(self.spec.session_evals[self.session.step], self.session.turns)
+        if self.step:
+            return item.rendering.evaluation(self.spec.evals[self.step - 1], item.row, self.output or "")
+        names = None
+        if self.memory is not None:
+            names = recalled(item.rendering, item.cell, item.row, self.memory)
+        return item.rendering.task(item.cell, item.row, names)
+
+
+class LargePages(Protocol):
+    """Decodes pages of rows that are too long to decode at once."""
+
+    def is_large(self, blob: bytes) -> bool:
+        """Whether the page is one of them."""
+        ...
+
+    async def rows(self, ref: RunRef, blob: bytes) -> list[bytes]:
+        """The JSON texts of its rows. Raises `BrokenPage`, `CutOff`, `WorkRaised`."""
+        ...
 
 
 class _MissingInput(FairlaneError):
@@ -55,9 +112,8 @@ class _MissingInput(FairlaneError):
 class InputReader:
     """Reads inputs and keeps those that neighbouring attempts need, too."""
 
-    def __init__(self, batcher: Batcher, keys: Keys, team_work: TeamWork | None = None) -> None:
-        self._batcher, self._keys = batcher, keys
-        self._team_work = team_work or TeamWork(batcher, keys)
+    def __init__(self, batcher: Batcher, keys: Keys, large: LargePages) -> None:
+        self._batcher, self._keys, self._large = batcher, keys, large
         self._runs: SharedReads[RunRef, Rendering] = SharedReads(RUNS_KEPT)
         self._pages: SharedReads[tuple[RunRef, int], list[dict[str, Any]] | None] = SharedReads(PAGES_KEPT)
         self._large_pages: SharedReads[tuple[RunRef, int], list[bytes]] = SharedReads(LARGE_PAGES_KEPT)
@@ -178,7 +234,7 @@ class InputReader:
     async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]] | None:
         """The rows of a page; ``None`` for a large one, of which fewer are kept."""
         blob = await self._blob(ref, number)
-        if self._team_work.is_large(blob):
+        if self._large.is_large(blob):
             # Whoever asks for the page next finds it there.
             await self._large_pages.get((ref, number), lambda: self._decode_large_page(ref, number, blob))
             return None
@@ -192,7 +248,7 @@ class InputReader:
 
     async def _decode_large_page(self, ref: RunRef, number: int, blob: bytes) -> list[bytes]:
         try:
-            return await self._team_work.rows(ref, blob)
+            return await self._large.rows(ref, blob)
         except (BrokenPage, CutOff, WorkRaised) as broken:
             raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
 
@@ -221,35 +277,3 @@ def _read_plan(text: str | bytes) -> Plan:
         return Plan.read(text)
     except ValidationError as error:
         raise NewerVersion("its run was admitted by a later version of the scheduler") from error
-
-
-class SharedReads(Generic[K, V]):
-    """A bounded cache of reads: concurrent readers of a key share one read.
-
-    A read that fails is not kept. A reader that stops waiting does not end the read for the others.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._reads: Lru[K, asyncio.Future[V]] = Lru(most)
-
-    def __len__(self) -> int:
-        return len(self._reads)
-
-    async def get(self, key: K, read: Callable[[], Coroutine[Any, Any, V]]) -> V:
-        """The value of ``key``; ``read`` is called on its first use. What it raises is passed on."""
-        reading = self._reads.get_or_make(key, lambda: self._begin(key, read))
-        return reading.result() if reading.done() else await asyncio.shield(reading)
-
-    def drop_where(self, gone: Callable[[K], bool]) -> None:
-        """Forget every key for which ``gone`` is true."""
-        self._reads.drop_where(gone)
-
-    def _begin(self, key: K, read: Callable[[], Coroutine[Any, Any, V]]) -> asyncio.Future[V]:
-        reading = asyncio.ensure_future(read())
-        reading.add_done_callback(lambda ended: self._drop_failed(key, ended))
-        return reading
-
-    def _drop_failed(self, key: K, ended: asyncio.Future[V]) -> None:
-        failed = ended.cancelled() or ended.exception() is not None
-        if failed and self._reads.get(key) is ended:
-            self._reads.drop(key)

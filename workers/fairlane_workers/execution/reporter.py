@@ -25,7 +25,7 @@ from fairlane.store.write.answer_cache import read_answer, written_answer
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.job_inputs import JobInputs
+from fairlane_workers.execution.inputs import JobInputs
 from fairlane_workers.execution.team_work import TeamWork
 
 log = get_logger("executor")

@@ -46,7 +46,7 @@ from fairlane.sandbox.pool import Pool
 from fairlane.store.keys import Keys
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.job_inputs import JobInputs
+from fairlane_workers.execution.inputs import JobInputs
 
 log = get_logger("team_work")
 

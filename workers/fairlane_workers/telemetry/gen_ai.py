@@ -14,7 +14,7 @@ from fairlane.config.presets import OF_PROTOCOL, PRESETS
 from fairlane.core.errors import TemplateError
 from fairlane.model.job import Outcome, Success
 from fairlane.pipeline.rendering import Call
-from fairlane_workers.execution.job_inputs import JobInputs
+from fairlane_workers.execution.inputs import JobInputs
 
 Attribute: TypeAlias = str | bool | int | float | tuple[str, ...]
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from fairlane.core.errors import RunNotFound
 from fairlane.model.results import Record
-from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.read.reading import Overview, RecordReader, RunReader, SessionReader
+from fairlane.store.read.reading import Overview, RecordReader, RunReader
+from fairlane.store.read.session_reading import SessionReader
 
 if TYPE_CHECKING:
     from fairlane.apps.archive.opening import Archive

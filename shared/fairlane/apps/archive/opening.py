@@ -16,7 +16,8 @@ from fairlane.core.errors import ConfigurationError
 from fairlane.model.run import RunSpec
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.read.reading import RecordReader, RunReader, SessionReader
+from fairlane.store.read.reading import RecordReader, RunReader
+from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.write.audit import UNNAMED, Auditor
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Archive:
     """Finished runs of one deployment in a database. May be shared by threads.
 
     ``reader`` and ``writer`` raise `ConfigurationError` where SQLAlchemy or a driver is missing, or where the
-    URL is none. No error and no text of it tells the URL.
+    URL is none. No error and no text of it has the URL.
     """
 
     def __init__(self, url: SecretStr, deployment: str) -> None:

@@ -125,7 +125,7 @@ def exists(connection: Connection) -> bool:
 
 
 def create(connection: Connection) -> None:
-    """Make what is missing; whoever makes it at the same moment does no harm. Raises `ArchiveTooNew`."""
+    """Create missing tables; another process may create them at the same moment. Raises `ArchiveTooNew`."""
     if exists(connection):
         return
     if connection.dialect.name == "postgresql":

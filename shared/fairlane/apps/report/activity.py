@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fairlane.model.run import RunStatus
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
 from fairlane.store.write.lane_history import FINE, MINUTES, History, Sample
@@ -24,7 +24,7 @@ class Point(NamedTuple):
 
 
 class LaneActivity(NamedTuple):
-    """A lane over the time of a run; all its calls, whoever's they were: ``admitted`` in all, and 429s."""
+    """A lane over the time of a run, with the calls of all teams: ``admitted`` in all, and 429s."""
 
     lane: str
     from_ms: int

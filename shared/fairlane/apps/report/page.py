@@ -24,7 +24,8 @@ from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
-from fairlane.model.run import RunSpec, RunState, RunStatus
+from fairlane.model.run import RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.model.tokens import Price, cost_usd, price_of
 

@@ -1,4 +1,4 @@
-"""Commands of whoever operates a deployment: checks, teams, connections, audit, drain.
+"""Commands for operators of a deployment: checks, teams, connections, audit, drain.
 
 `fairlane.cli` lists them; they import the store, `config` and what commands share.
 """

@@ -84,7 +84,7 @@ class Seen:
 
 
 def examine(seen: Seen) -> list[Finding]:
-    """Every check, in the order in which what fails is best mended."""
+    """Every check, in the order in which failures are best corrected."""
     found = [
         *check_server(seen.server),
         *check_broker(seen),

@@ -11,7 +11,8 @@ from fairlane.cli.failures import FAILED
 from fairlane.cli.output import say
 from fairlane.cli.runs.run_views import counted, ending
 from fairlane.cli.runs.selection import RunCommand
-from fairlane.model.run import RunState, RunStatus
+from fairlane.model.run import RunState
+from fairlane.model.run_status import RunStatus
 
 OPTION = "--fail-on-error"
 

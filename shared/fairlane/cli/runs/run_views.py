@@ -7,7 +7,8 @@ from typing import Any
 
 from fairlane.cli.output import ago, at_local_time, clip, iso, print_fields, print_line, print_table, took
 from fairlane.model.job import JobState
-from fairlane.model.run import RunState, RunStatus, failed_of
+from fairlane.model.run import RunState
+from fairlane.model.run_status import RunStatus, failed_of
 
 LONGEST_NAME = 20
 

@@ -22,7 +22,7 @@ from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
 from fairlane.client.following.standstill import Held
 from fairlane.client.handle import Run
-from fairlane.model.run import RunStatus
+from fairlane.model.run_status import RunStatus
 
 LOOK_EVERY_S = 1.0
 

@@ -14,7 +14,7 @@ from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ru
 from fairlane.client.summary import Scores, Spending, Summary
 from fairlane.core.clock import span
 from fairlane.core.errors import SubmissionError
-from fairlane.model.run import RoleTime
+from fairlane.model.run_status import RoleTime
 
 FAILURES_SHOWN = 10
 LONGEST_ERROR = 160

@@ -19,7 +19,8 @@ from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import FairlaneError, RunTimeout, StoreUnavailable
 from fairlane.model.job import JobState
 from fairlane.model.results import Record
-from fairlane.model.run import RunSpec, RunState, RunStatus, cell_of
+from fairlane.model.run import RunSpec, RunState, cell_of
+from fairlane.model.run_status import RunStatus
 from fairlane.model.tokens import Price
 
 BUFFERED = 1024

@@ -16,7 +16,7 @@ from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunSpec
 from fairlane.store.connection.connect import if_allowed
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.workers import WorkerInfo
 
 LISTED = 8

@@ -11,7 +11,8 @@ from fairlane.client.following.notebook import Bar, Cell
 from fairlane.client.following.standstill import Standstill
 from fairlane.core.clock import Clock
 from fairlane.core.terminal_text import visible_line
-from fairlane.model.run import RunState, RunStatus
+from fairlane.model.run import RunState
+from fairlane.model.run_status import RunStatus
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, blocking
 from fairlane.core.errors import RunLost, SubmissionError
 from fairlane.model.results import Record
-from fairlane.model.run import RunRef, RunSpec, RunState, RunStatus
+from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
 
 RESULTS_AT_ONCE = 256
@@ -31,7 +33,6 @@ class Records:
         self._ref = RunRef(spec.team, spec.run)
         self._patience = deployment.patience()
         self._reader = deployment.records(spec)
-        self._session_reader = deployment.sessions(spec)
 
     def in_item_order(self) -> Iterator[Record]:
         """Yield all records of a finished run."""
@@ -77,13 +78,13 @@ class Records:
 
     def session_steps(self) -> Iterator[SessionRecord | Wait]:
         """The steps of `of_sessions`."""
-        spec = self._spec
+        spec, reader = self._spec, self._deployment.sessions(self._spec)
         size = max(1, min(BLOCK, RESULTS_AT_ONCE // (spec.cells_per_row * max(1, len(spec.session_evals)))))
         for block in range(0, spec.sessions, BLOCK):
             end = min(block + BLOCK, spec.sessions)
             for first in range(block, end, size):
                 sessions = range(first, min(first + size, end))
-                yield from (yield from self._fetch_sessions(sessions))
+                yield from (yield from self._patience.insisting(partial(reader.records, sessions)))
 
     def _items(self) -> Steps[int]:
         """How many there are; of rows that came after the submission the spec says nothing."""
@@ -93,9 +94,6 @@ class Records:
 
     def _status(self) -> Steps[RunStatus]:
         return self._patience.insisting(lambda: self._deployment.runs.status(self._ref, self._spec))
-
-    def _fetch_sessions(self, sessions: Sequence[int]) -> Steps[list[SessionRecord]]:
-        return self._patience.insisting(lambda: self._session_reader.records(sessions))
 
     def _finished(self, start: int) -> Steps[tuple[RunState, list[int]]]:
         return self._patience.insisting(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fairlane.core.clock import Clock
-from fairlane.model.run import RunStatus
+from fairlane.model.run_status import RunStatus
 from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from fairlane.flower.readings.error_words import errors_of
 from fairlane.flower.readings.run_list import RunList
 from fairlane.model.job import Usage
 from fairlane.model.results import JudgeResult, Record, TaskResult
-from fairlane.model.run import Plan, RunRef, RunSpec, RunStatus, cell_of
+from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
+from fairlane.model.run_status import RunStatus
 from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.run_queries import RunQueries
 

@@ -13,7 +13,8 @@ from fairlane.core.errors import RunNotFound
 from fairlane.core.lru import Lru
 from fairlane.flower.readings.error_words import errors_of
 from fairlane.flower.readings.tallies import Sums, Tallies
-from fairlane.model.run import RunRef, RunSpec, RunStatus
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.model.run_status import RunStatus
 
 LISTED = 100
 KNOWN = 2 * LISTED

@@ -9,7 +9,8 @@ from fairlane.client.deployment import Deployment
 from fairlane.flower.readings.error_words import errors_of
 from fairlane.flower.readings.run_list import RunList
 from fairlane.flower.readings.tallies import Tallies
-from fairlane.model.run import RunRef, RunSpec, RunStatus
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.model.run_status import RunStatus
 from fairlane.why.waiting import LaneWait
 
 SUMMED_AT_ONCE = 2_000

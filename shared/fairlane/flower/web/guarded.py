@@ -102,7 +102,7 @@ class Guarded(BaseHandler):
         return "Flower"
 
     async def read(self, work: Callable[..., T], *arguments: Hashable) -> T:
-        """What ``work`` returns, in another thread, and shared with whoever asks for the same just now."""
+        """The result of ``work`` in another thread; requests for the same at this moment share it."""
         return await self._answer(self.readers.readings.read(work, *arguments))
 
     async def do(self, work: Callable[..., T], *arguments: Any) -> T:

@@ -19,7 +19,7 @@ from fairlane.export.files import whole_file
 from fairlane.export.lines import written
 from fairlane.local.demo.questions import read_questions
 from fairlane.local.demo.summary import LaneUse, Summary, mean_scores, provider_stats, show_summary
-from fairlane.model.run import RunStatus
+from fairlane.model.run_status import RunStatus
 
 TEAM, JUDGE_LANE = "demo", "sim:judge"
 MEDIAN_S = {"sim:fast": 0.4, "sim:slow": 0.9, JUDGE_LANE: 0.3}

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fairlane.model.lane import LaneLimits
 from fairlane.model.results import Record
-from fairlane.model.run import RunStatus
+from fairlane.model.run_status import RunStatus
 
 STATS_TIMEOUT_S = 5.0
 

@@ -93,7 +93,9 @@ class ClusterFinder:
                 problem = error
             else:
                 return self._last
-        raise RedisConnectionError(f"no node of the cluster tells who has our keys: {problem}") from problem
+        raise RedisConnectionError(
+            f"no node of the cluster says which one has our keys: {problem}"
+        ) from problem
 
     def _candidates(self) -> Iterator[Address]:
         if self._last is not None:

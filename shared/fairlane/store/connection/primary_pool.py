@@ -22,7 +22,7 @@ or the nodes have not agreed yet who takes over."""
 
 
 class _Blocking(Connection):
-    """Whoever gets a ``ConnectionError`` from it is connected to the primary at the next try."""
+    """After a ``ConnectionError`` the next try connects to the primary."""
 
     def __init__(self, *, finder: Finder, **options: Any) -> None:
         self._finder = finder

@@ -1,6 +1,6 @@
 """Says in words why a Redis that answers refuses commands: it is full, read-only, loading, busy.
 
-Each of these is a state that ends, so whoever meets one waits and tries again.
+Each of these states ends, so callers wait and try again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a team's runs: specs, states, records and sessions' records, a bounded number at a time."""
+"""Reads for clients: runs' specs, states and records, some at a time, and the published connections."""
 
 from __future__ import annotations
 
@@ -9,33 +9,29 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from fairlane.core.errors import BrokenPage, BrokenSessions, RunArchived, RunNotFound
+from fairlane.config.connection import Connection
+from fairlane.config.lane_identity import lane_under
+from fairlane.core.errors import BrokenPage, RunArchived, RunNotFound
 from fairlane.core.lru import Lru
 from fairlane.datasets.references import SourcePages
 from fairlane.datasets.rows import decode_page
-from fairlane.model.job import JobState, Usage
-from fairlane.model.results import JudgeResult, Record, assemble, note_of, reason_of
-from fairlane.model.run import Plan, RunRef, RunSpec, RunState, RunStatus
-from fairlane.model.sessions import (
-    BLOCK,
-    SessionRecord,
-    decode_members,
-    members_field,
-    session_job,
-)
+from fairlane.model.job import JobState
+from fairlane.model.lane import FUNCTIONS, lane_key, split_model
+from fairlane.model.results import Record, assemble
+from fairlane.model.run import Plan, RunRef, RunSpec, RunState
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, answers, read_hostile
 from fairlane.store.write.runs.inbox import extended_by, submitted_by
+
+_NONE: Mapping[str, Connection] = {}
 
 PAGES_KEPT = 8
 """Decoded pages of rows kept while records are read out of order."""
 
 _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobState.SKIPPED}
 """The state of a job without a record, by the state of its run; else it was cancelled."""
-
-_SESSION_UNFINISHED = {RunState.CANCELLED: JobState.CANCELLED, RunState.TIMED_OUT: JobState.TIMED_OUT}
-"""The state of a session's evaluation without a record, by the state of its run; else it was skipped."""
 
 
 def server_ms(redis: RedisClient) -> int:
@@ -56,14 +52,6 @@ class RunReader:
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
-
-    def connections(self) -> frozenset[str] | None:
-        """Names of the connections that the scheduler has published; ``None`` while it has not."""
-        text = self._redis.get(self._keys.catalog)
-        try:
-            return frozenset(json.loads(text)["connections"]) if text else None
-        except (ValueError, TypeError, KeyError):
-            return None
 
     def now_ms(self) -> int:
         """The server's clock, which orders the runs of clients whose own clocks differ."""
@@ -235,84 +223,6 @@ class RecordReader:
             return []
 
 
-class SessionReader:
-    """Reads one run's sessions."""
-
-    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec) -> None:
-        self._redis, self._keys, self._spec = redis, keys, spec
-        self._ref = RunRef(spec.team, spec.run)
-        self._rows = RecordReader(redis, keys, spec)
-
-    def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
-        """The records of some sessions of one block, in each of their cells, for a run that has ended.
-
-        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where sessions are gone.
-        """
-        if not sessions:
-            return []
-        spec, keys = self._spec, self._keys
-        jobs = [
-            session_job(spec, session, cell, step)
-            for session in sessions
-            for cell in range(spec.cells_per_row)
-            for step in range(len(spec.session_evals))
-        ]
-        pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hmget(keys.state(self._ref), "state", "archived")
-        pipeline.hget(keys.rows(self._ref), members_field(sessions[0]))
-        for job in jobs:
-            pipeline.hget(keys.results(self._ref), str(job))
-        (state, archived), members, *stored = pipeline.execute()
-        if state is None:
-            raise RunNotFound(self._ref.run)
-        if archived is not None:
-            raise RunArchived(self._ref.run)
-        block = decode_members(members or b"", spec.rows)
-        if sessions[-1] % BLOCK >= len(block):
-            raise BrokenSessions(f"the rows of session {sessions[-1] + 1} are missing")
-        results, missing = iter(stored), _SESSION_UNFINISHED.get(RunState(state.decode()), JobState.SKIPPED)
-        return [
-            self._record(block[session % BLOCK], cell, [next(results) for _ in spec.session_evals], missing)
-            for session in sessions
-            for cell in range(spec.cells_per_row)
-        ]
-
-    def _record(
-        self, rows: Sequence[int], cell: int, stored: Sequence[bytes | None], missing: JobState
-    ) -> SessionRecord:
-        spec = self._spec
-        scores: dict[str, float | None] = {}
-        errors: dict[str, str] = {}
-        used: dict[str, Usage] = {}
-        arguments: dict[str, str] = {}
-        notes: dict[str, str] = {}
-        for step, text in zip(spec.session_evals, stored, strict=True):
-            result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
-            scores[step.name] = result.score
-            if result.error:
-                errors[step.name] = result.error
-            if result.usage.total is not None and not result.cached:
-                used[step.name] = result.usage
-            if reason := reason_of(step, result):
-                arguments[step.name] = reason
-            if result.left_out:
-                notes[step.name] = note_of(result.left_out)
-        rest, repetition = divmod(cell, spec.repetitions)
-        prompt, model = divmod(rest, max(1, len(spec.models)))
-        return SessionRecord(
-            session=self._rows.row(rows[0]).get(spec.session_field or ""),
-            model=spec.models[model] if spec.models else "",
-            prompt=prompt,
-            repetition=repetition,
-            items=tuple(row * spec.cells_per_row + cell for row in rows),
-            scores=scores,
-            score_errors=errors,
-            eval_usage=used,
-            arguments=arguments,
-            notes=notes,
-        )
-
-
 def _overview(
     ref: RunRef, state: Mapping[bytes, bytes], plan: bytes | None, written: bytes | None
 ) -> Overview | None:
@@ -352,3 +262,67 @@ def _submitted(spec: RunSpec) -> RunStatus:
         started_ms=None,
         finished_ms=None,
     )
+
+
+class LaneDirectory:
+    """Connections as the scheduler has published them; the settings decide for unpublished ones.
+
+    ``names`` has the published ones; ``None`` while no scheduler has published any.
+    """
+
+    def __init__(
+        self, published: Mapping[str, Mapping[str, Any]] | None, connections: Mapping[str, Connection] = _NONE
+    ) -> None:
+        self.names = None if published is None else frozenset(published)
+        self._published, self._connections = published or {}, connections
+
+    @classmethod
+    def read(
+        cls, redis: RedisClient, keys: Keys, connections: Mapping[str, Connection] = _NONE
+    ) -> LaneDirectory:
+        """The directory now. A change affects items fed afterwards; a run's evaluations keep their lanes."""
+        return cls(_published(redis.get(keys.catalog)), connections)
+
+    def lane_of(self, model: str, stated: str | None = None) -> str | None:
+        """``"<connection>:<model>"`` → lane; a function's may be ``stated``. ``None`` where it is unknown."""
+        try:
+            connection, name = split_model(model)
+        except ValueError:
+            return None
+        if connection == FUNCTIONS:
+            return f"{FUNCTIONS}:{stated or name}"
+        entry, known = self._published.get(connection, {}), self._connections.get(connection)
+        if "lanes" in entry:
+            return f"{entry['lanes']}:{name}" if entry.get("scope") == "model" else str(entry["lanes"])
+        return lane_key(connection, name, known.scope, known.base_url) if known else None
+
+    def models_of(self, connection: str) -> tuple[str, ...]:
+        """The models that the connection lists, also as patterns; none if it lists none."""
+        entry, known = self._published.get(connection), self._connections.get(connection)
+        if entry is None:
+            return known.models if known else ()
+        listed = entry.get("models", ())
+        return tuple(str(each) for each in listed) if isinstance(listed, list) else ()
+
+    def needs_key(self, connection: str) -> bool:
+        """Whether the connection's calls need a key that workers hold; false where that is unknown."""
+        entry, known = self._published.get(connection), self._connections.get(connection)
+        if entry is None:
+            return known is not None and known.key_variable is not None
+        return bool(entry.get("key"))
+
+    def carrier(self, lane: str) -> str:
+        """The lane on which calls of a lane of that name go: another's, where its connection shares that."""
+        connection = lane.partition(":")[0]
+        entry = self._published.get(connection, {})
+        if "lanes" not in entry or entry.get("scope") == "endpoint":
+            return lane
+        return lane_under(lane, entry["lanes"])
+
+
+def _published(text: bytes | None) -> dict[str, Mapping[str, Any]] | None:
+    try:
+        found = json.loads(text or "")["connections"]
+        return {name: fields for name, fields in found.items() if isinstance(fields, dict)}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None

@@ -133,7 +133,7 @@ def database_of(redis: RedisClient) -> int:
 
 
 class Users:
-    """Makes and changes users. Whoever calls must be allowed to."""
+    """Makes and changes users. The caller needs the right to."""
 
     def __init__(self, redis: RedisClient) -> None:
         self._redis = redis

@@ -81,7 +81,7 @@ class Scopes:
         return None if opened is None else [lane.decode() for lane in opened]
 
     def publish(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write what clients may see of the connections, for `fairlane.store.read.lane_directory`."""
+        """Write what clients may see of the connections, for `fairlane.store.read.reading`."""
         self._redis.set(self._keys.catalog, json.dumps({"connections": connections}))
 
 

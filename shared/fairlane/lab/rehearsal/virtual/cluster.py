@@ -20,7 +20,8 @@ from fairlane.lab.rehearsal.virtual.simulated import (
 )
 from fairlane.lab.rehearsal.virtual.simulated_workers import SimulatedWorkers, StoreCall
 from fairlane.model.evaluators import Judge
-from fairlane.model.run import Message, RunRef, RunSpec, RunStatus
+from fairlane.model.run import Message, RunRef, RunSpec
+from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader

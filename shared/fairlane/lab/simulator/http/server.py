@@ -117,7 +117,7 @@ class SimulatedProvider:
         self._models[name].reconfigure(model, self._composers[name])
 
     def change_key(self, key: str | None) -> None:
-        """Require this key from now on; ``None`` requires none."""
+        """Require this key of every later call; ``None`` requires none."""
         self._key = key
 
     def _composer(self, name: str, model: SimulatedModel) -> Composer:

@@ -41,7 +41,7 @@ class Composer:
         return replace(reply, completion_tokens=tokens, others=others)
 
     def _one(self, call: Call, drawn_tokens: int, sample: str = "") -> Reply:
-        """One of the answers to a call; ``sample`` tells further ones from the first."""
+        """One of the answers to a call; ``sample`` numbers them."""
         longest = self._model.max_output_tokens
         allowed = min(call.max_tokens or longest, longest)
         refusals = self._model.refusals

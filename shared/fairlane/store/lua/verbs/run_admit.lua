@@ -1,4 +1,4 @@
--- Admits a submitted run: from now on its rows stay and its items are fed.
+-- Admits a submitted run: its rows lose their expiry, and its items can be fed.
 -- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
 -- ARGV: now_ms epoch ref plan counts ttl_ms audit
 -- USES: core/audit core/leader core/time run/close

@@ -233,7 +233,7 @@ class Inbox:
         return len(runs), len(gone)
 
     def remember(self, team: str) -> None:
-        """This team has asked for something; its runs are looked after from now on."""
+        """Add the team to those that have sent a request, so that the scheduler looks after its runs."""
         self._redis.sadd(self._keys.teams, team)
 
     def peek(self, team: str, first: int = 0) -> Iterator[Request | None]:

@@ -4,7 +4,7 @@
 -- NEEDS: KEY.active KEY.done KEY.finished KEY.jobs KEY.memory KEY.plan KEY.results KEY.rows KEY.run_lanes
 --       KEY.sessions KEY.spec KEY.state
 
--- Moves a run to a terminal state; everything it owns expires from now on.
+-- Moves a run to a terminal state; sets the expiry of everything that it owns.
 function close_run(ref, state, now)
   redis.call('HSET', KEY.state, 'state', state, 'finished_ms', whole(now), 'in_flight', 0)
   redis.call('SREM', KEY.active, ref)

@@ -14,13 +14,13 @@ from fairlane.lab.simulator.wire.headers import (
     rejection_headers,
     retry_after_headers,
 )
-from fairlane.lab.zoo.admission import Admission, amounts
-from fairlane.lab.zoo.gates import Bucket
-from fairlane.lab.zoo.world import Signals, World
 from fairlane.model.hints import Axis, Hints
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.limits import read_limits, read_refusal
+from tests.benchmarks.zoo.admission import Admission, amounts
+from tests.benchmarks.zoo.gates import Bucket
+from tests.benchmarks.zoo.world import Signals, World
 
 _ANTHROPIC = AnthropicMessages()
 _READ_AS = {"protocol": "openai", "ietf": "generic"}

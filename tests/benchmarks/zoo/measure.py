@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from fairlane.lab.zoo.oracle import late_schedule
-from fairlane.lab.zoo.playing import Course
-from fairlane.lab.zoo.provider import ADMITTED, FAULTY
 from fairlane.model.hints import AXES
+from tests.benchmarks.zoo.oracle import late_schedule
+from tests.benchmarks.zoo.playing import Course
+from tests.benchmarks.zoo.provider import ADMITTED, FAULTY
 
 REFUSED = frozenset({*AXES, "day", "concurrency"})
 """Verdicts that mean "refused by a limit"; failures in an outage do not count as such."""

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from fairlane.lab.zoo.world import World
+from tests.benchmarks.zoo.world import World
 
 NEVER = math.inf
 

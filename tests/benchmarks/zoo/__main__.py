@@ -1,4 +1,4 @@
-"""``python -m fairlane.lab.zoo``: plays generated providers, and prints how Fairlane and its peers did."""
+"""Plays generated providers, and prints how Fairlane and its peers did."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from fairlane.core.errors import FairlaneError
-from fairlane.lab.zoo import keeper
-from fairlane.lab.zoo.generator import FULL, SMALL, Size
-from fairlane.lab.zoo.keeper import FAIRLANE, PLAYERS
-from fairlane.lab.zoo.measure import Figures
-from fairlane.lab.zoo.picture import draw
-from fairlane.lab.zoo.report import append_lines, one_line, start_lines, table, worst, write
+from tests.benchmarks.zoo import keeper
+from tests.benchmarks.zoo.generator import FULL, SMALL, Size
+from tests.benchmarks.zoo.keeper import FAIRLANE, PLAYERS
+from tests.benchmarks.zoo.measure import Figures
+from tests.benchmarks.zoo.picture import draw
+from tests.benchmarks.zoo.report import append_lines, one_line, start_lines, table, worst, write
 
 FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
 UNBOUNDED_WIDTH = 200  # columns of output that goes to a file or a pipe
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         found = _play(seeds, options.processes, players, size, options.out)
         _show(found, seeds, size, options.out)
     except FairlaneError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - nothing is logged here
+        print(error, file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -85,7 +85,7 @@ def _seeds(options: argparse.Namespace) -> list[int]:
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m fairlane.lab.zoo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.zoo", description=__doc__)
     parser.add_argument("--seed", type=int, metavar="N", help="play this one again")
     parser.add_argument(
         "--seeds", type=_span, metavar="A..B", help="all from A up to B - 1; default: fresh seeds"

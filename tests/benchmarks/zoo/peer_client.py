@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from fairlane.core.clock import ManualClock
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
-from fairlane.lab.zoo.oracle import best_schedule
-from fairlane.lab.zoo.peers import NEVER, PEERS, Peer
-from fairlane.lab.zoo.playing import GRACE, Course, jobs_for, slots_for
-from fairlane.lab.zoo.provider import Arrival, GeneratedProvider
-from fairlane.lab.zoo.world import World
 from fairlane.model.job import Attempt, Outcome, RateLimited, Success
+from tests.benchmarks.zoo.oracle import best_schedule
+from tests.benchmarks.zoo.peers import NEVER, PEERS, Peer
+from tests.benchmarks.zoo.playing import GRACE, Course, jobs_for, slots_for
+from tests.benchmarks.zoo.provider import Arrival, GeneratedProvider
+from tests.benchmarks.zoo.world import World
 
 LANE = "sim:model"
 

@@ -6,9 +6,9 @@ import math
 import random
 from typing import NamedTuple
 
-from fairlane.lab.zoo.gates import NEVER, Bucket, FixedWindow, Gate, SlidingWindow
-from fairlane.lab.zoo.world import AxisLimit, Latency, World
 from fairlane.model.hints import Axis
+from tests.benchmarks.zoo.gates import NEVER, Bucket, FixedWindow, Gate, SlidingWindow
+from tests.benchmarks.zoo.world import AxisLimit, Latency, World
 
 _PARETO_SHAPE = 2.2
 _SLOW_MODE, _SLOW_SHARE = 4.0, 0.2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from fairlane.lab.zoo.measure import Figures, quantile
+from tests.benchmarks.zoo.measure import Figures, quantile
 
 LINES = "figures.jsonl"
 WORST = 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 
-from fairlane.lab.zoo.world import World
+from tests.benchmarks.zoo.world import World
 
 STARTS_PER_MS = 600 / 60_000
 MOST_GROWTH = 0.5

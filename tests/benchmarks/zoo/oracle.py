@@ -14,10 +14,10 @@ import heapq
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from fairlane.lab.zoo.admission import Admission, draw
-from fairlane.lab.zoo.gates import NEVER
-from fairlane.lab.zoo.newcomer import Newcomer
-from fairlane.lab.zoo.world import World
+from tests.benchmarks.zoo.admission import Admission, draw
+from tests.benchmarks.zoo.gates import NEVER
+from tests.benchmarks.zoo.newcomer import Newcomer
+from tests.benchmarks.zoo.world import World
 
 MOST_CALLS = 20_000
 

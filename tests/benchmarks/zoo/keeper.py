@@ -10,12 +10,12 @@ from multiprocessing.util import Finalize
 
 from fairlane.lab.rehearsal.player import leave_interrupts_to_the_parent
 from fairlane.lab.rehearsal.virtual.backend import backend, quiet
-from fairlane.lab.zoo.generator import FULL, Size, generate
-from fairlane.lab.zoo.measure import Figures, measure
-from fairlane.lab.zoo.peer_client import play_peer
-from fairlane.lab.zoo.peers import PEERS
-from fairlane.lab.zoo.playing import Course, play_fairlane
 from fairlane.store.connection.connect import RedisClient
+from tests.benchmarks.zoo.generator import FULL, Size, generate
+from tests.benchmarks.zoo.measure import Figures, measure
+from tests.benchmarks.zoo.peer_client import play_peer
+from tests.benchmarks.zoo.peers import PEERS
+from tests.benchmarks.zoo.playing import Course, play_fairlane
 
 FAIRLANE = "fairlane"
 PLAYERS = (FAIRLANE, *PEERS)

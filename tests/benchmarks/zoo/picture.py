@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from fairlane.lab.zoo.measure import REFUSED
-from fairlane.lab.zoo.playing import Course
-from fairlane.lab.zoo.provider import ADMITTED
+from tests.benchmarks.zoo.measure import REFUSED
+from tests.benchmarks.zoo.playing import Course
+from tests.benchmarks.zoo.provider import ADMITTED
 
 WIDTH, HEIGHT = 900, 320
 LEFT, RIGHT, TOP, BOTTOM = 60, 15, 44, 34

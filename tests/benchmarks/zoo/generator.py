@@ -7,8 +7,10 @@ import random
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from fairlane.lab.zoo.oracle import best_schedule
-from fairlane.lab.zoo.world import (
+from fairlane.model.hints import Axis
+from fairlane.model.lane import LaneLimits
+from tests.benchmarks.zoo.oracle import best_schedule
+from tests.benchmarks.zoo.world import (
     AxisLimit,
     Charge,
     Latency,
@@ -24,8 +26,6 @@ from fairlane.lab.zoo.world import (
     Work,
     World,
 )
-from fairlane.model.hints import Axis
-from fairlane.model.lane import LaneLimits
 
 T = TypeVar("T")
 

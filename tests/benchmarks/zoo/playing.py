@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fairlane.lab.rehearsal.scenario import CONNECTION, lane_of
 from fairlane.lab.rehearsal.virtual.cluster import Cluster
 from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker
-from fairlane.lab.zoo.oracle import Schedule, best_schedule
-from fairlane.lab.zoo.provider import Arrival, GeneratedProvider
-from fairlane.lab.zoo.world import World
 from fairlane.model.job import Attempt, Outcome
 from fairlane.model.tokens import CHARS_PER_TOKEN, TOKENS_PER_MESSAGE
 from fairlane.store.connection.connect import RedisClient
+from tests.benchmarks.zoo.oracle import Schedule, best_schedule
+from tests.benchmarks.zoo.provider import Arrival, GeneratedProvider
+from tests.benchmarks.zoo.world import World
 
 MODEL = "model"
 MORE_SLOTS = 2.0

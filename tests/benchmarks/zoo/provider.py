@@ -8,9 +8,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
-from fairlane.lab.zoo.admission import Admission, Draw, draw
-from fairlane.lab.zoo.signals import Signs
-from fairlane.lab.zoo.world import Outage, World
 from fairlane.model.hints import Axis
 from fairlane.model.job import (
     Attempt,
@@ -23,6 +20,9 @@ from fairlane.model.job import (
     TimedOut,
     Usage,
 )
+from tests.benchmarks.zoo.admission import Admission, Draw, draw
+from tests.benchmarks.zoo.signals import Signs
+from tests.benchmarks.zoo.world import Outage, World
 
 ADMITTED, FAULTY = "admitted", "faulty"
 NETWORK_SPREAD = 0.3

@@ -1,0 +1,95 @@
+"""Reads the records of a run's sessions, a bounded number at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairlane.core.errors import BrokenSessions, RunArchived, RunNotFound
+from fairlane.model.job import JobState, Usage
+from fairlane.model.results import JudgeResult, note_of, reason_of
+from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.model.sessions import BLOCK, SessionRecord, decode_members, members_field, session_job
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.read.reading import RecordReader
+
+_SESSION_UNFINISHED = {RunState.CANCELLED: JobState.CANCELLED, RunState.TIMED_OUT: JobState.TIMED_OUT}
+"""The state of a session's evaluation without a record, by the state of its run; else it was skipped."""
+
+
+class SessionReader:
+    """Reads one run's sessions."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec) -> None:
+        self._redis, self._keys, self._spec = redis, keys, spec
+        self._ref = RunRef(spec.team, spec.run)
+        self._rows = RecordReader(redis, keys, spec)
+
+    def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
+        """The records of some sessions of one block, in each of their cells, for a run that has ended.
+
+        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where sessions are gone.
+        """
+        if not sessions:
+            return []
+        spec, keys = self._spec, self._keys
+        jobs = [
+            session_job(spec, session, cell, step)
+            for session in sessions
+            for cell in range(spec.cells_per_row)
+            for step in range(len(spec.session_evals))
+        ]
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hmget(keys.state(self._ref), "state", "archived")
+        pipeline.hget(keys.rows(self._ref), members_field(sessions[0]))
+        for job in jobs:
+            pipeline.hget(keys.results(self._ref), str(job))
+        (state, archived), members, *stored = pipeline.execute()
+        if state is None:
+            raise RunNotFound(self._ref.run)
+        if archived is not None:
+            raise RunArchived(self._ref.run)
+        block = decode_members(members or b"", spec.rows)
+        if sessions[-1] % BLOCK >= len(block):
+            raise BrokenSessions(f"the rows of session {sessions[-1] + 1} are missing")
+        results, missing = iter(stored), _SESSION_UNFINISHED.get(RunState(state.decode()), JobState.SKIPPED)
+        return [
+            self._record(block[session % BLOCK], cell, [next(results) for _ in spec.session_evals], missing)
+            for session in sessions
+            for cell in range(spec.cells_per_row)
+        ]
+
+    def _record(
+        self, rows: Sequence[int], cell: int, stored: Sequence[bytes | None], missing: JobState
+    ) -> SessionRecord:
+        spec = self._spec
+        scores: dict[str, float | None] = {}
+        errors: dict[str, str] = {}
+        used: dict[str, Usage] = {}
+        arguments: dict[str, str] = {}
+        notes: dict[str, str] = {}
+        for step, text in zip(spec.session_evals, stored, strict=True):
+            result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
+            scores[step.name] = result.score
+            if result.error:
+                errors[step.name] = result.error
+            if result.usage.total is not None and not result.cached:
+                used[step.name] = result.usage
+            if reason := reason_of(step, result):
+                arguments[step.name] = reason
+            if result.left_out:
+                notes[step.name] = note_of(result.left_out)
+        rest, repetition = divmod(cell, spec.repetitions)
+        prompt, model = divmod(rest, max(1, len(spec.models)))
+        return SessionRecord(
+            session=self._rows.row(rows[0]).get(spec.session_field or ""),
+            model=spec.models[model] if spec.models else "",
+            prompt=prompt,
+            repetition=repetition,
+            items=tuple(row * spec.cells_per_row + cell for row in rows),
+            scores=scores,
+            score_errors=errors,
+            eval_usage=used,
+            arguments=arguments,
+            notes=notes,
+        )
