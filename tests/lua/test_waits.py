@@ -1,4 +1,4 @@
-"""What waits and limits teach: a named wait earns one call, and time in which a lane did not ask measures nothing."""
+"""What waits and limits teach: a named wait earns one call, and what was not asked measures nothing."""
 
 from __future__ import annotations
 
