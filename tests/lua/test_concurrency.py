@@ -80,6 +80,33 @@ def test_under_a_limit_of_rate_no_window_stays(
     assert with_window <= 2
 
 
+def test_calls_that_go_through_beyond_a_window_refute_it(real_redis: Redis) -> None:
+    """At a constant latency a rate looks like so many calls at once, until a wider window is tried."""
+    d = Deployment(real_redis)
+    world = HiddenLimit(d, d.unknown_lane(jobs=4000), Bucket(900, 5), latency_ms=lambda n: 500)
+    world.run(MINUTE_MS)
+    since = d.now_ms
+    world.run(MINUTE_MS)
+    assert world.state("window") == 0
+    assert world.admitted(since) >= 0.99 * 900
+    assert world.refused(since) <= 5
+
+
+def test_a_window_that_serves_less_than_the_rate_before_it_goes(real_redis: Redis) -> None:
+    """A bucket of one call takes no two at once, which looks like a single call at once."""
+    d = Deployment(real_redis)
+    world = HiddenLimit(
+        d,
+        d.unknown_lane(jobs=4000),
+        Bucket(900, 1),
+        announced=lambda now_ms, admitted: {} if admitted else {"retry_after_ms": 3000},
+    )
+    world.run(2 * MINUTE_MS)
+    since = d.now_ms
+    world.run(MINUTE_MS)
+    assert world.admitted(since) >= 0.5 * 900
+
+
 @pytest.mark.slow
 def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(real_redis: Redis) -> None:
     d = Deployment(real_redis)

@@ -1,9 +1,10 @@
-"""What a provider says of waits and limits: a named wait earns one call, old reports bind no more."""
+"""What waits and limits teach: a named wait earns one call, and what was not asked measures nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from redis import Redis
 
 from tests.support.deployment import Deployment
@@ -34,6 +35,24 @@ def test_after_a_wait_of_its_own_a_lane_earns_its_next_call_first(real_redis: Re
         d.defer(attempt, signal="limited")
     d.advance(d.ask(ref).wait_ms)
     assert d.take(ref) == []
+
+
+@pytest.mark.parametrize(("depth", "wait_ms"), [(1, None), (5, SECOND_MS)])
+def test_a_shallow_bucket_is_not_measured_by_what_the_lane_asked_of_it(
+    real_redis: Redis, depth: int, wait_ms: int | None
+) -> None:
+    """Below the limit, a shallow bucket is always full: then the count is what the lane asked for."""
+
+    def announced(now_ms: int, admitted: bool) -> dict[str, Any]:
+        return {} if admitted or wait_ms is None else {"retry_after_ms": wait_ms}
+
+    d = Deployment(real_redis)
+    world = HiddenLimit(d, d.unknown_lane(jobs=4000), Bucket(900, depth), announced=announced)
+    world.run(MINUTE_MS)
+    since = d.now_ms
+    world.run(MINUTE_MS)
+    assert world.admitted(since) >= 0.92 * 900
+    assert world.refused(since) <= 5
 
 
 def test_a_report_on_429s_alone_is_no_lasting_ceiling(real_redis: Redis) -> None:

@@ -9,9 +9,12 @@ function forget_floor(row)
   row.floor, row.floors, row.under, row.over = '', 0, 0, 0
 end
 
--- By how much our number in flight may differ from the provider's: calls are on their way, and answers.
+-- By how much our number in flight may differ from the provider's: calls are on their way, and answers. During a trial
+-- the rate is not learned, and the one before it counts.
 function in_flight_blur(row)
-  return 1 + (known(row.requests_est) or 0) / 60000 * (row.refusal_ms or 100)
+  local trial = known(row.window) and row.window_by == 'refusals'
+  local rate = trial and known(row.given_up) or known(row.requests_est) or 0
+  return 1 + rate / 60000 * (row.refusal_ms or 100)
 end
 
 -- Counts a call that went through.

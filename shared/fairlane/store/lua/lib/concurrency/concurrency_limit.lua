@@ -3,6 +3,7 @@
 --   window, window_by              the window, and what narrowed it: refusals | latency | overload
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened
+--   fitted, beyond                 the latest window that was widened, and the calls that went through beyond it since
 --   window_top                     up to where successes widen it after an overload
 --   widen_ms                       for how long it limits jobs after an overload until it is widened
 --   busy_n, calm                   the latest permit when the last overload narrowed it, and the answers since
@@ -15,6 +16,14 @@ function narrow_window(row, limit, by)
   row.window_from, row.window_base = row.granted or 0, ''
 end
 
+-- Notes from where a window is widened. Calls that went through beyond the same window before still count, less as many
+-- as may have done so because answers were on their way.
+local function note_widening(row)
+  local again = row.fitted == row.window and row.beyond or 0
+  row.beyond = math.max(0, again - STRAGGLERS)
+  row.window_base, row.fitted = row.window, row.window
+end
+
 -- Widens a window that has limited jobs for a while: it may be too narrow by now. The refusal budget pays for a 429
 -- every 1 / budget calls.
 function widen_window(row, limits, elapsed_ms)
@@ -24,7 +33,7 @@ function widen_window(row, limits, elapsed_ms)
   local paid = row.window_by == 'refusals' and calls >= 1 / (limits.refusal_budget or REFUSAL_BUDGET)
   local wanted_ms = row.window_by == 'overload' and row.widen_ms or WIDEN_MS
   if row.window_age_ms < wanted_ms and not paid then return end
-  if not known(row.window_base) then row.window_base = row.window end
+  if not known(row.window_base) then note_widening(row) end
   row.window, row.window_age_ms, row.window_from = row.window + row.window_step, 0, row.granted or 0
   row.floors = 0
   if row.window_by ~= 'latency' then row.window_step = math.min(2 * row.window_step, row.window) end

@@ -1,20 +1,28 @@
 -- The trial of a concurrency limit: so many calls at once, at any rate, until 429s narrow the window or refute it. In a
 -- lane's hash:
 --   unprovoked   429s at a window that was not widened
---   given_up     the estimate of the rate before the trial
--- GIVES: try_concurrency concurrency_limited concurrency_refused refutes_concurrency
+--   given_up, given_up_usual_ms   the estimate of the rate before the trial, and the usual time of a call then
+-- GIVES: try_concurrency concurrency_limited count_beyond concurrency_refused refutes_concurrency end_poor_trial
 -- USES: concurrency/concurrency_floor concurrency/concurrency_limit concurrency/detector_constants lane/state
 --       rate/estimate_filter
 
 -- Begins a trial: so many calls at once, at any rate.
 function try_concurrency(row)
   narrow_window(row, row.floor - 1, 'refusals')
-  row.unprovoked, row.given_up = 0, known(row.requests_est) or ''
+  row.unprovoked, row.fitted, row.given_up = 0, '', known(row.requests_est) or ''
+  row.given_up_usual_ms = row.usual_ms or ''
   return true
 end
 
 function concurrency_limited(row)
   return known(row.window) ~= nil and row.window_by == 'refusals'
+end
+
+-- Counts a call that went through although more were in flight than the window had let through before it was widened.
+-- Calls on their way explain some.
+function count_beyond(row, lease)
+  if not concurrency_limited(row) or not known(row.fitted) then return end
+  if lease.inflight > row.fitted + in_flight_blur(row) - 1 then row.beyond = row.beyond + 1 end
 end
 
 -- A 429 because too many calls were in flight. Calls overtake each other on their way: where a widened window is
@@ -30,20 +38,37 @@ function concurrency_refused(row, lease)
   return true
 end
 
--- Whether a 429 refutes the concurrency limit: one well within the window, or one more than it takes to measure the
--- limit while the window was not widened. Then the learned rate counts again, and the next trial needs twice the
--- evidence.
-function refutes_concurrency(row, lease, now)
-  local blur = in_flight_blur(row)
-  local within = lease.inflight < math.min(row.window, known(row.floor) or row.window) - blur
-  local unprovoked = not known(row.window_base) and (row.unprovoked or 0) >= UNPROVOKED + math.floor(blur / 2)
-  if not within and not unprovoked then return false end
-  row.window, row.unprovoked, row.floors_wanted = '', 0, 2 * (row.floors_wanted or FLOORS)
+-- The learned rate counts again, and the next trial needs twice the evidence.
+local function end_trial(row, now)
+  row.window, row.fitted, row.unprovoked, row.floors_wanted = '', '', 0, 2 * (row.floors_wanted or FLOORS)
   forget_floor(row)
   local est = known(row.given_up)
   if est then
     set_estimate(row, 'requests', est, (0.1 * est) ^ 2, now)
     row.requests_age_ms = 0
   end
+end
+
+-- Whether a 429 refutes the concurrency limit: one well within the window; one more than it takes to measure the limit
+-- while the window was not widened; or one that takes back what the window was widened by, though many calls went
+-- through there.
+function refutes_concurrency(row, lease, now)
+  local blur = in_flight_blur(row)
+  local within = lease.inflight < math.min(row.window, known(row.floor) or row.window) - blur
+  local unprovoked = not known(row.window_base) and (row.unprovoked or 0) >= UNPROVOKED + math.floor(blur / 2)
+  local back = known(row.fitted) and math.min(row.window, lease.inflight - 1) <= row.fitted and row.beyond >= BEYOND
+  if not within and not unprovoked and not back then return false end
+  end_trial(row, now)
   return true
+end
+
+-- Ends the trial of a window that serves less than the rate before it did, though it is what limits jobs and calls take
+-- no longer: more calls at once went through then, so their number was not the limit.
+function end_poor_trial(row, now)
+  local rate, calls = known(row.given_up), (row.granted or 0) - (row.window_from or 0)
+  if not concurrency_limited(row) or not rate or calls < UNDER then return end
+  local usual_ms = known(row.given_up_usual_ms) or row.usual_ms or 1
+  local slower = math.max(1, (row.usual_ms or usual_ms) / usual_ms)
+  local expected = WORTH * rate / slower * row.window_age_ms / 60000
+  if calls + row.window + math.sqrt(calls) / 2 < expected then end_trial(row, now) end
 end

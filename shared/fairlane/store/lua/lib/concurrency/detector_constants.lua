@@ -1,7 +1,7 @@
 -- Constants of the detectors beside the rate: concurrency, latency, overload. Each line has its unit, then its source
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
--- GIVES: STEADY_FLOORS FLOORS UNPROVOKED UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES MANY_TRIES NEAR OVER RARE
+-- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES MANY_TRIES NEAR OVER RARE
 --       WIDEN_MS WIDEN_SOON_MS SERVES CALM FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM
 --       EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL
 --       UNSURE
@@ -10,6 +10,10 @@
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
 FLOORS = 4 -- epochs in a row that agree: three agree by chance where the number in flight hardly varies (control)
 UNPROVOKED = 2 -- 429s at a window that was not widened, beside those of calls on their way, that measure the limit
+BEYOND = 10 -- calls that went through beyond a window, with which a 429 at it is none of a limit of so many calls: of
+--           one, a few go through while answers are on their way
+STRAGGLERS = 2 -- such calls each time that a window is widened, as many as a limit of calls at once may let through
+WORTH = 0.95 -- share of the rate before a trial: with fewer answers at the same latency, its window is not the limit
 UNDER = 20 -- calls that went through at clearly fewer in flight, without which nothing is compared
 MANY_UNDER = 50 -- the same for a trial that begins before another 429: RARE of them, and none over
 LATENCIES = 4 -- and so many times the floor: numbers in flight within one latency say the same

@@ -1,6 +1,6 @@
 -- Brings a lane up to now: applies what time alone has changed since permits were last requested.
 -- GIVES: advance_to_now note_grant
--- USES: concurrency/concurrency_limit lane/counts lane/limits lane/state rate/constants rate/growth
+-- USES: concurrency/concurrency_limit concurrency/concurrency_trial lane/counts lane/limits lane/state rate/constants rate/growth
 --       rate/limit_estimator rate/measurement rate/reopening reported/window_detector
 
 -- Counting starts anew where jobs, not the limit, were scarce for a while: what the provider has saved is unknown.
@@ -17,14 +17,17 @@ function advance_to_now(row, limits, now)
   local since = now - (row.asked_ms or now)
   local elapsed = math.min(60000, since)
   row.asked_ms, row.known_ms = now, row.known_ms or now
-  if row.stop == 'window' then widen_window(row, limits, elapsed) end
+  if row.stop == 'window' then
+    end_poor_trial(row, now)
+    widen_window(row, limits, elapsed)
+  end
   for _, axis in ipairs(AXES) do
     if axis == 'requests' or known(row[axis .. '_est']) then
       local count = admitted(row, axis)
       roll_windows(row, axis, count, now)
       if row.stop == axis then
         local most = allowed(row, limits, axis)
-        if most then age_estimate(row, axis, most, elapsed, has_risen(row, axis, count, now)) end
+        if most then age_estimate(row, axis, most, elapsed, has_risen(row, axis, count, 0, now)) end
         row[axis .. '_slack_ms'] = 0
       else
         if row.stop ~= 'refused' then row[axis .. '_idle_ms'] = (row[axis .. '_idle_ms'] or 0) + since end

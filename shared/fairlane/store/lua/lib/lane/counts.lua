@@ -21,7 +21,7 @@ end
 
 -- Notes when a lane was last found open, and the count at that moment.
 function mark_opening(row, axis, at_ms, count)
-  row[axis .. '_open_ms'], row[axis .. '_open'], row[axis .. '_idle_ms'] = at_ms, count, 0
+  row[axis .. '_open_ms'], row[axis .. '_open'], row[axis .. '_idle_ms'], row[axis .. '_wait_ms'] = at_ms, count, 0, 0
 end
 
 -- Calls a minute at the estimate of an axis: as many tokens a call as so far.

@@ -4,7 +4,7 @@
 -- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS UNRENEWED_MS
 --       UNRENEWED_CALLS LEAST_CUT CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT BACK_MS
 --       BACK_CALLS BACK_MOST_MS SURE SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE PROBE_MS
---       CLIMB_MS UNSURE_CLIMB_MS BOUNDED RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS SPREAD_MS
+--       CLIMB_MS UNSURE_CLIMB_MS SAVED_OF_WAIT ENOUGH_CALLS BOUNDED RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS SPREAD_MS
 --       LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW
 --       KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR
 --       CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS
@@ -54,6 +54,8 @@ LEARNED_BURST_MS = 250 -- the most that is saved of a rate nobody has configured
 -- rate/limit_estimator and rate/estimate_filter: a Kalman filter on the rates measured between two openings.
 WANDER = 0.002 -- share of the limit by which it may move in a second; process noise (control)
 BELOW_REFUSED = 0.8 -- share of the rate that met a 429 below which the limit is taken to be where nothing is measured
+SAVED_OF_WAIT = 0.5 -- share of a named wait that a provider's bucket is taken to have saved: it is all or next to nothing
+ENOUGH_CALLS = 20 -- calls between two openings, without which one at each end blurs the rate at which the lane ran
 PROVED = 2 -- standard deviations of a count by which a lane must have had more than its estimate to refute it
 STRAYS = 4 -- 429s in a row before the lane is back: fewer are an estimate that was too high
 MOST_STRAYS = 16 -- the most that are wanted: a limit is found within as many

@@ -11,29 +11,30 @@ function set_estimate(row, axis, est, var, now)
 end
 
 -- Updates the estimate after a 429 on new ground, which lies well above it. Where the measurement is greater too, the
--- limit rose at some time in the span that was measured, and lies between the measured rate and the rejected one.
+-- limit rose at some time in the span that was measured, and lies between the count of it and the rejected rate.
 -- Where it is not, a slow probe was rejected by a provider that saves nothing: the limit is just below the probe.
-local function estimate_on_new_ground(row, axis, seen, noise, risen, now)
-  local most = math.max(seen, row.pace_then)
-  local est = risen and math.sqrt(seen * most) or math.max(seen, KEPT_OF_PROBE * most)
+local function estimate_on_new_ground(row, axis, seen, risen, now)
+  local least, most = seen.least, math.max(seen.rate, row.pace_then)
+  local est = risen and math.sqrt(least * most) or math.max(seen.rate, KEPT_OF_PROBE * most)
   note_probe(row, axis)
   probe_often(row, axis)
-  set_estimate(row, axis, est, risen and ((most - seen) / 4) ^ 2 + noise or (0.1 * est) ^ 2, now)
+  set_estimate(row, axis, est, risen and ((most - least) / 4) ^ 2 + seen.noise or (0.1 * est) ^ 2, now)
 end
 
--- The filter: updates the estimate, whose variance has grown to `var` by now, by a measurement. Returns whether the
--- measurement was precise enough for a new one to begin here.
-function filter_estimate(row, axis, seen, noise, var, long, now)
-  local est = row[axis .. '_est']
-  local off = seen - est
+-- The filter: updates the estimate, whose variance has grown to `var` by now, by a measurement {rate, noise, least}
+-- (rate/measurement). A rise that was proved before the 429 counts, however little of the span it had. Returns whether
+-- the measurement was precise enough for a new one to begin here.
+function filter_estimate(row, axis, seen, var, long, now)
+  local est, noise = row[axis .. '_est'], seen.noise
+  local off = seen.rate - est
   local moved = math.abs(off) > SURPRISE * math.sqrt(var + noise)
-  local risen = off > 0 and (moved or is_unsure(row, axis))
+  local risen = off > 0 and (moved or is_unsure(row, axis)) or row.risen_then == 1 and not (moved and off < 0)
   local new_ground = row.pace_then > NEW_GROUND * row.est_then and (risen or row[axis .. '_slow'] == 1)
   row[axis .. '_var'] = var
   if row.novice == 1 and not long then
-    set_estimate(row, axis, math.max(seen, est), (0.5 * est) ^ 2, now)
+    set_estimate(row, axis, math.max(seen.rate, est), (0.5 * est) ^ 2, now)
   elseif new_ground and not long then
-    estimate_on_new_ground(row, axis, seen, noise, risen, now)
+    estimate_on_new_ground(row, axis, seen, risen, now)
   else
     if moved then var = off * off end
     row[axis .. '_var'] = var

@@ -14,13 +14,13 @@ local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
   if span_ms < 50 then return false end
   local est = row[axis .. '_est']
   local var = (row[axis .. '_var'] or 0) + (WANDER * est) ^ 2 * span_ms / 1000
-  local seen, noise = measure(row, axis, count, span_ms, unsure_ms)
+  local seen, noise, least = measure(row, axis, count, span_ms, unsure_ms, long)
   -- Next to nothing went through: the 429s had not ended.
   local hardly = count < 3 and seen < est / 3 and span_ms < 9 * 60000 / est and var < 0.2 * est * est
   if hardly then return false end
   local sliding = sliding_count(row, axis, now)
-  if sliding and sliding > seen then seen, noise = sliding, 1 end
-  return filter_estimate(row, axis, seen, noise, var, long, now)
+  if sliding and sliding > seen then seen, noise, least = sliding, 1, sliding end
+  return filter_estimate(row, axis, { rate = seen, noise = noise, least = least }, var, long, now)
 end
 
 -- Takes the 429s that began at `first_ms` as ended, learns the limit from them, and plans the next probe.
@@ -45,5 +45,6 @@ function learn_opening(row, limits, now)
   plan_probe(row, axis, limits.refusal_budget, now)
   row.novice = 0
   mark_opening(row, axis, opened_ms, row.last)
+  row[axis .. '_wait_ms'] = again and math.max(0, again - row.last_ms) or 0
   row[axis .. '_age_ms'], row[axis .. '_saved'] = 0, 0
 end

@@ -1,5 +1,6 @@
 -- What the count between two openings of a lane says of a limit, and how precisely (lib/rate/limit_estimator.lua).
 --   <axis>_idle_ms   for how long since the last opening the axis was not what limited jobs, its trials aside
+--   <axis>_wait_ms   for how long the provider had asked to wait before that opening
 -- GIVES: has_risen measure
 -- USES: lane/state rate/constants
 
@@ -11,25 +12,31 @@ local function blur_of(row, axis)
   return one + est / 60000 * (0.5 * (row.refusal_ms or 100) + saved_ms)
 end
 
--- Whether the lane has had more since its last opening than its estimate lets through. At the opening nothing was
--- saved, so the limit has risen.
-function has_risen(row, axis, count, now)
+-- Whether the lane has had more since its last opening than its estimate lets through, and than the provider may have
+-- saved in `saved_ms` before it. At the 429 before that nothing was saved, so the limit has risen.
+function has_risen(row, axis, count, saved_ms, now)
   local est, opened_ms = known(row[axis .. '_est']), row[axis .. '_open_ms']
   if not est or not opened_ms or not known(row[axis .. '_age_ms']) then return false end
-  return count - row[axis .. '_open'] > est / 60000 * (now - opened_ms) + PROVED * blur_of(row, axis)
+  return count - row[axis .. '_open'] > est / 60000 * (now - opened_ms + saved_ms) + PROVED * blur_of(row, axis)
 end
 
--- A measured rate and its variance, a minute. Counting is exact but for the blur, and for how precisely the opening is
--- known. While the lane did not run, since it was blocked or on trial, a deep bucket saves for later and a shallow one
--- is full: the limit lies between the count over the whole span and the count over the time that the lane ran for,
--- and below the rate that met the 429.
-function measure(row, axis, count, span_ms, unsure_ms)
+-- A measured rate, its variance, and the least that the limit can be, a minute. Counting is exact but for the blur, and
+-- for how precisely the opening is known. While the lane did not run, since it was blocked or on trial, a deep bucket
+-- saves for later and a shallow one is full: the limit lies between the count over the whole span and the count over
+-- the time that the lane ran for, and below the rate that met the 429. A lane that climbed to that rate asked for less
+-- before, which measures nothing: then only that rate bounds the limit.
+function measure(row, axis, count, span_ms, unsure_ms, long)
   local est = row[axis .. '_est']
   local waited_ms = (row.idle_then or 0) + (known(row.again_ms) and row.again_ms - row.last_ms or 0)
   local ran_ms = math.max(1, span_ms - waited_ms)
   local one = axis == 'requests' and 1 or est / math.max(1, known(row.requests_est) or est)
   local low, high = count / span_ms * 60000, math.min(row.pace_then, (count + one) / ran_ms * 60000)
-  high = math.max(low, BELOW_REFUSED * high, LEAST_PER_MINUTE)
+  if long or count < ENOUGH_CALLS * one then
+    high = BELOW_REFUSED * high
+  elseif row.pace_then > NEW_GROUND * row.est_then then
+    high = BELOW_REFUSED * row.pace_then
+  end
+  high = math.max(low, high, LEAST_PER_MINUTE)
   local off = (blur_of(row, axis) + est / 60000 * unsure_ms) / span_ms * 60000
-  return math.sqrt(math.max(low, LEAST_PER_MINUTE) * high), off ^ 2 + ((high - low) / 4) ^ 2
+  return math.sqrt(math.max(low, LEAST_PER_MINUTE) * high), off ^ 2 + ((high - low) / 4) ^ 2, low
 end

@@ -3,7 +3,7 @@
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
 -- USES: buckets/buckets lane/counts lane/state rate/constants rate/curve rate/estimate_filter rate/limit_estimator
---       rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
+--       rate/measurement rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
 
 -- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles. What a
 -- provider says doubles too while it proves to be too short.
@@ -34,6 +34,9 @@ local function begin_epoch(row, axis, rate, est_then, starting, lease, now)
     set_estimate(row, axis, start, start * start, now)
     row.novice = 1
   end
+  local climbed = (row[axis .. '_climb_ms'] or 0) > 0 and row[axis .. '_window'] ~= 1
+  local saved_ms = SAVED_OF_WAIT * (row[axis .. '_wait_ms'] or 0)
+  row.risen_then = climbed and has_risen(row, axis, row.first, saved_ms, row.first_ms) and 1 or 0
   row.stray = below_estimate(row, axis) and 1 or 0
   row.age_then, row.idle_then = known(row[axis .. '_age_ms']) or 0, row[axis .. '_idle_ms'] or 0
   row[axis .. '_age_ms'], row[axis .. '_climb_ms'], row.proved = 0, 0, 0
