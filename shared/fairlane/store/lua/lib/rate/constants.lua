@@ -54,7 +54,7 @@ LEARNED_BURST_MS = 250 -- the most that is saved of a rate nobody has configured
 -- rate/limit_estimator and rate/estimate_filter: a Kalman filter on the rates measured between two openings.
 WANDER = 0.002 -- share of the limit by which it may move in a second; process noise (control)
 BELOW_REFUSED = 0.8 -- share of the rate that met a 429 below which the limit is taken to be where nothing is measured
-SAVED_OF_WAIT = 0.5 -- share of a named wait that a provider's bucket is taken to have saved: it is all or next to nothing
+SAVED_OF_WAIT = 0.5 -- share of a named wait that a provider's bucket is taken to have saved: all of it or very little
 ENOUGH_CALLS = 20 -- calls between two openings, without which one at each end blurs the rate at which the lane ran
 PROVED = 2 -- standard deviations of a count by which a lane must have had more than its estimate to refute it
 STRAYS = 4 -- 429s in a row before the lane is back: fewer are an estimate that was too high
