@@ -1,10 +1,10 @@
 -- Constants of the detectors beside the rate: concurrency, latency, overload. Each line has its unit, then its source
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
--- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES MANY_TRIES
---       NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM
---       EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL
---       UNSURE
+-- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
+--       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES
+--       KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS
+--       REFUSED_LATELY_MS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
