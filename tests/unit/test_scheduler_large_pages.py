@@ -45,9 +45,10 @@ def pages_of(feeder: Feeder) -> RowPages:
 
 
 def ticks(parts: Parts, feeder: Feeder, run: ActiveRun, most: int = 30) -> None:
-    """Feed a run to its end, in as many ticks as its pages ask for."""
+    """Feed a run to its end, in as many ticks as its pages and long prompts ask for."""
     for _ in range(most):
-        wait(list(pages_of(feeder)._awaited.values()), PATIENCE_S)
+        asked = feeder._placement._work._asked.values()
+        wait([*pages_of(feeder)._awaited.values(), *asked], PATIENCE_S)
         parts.clock.advance(AWAITED_MS / 1000)
         feeder.tick(parts.moment())
         parts.backlog.set_queued("sim:fast", run.ref, 0)
@@ -98,7 +99,8 @@ def test_pages_that_run_over_make_their_items_invalid_and_then_the_run_is_paused
     ticks(parts, feeder(parts, pool), run)
     state = parts.state(run.ref)
     assert (run.paused, state["n:invalid"]) == (True, "6")
-    assert state["paused_by"] == "the scheduler, as 2 of its pages of rows went past the limits of sandbox"
+    what = "2 of its pages, prompts or evaluators"
+    assert state["paused_by"] == f"the scheduler, as {what} went past the limits of sandbox"
     stored = parts.redis.hget(parts.keys.results(run.ref), "0")
     assert stored is not None
     assert "rows: it was ended, as it computed for more than 0.05 s" in str(
