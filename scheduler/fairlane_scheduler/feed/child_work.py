@@ -35,17 +35,12 @@ class WorkAwaited(Exception):
 class ChildWork:
     """The pieces of items that are to be fed next, by run, item and kind."""
 
-    def __init__(self, pool: Pool | None) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._asked: dict[_Key, Future[Any]] = {}
         self._noted: set[_Key] = set()
         self.cut_off = Counter[RunRef]()
         """Pieces, by run, that went past a limit."""
-
-    @property
-    def there(self) -> bool:
-        """Whether there are children. Without them everything is done at once."""
-        return self._pool is not None
 
     def is_asked(self, ref: RunRef, item: int, kind: type[ItemPiece]) -> bool:
         """Whether such a piece of an item was given to a child."""
@@ -56,8 +51,6 @@ class ChildWork:
 
         Raises `WorkAwaited` until it is done, and what `Pool.submit` names.
         """
-        if self._pool is None:
-            raise RuntimeError("there is no pool")
         key = (run.ref, piece.item, type(piece))
         future = self._asked.get(key)
         if future is None:

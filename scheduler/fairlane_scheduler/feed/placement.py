@@ -93,7 +93,7 @@ class Placement:
         self._lanes = lanes
         self._tokenizers = tokenizers
         self._pages = RowPages(runs, most_row_bytes, pool)
-        self._work = ChildWork(pool)
+        self._work = None if pool is None else ChildWork(pool)
         self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
         self._sessions = SessionIndex(runs)
         self._known = KnownResults(runs)
@@ -136,14 +136,16 @@ class Placement:
         """Drop what is kept of a run that has ended."""
         self._renderings.drop(ref)
         self._pages.forget(ref)
-        self._work.forget(ref)
+        if self._work is not None:
+            self._work.forget(ref)
         self._asked_until.pop(ref, None)
         self._sessions.forget(ref)
         self._known.forget(ref)
 
     def cut_off(self, ref: RunRef) -> int:
         """How many pages and other pieces of a run went past a limit since this was last asked for."""
-        return self._pages.cut_off.pop(ref, 0) + self._work.cut_off.pop(ref, 0)
+        pieces = 0 if self._work is None else self._work.cut_off.pop(ref, 0)
+        return self._pages.cut_off.pop(ref, 0) + pieces
 
     def _place_one(
         self, run: ActiveRun, position: int, memory: Mapping[bytes, bytes] | None
@@ -163,7 +165,7 @@ class Placement:
                 return PlacedItem(
                     item, position, output=_given(row.get(spec.output_field), spec.output_field)
                 )
-            if not self._work.there or has_linear_model(item):
+            if self._work is None or has_linear_model(item):
                 model = rendering.model(item.cell, row)
                 self._lanes.lane_of(model, spec.lane)
             call = self._call(run, item, memory)
@@ -173,7 +175,7 @@ class Placement:
 
     def _call(self, run: ActiveRun, item: RunItem, memory: Mapping[bytes, bytes] | None) -> Call:
         """The call of an item's task, rendered here if that is linear in short texts."""
-        if not self._work.there or calls_linearly(item, memory):
+        if self._work is None or calls_linearly(item, memory):
             names = None if memory is None else recalled(item.rendering, item.cell, item.row, memory)
             return item.rendering.task(item.cell, item.row, names)
         call: Call = self._work.result(run, RenderCall(item.number, item.row, memory=memory))
@@ -213,14 +215,15 @@ class Placement:
                 batch.entries.setdefault(each.lane, []).append(entry)
         batch.recorded.sort(key=lambda recorded: recorded.job)
         fed = [each.item.number for each in placed if stop is None or each.position < stop]
-        self._work.drop(run.ref, fed)
+        if self._work is not None:
+            self._work.drop(run.ref, fed)
         return end if stop is None else stop
 
     def _invalid(self, run: ActiveRun, placed: PlacedItem) -> Completion:
         """The completion of an item that can never run."""
         item, problem = placed.item, placed.problem or ""
         membership = self._sessions.of(run.ref, run.plan.spec, item.cell.row)
-        invalid = invalid_without_row if self._work.there else complete_invalid
+        invalid = complete_invalid if self._work is None else invalid_without_row
         return invalid(item, problem, placed.model, membership)
 
     def _completed(self, run: ActiveRun, placed: PlacedItem, finished: FinishedJob) -> Completion:
@@ -232,7 +235,7 @@ class Placement:
         output = None if finished.answer is None else finished.answer.output
         membership = self._sessions.of(run.ref, spec, item.cell.row)
         memory = self._runs.memory(run.ref) if spec.order.remembers else None
-        if not self._work.there or completes_linearly(item, output, memory):
+        if self._work is None or completes_linearly(item, output, memory):
             rendered = RenderedEvaluations()
             known: dict[int, KnownResult] = {}
             if output is not None:
@@ -243,13 +246,14 @@ class Placement:
                 item, finished, membership, rendered=rendered, known=known, call=placed.call, memory=memory
             )
         try:
-            return self._completed_by_child(run, placed, finished, membership, memory)
+            return self._completed_by_child(self._work, run, placed, finished, membership, memory)
         except (CutOff, WorkRaised) as error:
             model = None if placed.call is None else placed.call.model
             return task_cut_off(item, finished, membership, str(error), model)
 
     def _completed_by_child(
         self,
+        work: ChildWork,
         run: ActiveRun,
         placed: PlacedItem,
         finished: FinishedJob,
@@ -258,14 +262,14 @@ class Placement:
     ) -> Completion:
         item, spec = placed.item, run.plan.spec
         known: dict[int, KnownResult] = {}
-        if finished.answer is not None and not self._work.is_asked(run.ref, item.number, CompleteTask):
+        if finished.answer is not None and not work.is_asked(run.ref, item.number, CompleteTask):
             digests: dict[int, str] = {}
             if spec.evals and spec.cache.reads:
                 piece = EvaluationDigests(item.number, item.row, finished.answer.output)
-                digests = self._work.result(run, piece)
+                digests = work.result(run, piece)
             known = self._known.evaluations(run.ref, spec, item, digests)
         call = placed.call if memory is not None and finished.answer is not None else None
-        completion: Completion = self._work.result(
+        completion: Completion = work.result(
             run, CompleteTask(item.number, item.row, finished, membership, known, call, memory)
         )
         return completion

@@ -52,7 +52,7 @@ class ResultHooks:
         return (_with_scores(verdict, added) if added else verdict), added
 
     def end(self, evaluation: str, runs: Sequence[str]) -> None:
-        """Show ``afterAll`` the results; a failure is told, and ends the evaluation as failed."""
+        """Show ``afterAll`` the results. If it fails, the error is printed and the evaluation has failed."""
         if not self.hooks.have("afterAll"):
             return
         prompts = list(
