@@ -47,8 +47,9 @@ def pages_of(feeder: Feeder) -> RowPages:
 def ticks(parts: Parts, feeder: Feeder, run: ActiveRun, most: int = 30) -> None:
     """Feed a run to its end, in as many ticks as its pages and long prompts ask for."""
     for _ in range(most):
-        asked = feeder._placement._work._asked.values()
-        wait([*pages_of(feeder)._awaited.values(), *asked], PATIENCE_S)
+        work = feeder._placement._work
+        assert work is not None
+        wait([*pages_of(feeder)._awaited.values(), *work._asked.values()], PATIENCE_S)
         parts.clock.advance(AWAITED_MS / 1000)
         feeder.tick(parts.moment())
         parts.backlog.set_queued("sim:fast", run.ref, 0)
