@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -76,6 +77,7 @@ class WorkerProcess:
     def _connect_signals(self) -> None:
         signals.setup_logging.connect(self._set_up_logging, weak=False)
         signals.celeryd_after_setup.connect(self._start, weak=False)
+        signals.worker_ready.connect(_freeze, weak=False)
         signals.worker_shutting_down.connect(self._begin_stop, weak=False)
         signals.worker_shutdown.connect(self._close, weak=False)
 
@@ -102,6 +104,11 @@ class WorkerProcess:
 
     def _close(self, **_: Any) -> None:
         self.engine.close()
+
+
+def _freeze(**_: Any) -> None:
+    """Keep what is there for good out of garbage collections, which took 100 ms of every call's wait."""
+    gc.freeze()
 
 
 def _stop_warmly() -> None:
