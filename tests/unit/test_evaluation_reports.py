@@ -233,7 +233,7 @@ class _Slow:
     def __init__(self) -> None:
         self.given: list[str] = []
 
-    async def send(self, _: Any, *, urgent: bool = True) -> bytes:
+    async def send(self, _: Any, *, urgent: bool = True, patience_s: float = 0.0) -> bytes:
         self.given.append(timestamp())
         return b'{"in_flight": 0, "news": "", "finished": false}'
 

@@ -139,6 +139,30 @@ def test_what_is_not_urgent_waits_for_others_if_something_was_sent_just_before()
     on_wire(scene)
 
 
+def test_what_is_patient_waits_for_others_although_nothing_was_sent_for_long() -> None:
+    async def scene(wire: Wire) -> None:
+        patient = [
+            asyncio.create_task(wire.send(("INCR", "n"), urgent=False, patience_s=3600)) for _ in range(3)
+        ]
+        await asyncio.wait(patient, timeout=0)
+        assert wire.trips == []
+        hurried = asyncio.create_task(wire.send(("INCR", "n"), urgent=False))
+        assert await asyncio.gather(*patient, hurried) == [1, 2, 3, 4]
+        assert wire.trips == [4]  # what may wait for less takes along what may wait for more
+
+    on_wire(scene)
+
+
+def test_what_is_patient_is_sent_in_time_by_itself() -> None:
+    async def scene(wire: Wire) -> None:
+        sent = wire.send(("INCR", "n"), urgent=False, patience_s=0.001)
+        assert await asyncio.wait_for(sent, timeout=10) == 1
+        assert await wire.send(("INCR", "n")) == 2
+        assert wire.trips == [1, 1]
+
+    on_wire(scene)
+
+
 def test_what_waits_for_others_is_sent_in_time() -> None:
     async def scene(wire: Wire) -> None:
         await asyncio.gather(*(wire.send(("INCR", "n"), urgent=False) for _ in range(3)))

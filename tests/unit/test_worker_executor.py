@@ -366,7 +366,7 @@ def test_a_report_that_redis_refuses_leaves_the_lease_to_lapse(monkeypatch: pyte
         (attempt,) = parts.grant(1)
         task = await parts.calling(attempt)
 
-        async def refuse(_: Any, *, urgent: bool) -> Any:
+        async def refuse(_: Any, *, urgent: bool, patience_s: float) -> Any:
             raise ResponseError("NOPERM this user has no permissions")
 
         with capture_logs() as logs, monkeypatch.context() as patch:

@@ -354,12 +354,15 @@ class Reported:
 
     ``exhausted``: the report was not applied, since the job has used all its attempts, which are so many. The
     attempt keeps its lease, so that its worker can finish the job.
+
+    ``unawaited``: what the report freed was awaited by nobody, since the lane's next call waits for its rate.
     """
 
     in_flight: int
     news: str
     finished: bool
     exhausted: int = 0
+    unawaited: bool = False
 
     @classmethod
     def of(cls, reply: bytes | None) -> Reported | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -36,6 +37,7 @@ BATCH = 256  # commands a pipeline: its replies arrive before another attempt wa
 MOST_MERGED = 32  # calls a script: about 2 ms, for which Redis does nothing else
 MOST_OFFERED = 1024  # waiting commands beyond which `offer` drops: chunks and cache writes may be lost
 SPACING_S = 0.005  # seconds between round trips that carry reports only: a busy worker sends many in one
+NEVER = math.inf
 AWAY_FIRST_S = 0.05  # the first pause between tries while Redis is away, doubled each time
 AWAY_MOST_S = 1.0  # and the longest: shorter than a lease, so that a short return of Redis is not missed
 
@@ -65,26 +67,28 @@ class Batcher:
         self._flusher: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sent_at = -SPACING_S  # the loop's time
-        self._urgent = False  # whether a command that waits does so in vain
+        self._due = NEVER  # the loop's time by which what waits must be sent
         self._away_s = 0.0
         self._trouble: str | None = None
         self._given_up = False
 
-    async def send(self, command: Command, *, urgent: bool = True) -> Any:
+    async def send(self, command: Command, *, urgent: bool = True, patience_s: float = 0.0) -> Any:
         """The reply to a script call, or to a plain command given as (name, *arguments).
 
         A command that is not ``urgent`` waits up to `SPACING_S` for others, if something was sent just
-        before. Raises `RedisError` if the server rejects this one call, or if Redis is away and the worker
-        has given up.
+        before, and up to ``patience_s`` seconds in any case. Raises `RedisError` if the server rejects this
+        one call, or if Redis is away and the worker has given up.
         """
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._take(_encoded(command), reply, urgent=urgent)
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[Any] = loop.create_future()
+        due = loop.time() if urgent else max(self._sent_at + SPACING_S, loop.time() + patience_s)
+        self._take(_encoded(command), reply, due)
         return await reply
 
     def offer(self, command: Command) -> None:
         """Send a command without a reply; drops it while Redis is away or many commands wait."""
         if not self._away_s and len(self._pending) < MOST_OFFERED:
-            self._take(_encoded(command), None)
+            self._take(_encoded(command), None, self._sent_at + SPACING_S)
 
     def give_up(self) -> None:
         """Fail at once, from now on, what a Redis that is away cannot answer: the process ends."""
@@ -98,32 +102,34 @@ class Batcher:
         """Why Redis takes no commands now, in words; ``None`` while it takes them."""
         return self._trouble
 
-    def _take(self, command: Command, reply: asyncio.Future[Any] | None, *, urgent: bool = False) -> None:
+    def _take(self, command: Command, reply: asyncio.Future[Any] | None, due: float) -> None:
         self._pending.append((command, reply))
-        self._urgent = self._urgent or urgent
+        self._due = min(self._due, due)
         if self._flusher is None:
             self._flush_in_time()
 
     def _flush_in_time(self) -> None:
-        """Send what waits: now, or once `SPACING_S` have passed since the last round trip began."""
+        """Send what waits: now, or once the first of it is due."""
         loop = asyncio.get_running_loop()
-        due = self._sent_at + SPACING_S
-        if self._timer is not None and (self._urgent or loop.time() >= due):
+        now = loop.time()
+        if self._timer is not None and (now >= self._due or self._due < self._timer.when()):
             self._timer.cancel()
             self._timer = None
-        if self._urgent or loop.time() >= due:
+        if now >= self._due:
             self._flusher = asyncio.create_task(self._flush())
         elif self._timer is None:
-            self._timer = loop.call_at(due, self._flush_late)
+            self._timer = loop.call_at(self._due, self._flush_late)
 
     def _flush_late(self) -> None:
         self._timer = None
         self._flusher = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._pending:
             batch, self._pending = self._pending[:BATCH], self._pending[BATCH:]
-            self._urgent, self._sent_at = bool(self._pending), asyncio.get_running_loop().time()
+            self._sent_at = loop.time()
+            self._due = self._sent_at if self._pending else NEVER
             try:
                 await self._deliver(batch)
             except _AWAY as error:
@@ -132,7 +138,7 @@ class Batcher:
                 # A defect: every caller must get the error, or its attempt would be held for ever.
                 log.exception(Event.BATCH_FAILED, commands=len(batch))
                 self._fail(batch, error)
-            if not (self._urgent or self._away_s):
+            if not self._away_s and loop.time() < self._due:
                 break
         self._flusher = None
         if self._pending:

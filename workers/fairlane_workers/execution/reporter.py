@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from fairlane.core.clock import timestamp
 from fairlane.core.events import Event
+from fairlane.core.lru import Lru
 from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import ReadyJob
 from fairlane.model.job import Attempt, JobState, Outcome, Reported, Success
@@ -32,6 +33,12 @@ log = get_logger("executor")
 
 RAW_CHARS = 2000
 """Characters of a malformed answer that a log line shows."""
+
+PATIENCE_S = 0.05
+"""Seconds for which an answer that nobody awaits waits for others: calls take longer than ten times that."""
+
+PATIENT_RUNS = 1024
+"""Pairs of a run and a lane whose last report was awaited by nobody."""
 
 _NEWS = {
     "cut": Event.LANE_RATE_CUT,
@@ -128,6 +135,7 @@ class Reporter:
         self._worker, self._attempts, self._batcher, self._keys = worker, attempts, batcher, keys
         self.observers = observers
         self._shared: set[str] = set()  # lanes already logged as shared
+        self._unawaited: Lru[tuple[RunRef, str], bool] = Lru(PATIENT_RUNS)
         self._logs_jobs, self._logs_calls = logs_calls(Event.QUEUEING), logs_calls(Event.RELEASED)
 
     def called(self, call: FinishedCall) -> None:
@@ -163,7 +171,8 @@ class Reporter:
             took_ms=elapsed_ms or None,
         )
         sent, ready = timestamp(), [each for each in completion.follow if isinstance(each, ReadyJob)]
-        reply, depths = await self._send(call, attempt, ready)
+        answered = decision.error is None and isinstance(outcome, Success)
+        reply, depths = await self._send(call, attempt, ready, self._patience(attempt) if answered else 0.0)
         reported = self._released(attempt, fields, Reported.of(reply), outcome, sent, wire_ms)
         if reported is None:
             return None
@@ -232,14 +241,26 @@ class Reporter:
         """Log an answer that was discarded, since it does not have the requested form."""
         self._log_malformed(_fields(attempt, inputs), raw)
 
+    def _patience(self, attempt: Attempt) -> float:
+        """For how many seconds a report may wait for others, after the last one of its run and lane."""
+        key = (RunRef(attempt.team, attempt.run), attempt.lane)
+        return PATIENCE_S if self._unawaited.get(key) else 0.0
+
+    def _note_awaited(self, attempt: Attempt, reported: Reported) -> None:
+        key = (RunRef(attempt.team, attempt.run), attempt.lane)
+        if reported.unawaited:
+            self._unawaited.put(key, True)
+        else:
+            self._unawaited.drop(key)
+
     async def _send(
-        self, call: Call, attempt: Attempt, ready: Sequence[ReadyJob]
+        self, call: Call, attempt: Attempt, ready: Sequence[ReadyJob], patience_s: float
     ) -> tuple[Any, Mapping[str, int | None]]:
         """The reply to a report, and the run's queue depth on each lane of ``ready`` if it is logged."""
         ref = RunRef(attempt.team, attempt.run)
         lanes = sorted({each.lane for each in ready}) if self._logs_jobs else []
         looks = [self._batcher.send(("LLEN", self._keys.hot(ref, lane))) for lane in lanes]
-        report = self._batcher.send(call, urgent=False)
+        report = self._batcher.send(call, urgent=False, patience_s=patience_s)
         reply, *found = await asyncio.gather(report, *looks, return_exceptions=True)
         if isinstance(reply, BaseException):
             raise reply
@@ -265,6 +286,7 @@ class Reporter:
         if reported is None:
             log.warning(Event.LATE_REPORT, **fields, status_code=_status(outcome))
             return None
+        self._note_awaited(attempt, reported)
         if self._logs_calls:
             details = {"status_code": _status(outcome), "active_slots": reported.in_flight}
             log.info(Event.RELEASED, **fields, **details, wire_ms=wire_ms, timestamp=sent)

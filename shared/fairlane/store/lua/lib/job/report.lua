@@ -1,12 +1,15 @@
 -- A worker's report of an attempt, as the arguments of attempt_finish and attempt_defer: the lease that it is of, its
 -- outcome, and what it changes whatever becomes of the job.
 -- GIVES: reported_lease reported_outcome end_reported reply_of
--- USES: circuit/circuit job/end_attempt lane/lease run/note_answer run/release_bounds run/role_times
+-- USES: circuit/circuit core/wake job/end_attempt lane/lease run/note_answer run/release_bounds run/role_times
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.signal
 --       ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
+local wakes_before = 0
+
 -- The lease of the attempt; nil for a late report, whose worker has lost it: that is counted and changes nothing else.
 function reported_lease()
+  wakes_before = wakes()
   local lease = held_lease(ARG.attempt, ARG.worker)
   if not lease and redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
   return lease
@@ -38,8 +41,12 @@ function end_reported(lease, outcome, budget_used, used, now)
   return news
 end
 
--- The reply to a report: JSON {in_flight, news, finished}, and `exhausted` where that is not nil.
+-- The reply to a report: JSON {in_flight, news, finished}, `exhausted` where that is not nil, and `unawaited` where the
+-- report woke nobody and the lane's next call waits for its rate of requests alone.
 function reply_of(news, finished, exhausted)
-  local in_flight = tonumber(redis.call('HGET', KEY.lane, 'inflight'))
-  return cjson.encode({ in_flight = in_flight, news = news, finished = finished, exhausted = exhausted })
+  local in_flight, stop = unpack(redis.call('HMGET', KEY.lane, 'inflight', 'stop'))
+  local unawaited = stop == 'requests' and wakes() == wakes_before or nil
+  return cjson.encode({
+    in_flight = tonumber(in_flight), news = news, finished = finished, exhausted = exhausted, unawaited = unawaited,
+  })
 end
