@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from fairlane_workers.process import WorkerProcess
 SIGNALS = (
     signals.setup_logging,
     signals.celeryd_after_setup,
+    signals.worker_ready,
     signals.worker_shutting_down,
     signals.worker_shutdown,
 )
@@ -80,6 +82,16 @@ def test_the_engine_lives_from_the_workers_setup_to_its_shutdown(monkeypatch: py
     signals.worker_shutdown.send(sender="w")
 
     assert calls == ["start", "begin_stop", "close"]
+
+
+def test_garbage_collections_leave_alone_what_a_ready_worker_has() -> None:
+    process()
+    before = gc.get_freeze_count()
+    try:
+        signals.worker_ready.send(sender="w")
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("pool", [SoloPool, "prefork", SimpleNamespace()])
