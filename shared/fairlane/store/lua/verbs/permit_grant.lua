@@ -44,7 +44,7 @@ if delays.reserved_until and not reason then
   reason, at = 'reserved', delays.reserved_until < math.huge and delays.reserved_until or 0
 end
 if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
-close_lane(admission, reason)
+close_lane(admission, reason, at)
 return cjson.encode({
   permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = reason or '', owed = owed,
   in_flight = row.inflight or 0, pending = row.pending or 0, window = math.min(admission.window, admission.most),

@@ -1,4 +1,5 @@
 -- Brings a lane up to now: applies what time alone has changed since permits were last requested.
+--   stop, stop_until_ms   what has blocked jobs then, and until when (0: until woken)
 -- GIVES: advance_to_now note_grant
 -- USES: concurrency/concurrency_limit concurrency/concurrency_trial lane/counts lane/limits lane/state
 --       rate/constants rate/growth rate/limit_estimator rate/measurement rate/reopening reported/window_detector
@@ -12,10 +13,18 @@ local function keep_slack(row, axis, count, elapsed_ms, now)
   row[axis .. '_slack_ms'], row[axis .. '_saved'] = 0, 1
 end
 
+-- For how long nobody requested permits although the lane was open again: its leader or its Redis stood still. What is
+-- shorter than SLACK_MS is how long a request takes.
+local function unasked_ms(row, now)
+  if (row.stop_until_ms or 0) <= 0 then return 0 end
+  local ms = now - math.max(row.stop_until_ms, row.asked_ms or now)
+  return ms >= SLACK_MS and ms or 0
+end
+
 -- Ages rates, turns windows, and ends 429s that were silent for long enough.
 function advance_to_now(row, limits, now)
   local since = now - (row.asked_ms or now)
-  local elapsed = math.min(60000, since)
+  local elapsed, unasked = math.min(60000, since), unasked_ms(row, now)
   row.asked_ms, row.known_ms = now, row.known_ms or now
   if row.stop == 'window' then
     end_poor_trial(row, now)
@@ -27,8 +36,13 @@ function advance_to_now(row, limits, now)
       roll_windows(row, axis, count, now)
       if row.stop == axis then
         local most = allowed(row, limits, axis)
-        if most then age_estimate(row, axis, most, elapsed, has_risen(row, axis, count, 0, now)) end
+        local limited = math.min(60000, since - unasked)
+        if most then age_estimate(row, axis, most, limited, has_risen(row, axis, count, 0, now)) end
         row[axis .. '_slack_ms'] = 0
+        if unasked > 0 then
+          row[axis .. '_idle_ms'] = (row[axis .. '_idle_ms'] or 0) + unasked
+          keep_slack(row, axis, count, unasked, now)
+        end
       else
         if row.stop ~= 'refused' then row[axis .. '_idle_ms'] = (row[axis .. '_idle_ms'] or 0) + since end
         keep_slack(row, axis, count, elapsed, now)

@@ -25,10 +25,10 @@ function true_up_shares(admission)
   return owed
 end
 
--- Writes the lane, whose jobs `reason` has blocked in the end (nil: nothing has).
-function close_lane(admission, reason)
+-- Writes the lane, whose jobs `reason` has blocked in the end until `until_ms` (nil: nothing has; 0: until woken).
+function close_lane(admission, reason, until_ms)
   local lane, row = admission.lane, admission.row
-  row.stop = reason or ''
+  row.stop, row.stop_until_ms = reason or '', until_ms or 0
   save_buckets(lane, admission.buckets, row, admission.now)
   note_arrival_bounds(lane, admission.limits, admission.buckets, row)
   write_hash(KEY.lane, row)
