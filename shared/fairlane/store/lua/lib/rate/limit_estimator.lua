@@ -7,7 +7,7 @@
 --   <axis>_open_ms, _open                            the last opening, and the count at it
 -- GIVES: learn_opening
 -- USES: lane/counts lane/state rate/constants rate/estimate_filter rate/measurement rate/refusal_budget
---       reported/window_detector
+--       rate/rate reported/window_detector
 
 -- Learns from `count` admitted in `span_ms` between two openings. Returns whether that was precise enough.
 local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
@@ -23,14 +23,22 @@ local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
   return filter_estimate(row, axis, { rate = seen, noise = noise, least = least }, var, long, now)
 end
 
+-- Whether the lane came back at `high` long after it might have, as jobs were scarce or its Redis stood still. When the
+-- provider let calls through again is then unknown. Twice the time between calls, on a ramp ten times that, is its own.
+local function came_late(row, axis, high, now)
+  local between_ms = 2 * 60000 / math.max(LEAST_PER_MINUTE, calls_a_minute(row, axis)) / ramp(row, now)
+  return high - math.max(row.last_ms, known(row.blocked_ms) or 0) > SLACK_MS + between_ms
+end
+
 -- Takes the 429s that began at `first_ms` as ended, learns the limit from them, and plans the next probe.
 function learn_opening(row, limits, now)
   local axis, again = row.shut, known(row.again_ms)
   row.shut = ''
   local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
   local lasted, est = low - row.first_ms, row[axis .. '_est']
-  local shut_long = high - row.first_ms > math.max(LONG_REFUSAL_MS, 10 * 60000 / est)
-  if shut_long then note_boundary(row, axis, low, high, now) end
+  local late = not again and came_late(row, axis, high, now)
+  local shut_long = (late and low or high) - row.first_ms > math.max(LONG_REFUSAL_MS, 10 * 60000 / est)
+  if shut_long and not late then note_boundary(row, axis, low, high, now) end
   local long = shut_long or row.last_ms - row.first_ms >= 1000
 
   local opened_ms, in_window = lasted < 1000 and low or (low + high) / 2, known(row.in_window)
@@ -47,4 +55,8 @@ function learn_opening(row, limits, now)
   mark_opening(row, axis, opened_ms, row.last)
   row[axis .. '_wait_ms'] = again and math.max(0, again - row.last_ms) or 0
   row[axis .. '_age_ms'], row[axis .. '_saved'] = 0, 0
+  if late or now - high > LONG_REFUSAL_MS + 2 * 60000 / calls_a_minute(row, axis) then
+    mark_opening(row, axis, now, admitted(row, axis)) -- the time in between measures nothing
+    row[axis .. '_saved'] = 1
+  end
 end

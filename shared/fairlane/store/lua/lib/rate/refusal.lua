@@ -57,7 +57,8 @@ end
 -- Learns from a 429 on `axis`, whose rate was `rate` a minute, in slow start if `starting`, and whose bucket held
 -- `level`. Returns whether it began an epoch.
 function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
-  row.refusal_ms = 0.8 * (row.refusal_ms or 100) + 0.2 * (now - lease.granted_ms)
+  local took_ms = math.min(LONG_REFUSAL_MS, now - lease.granted_ms) -- a report may have waited for Redis
+  row.refusal_ms = 0.8 * (row.refusal_ms or 100) + 0.2 * took_ms
   if lease.n <= (row.sign or 0) then
     count_cost(row, axis, false)
     uncount(row, lease)
