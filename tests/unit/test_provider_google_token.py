@@ -87,6 +87,19 @@ def test_a_token_is_renewed_before_it_ends_while_the_old_one_is_used(server: Tok
     assert len(server.asked) == 2
 
 
+def test_a_call_that_outlives_several_renewals_still_has_its_token_masked(server: TokenServer) -> None:
+    clock = ManualClock()
+
+    async def scenario() -> tuple[str, ...]:
+        token = made(server, clock)
+        for _ in range(3):
+            await shown(token)
+            clock.advance(3601)
+        return token.secrets
+
+    assert asyncio.run(scenario()) == ("token-3", "token-2", "token-1")
+
+
 def test_a_token_that_has_ended_is_not_shown(server: TokenServer) -> None:
     clock = ManualClock()
 

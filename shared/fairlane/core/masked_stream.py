@@ -20,6 +20,10 @@ class MaskedStream:
         self._slashes = 0
         """Backslashes held back: they go if a mask follows, so that no half of an escape sequence stays."""
 
+    def learn(self, secrets: Secrets) -> None:
+        """From now on mask ``secrets``, which should hold those before them: some text may be held back."""
+        self._secrets = secrets
+
     def feed(self, piece: str) -> str:
         """What may be passed on, now that ``piece`` has arrived; empty if all of it is held back."""
         return self._passed_on(piece, ended=False)

@@ -14,7 +14,7 @@ class MaskedPieces:
     """An `OnChunk` that passes pieces on as the record will have them: joined, they are the record's text."""
 
     def __init__(self, on_chunk: OnChunk, secrets: Callable[[], Secrets]) -> None:
-        """``secrets`` are asked for once, with the first piece: by then the request is signed."""
+        """``secrets`` are asked for with each piece: a token may be renewed while the answer arrives."""
         self._on_chunk, self._secrets = on_chunk, secrets
         self._stream: MaskedStream | None = None
 
@@ -22,6 +22,7 @@ class MaskedPieces:
         """Pass on what cannot be part of a credential any more."""
         if self._stream is None:
             self._stream = MaskedStream(self._secrets())
+        self._stream.learn(self._secrets())
         await self._pass_on(self._stream.feed(text))
 
     async def whole(self, text: str) -> None:
@@ -31,6 +32,7 @@ class MaskedPieces:
     async def finish(self, outcome: Outcome) -> Outcome:
         """Pass on what was held back, if the call has succeeded; otherwise its pieces are void."""
         if isinstance(outcome, Success) and self._stream is not None:
+            self._stream.learn(self._secrets())
             await self._pass_on(self._stream.finish())
         return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +30,9 @@ RENEW_MS = 225_000
 FAILED_MS = 5_000
 """How long calls fail without a token before the next try to fetch one."""
 
+KEPT = 8
+"""How many tokens are masked: the latest and those before it, which calls still in flight may have carried."""
+
 _FOREVER_MS = 10 * 365 * 86_400_000
 
 
@@ -50,15 +54,17 @@ class GoogleToken(Authorizer):
         """
         self._credentials, self._requests = credentials, requests
         self._clock = clock or SystemClock()
-        self._token, self._before = "", ""
+        self._token = ""
+        self._given = deque[str](maxlen=KEPT)
+        """The latest tokens, the newest first."""
         self._renew_ms = self._ends_ms = 0
         self._failed: CredentialError | TransportError | None = None
         self._fetching: asyncio.Task[None] | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The token, and the one before it: a call may end after its token was renewed."""
-        return tuple(text for text in (self._token, self._before) if text)
+        """The token, and those before it: a call may end after its token was renewed, even more than once."""
+        return tuple(self._given)
 
     async def sign(
         self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes
@@ -95,7 +101,8 @@ class GoogleToken(Authorizer):
             return
         now_ms = self._clock.monotonic_ms()
         if token != self._token:
-            self._token, self._before = token, self._token
+            self._token = token
+            self._given.appendleft(token)
         self._failed, self._ends_ms = None, now_ms + lasts_ms
         self._renew_ms = now_ms + max(lasts_ms - RENEW_MS, FAILED_MS)
 
