@@ -57,9 +57,14 @@ def show(console: Console, history: History, violations: Sequence[Violation]) ->
         highlight=False,
     )
     for text in history.unplayed:
-        console.print(f"  [yellow]not played[/yellow] {text[:300]}", soft_wrap=True, highlight=False)
+        console.print(f"  [yellow]not played[/yellow] {_both_ends(text)}", soft_wrap=True, highlight=False)
     for violation in violations:
         console.print(f"  [red]{violation.check}[/red] {violation.text}", soft_wrap=True, highlight=False)
+
+
+def _both_ends(text: str) -> str:
+    """A fault's error, without the middle of a long one: a quoted log says why at its end."""
+    return text if len(text) <= 1000 else f"{text[:200]} … {text[-800:]}"
 
 
 def summary(tally: Tally) -> Table:

@@ -31,7 +31,7 @@ FAILED_MS = 5_000
 """How long calls fail without a token before the next try to fetch one."""
 
 KEPT = 8
-"""How many tokens are masked: the latest and those before it, which calls still in flight may have carried."""
+"""How many tokens are masked: the latest, and those before it that calls in flight may carry."""
 
 _FOREVER_MS = 10 * 365 * 86_400_000
 

@@ -55,7 +55,8 @@ function learn_opening(row, limits, now)
   mark_opening(row, axis, opened_ms, row.last)
   row[axis .. '_wait_ms'] = again and math.max(0, again - row.last_ms) or 0
   row[axis .. '_age_ms'], row[axis .. '_saved'] = 0, 0
-  if late or now - high > LONG_REFUSAL_MS + 2 * 60000 / calls_a_minute(row, axis) then
+  local awaited_ms = LONG_REFUSAL_MS + 4 * (row.refusal_ms or 100) + 2 * 60000 / calls_a_minute(row, axis)
+  if late or now - high > awaited_ms then
     mark_opening(row, axis, now, admitted(row, axis)) -- the time in between measures nothing
     row[axis .. '_saved'] = 1
   end
