@@ -14,9 +14,7 @@ from tests.support.hidden_limit import Bucket, HiddenLimit
 from tests.support.redis import emptied
 
 A_MINUTE = 1200
-some = settings(
-    max_examples=10, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+some = settings(max_examples=6, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _world(redis: Redis, seed: int = 1) -> HiddenLimit:
@@ -44,13 +42,12 @@ def test_a_lane_that_its_rate_limited_when_redis_stopped_keeps_its_rate(real_red
 
 def test_a_429_whose_report_waited_for_redis_does_not_slow_the_next_tries(real_redis: Redis) -> None:
     world = _world(real_redis)
-    world.run(
-        5000, until=lambda: world.refused() > 0 and world.d.lane_state("sim:fast").get("seen_limited") is None
-    )
-    assert world.refused() > 0
+    world.run(20_000, until=lambda: world.unreported() > 0)
+    assert world.unreported() > 0
     world.d.advance(123_000)
+    world.run(100)
+    assert 0 < world.state("refusal_ms") < 2500
     _held_its_rate(world)
-    assert world.state("refusal_ms") < 1000
 
 
 def test_a_lane_that_was_rejected_when_redis_stopped_keeps_its_rate(real_redis: Redis) -> None:

@@ -126,6 +126,10 @@ class HiddenLimit:
     def refused(self, since_ms: int = 0) -> int:
         return sum(not call.admitted for call in self.calls if call.at_ms >= since_ms)
 
+    def unreported(self) -> int:
+        """Refused calls of which the lane does not know yet."""
+        return sum(not admitted for *_, admitted in self._flying)
+
     def _begin(self, attempt: Attempt) -> None:
         now_ms = self.d.now_ms
         admitted = self.limit.admit(now_ms, self.inside)
