@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.client import summary as summary_module
-from fairlane.client.summary import OTHER_ERRORS, TASK, Failure, Scores, Spending, Summary, summarise
+from fairlane.client.summary import OTHER_ERRORS, TASK, Failure, Spending, Summary, summarise
 from fairlane.core.errors import RunArchived
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, Judge
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
 from fairlane.model.run import RunState
+from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
 from fairlane.model.tokens import Price
 from fairlane.pipeline.evaluations import NOT_JUDGED

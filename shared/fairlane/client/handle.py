@@ -201,12 +201,12 @@ class Run:
         yield from self._scored(self._records(self.status()).finish_steps())
 
     def _scored(self, steps: Iterator[Record | Wait]) -> Iterator[Record | Wait]:
-        """The steps, with the scores that this process computes."""
+        """The steps, with the scores that this process computes and then reports."""
         if not self._scorers:
             return steps
-        from fairlane.evaluators.client_side import scored
+        from fairlane.client.following.scoring import scored_steps
 
-        return (step if isinstance(step, Wait) else scored(step, self._scorers) for step in steps)
+        return scored_steps(steps, self._scorers, self._deployment, self._ref)
 
     def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
         """Write every record to a file, in item order, once the run is over; returns how many there are.

@@ -15,7 +15,7 @@ from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
 from fairlane.model.run import RunSpec, RunState
-from fairlane.model.run_status import RoleTime
+from fairlane.model.run_status import RoleTime, Scores
 from fairlane.model.sessions import SessionRecord
 from fairlane.model.tokens import Price, cost_usd, price_of
 from fairlane.pipeline.evaluations import NOT_JUDGED
@@ -35,22 +35,6 @@ _ONE_OFF = re.compile(
     r"|\b\d{5,}\b",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """One evaluator's scores over the ``count`` items that have one; ``missing`` have none, for any reason.
-
-    ``standard_error`` is that of the mean, ``s / √count`` with ``s² = Σ(x − mean)² / (count − 1)``; there is
-    none for fewer than two. It takes scores as independent: repetitions of a row are less so than it says.
-    """
-
-    count: int
-    missing: int
-    mean: float | None = None
-    standard_error: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +137,8 @@ class Tally:
     def __init__(self, spec: RunSpec, prices: Mapping[str, Price]) -> None:
         self._spec, self._names = spec, _score_names(spec)
         self._models = {step.name: step.model for step in spec.evals}
-        self._sums = {name: _Moments() for name in self._names}
-        self._by_model: dict[str, dict[str, _Moments]] = {}
+        self._sums = {name: Moments() for name in self._names}
+        self._by_model: dict[str, dict[str, Moments]] = {}
         self._items_by_model, self._by_state = Counter[str](), Counter[JobState]()
         self._failures, self._tasks, self._evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
         self._cached = 0
@@ -172,11 +156,11 @@ class Tally:
         if record.state is JobState.INVALID:
             return  # its model may be any text of its row
         self._items_by_model[record.model] += 1
-        of_model = self._by_model.setdefault(record.model, {name: _Moments() for name in self._names})
+        of_model = self._by_model.setdefault(record.model, {name: Moments() for name in self._names})
         for name, value in record.scores.items():
             if value is not None:
-                self._sums.setdefault(name, _Moments()).add(value)
-                of_model.setdefault(name, _Moments()).add(value)
+                self._sums.setdefault(name, Moments()).add(value)
+                of_model.setdefault(name, Moments()).add(value)
         if not record.cached:
             self._tasks.book(record.model, record.usage)
         for name, usage in record.eval_usage.items():
@@ -226,7 +210,7 @@ def _of_sessions(
     spec: RunSpec, sessions: Iterable[SessionRecord], failures: _Failures, evaluations: _Ledger
 ) -> dict[str, Scores]:
     models = {step.name: step.model for step in spec.session_evals}
-    sums, count = {name: _Moments() for name in models}, 0
+    sums, count = {name: Moments() for name in models}, 0
     with suppress(RunArchived):
         for session in sessions:
             count += 1
@@ -246,16 +230,18 @@ def _score_names(spec: RunSpec) -> list[str]:
     return [*pure, *(step.name for step in spec.evals if step.scored)]
 
 
-class _Moments:
+class Moments:
     """Mean and squared deviations, a value at a time: Welford 1962, so never a difference of large sums."""
 
     __slots__ = ("_count", "_maximum", "_mean", "_minimum", "_squares")
 
     def __init__(self) -> None:
+        """Without any value."""
         self._count, self._mean, self._squares = 0, 0.0, 0.0
         self._minimum, self._maximum = math.inf, -math.inf
 
     def add(self, value: float) -> None:
+        """Take a value."""
         self._count += 1
         before = value - self._mean
         self._mean += before / self._count
@@ -263,6 +249,7 @@ class _Moments:
         self._minimum, self._maximum = min(self._minimum, value), max(self._maximum, value)
 
     def scores(self, items: int) -> Scores:
+        """The values so far, of so many items."""
         n = self._count
         if not n:
             return Scores(0, items)

@@ -6,11 +6,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
+"""Names of evaluators."""
+
 
 class _Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")
+    name: str = Field(pattern=NAME)
 
 
 class ExactMatch(_Spec):

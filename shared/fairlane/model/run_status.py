@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState
@@ -57,11 +57,28 @@ class RoleTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Scores:
+    """One evaluator's scores over the ``count`` items that have one; ``missing`` have none, for any reason.
+
+    ``standard_error`` is that of the mean, ``s / √count`` with ``s² = Σ(x − mean)² / (count − 1)``; there is
+    none for fewer than two. It takes scores as independent: repetitions of a row are less so than it says.
+    """
+
+    count: int
+    missing: int
+    mean: float | None = None
+    standard_error: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     """A run at one moment. ``jobs_done / jobs`` reaches exactly 1 when the run is finished.
 
     ``paused`` is set while somebody has paused the run. ``predict`` is the time of tasks, ``score`` that of
-    evaluations, of a finished run; ``None`` where nothing was called.
+    evaluations, of a finished run; ``None`` where nothing was called. ``client_scores`` are by scorer what
+    clients have computed over all records of a finished run; lists of runs leave them out.
     """
 
     run: str
@@ -86,6 +103,7 @@ class RunStatus:
     predict: RoleTime | None = None
     score: RoleTime | None = None
     rejections: tuple[Rejection, ...] = ()
+    client_scores: Mapping[str, Scores] = field(default_factory=dict)
 
     @property
     def progress(self) -> float:

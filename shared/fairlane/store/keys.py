@@ -53,6 +53,10 @@ class Keys:
         """Hash: page number → compressed rows; and their sessions (`fairlane.model.sessions`)."""
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:rows"
 
+    def client_scores(self, ref: RunRef) -> str:
+        """Hash: scorer of a client → its scores over the run's records, as JSON."""
+        return f"{self.prefix}team:{ref.team}:run:{ref.run}:client_scores"
+
     def runs(self, team: str) -> str:
         """Zset: the team's runs → submitted_ms."""
         return f"{self.prefix}run:{team}:index"

@@ -19,13 +19,13 @@ from fairlane.apps.report.binning import QUANTILES, bins_of, quantile
 from fairlane.apps.report.charts import Mark
 from fairlane.apps.report.description import configuration_of, evaluators_of, failures_of
 from fairlane.apps.report.gathering import CellSums, Gathering
-from fairlane.client.summary import Scores, Summary, summarise
+from fairlane.client.summary import Summary, summarise
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import Record
 from fairlane.model.run import RunSpec, RunState
-from fairlane.model.run_status import RunStatus
+from fairlane.model.run_status import RunStatus, Scores
 from fairlane.model.sessions import SessionRecord
 from fairlane.model.tokens import Price, cost_usd, price_of
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from fairlane.cli.output import ago, at_local_time, clip, iso, print_fields, print_line, print_table, took
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState
-from fairlane.model.run_status import RunStatus, failed_of
+from fairlane.model.run_status import RunStatus, Scores, failed_of
 
 LONGEST_NAME = 20
 
@@ -40,6 +41,7 @@ def run_document(status: RunStatus) -> dict[str, Any]:
         "paused_at": iso(status.paused.since_ms) if status.paused else None,
         "paused_by": status.paused.by or None if status.paused else None,
         "rejected_by": [{"lane": each.lane, "words": each.words} for each in status.rejections],
+        "client_scores": {name: asdict(each) for name, each in status.client_scores.items()},
     }
 
 
@@ -143,7 +145,17 @@ def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
     ]
     if status.late_reports:
         fields.append(("late", f"{status.late_reports:,} reports that came too late to count"))
+    fields += [(name, _in_words(each)) for name, each in status.client_scores.items()]
     return [*fields, ("submitted", ago(status.submitted_ms, now_ms)), *_times(status, now_ms)]
+
+
+def _in_words(scores: Scores) -> str:
+    """A client's scores in a line."""
+    of_items = f"{scores.count:,} scores of a client, {scores.missing:,} missing"
+    if scores.mean is None:
+        return of_items
+    error = "" if scores.standard_error is None else f" ± {scores.standard_error:.2g}"
+    return f"{scores.mean:.4g}{error}, {of_items}"
 
 
 def _times(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:

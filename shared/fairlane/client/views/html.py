@@ -10,9 +10,10 @@ from fairlane.core.errors import FairlaneError
 
 if TYPE_CHECKING:
     from fairlane.client.handle import Run
-    from fairlane.client.summary import Scores, Summary
+    from fairlane.client.summary import Summary
     from fairlane.client.views.comparison import Comparison
     from fairlane.client.views.lanes import LaneList
+    from fairlane.model.run_status import Scores
 
 Cell: TypeAlias = str | int | float | None
 

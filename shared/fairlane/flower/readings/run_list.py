@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
@@ -14,7 +15,7 @@ from fairlane.core.lru import Lru
 from fairlane.flower.readings.error_words import errors_of
 from fairlane.flower.readings.tallies import Sums, Tallies
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.model.run_status import RunStatus
+from fairlane.model.run_status import RunStatus, Scores
 
 LISTED = 100
 KNOWN = 2 * LISTED
@@ -76,7 +77,7 @@ class RunList:
             "state": state_in_a_word(status),
             "over": status.state.finished,
             "eta_ms": self._eta(status, now_ms),
-            "scores": _scores(sums),
+            "scores": scores_shown(sums.summary.scores if sums else {}),
             "cost_usd": sums.summary.cost_usd if sums else None,
             "summed": sums.items if sums else 0,
             "rejected_by": [{"lane": each.lane, "words": shown(each.words)} for each in status.rejections],
@@ -97,7 +98,7 @@ class RunList:
         return now_ms + round(left / per_second * 1000) if per_second else None
 
 
-def _scores(sums: Sums | None) -> list[dict[str, Any]]:
+def scores_shown(scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
     """Each evaluator's mean over the items so far, with its standard error."""
     return [
         {
@@ -109,5 +110,5 @@ def _scores(sums: Sums | None) -> list[dict[str, Any]]:
             "minimum": score.minimum,
             "maximum": score.maximum,
         }
-        for name, score in (sums.summary.scores.items() if sums else ())
+        for name, score in scores.items()
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.flower.readings.error_words import errors_of
-from fairlane.flower.readings.run_list import RunList
+from fairlane.flower.readings.run_list import RunList, scores_shown
 from fairlane.flower.readings.tallies import Tallies
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.run_status import RunStatus
@@ -43,6 +43,8 @@ class RunPage:
         }
         if not status.state.finished:
             found |= self._waits(status)
+        else:
+            found["scores"] += self._client_scores(ref, {each["name"] for each in found["scores"]})
         if sums is not None:
             shown = errors_of((part.lane for part in status.lanes), show_text=self._show_text)
             failures = sums.summary.failures[:FAILURES_SHOWN]
@@ -55,6 +57,11 @@ class RunPage:
                 for model, scores in sums.summary.scores_by_model.items()
             }
         return found
+
+    def _client_scores(self, ref: RunRef, known: set[str]) -> list[dict[str, Any]]:
+        """What clients have reported by now; of two of one name the stored score is shown."""
+        reported = self._deployment.runs.client_scores(ref)
+        return scores_shown({name: each for name, each in reported.items() if name not in known})
 
     def _waits(self, status: RunStatus) -> dict[str, Any]:
         """What it waits for, as `fairlane why` says it; its lanes with what holds each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -19,10 +20,11 @@ from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS, lane_key, split_model
 from fairlane.model.results import Record, assemble
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
-from fairlane.model.run_status import RunStatus
+from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, answers, read_hostile
+from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import extended_by, submitted_by
 
 _NONE: Mapping[str, Connection] = {}
@@ -62,7 +64,7 @@ class RunReader:
         found = self._overviews([ref])[0]
         if found is None:
             raise RunNotFound(ref.run)
-        return found
+        return found._replace(status=self._with_scores(ref, found.status))
 
     def status(self, ref: RunRef, spec: RunSpec) -> RunStatus:
         """The run's status, for a caller that knows its spec: one small read."""
@@ -71,10 +73,18 @@ class RunReader:
         pipeline.exists(self._keys.spec(ref))
         state, waits = pipeline.execute()
         if state:
-            return RunFields(state).status(ref, spec.name)
+            return self._with_scores(ref, RunFields(state).status(ref, spec.name))
         if not waits:
             raise RunNotFound(ref.run)
         return _submitted(spec)
+
+    def client_scores(self, ref: RunRef) -> dict[str, Scores]:
+        """By scorer, what clients have computed over all records of the run and reported."""
+        return read_client_scores(self._redis, self._keys, ref)
+
+    def _with_scores(self, ref: RunRef, status: RunStatus) -> RunStatus:
+        """The status with its clients' scores, which there are of a finished run alone."""
+        return replace(status, client_scores=self.client_scores(ref)) if status.state.finished else status
 
     def is_lost(self, ref: RunRef) -> bool:
         """Whether a run was submitted, and nothing asks the scheduler for it any more."""
