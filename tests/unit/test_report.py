@@ -392,6 +392,30 @@ def test_the_command_and_the_handle_write_the_page(real_redis: Redis, tmp_path: 
     assert "<details>" not in (tmp_path / "again.html").read_text(encoding="utf-8")
 
 
+def test_a_run_is_compared_with_another_on_its_page(real_redis: Redis, tmp_path: Path) -> None:
+    cli = CommandLine(real_redis)
+    for name, right in (("before", 1), (EVIL, 3)):
+        rows = [{"q": f"{SECRET} {n}", "a": "a"} for n in range(4)]
+        run = cli.stage.client.submit(
+            rows, "{{ q }}", model="sim:fast", name=name, evaluators=[exact_match("a")]
+        )
+        cli.stage.admit()
+        cli.stage.answer(run.id, right, output="a", scores={"exact_match": 1.0})
+        cli.stage.answer(run.id, 4 - right, output="b", scores={"exact_match": 0.0})
+    path = tmp_path / "report.html"
+    cli.out("report", run.id, "--against", "before", "--html", str(path))
+    page = path.read_text()
+    section = page[page.index('id="against"') :].partition("</section>")[0]
+    found = cli.stage.client.run(run.id)
+    before = next(each for each in cli.stage.client.runs() if each.name == "before")
+    difference = cli.stage.client.run(before.run).compare(found).scores["exact_match"]
+    cells = [">0.25<", ">0.75<", ">+0.5<", f">{difference.standard_error:,.2g}<"]
+    assert all(each in section for each in cells)
+    assert "<script" not in page
+    assert SECRET not in page
+    assert "Compared with" not in page_of(tmp_path, source([]))
+
+
 def test_a_refused_run_has_no_report(real_redis: Redis, tmp_path: Path) -> None:
     cli = CommandLine(real_redis)
     run = cli.stage.client.submit([{"q": 1}], prompt="{{ q }}", model="sim:fast").id

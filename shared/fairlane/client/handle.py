@@ -289,18 +289,22 @@ class Run:
 
         return compare_runs(self, other, by)
 
-    def report(self, path: str | PathLike[str], *, examples: int = 0) -> int:
+    def report(self, path: str | PathLike[str], *, examples: int = 0, against: Run | None = None) -> int:
         """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
         throughput against the limits, failures. Returns the number of records in it.
 
         It has texts of prompts, rows and outputs only for ``examples`` items. Prices are those of the
-        client's settings. Raises what `results` does, and ``OSError``.
+        client's settings. With ``against`` it also compares the scores item by item, as `compare` does: this
+        run minus that one. Raises what `results` does, and ``OSError``.
         """
         status = self.wait()
+        compared = None if against is None else against.compare(self)
         spec, records = self._readable(status), self._records(status)
         items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
         sessions = records.of_sessions()
-        written: int = load_app("report")(self._deployment, spec, status, items, sessions, path, examples)
+        written: int = load_app("report")(
+            self._deployment, spec, status, items, sessions, path, examples, compared
+        )
         return written
 
     def chunks(self) -> Iterator[Chunk]:

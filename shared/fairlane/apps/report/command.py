@@ -13,6 +13,7 @@ from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
 from fairlane.cli.runs.run_views import share
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.client.handle import Run
 from fairlane.core.errors import SubmissionError
 
 
@@ -36,6 +37,10 @@ def report(
             min=0, max=MOST_EXAMPLES, metavar="N", help="Show rows and outputs of N items, and the prompts."
         ),
     ] = 0,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Also compare the scores with those of this run, item by item."),
+    ] = None,
 ) -> None:
     """Write a self-contained HTML page: scores, cost, throughput, failures. Waits for the end.
 
@@ -43,18 +48,24 @@ def report(
     refused.
     """
     with invocation.deployment() as deployment:
-        found = find_run(deployment, run)
-        status = found.status()
-        if not status.state.finished:
-            say(f"run {found.id} is {status.state}, {share(status)} done; waiting for its end")
-            found.wait(progress=True)
+        other = None if against is None else _ended(find_run(deployment, against))
+        found = _ended(find_run(deployment, run))
         path = html or Path(f"{found.id}.html")
         try:
-            count = found.report(path, examples=examples)
+            count = found.report(path, examples=examples, against=other)
         except SubmissionError as refused:
             complain(str(refused))
             raise typer.Exit(FAILED) from refused
     say(f"{count:,} records of run {found.id} are in {path}")
+
+
+def _ended(run: Run) -> Run:
+    """The run, once it is over."""
+    status = run.status()
+    if not status.state.finished:
+        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
+        run.wait(progress=True)
+    return run
 
 
 def add_to(app: typer.Typer) -> None:

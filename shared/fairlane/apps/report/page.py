@@ -20,6 +20,7 @@ from fairlane.apps.report.charts import Mark
 from fairlane.apps.report.description import configuration_of, evaluators_of, failures_of
 from fairlane.apps.report.gathering import CellSums, Gathering
 from fairlane.client.summary import Summary, summarise
+from fairlane.client.views.comparison import Comparison
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
 from fairlane.model.job import JobState, Usage
@@ -45,6 +46,7 @@ class ReportSource:
     prices: Mapping[str, Price]
     activity: Sequence[LaneActivity]
     now_ms: int
+    comparison: Comparison | None = None
 
 
 class Figure(NamedTuple):
@@ -85,7 +87,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (words.number, words.error, words.percent, words.dollars, words.clipped):
+    for each in (words.number, words.change, words.error, words.percent, words.dollars, words.clipped):
         environment.filters[each.__name__] = each
     return environment.get_template("report.html.j2")
 
@@ -116,6 +118,7 @@ def _contents(source: ReportSource, summary: Summary, gathering: Gathering) -> d
         "cells": _compared(gathering, source.prices),
         "cell_scores": [name for name, scores in summary.scores.items() if scores.count],
         "more_cells": gathering.more_cells or len(gathering.cells) > MOST_ROWS,
+        "comparison": source.comparison,
         "lanes": [_lane_chart(each) for each in source.activity],
         "times": list(_times(source.status)),
         "latency": _latency_chart(gathering),

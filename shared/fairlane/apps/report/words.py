@@ -13,6 +13,11 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
+def change(value: float | None) -> str:
+    """A difference, with its sign."""
+    return "–" if value is None else f"{value:+,.4g}"
+
+
 def tick(value: float) -> str:
     """Three digits that matter, for an axis."""
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"

@@ -8,6 +8,7 @@ from os import PathLike
 from fairlane.apps.report.activity import activity_of
 from fairlane.apps.report.page import ReportSource, write_report
 from fairlane.client.deployment import Deployment
+from fairlane.client.views.comparison import Comparison
 from fairlane.model.results import Record
 from fairlane.model.run import RunSpec
 from fairlane.model.run_status import RunStatus
@@ -22,10 +23,12 @@ def report_of(
     sessions: Iterable[SessionRecord],
     path: str | PathLike[str],
     examples: int,
+    comparison: Comparison | None = None,
 ) -> int:
     """Write the page to ``path`` and return the number of records in it. Raises ``OSError``.
 
     ``records`` are those of all items in their order, with the scores that the caller adds.
+    ``comparison`` is with another run, whose scores come first in it.
     """
     with deployment.answering():
         now_ms = deployment.runs.now_ms()
@@ -38,5 +41,6 @@ def report_of(
         deployment.settings.prices,
         activity,
         now_ms,
+        comparison,
     )
     return write_report(path, source, examples)

@@ -146,9 +146,14 @@ class AsyncRun:
         """Every record as a row of a ``pandas.DataFrame``, once the run is over: see `Run.to_pandas`."""
         return await self._once_over(Run.to_pandas)
 
-    async def report(self, path: str | PathLike[str], *, examples: int = 0) -> int:
-        """Write a page of HTML, once the run is over: see `Run.report`."""
-        return await self._once_over(partial(Run.report, path=path, examples=examples))
+    async def report(
+        self, path: str | PathLike[str], *, examples: int = 0, against: AsyncRun | None = None
+    ) -> int:
+        """Write a page of HTML, once the run is over, and so is ``against``: see `Run.report`."""
+        if against is not None:
+            await against.wait()
+        other = against._run if against is not None else None
+        return await self._once_over(partial(Run.report, path=path, examples=examples, against=other))
 
     async def compare(self, other: AsyncRun, *, by: str | Sequence[str] | None = None) -> Comparison:
         """Compare the scores of two runs, once both are over, item by item: see `Run.compare`."""
