@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
+from fairlane.apps.promptfoo.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict
+from fairlane.model.results import Record
 from tests.support.promptfoo import KNOWN, Folder, config, record
 
 TESTS = [{"vars": {"word": ["a", "b"]}}, {"vars": {"word": "c"}}]
@@ -62,7 +65,8 @@ def test_hooks_that_come_after_add_scores_and_see_all_results(tmp_path: Path) ->
         assert evaluation.results is not None
         verdict = Verdict("passed", 1.0, (), (Part("said", 1.0, 1.0, "metric", passed=True),))
         one = record("out", dict(evaluation.rows[1]))
-        after, added = evaluation.results.seen(Cell("p", "q"), one, verdict)
+        evaluation.results.see(Cell("p", "q"), one, verdict)
+        after, added = evaluation.results.conclude(Cell("p", "q"), one, verdict)
         evaluation.results.end(evaluation.name, ["run"])
     assert (after.outcome, added) == ("passed", {"own": 0.5, "metric": 3.0})
     assert {part.metric: part.score for part in after.parts if part.metric} == {"own": 0.5, "metric": 3.0}
@@ -72,6 +76,41 @@ def test_hooks_that_come_after_add_scores_and_see_all_results(tmp_path: Path) ->
         {"word": "B"},
         {"own": 0.5, "metric": 3},
     )
+
+
+def test_after_each_sees_a_result_before_outputs_are_compared_and_after_all_sees_it_then(
+    tmp_path: Path,
+) -> None:
+    hooks = """
+def each(hook, context):
+    if hook == "afterEach":
+        return {"result": {"namedScores": {"was": float(context["result"]["success"])}}}
+    if hook == "afterAll":
+        import json, pathlib
+        seen = [each["success"] for each in context["results"]]
+        pathlib.Path(__file__).with_name("seen.json").write_text(json.dumps(seen))
+"""
+    (tmp_path / "hooks.py").write_text(hooks)
+    path = tmp_path / "promptfooconfig.json"
+    tests = [{"vars": {"word": "a"}, "assert": [{"type": "max-score"}]}]
+    prompts = ["{{word}}", "Say {{word}}"]
+    path.write_text(config(prompts=prompts, tests=tests, extensions=["file://hooks.py:each"]))
+    with Programs() as programs:
+        evaluation = read_evaluation(path, Wishes(KNOWN), programs)
+        found = evaluation.results
+        assert found is not None
+        cell, (plan,) = Cell("p", "q"), evaluation.runs
+
+        def seen(record: Record, plan: PlannedRun, verdict: Verdict) -> None:
+            found.see(cell, record, verdict)
+
+        scorer = Scorer(evaluation.texts, programs, lambda asked: [], seen=seen)
+        records = [(record("out", dict(evaluation.rows[0]), prompt=n, item=n), plan) for n in range(2)]
+        ended = [found.conclude(cell, one, verdict) for one, _, verdict in scorer.verdicts(records)]
+        found.end(evaluation.name, ["run"])
+    assert [verdict.outcome for verdict, _ in ended] == ["passed", "failed"]
+    assert [added for _, added in ended] == [{"was": 1.0}, {"was": 1.0}]
+    assert json.loads((tmp_path / "seen.json").read_text()) == [True, False]
 
 
 def test_a_hook_that_fails_before_anything_runs_is_a_problem(tmp_path: Path) -> None:
@@ -91,7 +130,8 @@ def test_a_hook_that_fails_afterwards_is_told_and_loses_no_result(
         (tmp_path / "hooks.py").write_text(HOOKS.replace("def all_of_them", "def other"))
         verdict = Verdict("passed", 1.0, ())
         one = record("out", dict(evaluation.rows[0]))
-        assert evaluation.results.seen(Cell("p", "q"), one, verdict) == (verdict, {})
+        evaluation.results.see(Cell("p", "q"), one, verdict)
+        assert evaluation.results.conclude(Cell("p", "q"), one, verdict) == (verdict, {})
         evaluation.results.end(evaluation.name, [])
     assert evaluation.results.failed
     assert "afterAll of hooks.py:all_of_them failed" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.rows import PROMPT
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell, Tally, with_verdict
+from fairlane.apps.promptfoo.scoring.verdicts import Verdict
 from fairlane.cli.output import say
 from fairlane.cli.runs.conclusion import say_held
 from fairlane.cli.runs.run_views import ending
@@ -63,18 +64,29 @@ class Runner:
         if (concurrent := evaluation.common.get("max_concurrent")) is not None:
             common["max_concurrent"] = concurrent
         calls = Calls(common, self._graded, self._wait)
-        scorer = Scorer(evaluation.texts, programs, calls, self._deployment.settings.prices)
+        hooks = evaluation.results
+
+        def cell_of(record: Record, plan: PlannedRun) -> Cell:
+            number = record.row.get(PROMPT, plan.prompts[record.prompt])
+            return Cell(evaluation.prompts[number], plan.labels.get(record.model, record.model))
+
+        def seen(record: Record, plan: PlannedRun, verdict: Verdict) -> None:
+            if hooks is not None:
+                hooks.see(cell_of(record, plan), record, verdict)
+
+        scorer = Scorer(
+            evaluation.texts, programs, calls, self._deployment.settings.prices, seen if hooks else None
+        )
         records = ((record, plan) for outcome in runs for record, plan in outcome.records())
         for record, plan, verdict in scorer.verdicts(records):
-            number = record.row.get(PROMPT, plan.prompts[record.prompt])
-            cell = Cell(evaluation.prompts[number], plan.labels.get(record.model, record.model))
-            added: dict[str, float] = {}
-            if evaluation.results is not None:
-                verdict, added = evaluation.results.seen(cell, record, verdict)
+            cell = cell_of(record, plan)
+            added: Mapping[str, float] = {}
+            if hooks is not None:
+                verdict, added = hooks.conclude(cell, record, verdict)
             tally.add(cell, record, verdict)
             yield with_verdict(record, cell, verdict, added)
-        if evaluation.results is not None:
-            evaluation.results.end(evaluation.name, self.ids)
+        if hooks is not None:
+            hooks.end(evaluation.name, self.ids)
 
     def _run(self, evaluation: Evaluation, programs: Programs) -> list[_Ended]:
         """Submit all runs and wait for them; one after the other where calls at a time are bounded.

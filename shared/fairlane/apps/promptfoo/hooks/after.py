@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,14 @@ _REASONS = {"passed": 0, "failed": 1, "error": 2}
 """promptfoo's ``failureReason``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What ``afterEach`` left of a result: the scores that it added, and the metadata."""
+
+    added: Mapping[str, float] = field(default_factory=dict)
+    metadata: Mapping[str, Any] | None = None
+
+
 @dataclass(slots=True)
 class ResultHooks:
     """Calls ``afterEach`` for each result and ``afterAll`` at the end. ``cases`` and ``names`` are by row."""
@@ -28,28 +37,41 @@ class ResultHooks:
     cases: Sequence[Case]
     names: Sequence[Mapping[str, Any]]
     results: list[dict[str, Any]] = field(default_factory=list)
+    seen: deque[Seen] = field(default_factory=deque)
     failed: bool = False
     _told: set[str] = field(default_factory=set)
 
-    def seen(self, cell: Cell, record: Record, verdict: Verdict) -> tuple[Verdict, dict[str, float]]:
-        """The verdict with the scores that ``afterEach`` adds, and these scores by name."""
-        if STEP not in record.row or not self.hooks.have("afterEach", "afterAll"):
-            return verdict, {}
+    def see(self, cell: Cell, record: Record, verdict: Verdict) -> None:
+        """Show ``afterEach`` a result, before outputs are compared. `conclude` follows in the same order."""
+        self.seen.append(self._after_each(cell, record, verdict))
+
+    def conclude(self, cell: Cell, record: Record, verdict: Verdict) -> tuple[Verdict, Mapping[str, float]]:
+        """The final verdict with the scores that ``afterEach`` has added, and these scores by name."""
+        seen = self.seen.popleft()
+        if STEP in record.row and self.hooks.have("afterAll"):
+            result = self._result(cell, record, verdict)
+            named = {**result["namedScores"], **seen.added}
+            metadata = result["metadata"] if seen.metadata is None else seen.metadata
+            self.results.append({**result, "namedScores": named, "metadata": metadata})
+        return (_with_scores(verdict, seen.added) if seen.added else verdict), seen.added
+
+    def _after_each(self, cell: Cell, record: Record, verdict: Verdict) -> Seen:
+        if STEP not in record.row or not self.hooks.have("afterEach"):
+            return Seen()
+        result = self._result(cell, record, verdict)
+        try:
+            after = self.hooks.after_each(result["testCase"], result)
+        except ProgramError as error:
+            self._tell(str(error))
+            return Seen()
+        before = result["namedScores"]
+        added = {name: score for name, score in after["namedScores"].items() if before.get(name) != score}
+        return Seen(added, after["metadata"])
+
+    def _result(self, cell: Cell, record: Record, verdict: Verdict) -> dict[str, Any]:
         number = record.row[STEP]
         test = described(self.cases[number], self.names[number])
-        result, added = _result(cell, record, verdict, test, number), dict[str, float]()
-        if self.hooks.have("afterEach"):
-            try:
-                after = self.hooks.after_each(test, result)
-            except ProgramError as error:
-                self._tell(str(error))
-            else:
-                before = result["namedScores"]
-                added = {k: v for k, v in after["namedScores"].items() if before.get(k) != v}
-                result = {**result, **after}
-        if self.hooks.have("afterAll"):
-            self.results.append(result)
-        return (_with_scores(verdict, added) if added else verdict), added
+        return _result(cell, record, verdict, test, number)
 
     def end(self, evaluation: str, runs: Sequence[str]) -> None:
         """Show ``afterAll`` the results. If it fails, the error is printed and the evaluation has failed."""

@@ -58,12 +58,17 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Scores records. ``ask`` asks models, ``prices`` are those of ``fairlane.toml``."""
+    """Scores records. ``ask`` asks models, ``prices`` are those of ``fairlane.toml``.
+
+    ``seen`` is called for each record, in order, with its verdict before outputs are compared, as promptfoo's
+    ``afterEach`` is.
+    """
 
     texts: Sequence[PromptText]
     programs: Programs
     ask: Asker
     prices: Mapping[str, Price] = field(default_factory=dict)
+    seen: Callable[[Record, PlannedRun, Verdict], None] | None = None
 
     def verdicts(
         self, records: Iterable[tuple[Record, PlannedRun]]
@@ -75,11 +80,20 @@ class Scorer:
             if held or draft.graders or any(each["type"] in COMPARES for each in draft.checks):
                 held.append(draft)
             else:
-                yield record, plan, self._verdict(draft)
+                yield record, plan, self._shown(draft)
         self._grade(held)
+        before = [self._shown(draft) for draft in held] if self.seen is not None else []
         self._compare(held)
-        for draft in held:
-            yield draft.record, draft.plan, self._verdict(draft)
+        for number, draft in enumerate(held):
+            compared = not before or any(each["type"] in COMPARES for _, each in _leaves(draft.checks))
+            yield draft.record, draft.plan, self._verdict(draft) if compared else before[number]
+
+    def _shown(self, draft: Draft) -> Verdict:
+        """The verdict as it is now, after it was shown to ``seen``."""
+        verdict = self._verdict(draft)
+        if self.seen is not None:
+            self.seen(draft.record, draft.plan, verdict)
+        return verdict
 
     def _draft(self, record: Record, plan: PlannedRun) -> Draft:
         draft = Draft(record, plan)
