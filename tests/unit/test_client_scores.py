@@ -85,9 +85,9 @@ def test_what_a_team_writes_there_by_hand_is_shown_only_if_it_is_scores(
 ) -> None:
     run = ended(cli)
     good = asdict(Scores(1, 0, 0.5))
-    written = {f"s{n:03}": json.dumps(good) for n in range(MOST_SCORERS + 5)}
-    written |= {"bad": json.dumps(good | change), "<b>": json.dumps(good), "long": " " * 10**5, "text": "x"}
-    cli.stage.redis.hset(key_of(cli, run.id), mapping=written)
+    written: dict[str, Any] = {f"s{n:03}": good for n in range(MOST_SCORERS + 5)}
+    written |= {"bad": good | change, "<b>": good, "text": "x", "none": None}
+    cli.stage.redis.set(key_of(cli, run.id), json.dumps(written))
     found = run.status().client_scores
     assert len(found) == MOST_SCORERS
     assert all(name.startswith("s") and each == Scores(1, 0, 0.5) for name, each in found.items())
@@ -95,7 +95,14 @@ def test_what_a_team_writes_there_by_hand_is_shown_only_if_it_is_scores(
 
 def test_a_wrong_type_hides_no_run_and_fails_no_reader(cli: CommandLine) -> None:
     run = ended(cli)
-    cli.stage.redis.set(key_of(cli, run.id), "x")
-    assert len(list(run.results())) == 3
+    cli.stage.redis.hset(key_of(cli, run.id), "x", "y")
     assert not run.status().client_scores
-    cli.stage.redis.delete(key_of(cli, run.id))
+    assert len(list(run.results())) == 3
+    assert list(run.status().client_scores) == ["length"]
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "3", "[" * 10**5, '{"length":' + " " * 10**6 + "{}}"])
+def test_no_text_that_a_team_writes_there_fails_a_reader(cli: CommandLine, text: str) -> None:
+    run = ended(cli)
+    cli.stage.redis.set(key_of(cli, run.id), text)
+    assert not run.status().client_scores

@@ -54,7 +54,7 @@ class Keys:
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:rows"
 
     def client_scores(self, ref: RunRef) -> str:
-        """Hash: scorer of a client → its scores over the run's records, as JSON."""
+        """String: JSON {scorer of a client: its scores over the run's records}."""
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:client_scores"
 
     def runs(self, team: str) -> str:

@@ -19,10 +19,10 @@ from fairlane.store.keys import Keys
 from fairlane.store.run_queries import read_hostile
 
 MOST_SCORERS = 50
-"""Scorers of one run that are written at once, and that a reader shows."""
+"""Scorers of one run whose scores are kept and shown, the first by name."""
 
-MOST_CHARS = 400
-"""Longest stored scores of one scorer: six numbers with their names take 200."""
+MOST_BYTES = 20_000
+"""How much of the stored text is read: a scorer's name and six numbers take at most 400 bytes."""
 
 MOST = 1e300
 """Greatest number that is shown; a float has room for it."""
@@ -31,35 +31,36 @@ _COUNTS = ("count", "missing")
 
 
 def write_client_scores(redis: RedisClient, keys: Keys, ref: RunRef, scores: Mapping[str, Scores]) -> None:
-    """Keep scores as long as a finished run, in place of earlier ones of the same scorers.
+    """Keep scores as long as a finished run, beside those of other scorers.
 
-    Does nothing once the run has expired.
+    Does nothing once the run has expired. Of two clients that write at the same moment the later one wins.
     """
     ttl_ms = redis.hget(keys.state(ref), "ttl_ms")
-    some = {name: json.dumps(asdict(each)) for name, each in list(scores.items())[:MOST_SCORERS]}
-    if ttl_ms is None or not some:
+    if ttl_ms is None or not scores:
         return
-    pipeline = redis.pipeline(transaction=True)
-    pipeline.hset(keys.client_scores(ref), mapping=some)
-    pipeline.expire(keys.client_scores(ref), max(1, int(ttl_ms) // 1000))
-    pipeline.execute()
+    all_of_them = {**read_client_scores(redis, keys, ref), **scores}
+    kept = {name: asdict(all_of_them[name]) for name in sorted(all_of_them)[:MOST_SCORERS]}
+    redis.set(keys.client_scores(ref), json.dumps(kept), ex=max(1, int(ttl_ms) // 1000))
 
 
 def read_client_scores(redis: RedisClient, keys: Keys, ref: RunRef) -> dict[str, Scores]:
-    """What clients have written, by scorer in the order of names; what is no score is left out."""
-    stored = read_hostile(lambda: redis.hgetall(keys.client_scores(ref))) or {}
-    found = ((name.decode(errors="replace"), _scores(text)) for name, text in stored.items())
-    known = {name: each for name, each in found if each is not None and re.fullmatch(NAME, name)}
+    """What clients have written, by scorer in the order of names; what is no score is left out.
+
+    Takes no more than `MOST_BYTES` from Redis, however much a team has put there.
+    """
+    text = read_hostile(lambda: redis.getrange(keys.client_scores(ref), 0, MOST_BYTES)) or b"{}"
+    try:
+        stored: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(stored, dict):
+        return {}
+    found = ((name, _scores(each)) for name, each in stored.items() if re.fullmatch(NAME, name))
+    known = {name: each for name, each in found if each is not None}
     return {name: known[name] for name in sorted(known)[:MOST_SCORERS]}
 
 
-def _scores(text: bytes) -> Scores | None:
-    if len(text) > MOST_CHARS:
-        return None
-    try:
-        read: Any = json.loads(text)
-    except ValueError:
-        return None
+def _scores(read: object) -> Scores | None:
     if not isinstance(read, dict) or read.keys() != {each.name for each in fields(Scores)}:
         return None
     whole = all(type(read[name]) is int and 0 <= read[name] < MOST for name in _COUNTS)
