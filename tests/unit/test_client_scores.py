@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from redis import Redis
+from redis.exceptions import NoPermissionError
 
 from fairlane import scorer
 from fairlane.flower.readings.run_list import RunList
@@ -106,3 +107,16 @@ def test_no_text_that_a_team_writes_there_fails_a_reader(cli: CommandLine, text:
     run = ended(cli)
     cli.stage.redis.set(key_of(cli, run.id), text)
     assert not run.status().client_scores
+
+
+def test_a_user_whose_rules_are_older_sees_the_run_without_them(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ended(cli)
+
+    def refuse(*_: Any) -> bytes:
+        raise NoPermissionError("this user has no permissions to run the 'getrange' command")
+
+    monkeypatch.setattr(Redis, "getrange", refuse)
+    assert not run.status().client_scores
+    assert len(list(run.results())) == 3

@@ -33,6 +33,7 @@ READING = (
     "exists",
     "get",
     "getbit",
+    "getrange",
     "hexists",
     "hget",
     "hgetall",

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+from redis.exceptions import NoPermissionError
+
 from fairlane.model.evaluators import NAME
 from fairlane.model.run import RunRef
 from fairlane.model.run_status import Scores
@@ -46,11 +48,14 @@ def write_client_scores(redis: RedisClient, keys: Keys, ref: RunRef, scores: Map
 def read_client_scores(redis: RedisClient, keys: Keys, ref: RunRef) -> dict[str, Scores]:
     """What clients have written, by scorer in the order of names; what is no score is left out.
 
-    Takes no more than `MOST_BYTES` from Redis, however much a team has put there.
+    Takes no more than `MOST_BYTES` from Redis, however much a team has put there. A user whose rules are
+    of an older version may not read them, and gets none.
     """
-    text = read_hostile(lambda: redis.getrange(keys.client_scores(ref), 0, MOST_BYTES)) or b"{}"
     try:
+        text = read_hostile(lambda: redis.getrange(keys.client_scores(ref), 0, MOST_BYTES)) or b"{}"
         stored: Any = json.loads(text)
+    except NoPermissionError:
+        return {}
     except (ValueError, RecursionError):
         return {}
     if not isinstance(stored, dict):

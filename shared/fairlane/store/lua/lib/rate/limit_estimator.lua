@@ -6,8 +6,8 @@
 --            and the last rejected call started, the counts at those moments, when the provider said to come back
 --   <axis>_open_ms, _open                            the last opening, and the count at it
 -- GIVES: learn_opening
--- USES: lane/counts lane/state rate/constants rate/estimate_filter rate/measurement rate/refusal_budget
---       rate/rate reported/window_detector
+-- USES: lane/counts lane/state rate/constants rate/estimate_filter rate/measurement rate/rate
+--       rate/refusal_budget reported/window_detector
 
 -- Learns from `count` admitted in `span_ms` between two openings. Returns whether that was precise enough.
 local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
