@@ -84,7 +84,9 @@ class RunReader:
 
     def _with_scores(self, ref: RunRef, status: RunStatus) -> RunStatus:
         """The status with its clients' scores, which there are of a finished run alone."""
-        return replace(status, client_scores=self.client_scores(ref)) if status.state.finished else status
+        if not status.state.finished or not self._redis.exists(self._keys.client_scores(ref)):
+            return status
+        return replace(status, client_scores=self.client_scores(ref))
 
     def is_lost(self, ref: RunRef) -> bool:
         """Whether a run was submitted, and nothing asks the scheduler for it any more."""
