@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
+from fairlane import scorer
 from fairlane.core.errors import SubmissionError, TargetNotFound
 from fairlane.model.run import RunRef
 from fairlane.store.script import all_scripts, script
@@ -343,6 +344,9 @@ def everything(stage: Stage) -> list[Waiting]:
     assert run.wait().state == "completed"
     assert list(pieces) == []
     assert len(list(run.results())) == len(list(run.stream())) == len(list(run.sessions())) == 4
+    length = scorer(len, name="length", where="client")
+    assert client.run(run.id).with_scorers(length).summary().scores["length"].count == 4
+    assert list(run.status().client_scores) == ["length"]
     assert run.why(0).constraint == "done"
     assert client.continue_run(run.id).id != run.id
     for ask in (run.pause, run.resume, client.run(run.id).cancel):

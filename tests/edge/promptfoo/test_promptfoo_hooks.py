@@ -11,9 +11,12 @@ import pytest
 
 from fairlane.apps.promptfoo.answering import answers, unscored
 from fairlane.apps.promptfoo.evaluation import Wishes, read_evaluation
+from fairlane.apps.promptfoo.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell
+from fairlane.apps.promptfoo.scoring.verdicts import Verdict
+from fairlane.model.results import Record
 from tests.edge.promptfoo.test_promptfoo_verdicts import promptfoo
 from tests.support.promptfoo_command import Promptfoo
 
@@ -100,15 +103,22 @@ def _ours(path: Path) -> list[tuple[Any, bool, dict[str, float]]]:
     found = []
     with Programs() as programs:
         evaluation = read_evaluation(path, Wishes(frozenset()), programs)
-        assert evaluation.results is not None
-        scorer = Scorer(evaluation.texts, programs, lambda _: [])
+        hooks = evaluation.results
+        assert hooks is not None
+
+        def cell_of(record: Record, plan: PlannedRun) -> Cell:
+            (label,) = plan.labels.values()
+            return Cell(evaluation.prompts[record.row["__prompt_number"]], label)
+
+        def seen(record: Record, plan: PlannedRun, verdict: Verdict) -> None:
+            hooks.see(cell_of(record, plan), record, verdict)
+
+        scorer = Scorer(evaluation.texts, programs, lambda _: [], seen=seen)
         for plan in evaluation.runs:
             records = [(each, plan) for each in unscored(plan, answers(plan, programs))]
-            (label,) = plan.labels.values()
             for record, _, verdict in scorer.verdicts(records):
-                cell = Cell(evaluation.prompts[record.row["__prompt_number"]], label)
-                verdict, _ = evaluation.results.seen(cell, record, verdict)
+                verdict, _ = hooks.conclude(cell_of(record, plan), record, verdict)
                 named = {part.metric: part.score for part in verdict.parts if part.metric}
                 found.append((record.output, verdict.outcome == "passed", named))
-        evaluation.results.end(evaluation.name, [])
+        hooks.end(evaluation.name, [])
     return found
