@@ -13,6 +13,9 @@ COMPLETED, LOST = "completed", "lost"
 PAID = frozenset({COMPLETED, "reset_after_work", "malformed", "cut_stream"})
 """How a request ends that the provider charges."""
 
+HANGS = "provider_hangs"
+"""The fault in which the provider works, and its answers wait."""
+
 QUIET_S = 2 * BEAT_S
 """A pause between two silences may be too short for a heartbeat and a report if it is shorter than this."""
 
@@ -179,9 +182,14 @@ class History:
         cuts = [
             begin
             for begin, end in self._cuts(call.worker)
-            if begin <= call.ended + margin and call.arrived <= end + RESUMED_S
+            if begin <= self._answered_s(call) + margin and call.arrived <= end + RESUMED_S
         ]
         return min(cuts, default=None)
+
+    def _answered_s(self, call: Call) -> float:
+        """When its answer reached its worker: a provider that hangs keeps answers until it goes on."""
+        hangs = (span for span in self.faults if span.name == HANGS)
+        return max((span.end for span in hangs if span.begin <= call.ended <= span.end), default=call.ended)
 
     def _cuts(self, worker: str) -> Iterator[tuple[float, float]]:
         """When faults cut a worker off: each that does so alone, and silences that do so together.

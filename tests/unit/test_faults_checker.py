@@ -159,6 +159,14 @@ def test_a_call_that_a_fault_cut_may_be_paid_again_and_no_other() -> None:
     assert broken(replace(history, faults=(nap,))) == {"paid_once"}
 
 
+def test_a_fault_cuts_a_call_whose_answer_waits_in_a_provider_that_hangs() -> None:
+    again = with_call(whole(), call(question(2), 5.0))
+    later = replace(KILLED, begin=3.0, end=4.0)
+    hung = Span("provider_hangs", (ANY,), 0.5, 3.5)
+    assert broken(replace(again, faults=(hung, later))) == set()
+    assert broken(replace(again, faults=(replace(hung, end=2.0), later))) == {"paid_once"}
+
+
 def test_faults_that_silence_a_worker_one_after_the_other_cut_its_calls_together() -> None:
     again = with_call(whole(), call(question(2), 5.0))
     away, apart = Span("redis_kill", (ANY,), 0.65, 1.8), Span("partition", ("worker-1",), 1.0, 2.4)
