@@ -80,7 +80,7 @@ def pause(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     over.set()
     if seen:
         watched.paused.append((seen[0], stage.now))
-    stage.insist(watched.run.resume)
+    stage.insist(watched.resume)
 
 
 def _is_paused(watched: Watched) -> bool:

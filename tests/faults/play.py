@@ -128,6 +128,8 @@ class Player:
         for name in list(deployment.down):
             deployment.revive(name)
         self._workload.close()
+        with suppress(FairlaneError):
+            self._workload.resume_again()
         self._stage.finish()
 
     def _collected(self, found: dict[str, str], took_s: float) -> History:

@@ -7,12 +7,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 
 import redis
 from redis.exceptions import RedisError
 
 from fairlane.embedded.server import EmbeddedRedis
+from tests.faults.checker import FORGOTTEN_S
 from tests.faults.deployment import REPLICA
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Timed
@@ -51,10 +51,11 @@ def stop(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 
 
 @fault("redis_power")
-def power(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+def power(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """SIGKILL, and the last second of its file is gone."""
     stage.deployment.lose_a_second()
     yield (ANY,)
+    stage.workload.forget(timed.seconds + FORGOTTEN_S, stage.now)
     stage.deployment.server.start()
 
 
@@ -118,6 +119,7 @@ def fail_over(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """The primary dies, and its replica, which copies it asynchronously, takes its place and address."""
     replica = _replica(stage, timed)
     stage.deployment.fail_over(replica)
+    stage.workload.forget(FORGOTTEN_S, stage.now)
     stage.deployment.proxies.remove(REPLICA)
     yield (ANY,)
 
@@ -127,16 +129,10 @@ def fail_over_late(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """A replica that got nothing for some time takes over: all of that is lost, submissions too."""
     replica = _replica(stage, timed)
     stage.deployment.proxies.each([REPLICA], lambda proxy: proxy.cut(forth=True, back=True))
-    known, begin = set(stage.workload.watched), stage.now
+    begin = stage.now
     yield (ANY,)
     stage.deployment.fail_over(replica)
-    for name, watched in stage.workload.watched.items():
-        seen = watched.seen
-        if name not in known:
-            seen = replace(seen, may_be_lost=True)
-        if seen.done_s is not None and seen.done_s >= begin:
-            seen = replace(seen, state="", done_s=None, cancelled_s=None)  # its end is lost, too
-        watched.seen = seen
+    stage.workload.forget(stage.now - begin + FORGOTTEN_S, stage.now)
     stage.deployment.proxies.remove(REPLICA)
 
 

@@ -34,6 +34,23 @@ class Watched:
     run: Run
     seen: RunSeen
     paused: list[tuple[float, float]] = field(default_factory=list)
+    submitted_s: float = field(default_factory=time.monotonic)
+    resumed_s: float | None = None
+    resumes_again: bool = False
+
+    def resume(self) -> None:
+        """Resume it, and note when."""
+        self.run.resume()
+        self.resumed_s = time.monotonic()
+
+    def forget(self, seconds: float, now: float) -> None:
+        """Redis has lost what it confirmed in the last ``seconds``. ``now``: seconds since the start."""
+        begin = time.monotonic() - seconds
+        if self.submitted_s >= begin:
+            self.seen = replace(self.seen, may_be_lost=True)
+        if self.seen.done_s is not None and self.seen.done_s >= now - seconds:
+            self.seen = replace(self.seen, state="", done_s=None, cancelled_s=None)  # its end is lost, too
+        self.resumes_again |= self.resumed_s is not None and self.resumed_s >= begin
 
     def look(self, since: float) -> bool:
         """Whether it has ended; the first time that it has is noted."""
@@ -67,6 +84,8 @@ class Watched:
         if self.seen.state == LOST:
             return self.seen
         try:
+            if not self.run.status().state.finished:
+                return replace(self.seen, error="it is not over, so that its records were not read")
             records = tuple(
                 Entry(
                     record.item,
@@ -164,6 +183,17 @@ class Workload:
     def read(self) -> tuple[RunSeen, ...]:
         """All runs as their teams see them in the end."""
         return tuple(watched.read() for watched in self.watched.values())
+
+    def forget(self, seconds: float, now: float) -> None:
+        """Redis has lost what it confirmed in the last ``seconds``. ``now``: seconds since the start."""
+        for watched in self.watched.values():
+            watched.forget(seconds, now)
+
+    def resume_again(self) -> None:
+        """Resume runs whose first request Redis may have lost. Raises `FairlaneError`."""
+        for watched in self.watched.values():
+            if watched.resumes_again and watched.seen.done_s is None and watched.seen.state != LOST:
+                watched.run.resume()
 
     def close(self) -> None:
         """Restore every model."""

@@ -166,3 +166,17 @@ def test_permits_that_come_back_late_are_not_granted_again_at_once(real_redis: R
         granted += len(piled)
     assert sent >= 50
     assert granted <= 60
+
+
+def test_a_lowered_limit_holds_for_permits_that_were_granted_before_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=200, requests_per_minute=1200, burst_seconds=1.0, exact=True)
+    piled: list[Attempt] = []
+    for _ in range(30):
+        piled += d.take(ref)
+        d.advance(50)
+    assert len(piled) >= 20
+    d.advance(3_000)
+    d.lanes.limit("sim:fast", {"requests_per_minute": 180}, d.now_ms)
+    sent = [attempt for attempt in piled if (claim := d.claim(attempt)) and claim.sendable]
+    assert 1 <= len(sent) <= 3

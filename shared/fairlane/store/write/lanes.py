@@ -180,7 +180,7 @@ class Lanes:
         )
         return None if reply is None else _read_grant(json.loads(reply))
 
-    def limit(self, lane: str, limits: Mapping[str, Limit]) -> bool:
+    def limit(self, lane: str, limits: Mapping[str, Limit], now_ms: str | int = "") -> bool:
         """Set limits by their names in `LaneLimits`; ``None`` removes one. True if the lane is new.
 
         Raises `ConfigurationError` for a limit that there is not or that makes no sense; nothing is written.
@@ -193,11 +193,13 @@ class Lanes:
         call = script("lane_limit").bind(
             {
                 "lanes": self._keys.lanes,
+                "lane": self._keys.lane(lane),
                 "limits": self._keys.limits(lane),
                 "dirty": self._keys.dirty,
                 "audit": self._keys.audit,
             },
             {
+                "now_ms": now_ms,
                 "channel": self._keys.wake,
                 "control": self._keys.control,
                 "name": lane,

@@ -1,7 +1,7 @@
--- Configures a lane's limits; effective with the next permit.
--- KEYS: lanes limits dirty audit
--- ARGV: channel control name fields audit
--- USES: core/audit core/wake
+-- Configures a lane's limits; effective with the next permit, and with the next claim of a permit granted before.
+-- KEYS: lanes lane limits dirty audit
+-- ARGV: now_ms channel control name fields audit
+-- USES: buckets/arrival_bounds buckets/buckets core/audit core/time core/wake lane/state
 -- RETURNS: 1 if the lane is new, else 0.
 -- `fields` is an object of texts, as they are stored; null removes a limit.
 local fresh, before, changed = redis.call('SADD', KEY.lanes, ARG.name), {}, false
@@ -13,7 +13,15 @@ for field, value in pairs(cjson.decode(ARG.fields)) do
     redis.call('HSET', KEY.limits, field, value)
   end
 end
-if changed then audit({before = before}) end
+if changed then
+  audit({before = before})
+  local lane, limits = read_hash(KEY.lane), read_hash(KEY.limits)
+  if next(lane) then
+    local row = edited(lane)
+    note_arrival_bounds(lane, limits, buckets_of(lane, limits, clock(ARG.now_ms)), row)
+    write_hash(KEY.lane, row)
+  end
+end
 wake(KEY.dirty, ARG.channel, ARG.name)
 if fresh == 1 then redis.call('PUBLISH', ARG.control, 'lanes') end
 return fresh
