@@ -137,7 +137,7 @@ class Scheduler:
         self._loader = RunLoader(redis, keys, runs, backlog, self._feeder)
         limits = PayloadLimits(runs, backlog, section.limits)
         admission = Admission(
-            runs, backlog, self._registry, limits, section, settings.connections, settings.prices
+            runs, backlog, self._registry, limits, section, settings.connections, settings.prices, pool
         )
         requests = RunRequests(runs, backlog, self._feeder, self._registry, limits)
         self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams)

@@ -50,7 +50,14 @@ LANES = dict.fromkeys(("sim:fast", "sim:slow", "sim:judge"), UNLIMITED)
 class Parts:
     """One scheduler, the leader. Its lanes have no limits until a test sets them."""
 
-    def __init__(self, redis: Redis, *, teams: Mapping[str, float] | None = None, **bounds: float) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        teams: Mapping[str, float] | None = None,
+        pool: Any = None,
+        **bounds: float,
+    ) -> None:
         self.redis, self.clock, self.keys = redis, ManualClock(), Keys("test")
         self.settings = Settings.model_validate(
             {
@@ -75,7 +82,7 @@ class Parts:
             self.settings.lanes,
             self.settings.limits_of,
         )
-        self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock)
+        self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock, pool=pool)
         self.loader = RunLoader(redis, self.keys, self.runs, self.backlog, self.feeder)
         limits = PayloadLimits(self.runs, self.backlog, self.settings.scheduler.limits)
         self.admission = Admission(
@@ -86,6 +93,7 @@ class Parts:
             self.settings.scheduler,
             self.settings.connections,
             self.settings.prices,
+            pool,
         )
         self.requests = RunRequests(self.runs, self.backlog, self.feeder, self.registry, limits)
         self.receiver = Receiver(

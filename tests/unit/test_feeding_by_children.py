@@ -12,41 +12,16 @@ from fairlane.core.errors import CutOff, NoChild
 from fairlane.model.evaluators import Regex
 from fairlane.model.job import JobState
 from fairlane.model.results import Record
-from fairlane.model.run import Message, Plan, RunRef
+from fairlane.model.run import Message, RunRef
 from fairlane.pipeline.rendering import Rendering
-from fairlane.sandbox.pieces import Piece
 from fairlane.store.read.reading import RecordReader
-from fairlane_scheduler.feed.feeder import AWAITED_MS, Feeder
+from fairlane_scheduler.feed.feeder import AWAITED_MS
 from fairlane_scheduler.state.backlog import ActiveRun
 from tests.support.scheduler_parts import Parts
+from tests.support.slow_pool import SlowPool
 
 HARD = "{{ q | string | upper }}"
 ROWS = 120
-
-
-class SlowPool:
-    """Stands in for a pool whose children have done nothing until the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[str, Piece, Plan | None, Future[Any]]] = []
-        self.works = False
-
-    def submit(self, team: str, piece: Piece, plan: Plan | None = None) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.waiting.append((team, piece, plan, future))
-        return future
-
-    def do_all(self, error: Exception | None = None) -> int:
-        """Do what waits; ``error``: all of it ends so instead."""
-        done, self.waiting = self.waiting, []
-        for _, piece, plan, future in done:
-            if error is not None:
-                future.set_exception(error)
-                continue
-            self.works = True
-            future.set_result(piece.read(piece.work(None if plan is None else Rendering(plan))))
-            self.works = False
-        return len(done)
 
 
 @pytest.fixture
@@ -57,8 +32,7 @@ def pool() -> SlowPool:
 @pytest.fixture
 def parts(fake_redis: Redis, pool: SlowPool, monkeypatch: pytest.MonkeyPatch) -> Parts:
     """A scheduler with children. Jinja and regular expressions outside of them fail the test."""
-    parts = Parts(fake_redis)
-    parts.feeder = Feeder(parts.runs, parts.backlog, parts.registry, parts.clock, pool=pool)  # type: ignore[arg-type]
+    parts = Parts(fake_redis, pool=pool)
 
     def only_in_children(target: str) -> None:
         module, _, name = target.rpartition(".")

@@ -331,7 +331,3 @@ class TeamThrottle:
             del self._until_ms[team]
             return 0
         return until_ms - now_ms
-
-    def first_ms(self, teams: Iterable[str], now_ms: int) -> int | None:
-        """Milliseconds until the first of these teams may work again; ``None`` without teams."""
-        return min((self.left_ms(team, now_ms) for team in teams), default=None)

@@ -154,7 +154,7 @@ class Placement:
         spec = run.plan.spec
         turn, number = divmod(position, max(1, run.items))
         model = None
-        rendering = self._renderings.get_or_make(run.ref, lambda: Rendering(run.plan))
+        rendering = self._renderings.get_or_make(run.ref, lambda: Rendering(run.plan, checked=True))
         item = RunItem.of(rendering, number, {})
         try:
             row = self._pages.row(run.ref, spec, item.cell.row)

@@ -20,10 +20,12 @@ from fairlane.evaluators.builders import check_names
 from fairlane.model.run import SPEC_VERSION, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Price
 from fairlane.pipeline.rendering import Rendering
+from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.bounds import Fields, bounds_of, check_prices
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane.templates.template import Template, words_of
+from fairlane_scheduler.intake.template_check import LOOK_MS, TemplateCheck, TemplatesAwaited
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
@@ -198,13 +200,17 @@ class Admission:
         settings: SchedulerSettings,
         connections: Mapping[str, Connection],
         prices: Mapping[str, Price],
+        pool: Pool | None = None,
     ) -> None:
+        """``pool``: compiles templates; without one they are compiled at once."""
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
         self._limits = limits
         self._settings = settings
         self._prices = prices
+        self._pool = pool
+        self._checks: dict[str, TemplateCheck] = {}  # by team: each compiles those of one run at a time
         self._tooled = tuple(name for name, each in connections.items() if each.tooled)
         self._unstructured = tuple(
             name for name, each in connections.items() if not (each.structured or each.tooled)
@@ -216,19 +222,29 @@ class Admission:
         """How many requests of a team may wait in its inbox."""
         return self._limits.waiting_requests
 
+    def forget_all(self) -> None:
+        """Forget what an earlier term has asked children for."""
+        for check in self._checks.values():
+            check.drop()
+        self._checks.clear()
+
     def begin_tick(self) -> None:
         """Count active runs anew when the limits need them."""
         self._limits.begin()
 
     def submit(self, ref: RunRef, moment: Moment) -> None:
-        """Admit a submitted run, or reject it. Raises what Redis raises, and nothing else."""
-        text = self._runs.spec_text(ref, self._limits.spec_bytes)
-        if text is None:
-            return
+        """Admit a submitted run, or reject it. Raises what Redis raises, and `TemplatesAwaited`: then the run
+        is to be submitted again in a later tick.
+        """
         try:
-            self._limits.check_spec(ref, text)
-            plan = self._plan(ref, text)
-        except (RedisError, OSError):
+            plan = self._checked(ref) if ref.team in self._checks else None
+            if plan is None:
+                text = self._runs.spec_text(ref, self._limits.spec_bytes)
+                if text is None:
+                    return
+                self._limits.check_spec(ref, text)
+                plan = self._plan(ref, text)
+        except (RedisError, OSError, TemplatesAwaited):
             raise
         except Exception as error:
             if not isinstance(error, (FairlaneError, ValueError)):
@@ -255,8 +271,21 @@ class Admission:
             if oldest := self._limits.note_rejected(ref):
                 self._runs.forget_refused(oldest, moment.epoch, moment.argument)
 
+    def _checked(self, ref: RunRef) -> Plan | None:
+        """The plan of a run whose templates compile; ``None`` if nobody was asked whether they do."""
+        check = self._checks[ref.team]
+        if not check.concerns(ref):
+            self._checks.pop(ref.team).drop()
+            return None
+        if wait_ms := check.wait_ms():
+            raise TemplatesAwaited(wait_ms)
+        del self._checks[ref.team]
+        return check.result()
+
     def _plan(self, ref: RunRef, text: bytes) -> Plan:
-        """The plan of a valid spec. Raises ``ValueError`` or `FairlaneError` with a message for its team."""
+        """The plan of a valid spec. Raises ``ValueError`` or `FairlaneError` with a message for its team, and
+        `TemplatesAwaited` if a child compiles its templates now.
+        """
         spec = _read_spec(ref, text)
         check_jobs(spec, spec.rows)
         check_prices(spec, self._prices)
@@ -272,7 +301,7 @@ class Admission:
                 "evaluators: session evaluations need a session field, and all rows at the start"
             )
         for number, model in enumerate(spec.models):
-            template = Template(f"models[{number}]", model)
+            template = Template(f"models[{number}]", model, checked=True)
             if template.constant:
                 self._lanes.lane_of(template.render({}).strip(), spec.lane)
         plan = Plan(
@@ -283,12 +312,15 @@ class Admission:
             tooled=self._tooled,
             responses=self._responses,
         )
-        Rendering(plan)
+        rendering = Rendering(plan, checked=self._pool is not None)
         if missing and not spec.open:
             raise ValueError(
                 f"rows: {missing:,} of {-(-spec.rows // spec.page_rows):,} pages are missing, as Redis may "
                 "lose its last second when it restarts: submit the run again"
             )
+        if self._pool is not None and (markup := rendering.markup()):
+            self._checks[ref.team] = TemplateCheck(self._pool, plan, markup)
+            raise TemplatesAwaited(LOOK_MS)
         return plan
 
 

@@ -13,11 +13,12 @@ from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
 from fairlane.store.write.leader import Leader
-from fairlane.store.write.runs.inbox import Inbox
+from fairlane.store.write.runs.inbox import Inbox, Request
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.intake.admission import Admission
 from fairlane_scheduler.intake.run_requests import RunRequests
+from fairlane_scheduler.intake.template_check import TemplatesAwaited
 from fairlane_scheduler.state.server_time import Moment
 
 TICK_MS = 100  # then the remaining requests wait for the next tick
@@ -52,21 +53,24 @@ class Receiver:
         self._configured = teams
         self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
         self._waiting: dict[str, None] = {}
+        self._awaited_ms: dict[str, int] = {}  # by team: when to look again for what a child compiles
         self._known: set[str] = set()
         self._cursor: int | None = None
 
     def forget_all(self) -> None:
         """Search for inboxes that were announced to an earlier leader."""
         self._waiting.clear()
+        self._awaited_ms.clear()
+        self._admission.forget_all()
         self._known.clear()
         self._cursor = None
 
     def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
         """Act on the requests of ``teams``; ``None``: of all teams.
 
-        Returns milliseconds until it must look again: 0 if requests are left, the rest of the throttling if
-        only throttled teams have some, ``None`` if nobody has. Raises `NotLeader` if another scheduler leads;
-        then no request is dropped.
+        Returns milliseconds until it must look again: 0 if requests are left, the least wait if all teams
+        that have some are throttled or wait for a child, ``None`` if nobody has. Raises `NotLeader` if
+        another scheduler leads; then no request is dropped.
         """
         started_ms = self._clock.monotonic_ms()
         self._admission.begin_tick()
@@ -75,20 +79,28 @@ class Receiver:
         else:
             # Announced teams go first; their number is bounded.
             self._waiting = dict.fromkeys([*islice(teams, MOST_ANNOUNCED), *self._waiting])
-        throttled: dict[str, None] = {}
+        later: dict[str, None] = {}
         while self._waiting:
             now_ms = self._clock.monotonic_ms()
             if now_ms - started_ms >= TICK_MS:
-                self._waiting |= throttled
+                self._waiting |= later
                 return 0
             team = next(iter(self._waiting))
             del self._waiting[team]
-            if self._throttle.left_ms(team, now_ms):
-                throttled[team] = None
+            if self._wait_ms(team, now_ms):
+                later[team] = None
             elif _TEAM.fullmatch(team) and self._serve(team, moment):
                 self._waiting[team] = None  # behind the others
-        self._waiting = throttled
-        return self._throttle.first_ms(throttled, self._clock.monotonic_ms())
+        self._waiting = later
+        now_ms = self._clock.monotonic_ms()
+        return min((self._wait_ms(team, now_ms) for team in later), default=None)
+
+    def _wait_ms(self, team: str, now_ms: int) -> int:
+        """Milliseconds until a team is served: it is throttled, or a child compiles its templates."""
+        awaited_ms = self._awaited_ms.get(team, 0) - now_ms
+        if awaited_ms <= 0:
+            self._awaited_ms.pop(team, None)
+        return max(0, awaited_ms, self._throttle.left_ms(team, now_ms))
 
     def relieve(self, moment: Moment) -> None:
         """Act on what frees memory while Redis is full; a team's requests behind a submission wait.
@@ -117,18 +129,11 @@ class Receiver:
         handled, started_ms = 0, self._clock.monotonic_ms()
         self._cut(team, moment)
         for request in self._inbox.peek(team):
+            if request is not None and not self._act(RunRef(team, request.run), request, moment):
+                break
             handled += 1
-            if request is not None:
-                self._throttle.begin()
-                ref = RunRef(team, request.run)
-                if request.op == "submit":
-                    self._admission.submit(ref, moment)
-                else:
-                    self._requests.act(ref, request, moment)
-                if throttled_ms := self._throttle.end(team, self._clock.monotonic_ms()):
-                    log.warning(Event.TEAM_THROTTLED, team=team, throttled_ms=throttled_ms)
-                    break
-            if self._clock.monotonic_ms() - started_ms >= TURN_MS:
+            now_ms = self._clock.monotonic_ms()
+            if self._throttle.left_ms(team, now_ms) or now_ms - started_ms >= TURN_MS:
                 break
         if handled:
             self._leader.confirm(moment.argument)
@@ -136,7 +141,23 @@ class Receiver:
             if team not in self._known:
                 self._inbox.remember(team)
                 self._known.add(team)
-        return handled > 0
+        return handled > 0 or team in self._awaited_ms
+
+    def _act(self, ref: RunRef, request: Request, moment: Moment) -> bool:
+        """Act on one request; false if it waits for a child process, and the team's others behind it."""
+        self._throttle.begin()
+        try:
+            if request.op == "submit":
+                self._admission.submit(ref, moment)
+            else:
+                self._requests.act(ref, request, moment)
+        except TemplatesAwaited as awaited:
+            self._awaited_ms[ref.team] = self._clock.monotonic_ms() + awaited.wait_ms
+            return False
+        finally:
+            if throttled_ms := self._throttle.end(ref.team, self._clock.monotonic_ms()):
+                log.warning(Event.TEAM_THROTTLED, team=ref.team, throttled_ms=throttled_ms)
+        return True
 
     def _cut(self, team: str, moment: Moment) -> None:
         """Drop requests beyond the inbox's limit; for one turn, reject the runs that they submit."""

@@ -100,7 +100,7 @@ class Rendering:
     """The compiled templates of a run. Raises `TemplateError` if one does not compile."""
 
     def __init__(self, plan: Plan, *, checked: bool = False) -> None:
-        """``checked``: they compiled at admission, so that each is compiled only when it renders."""
+        """``checked``: whether they compile is known elsewhere; each is compiled only when it renders."""
         self.plan = plan
         spec = self.spec = plan.spec
         _check_params(spec)
@@ -115,6 +115,13 @@ class Rendering:
         }
         store = spec.order.store_output_as
         self._register = Template("store_output_as", store, checked=checked) if store is not None else None
+
+    def markup(self) -> dict[str, str]:
+        """The templates that only Jinja can compile, by field."""
+        prompts = (template for prompt in self._prompts for template in prompt.templates)
+        register = () if self._register is None else (self._register,)
+        templates = (*prompts, *self._models, *self._templates.values(), *register)
+        return {each.field: text for each in templates if (text := each.markup) is not None}
 
     def model(self, cell: Cell, row: Row) -> str:
         """The model of the item's task."""

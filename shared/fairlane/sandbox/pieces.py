@@ -13,12 +13,9 @@ from typing import Any, ClassVar, Protocol
 from fairlane.core.errors import BrokenPage
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.evaluators import Criterion
-from fairlane.model.job import JobState
 from fairlane.model.run import cell_of
 from fairlane.model.sessions import SessionMembership
-from fairlane.model.tokens import Entry
 from fairlane.pipeline.completion import (
     Completion,
     complete_evaluation,
@@ -26,8 +23,10 @@ from fairlane.pipeline.completion import (
     complete_task,
 )
 from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.evaluations import FinishedJob, KnownResult, NextJob, render_evaluations
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
+from fairlane.sandbox.replies import as_json, read_call, read_completion, written_call, written_completion
+from fairlane.templates.template import compile_template
 
 Row = Mapping[str, Any]
 
@@ -168,7 +167,7 @@ class EvaluationDigests:
         """Pairs of step and key as JSON."""
         item = RunItem.of(_needed(rendering), self.item, self.row)
         digests = render_evaluations(item, self.output).digests(item.cell.repetition)
-        return _json([*digests.items()])
+        return as_json([*digests.items()])
 
     def read(self, reply: bytes) -> dict[int, str]:
         """The keys by step."""
@@ -186,12 +185,30 @@ class FindFlaw:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """The flaw as JSON."""
-        return _json(flaw(self.answer, self.criterion))
+        return as_json(flaw(self.answer, self.criterion))
 
     def read(self, reply: bytes) -> str | None:
         """The flaw; ``None`` without one."""
         found = json.loads(reply)
         return None if found is None else str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTemplates:
+    """Compiles templates, by field, to know that each compiles."""
+
+    what: ClassVar[str] = "templates"
+
+    texts: Mapping[str, str]
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """Nothing. Raises `TemplateError` for the first that does not compile."""
+        for name, text in self.texts.items():
+            compile_template(name, text)
+        return b""
+
+    def read(self, reply: bytes) -> None:
+        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +226,7 @@ class ReadPage:
             rows = bounded_rows(self.blob, self.row_bytes)
         except BrokenPage as broken:
             return b"!" + str(broken).encode(errors="replace")
-        return b"\n".join(map(_json, rows))
+        return b"\n".join(map(as_json, rows))
 
     def read(self, reply: bytes) -> list[bytes]:
         """The rows' JSON. Raises `BrokenPage`."""
@@ -218,82 +235,7 @@ class ReadPage:
         return reply.split(b"\n") if reply else []
 
 
-def written_call(call: Call) -> bytes:
-    """A call as JSON."""
-    optional, inputs = sorted(call.optional), None if call.inputs is None else [*call.inputs]
-    return _json([call.model, call.messages, dict(call.params), call.arguments, inputs, optional])
-
-
-def read_call(text: bytes) -> Call:
-    """The call that `written_call` wrote."""
-    model, messages, params, arguments, inputs, optional = json.loads(text)
-    return Call(
-        str(model),
-        [*messages],
-        dict(params),
-        None if arguments is None else dict(arguments),
-        None if inputs is None else tuple(map(str, inputs)),
-        frozenset(map(str, optional)),
-    )
-
-
-def written_completion(done: Completion) -> bytes:
-    """A completion as JSON."""
-    session = done.session
-    return _json(
-        [
-            done.state,
-            done.payload,
-            [_written_job(job) for job in done.follow],
-            done.malformed,
-            dict(done.memory),
-            None
-            if session is None
-            else [*session[:-1], [[str(entry), lane] for entry, lane in session.evaluations]],
-        ]
-    )
-
-
-def read_completion(text: bytes) -> Completion:
-    """The completion that `written_completion` wrote."""
-    state, payload, follow, malformed, memory, session = json.loads(text)
-    return Completion(
-        JobState(state),
-        str(payload),
-        tuple(_read_job(job) for job in follow),
-        tuple(map(str, malformed)),
-        {str(name): str(value) for name, value in memory.items()},
-        None if session is None else _read_session(*session),
-    )
-
-
-def _written_job(job: NextJob) -> list[object]:
-    if isinstance(job, ReadyJob):
-        return [str(job.entry), job.lane]
-    return [job.job, job.state, job.payload, job.lane]
-
-
-def _read_job(written: Sequence[Any]) -> NextJob:
-    match written:
-        case [str(entry), str(lane)]:
-            return ReadyJob(Entry.parse(entry), lane)
-        case [int(job), str(state), str(payload), str(lane)]:
-            return RecordedJob(job, "given" if state == "given" else JobState(state), payload, lane)
-    raise ValueError(f"{written!r:.100} is no job")
-
-
-def _read_session(
-    session: int, cell: int, size: int, answered: bool, evaluations: Sequence[tuple[str, str]]
-) -> SessionCompletion:
-    entries = tuple((Entry.parse(entry), str(lane)) for entry, lane in evaluations)
-    return SessionCompletion(int(session), int(cell), int(size), bool(answered), entries)
-
-
 def _needed(rendering: Rendering | None) -> Rendering:
     if rendering is None:
         raise ValueError("this piece of work needs its run")
     return rendering
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

@@ -120,6 +120,11 @@ class Template:
         """Whether it has no markup: every row renders to the same text."""
         return self._plain is not None and not self._plain.names
 
+    @property
+    def markup(self) -> str | None:
+        """Its text, if only Jinja can compile it: it has more markup than ``{{ name }}``."""
+        return self._text if self._plain is None else None
+
     def chars(self, names: Mapping[str, Any]) -> int | None:
         """At most so many characters result, in time linear in them; ``None`` if Jinja is to run."""
         return None if self._plain is None else self._plain.chars(names)
@@ -214,6 +219,11 @@ class Prompt:
             (message.role, Template(f"{field}, message {number}", message.content, checked=checked))
             for number, message in enumerate(messages, start=1)
         )
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """Those of its messages' contents."""
+        return tuple(template for _, template in self._messages)
 
     def chars(self, row: Mapping[str, Any]) -> int | None:
         """At most so many characters result; ``None`` if Jinja is to run."""
