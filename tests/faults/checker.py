@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.faults.history import COMPLETED, LOST, Call, History, Limit, RunSeen
+from tests.faults.history import COMPLETED, FORGOTTEN_S, LOST, Call, History, Limit, RunSeen
 
 SETTLED_WITHIN_S = 60.0
 """All runs are done so long after the last fault: the rest of the work, a ramp, a lease, a probe."""
@@ -15,7 +15,7 @@ SETTLED_WITHIN_S = 60.0
 TRAVEL_S = 0.1
 """The way from a worker's check to the provider, which decision 0054 leaves out of the bound."""
 
-REPORT_S, FORGOTTEN_S = 0.5, 2.0
+REPORT_S = 0.5
 """How long after its end a call's report may be lost: with its worker, and in Redis that loses a second."""
 
 ACTED_S = 1.0

@@ -19,6 +19,9 @@ HANGS = "provider_hangs"
 QUIET_S = 2 * BEAT_S
 """A pause between two silences may be too short for a heartbeat and a report if it is shorter than this."""
 
+FORGOTTEN_S = 2.0
+"""Redis forgets what it confirmed in so long before it loses writes: two turns of its sync."""
+
 RESUMED_S = 0.3
 """So long after its end, a fault may still cut a call: what was held up in the fault arrives only now."""
 
@@ -195,12 +198,14 @@ class History:
         """When faults cut a worker off: each that does so alone, and silences that do so together.
 
         A report that waits in a silence is lost with what follows at once, so a cut begins with that silence.
+        It is confirmed only after it, and so may be among what Redis then forgets.
         """
         silences = self._silences(worker)
         yield from ((silence.begin, silence.end) for silence in silences if silence.noticed)
         for span in self._hitting(worker):
             if span.cuts:
-                before = [one.begin for one in silences if one.begin <= span.begin <= one.end + QUIET_S]
+                quiet_s = QUIET_S + (FORGOTTEN_S if span.forgets else 0.0)
+                before = [one.begin for one in silences if one.begin <= span.begin <= one.end + quiet_s]
                 yield min([span.begin, *before]), span.end
 
     def _hitting(self, worker: str) -> list[Span]:

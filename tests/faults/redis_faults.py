@@ -12,8 +12,8 @@ import redis
 from redis.exceptions import RedisError
 
 from fairlane.embedded.server import EmbeddedRedis
-from tests.faults.checker import FORGOTTEN_S
 from tests.faults.deployment import REPLICA
+from tests.faults.history import FORGOTTEN_S
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Timed
 from tests.faults.stage import Stage, fault

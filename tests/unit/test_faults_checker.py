@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.checker import CHECKS, FORGOTTEN_S, JUDGED, SETTLED_WITHIN_S, check, stated
-from tests.faults.history import QUIET_S, Call, Entry, History, Limit, RunSeen, Span
+from tests.faults.checker import CHECKS, JUDGED, SETTLED_WITHIN_S, check, stated
+from tests.faults.history import FORGOTTEN_S, QUIET_S, Call, Entry, History, Limit, RunSeen, Span
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Schedule, Timed
 
@@ -189,6 +189,17 @@ def test_what_redis_forgot_may_be_paid_again_and_what_it_knew_may_not() -> None:
     assert early.ended < POWER.begin - FORGOTTEN_S < late.ended
     assert broken(replace(with_call(whole(), call(late.question, 5.0)), faults=(POWER,))) == set()
     assert broken(replace(with_call(whole(), call(early.question, 5.0)), faults=(POWER,))) == {"paid_once"}
+
+
+def test_what_redis_heard_only_after_it_was_away_may_be_forgotten_with_it() -> None:
+    early = whole().calls[2]
+    again = with_call(whole(), call(early.question, 9.0))
+    away = Span("redis_term", (ANY,), early.ended, early.ended + 1.1)
+    lost = replace(POWER, begin=away.end + FORGOTTEN_S, end=away.end + FORGOTTEN_S + 1.0)
+    assert broken(replace(again, faults=(away, lost))) == set()
+    assert broken(replace(again, faults=(lost,))) == {"paid_once"}
+    late = replace(lost, begin=lost.begin + 1.0, end=lost.end + 1.0)
+    assert broken(replace(again, faults=(away, late))) == {"paid_once"}
 
 
 def test_a_burst_beyond_what_is_stated_is_found() -> None:
