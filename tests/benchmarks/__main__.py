@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.benchmarks.feeding import feeding
 from tests.benchmarks.hidden import hidden_headers, hidden_retry_after, hidden_silent
 from tests.benchmarks.idle import idle
 from tests.benchmarks.many_teams import many_teams
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "hidden-silent": hidden_silent,
     "overhead": overhead,
     "teams": many_teams,
+    "feed": feeding,
     "million": waiting_run,
     "referenced": referenced_rows,
     "batch": batch_file,
