@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.decision import PAUSED, unsent
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.lanes import Offer
@@ -145,3 +146,33 @@ def test_a_run_keeps_when_it_was_paused(real_redis: Redis) -> None:
         d.advance(10)
     assert d.runs.extent(ref).pauses == tuple(pauses[-100:])
     assert not d.runs.extent(ref).paused
+
+
+@pytest.mark.parametrize("what", ["run", "lane"])
+def test_a_permit_that_is_claimed_after_the_pause_is_returned_at_no_cost(
+    real_redis: Redis, what: str
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=4, requests_per_minute=600, burst_seconds=1.0)
+    before, after = d.take(ref, 2)
+    started = d.claim(before)
+    assert started is not None
+    assert (started.sendable, started.paused) == (True, False)
+    if what == "run":
+        pause(d, ref)
+    else:
+        d.lanes.pause(LANE)
+    d.advance(3_000)
+    late = d.claim(after)
+    assert late is not None
+    assert (late.sendable, late.paused) == (False, True)
+    assert d.report(after, unsent(PAUSED).lesson, done=False) is not None
+    assert d.finish(before), "what had begun ends as it does"
+    if what == "run":
+        resume(d, ref)
+    else:
+        d.lanes.resume(LANE, d.now_ms)
+    d.advance(3_000)
+    again = [d.claim(attempt) for attempt in d.take(ref, 4)]
+    assert len(again) == 3
+    assert all(claim and claim.sendable and claim.attempts == 0 for claim in again)

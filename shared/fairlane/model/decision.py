@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -173,6 +173,10 @@ def _refusal(outcome: PermanentFailure) -> str:
     if outcome.status not in REFUSALS or outcome.content:
         return ""
     return f"{outcome.status} {_IDENTIFIER.sub('…', outcome.message)}"
+
+
+PAUSED: Final = "its run or its lane was paused before the call was sent"
+"""Why a job is requeued whose permit was granted before the pause."""
 
 
 def unsent(

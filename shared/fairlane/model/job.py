@@ -314,8 +314,8 @@ class Claim:
 
     ``unproven`` counts further calls that failed, and cost an attempt once the lane answers a later one.
     ``sendable``: whether the lane's rate and burst still allow the call, and ``good_ms`` for how long after
-    the claim; 0 is for ever. ``handle`` is the id of an asynchronous provider call that an earlier attempt
-    started.
+    the claim; 0 is for ever. ``paused``: it is not sendable since its run or its lane is paused.
+    ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
     """
 
     attempts: int
@@ -325,6 +325,7 @@ class Claim:
     sendable: bool = True
     good_ms: int = 0
     unproven: int = 0
+    paused: bool = False
 
     def with_one_left(self, max_attempts: int) -> Claim:
         """The same claim with one of the job's ``max_attempts`` left at least: it is being called."""
@@ -345,6 +346,7 @@ class Claim:
             claim["sendable"],
             claim["good_ms"],
             claim["unproven"],
+            claim.get("paused", False),
         )
 
 

@@ -21,7 +21,7 @@ from fairlane.config.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.errors import NewerVersion, RunGone, TemplateError
 from fairlane.core.events import Event
-from fairlane.model.decision import ABORTED_DELAY_MS, Defer, Finish, decide, finish, requeue, unsent
+from fairlane.model.decision import ABORTED_DELAY_MS, PAUSED, Defer, Finish, decide, finish, requeue, unsent
 from fairlane.model.job import (
     Aborted,
     AccessDenied,
@@ -223,7 +223,7 @@ class Executor:
         departure.good_ms = claim.good_ms
         if not claim.sendable:
             departure.end()
-            await self._return_permit(held, unsent())
+            await self._return_permit(held, unsent(PAUSED) if claim.paused else unsent())
             return
         claimed_ms = self._clock.monotonic_ms()
         inputs = held.inputs

@@ -65,7 +65,7 @@ class Attempts:
 
     def claim(self, attempt: Attempt, worker: str, lease_ms: int, now_ms: str | int = "") -> Call:
         """Claim an attempt. The call may be sent again if its reply was lost; other claims are rejected."""
-        keys = self._keys
+        keys, ref = self._keys, RunRef(attempt.team, attempt.run)
         placed = self._place(
             "attempt_claim",
             attempt,
@@ -73,7 +73,8 @@ class Attempts:
                 "leases": keys.leases,
                 "leased": keys.leased,
                 "lane": keys.lane(attempt.lane),
-                "jobs": keys.jobs(RunRef(attempt.team, attempt.run)),
+                "jobs": keys.jobs(ref),
+                "state": keys.state(ref),
             },
         )
         return script("attempt_claim").bind(

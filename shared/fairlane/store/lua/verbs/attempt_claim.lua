@@ -1,11 +1,12 @@
 -- Lets one worker start an attempt, once: any other copy of its message is stale.
--- KEYS: leases leased lane jobs
+-- KEYS: leases leased lane jobs state
 -- ARGV: now_ms attempt job worker claim lease_ms
 -- MERGES: a worker sends many of a run and lane at once
 -- USES: buckets/arrivals core/time job/attempt_counts run/blame
--- RETURNS: JSON {attempts, unproven, rate_limits, waited_ms, sendable, good_ms, handle} for the holder, nil for a stale
---          claim: what the job has spent, the time since the grant, whether the call may be sent, for how long from
---          now, and, where there is one, the handle of a call that its provider still makes.
+-- RETURNS: JSON {attempts, unproven, rate_limits, waited_ms, sendable, good_ms, paused, handle} for the holder, nil for
+--          a stale claim: what the job has spent, the time since the grant, whether the call may be sent, for how long
+--          from now, whether it may not because its run or lane is paused, and, where there is one, the handle of a
+--          call that its provider still makes.
 -- `claim` names this very request: sent again because its reply was lost, it gets the same reply; a second copy of
 -- the message is another claim, even at the same worker.
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
@@ -14,7 +15,12 @@ local lease, now = cjson.decode(record), clock(ARG.now_ms)
 if lease.worker and lease.claim ~= ARG.claim then return false end
 if not lease.claimed_ms then
   lease.claimed_ms = now
-  lease.sendable, lease.good_ms = arrive(KEY.lane, lease, now)
+  lease.paused = redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 or redis.call('HGET', KEY.lane, 'paused') == '1'
+  if lease.paused then
+    lease.sendable, lease.good_ms = false, 0
+  else
+    lease.sendable, lease.good_ms = arrive(KEY.lane, lease, now)
+  end
 end
 lease.worker, lease.claim = ARG.worker, ARG.claim
 redis.call('HSET', KEY.leased, ARG.attempt, cjson.encode(lease))
@@ -23,5 +29,6 @@ local spent = attempt_counts(KEY.jobs, ARG.job)
 prove_failures(spent)
 return cjson.encode({
   attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited,
-  waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms, handle = spent.handle,
+  waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms,
+  paused = lease.paused, handle = spent.handle,
 })
