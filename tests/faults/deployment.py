@@ -42,7 +42,7 @@ from tests.faults.provider import WORKER_HEADER, ServedJournal, serve_journal
 from tests.faults.proxy import Proxies, run_proxies
 from tests.support.wait import wait_until
 
-CLIENT, PROVIDER, REPLICA = "client", "provider", "replica"
+CLIENT, PROVIDER = "client", "provider"
 SLOTS = 20
 READY_S = 60.0
 STOP_S = 30.0

@@ -6,13 +6,12 @@ import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import redis
 from redis.exceptions import RedisError
 
 from fairlane.embedded.server import EmbeddedRedis
-from tests.faults.deployment import REPLICA
 from tests.faults.history import FORGOTTEN_S
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Timed
@@ -117,30 +116,40 @@ def fill_disk(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 @fault("redis_failover")
 def fail_over(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """The primary dies, and its replica, which copies it asynchronously, takes its place and address."""
-    replica = _replica(stage, timed)
-    stage.deployment.fail_over(replica)
-    stage.workload.forget(FORGOTTEN_S, stage.now)
-    stage.deployment.proxies.remove(REPLICA)
+    with _replica(stage, timed) as (replica, _):
+        stage.deployment.fail_over(replica)
+        stage.workload.forget(FORGOTTEN_S, stage.now)
     yield (ANY,)
 
 
 @fault("redis_lag")
 def fail_over_late(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """A replica that got nothing for some time takes over: all of that is lost, submissions too."""
-    replica = _replica(stage, timed)
-    stage.deployment.proxies.each([REPLICA], lambda proxy: proxy.cut(forth=True, back=True))
-    begin = stage.now
-    yield (ANY,)
-    stage.deployment.fail_over(replica)
-    stage.workload.forget(stage.now - begin + FORGOTTEN_S, stage.now)
-    stage.deployment.proxies.remove(REPLICA)
+    with _replica(stage, timed) as (replica, proxy):
+        stage.deployment.proxies.each([proxy], lambda proxy: proxy.cut(forth=True, back=True))
+        begin = stage.now
+        yield (ANY,)
+        stage.deployment.fail_over(replica)
+        stage.workload.forget(stage.now - begin + FORGOTTEN_S, stage.now)
 
 
-def _replica(stage: Stage, timed: Timed) -> EmbeddedRedis:
-    """Another server that copies the primary, through a proxy, and has copied all of it."""
+@contextmanager
+def _replica(stage: Stage, timed: Timed) -> Iterator[tuple[EmbeddedRedis, str]]:
+    """Another server that has copied all of the primary, and the proxy that it copies through, by its name.
+
+    Faults that were drawn one after the other may overlap where one was slow, so that each has its own proxy.
+    """
+    deployment, name = stage.deployment, f"replica-{stage.deployment.schedules}-{timed.at_s:g}"
+    port = deployment.proxies.add(name, deployment.server_port)
+    try:
+        yield _copied(stage, name, port), name
+    finally:
+        deployment.proxies.remove(name)
+
+
+def _copied(stage: Stage, name: str, port: int) -> EmbeddedRedis:
     deployment = stage.deployment
-    port = deployment.proxies.add(REPLICA, deployment.server_port)
-    replica = deployment.start_replica(f"redis-{deployment.schedules}-{timed.at_s:g}")
+    replica = deployment.start_replica(name)
     with redis.Redis.from_url(deployment.server.url) as primary, redis.Redis.from_url(replica.url) as other:
         primary.config_set("repl-diskless-sync-delay", 0)
         other.config_set("repl-diskless-sync-delay", 0)
