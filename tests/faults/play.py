@@ -25,7 +25,7 @@ from tests.faults.history import History, Span
 from tests.faults.kinds import SCHEDULERS, WORKERS
 from tests.faults.leftovers import leftovers
 from tests.faults.runs import Watcher, Workload
-from tests.faults.schedule import Schedule, Timed
+from tests.faults.schedule import Schedule, Timed, act_on_same
 from tests.faults.stage import FAULTS, Stage
 from tests.support.wait import wait_until
 
@@ -81,7 +81,9 @@ class Player:
         coming = list(self._schedule.faults)
         while coming or under_way:
             first_end = min((until for until, *_ in under_way), default=float("inf"))
-            if coming and coming[0].at_s <= first_end:
+            # What was drawn apart may overlap where a fault is slow to begin: then the next one waits.
+            waits = coming and any(act_on_same(coming[0], timed) for _, timed, *_ in under_way)
+            if coming and coming[0].at_s <= first_end and not waits:
                 timed = coming.pop(0)
                 self._until(timed.at_s)
                 self._begin(timed, under_way)

@@ -96,7 +96,12 @@ def _fault(rng: random.Random, name: str, begin_s: float = BEGIN_S, end_s: float
 def _clash(one: Timed, other: Timed) -> bool:
     """Whether they act on the same thing at the same time."""
     apart = one.until_s + 0.5 <= other.at_s or other.until_s + 0.5 <= one.at_s
-    return not apart and bool(_used(one) & _used(other))
+    return not apart and act_on_same(one, other)
+
+
+def act_on_same(one: Timed, other: Timed) -> bool:
+    """Whether two faults act on the same thing, so that one may begin only when the other has ended."""
+    return bool(_used(one) & _used(other))
 
 
 def _used(fault: Timed) -> frozenset[str]:

@@ -82,6 +82,15 @@ def test_a_running_server_can_be_restarted_and_loses_nothing(embedded: EmbeddedR
         assert client.get("answer") == "42"
 
 
+def test_a_running_server_is_not_started_twice(embedded: EmbeddedRedis) -> None:
+    before = embedded.pid
+    embedded.start()
+    assert embedded.pid == before
+    embedded.restart()
+    assert embedded.pid != before
+    assert ping(embedded.url) is None
+
+
 def test_a_paused_server_goes_on_after_sigcont(embedded: EmbeddedRedis) -> None:
     embedded.kill(signal.SIGSTOP)
     assert ping(embedded.url, timeout=0.1) is not None

@@ -152,7 +152,9 @@ class EmbeddedRedis:
         return self._process is not None and self._process.is_running
 
     def start(self, timeout: float = START_TIMEOUT_S) -> None:
-        """Start and return once it answers, its data loaded. Raises `LocalStackError`."""
+        """Start and return once it answers, its data loaded; it may run already. Raises `LocalStackError`."""
+        if self.is_running:
+            return
         self._lock.acquire()
         try:
             self._listen(time.monotonic() + timeout)
