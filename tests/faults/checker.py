@@ -22,6 +22,14 @@ ACTED_S = 1.0
 """A call whose permit is older than a pause or a cancellation may still arrive for so long."""
 
 DEFECTS = frozenset({"attempt_failed", "tick_failed", "survey_failed", "slot_not_freed", "traceback"})
+ENDINGS = {
+    "completed": "succeeded",
+    "cancelled": "cancelled",
+    "stopped": "skipped",
+    "timed_out": "timed_out",
+}
+"""How the items of a run end that did not succeed, by the state in which the run ends."""
+
 _SHOWN = 5
 
 
@@ -61,7 +69,7 @@ def _run_records(run: RunSeen, *, forgets: bool) -> Iterator[str]:
         return
     if run.jobs_done != run.jobs or sum(run.by_state.values()) != run.jobs:
         yield f"{run.name} counts {run.jobs_done} of {run.jobs} jobs, by state {dict(run.by_state)}"
-    allowed = {"succeeded"} if run.ending == "completed" else {"succeeded", "cancelled"}
+    allowed = {"succeeded", ENDINGS[run.ending]}
     for entry in run.records:
         where = f"{run.name} item {entry.item}"
         if entry.state not in allowed:
@@ -86,11 +94,21 @@ def attempts(history: History) -> Iterator[str]:
 
 
 def paid_once(history: History) -> Iterator[str]:
-    """No call is paid twice, but where the provider broke the answer or a fault cut the call."""
+    """No call is paid twice, but where the provider broke the answer or a fault cut the call.
+
+    What a continued run did not complete, the run that continues it pays itself.
+    """
+    repeated = {
+        question
+        for run in history.runs
+        if run.continued
+        for question, entry in zip(run.questions, run.records, strict=False)
+        if entry.state != "succeeded"
+    }
     for (model, question), calls in _by_question(history.calls).items():
         paid = [call for call in calls if call.paid]
         whole = [call for call in paid if call.ending == COMPLETED and not _was_cut(history, call)]
-        if len(whole) > 1:
+        if len(whole) > 1 + (question in repeated):
             shown = ", ".join(_shown(call) for call in paid)
             yield f"{model} was paid {len(paid)} times for {question!r}: {shown}"
 
@@ -188,6 +206,29 @@ def ahead(history: History) -> Iterator[str]:
             yield f"{run.name} had {most} items begun and not judged, {run.ahead} are allowed"
 
 
+def budgets(history: History) -> Iterator[str]:
+    """A run's calls are charged no more than its budget. Where Redis has lost writes, it forgets charges."""
+    if history.forgets:
+        return
+    for run in history.runs:
+        charged = sum(call.tokens for call in _tasks(history, run) if call.paid)
+        if run.budget is not None and charged > run.budget:
+            yield f"{run.name} was charged {charged} tokens, {run.budget} are allowed"
+
+
+def sessions(history: History) -> Iterator[str]:
+    """Each session is scored once, as a whole: with the answers to all of its items."""
+    asked = {call.question for call in history.calls if call.ending == COMPLETED}
+    for run in history.runs:
+        if not run.records:
+            continue
+        if run.sessions != tuple((number, (1.0,)) for number in range(len(run.talks))):
+            yield f"{run.name} has the sessions {_listed(run.sessions)} of {len(run.talks)}"
+        for number, questions in enumerate(run.talks):
+            if JUDGED + "".join(f"{question}; " for question in questions) not in asked:
+                yield f"{run.name}: session {number} was not judged with all answers"
+
+
 JUDGED = "judge "
 """The prompt of a judge: this, and the output that it judges."""
 
@@ -218,13 +259,13 @@ def fences(history: History) -> Iterator[str]:
 
 
 def pauses(history: History) -> Iterator[str]:
-    """A paused run starts nothing, nor does a cancelled one."""
+    """A paused run starts nothing, nor does one that has ended."""
     if history.forgets:
         return
     for run in history.runs:
         stops = list(run.paused)
-        if run.cancelled_s is not None:
-            stops.append((run.cancelled_s, float("inf")))
+        if run.ended_early_s is not None and not run.continued:  # whose calls come later nobody can tell
+            stops.append((run.ended_early_s, float("inf")))
         for begin, end in stops:
             late = [c for c in _tasks(history, run) if begin + ACTED_S < c.since and c.arrived < end]
             if late:
@@ -268,6 +309,8 @@ CHECKS: dict[str, Callable[[History], Iterable[str]]] = {
     "concurrency": concurrency,
     "order": order,
     "ahead": ahead,
+    "budgets": budgets,
+    "sessions": sessions,
     "fences": fences,
     "pauses": pauses,
     "finished": finished,

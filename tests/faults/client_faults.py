@@ -54,7 +54,7 @@ def kill_client(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 def cancel(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """A run is submitted, and cancelled in the end."""
     watched = stage.workload.submit_another(
-        f"cancelled-{timed.at_s:g}", "red", "d", EXTRA_ROWS, ending="cancelled"
+        f"cancelled-{timed.at_s:g}", "red", "d", EXTRA_ROWS, {"ending": "cancelled"}
     )
     yield (ANY,)
     stage.insist(watched.run.cancel)

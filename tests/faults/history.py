@@ -31,7 +31,7 @@ class Call:
     """A request that reached the provider, in seconds. It arrived between ``since`` and ``arrived``.
 
     ``worker`` sent it, and ``ending`` is ``completed``, ``abandoned``, ``rejected``, ``outage`` or a fault
-    of the simulated provider; empty while it is under way.
+    of the simulated provider; empty while it is under way. ``tokens``: what the provider charged.
     """
 
     model: str
@@ -41,10 +41,11 @@ class Call:
     since: float
     ended: float = float("inf")
     ending: str = ""
+    tokens: int = 0
 
-    def ended_as(self, ending: str, at: float) -> Call:
+    def ended_as(self, ending: str, at: float, tokens: int = 0) -> Call:
         """The same call, ended."""
-        return replace(self, ending=ending, ended=at)
+        return replace(self, ending=ending, ended=at, tokens=tokens)
 
     def after(self, start: float) -> Call:
         """The same call, in seconds since ``start``."""
@@ -109,7 +110,9 @@ class RunSeen:
     ``questions`` are the prompts of its items; ``judges`` evaluations follow each. ``ending`` is the state
     that it must reach. ``most``: the most calls at once; ``serial``: one item after the other; ``ahead``: the
     most items that have begun and are not judged. ``may_be_lost``: it was submitted within a second before
-    a power loss. ``done_s``: when its end was seen.
+    a power loss. ``done_s``: when its end was seen; ``ended_early_s`` is the same of a run that did not
+    complete. ``budget``: the most tokens. ``talks``: the questions of each session; ``sessions``: the number
+    and scores of each as they were read. ``continued``: another run repeats what this one did not complete.
     """
 
     name: str
@@ -129,7 +132,11 @@ class RunSeen:
     jobs_done: int = 0
     done_s: float | None = None
     paused: tuple[tuple[float, float], ...] = ()
-    cancelled_s: float | None = None
+    ended_early_s: float | None = None
+    budget: int | None = None
+    talks: tuple[tuple[str, ...], ...] = ()
+    sessions: tuple[tuple[int, tuple[float | None, ...]], ...] = ()
+    continued: bool = False
     error: str | None = None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
 SCHEDULERS = ("scheduler-1", "scheduler-2")
-LEADER, ANY, MACHINE = "leader", "any", "machine"
+LEADER, ANY, MACHINE, SUBMIT = "leader", "any", "machine", "submit"
 
 BEAT_S, WORKER_TIMEOUT_S, LEASE_S, LEADER_LEASE_S = 0.3, 3.0, 4.0, 1.5
 """The deployment's intervals, shorter than in production so that a schedule stays short."""
@@ -93,8 +93,13 @@ KINDS = _kinds(
     Kind("provider_cuts", (ANY,), (1.0, 3.0), uses="provider", costs=True),
     # Clients and operators
     Kind("client_killed", (ANY,), (2.5, 5.0), uses="client"),
-    Kind("cancel", (ANY,), (0.5, 3.0), uses="cancel"),
+    Kind("cancel", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("pause", (ANY,), (1.0, 4.0), uses="pause"),
     Kind("limit", (ANY,), (1.0, 4.0), uses="limit"),
     Kind("drain", ("worker-1", "worker-2"), (1.0, 4.0)),
+    # Runs that end by themselves, or belong to others
+    Kind("sessions", (ANY,), (0.5, 3.0), uses=SUBMIT),
+    Kind("budget", (ANY,), (0.5, 3.0), uses=SUBMIT),
+    Kind("duration", (ANY,), (0.5, 3.0), uses=SUBMIT),
+    Kind("continued", (ANY,), (1.0, 3.0), uses=SUBMIT),
 )

@@ -18,6 +18,7 @@ from tests.faults import (  # noqa: F401 - they register their faults
     process_faults,
     provider_faults,
     redis_faults,
+    run_faults,
 )
 from tests.faults.checker import SETTLED_WITHIN_S
 from tests.faults.deployment import CLIENT, PROVIDER, Deployment

@@ -48,16 +48,20 @@ class JournaledModel(ServedModel):
 
     def complete(self, work: Work) -> None:
         super().complete(work)
-        self.journal.end(self.journal.works.pop(id(work)), COMPLETED)
+        self.journal.end(self.journal.works.pop(id(work)), COMPLETED, _tokens(work))
 
     def fail(self, work: Work, fault: Fault) -> None:
         super().fail(work, fault)
-        self.journal.end(self.journal.works.pop(id(work)), str(fault))
+        self.journal.end(self.journal.works.pop(id(work)), str(fault), _tokens(work))
 
     def abandon(self, work: Work) -> None:
         super().abandon(work)
         if (entry := self.journal.works.pop(id(work), None)) is not None:
             self.journal.end(entry, "abandoned")
+
+
+def _tokens(work: Work) -> int:
+    return work.call.prompt_tokens + work.reply.completion_tokens
 
 
 class Journal:
@@ -75,9 +79,9 @@ class Journal:
         self._calls.append(Call(model, question, worker, arrived=now, since=min(since, now)))
         return len(self._calls) - 1
 
-    def end(self, entry: int, ending: str) -> None:
-        """Note how a request ended."""
-        self._calls[entry] = self._calls[entry].ended_as(ending, time.monotonic())
+    def end(self, entry: int, ending: str, tokens: int = 0) -> None:
+        """Note how a request ended, and for how many tokens."""
+        self._calls[entry] = self._calls[entry].ended_as(ending, time.monotonic(), tokens)
 
     def beat(self) -> None:
         """Note that the provider is awake."""

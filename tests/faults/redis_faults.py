@@ -61,7 +61,7 @@ def power(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
 @fault("submit_lost")
 def lose_submission(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """A power loss right after a client was told that its run is submitted."""
-    stage.workload.submit_another(f"lost-{timed.at_s:g}", "red", "d", LOST_ROWS, may_be_lost=True)
+    stage.workload.submit_another(f"lost-{timed.at_s:g}", "red", "d", LOST_ROWS, {"may_be_lost": True})
     yield from power(stage, timed)
 
 

@@ -20,6 +20,9 @@ from tests.faults.history import LOST, Entry, Limit, RunSeen
 EXACT_PER_S, JUDGE_PER_S, SERIAL_PER_S, UNSTATED_PER_S = 15, 16, 10, 12
 BURST_S = 0.5
 BOUND, AHEAD = 5, 40
+TALK = 4
+"""The rows of a session."""
+
 LOOK_S = 0.2
 CALL_TIMEOUT_S = 6.0
 RETRY = RetryPolicy(max_attempts=8, initial_delay=0.2, max_delay=1.0)
@@ -49,7 +52,7 @@ class Watched:
         if self.submitted_s >= begin:
             self.seen = replace(self.seen, may_be_lost=True)
         if self.seen.done_s is not None and self.seen.done_s >= now - seconds:
-            self.seen = replace(self.seen, state="", done_s=None, cancelled_s=None)  # its end is lost, too
+            self.seen = replace(self.seen, state="", done_s=None, ended_early_s=None)  # its end is lost, too
         self.resumes_again |= self.resumed_s is not None and self.resumed_s >= begin
 
     def look(self, since: float) -> bool:
@@ -64,7 +67,7 @@ class Watched:
                 jobs=status.jobs,
                 jobs_done=status.jobs_done,
                 done_s=done_s,
-                cancelled_s=done_s if status.state is RunState.CANCELLED else None,
+                ended_early_s=None if status.state is RunState.COMPLETED else done_s,
             )
         return self.seen.done_s is not None
 
@@ -97,9 +100,12 @@ class Watched:
                 )
                 for record in self.run.results()
             )
+            sessions = tuple(
+                (session.items[0] // TALK, tuple(session.scores.values())) for session in self.run.sessions()
+            )
         except FairlaneError as error:
             return replace(self.seen, error=f"{type(error).__name__}: {error}")
-        return replace(self.seen, records=records, paused=tuple(self.paused))
+        return replace(self.seen, records=records, paused=tuple(self.paused), sessions=sessions)
 
 
 class Workload:
@@ -145,16 +151,32 @@ class Workload:
         self._submit("serial", "blue", "c", 24, {}, run_serially=True)
         self._submit("unstated", "red", "d", 90, {})
 
-    def submit_another(self, name: str, team: str, letter: str, rows: int, **expected: Any) -> Watched:
-        """One more run; ``expected`` are fields of `RunSeen`."""
-        return self._submit(name, team, letter, rows, expected)
+    def submit_another(
+        self, name: str, team: str, letter: str, rows: int, expected: Mapping[str, Any], **options: Any
+    ) -> Watched:
+        """One more run; ``expected`` are fields of `RunSeen`, ``options`` those of `Client.submit`."""
+        return self._submit(name, team, letter, rows, expected, **options)
+
+    def continue_run(self, old: Watched) -> Watched:
+        """A run that completes what another one, which has ended, did not. Raises `FairlaneError`."""
+        run = next(client for client in self.clients.values() if client.team == old.run.team).continue_run(
+            old.run.id
+        )
+        name = f"{old.seen.name} again"
+        seen = RunSeen(name, run.id, old.seen.questions, max_attempts=RETRY.max_attempts)
+        self.watched[name] = Watched(run, seen)
+        return self.watched[name]
+
+    def questions(self, name: str, rows: int) -> tuple[str, ...]:
+        """The prompts of a run of this name."""
+        return tuple(f"{name} {self.number} question {n}" for n in range(rows))
 
     def _submit(
         self, name: str, team: str, letter: str, rows: int, expected: Mapping[str, Any], **options: Any
     ) -> Watched:
         client = self.clients.setdefault(team, self.deployment.client_of(team))
         run = client.submit(
-            [{"n": n} for n in range(rows)],
+            [{"n": n, "talk": n // TALK} for n in range(rows)],
             f"{name} {self.number} question {{{{ n }}}}",
             model=self.lane(letter),
             timeout=CALL_TIMEOUT_S,
@@ -165,10 +187,11 @@ class Workload:
         seen = RunSeen(
             name,
             run.id,
-            tuple(f"{name} {self.number} question {n}" for n in range(rows)),
+            self.questions(name, rows),
             most=options.get("max_concurrent"),
             serial=bool(options.get("run_serially")),
             ahead=options.get("ahead"),
+            budget=options.get("budget_tokens"),
             max_attempts=RETRY.max_attempts,
             **expected,
         )

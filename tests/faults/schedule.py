@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.faults.kinds import ANY, KINDS, LEADER, MACHINE, SCHEDULERS, WORKERS
+from tests.faults.kinds import ANY, KINDS, LEADER, MACHINE, SCHEDULERS, SUBMIT, WORKERS
 
 BEGIN_S, END_S = 1.5, 9.0
 """When faults begin, in seconds after the runs were submitted: while all of them have work to do."""
@@ -108,9 +108,9 @@ def _used(fault: Timed) -> frozenset[str]:
     """What a fault occupies. Whoever leads is not known before, so it may be any scheduler."""
     use = KINDS[fault.name].uses
     if use == MACHINE:
-        return frozenset({*WORKERS, *SCHEDULERS, "redis", "cancel"})
+        return frozenset({*WORKERS, *SCHEDULERS, "redis", SUBMIT})
     if fault.name == "redis_stop":  # a client that submits meanwhile would wait, and the schedule with it
-        return frozenset({"redis", "cancel"})
+        return frozenset({"redis", SUBMIT})
     if use == "workers" or (not use and fault.target == ANY):
         return frozenset({*WORKERS, *(SCHEDULERS if fault.target == ANY and not use else ())})
     if use == "schedulers" or fault.target == LEADER:

@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 
 from fairlane.model.job import TERMINAL
-from fairlane.model.run import RunRef
+from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import Keys
 from tests.support.contents import read_contents
 
@@ -117,7 +117,7 @@ class Books:
                 assert part[4] in known, f"{ref}: work on {part[4]}, which is not among its lanes"
 
     def _check_ended(self, ref: RunRef, state: dict[str, str]) -> None:
-        assert state["state"] in {"completed", "cancelled", "refused"}
+        assert RunState(state["state"]).finished
         assert int(state["in_flight"]) == 0
         assert str(ref) not in self._set(self.keys.active)
         assert state.get("jobs_done", "0") == state["jobs"]

@@ -282,8 +282,48 @@ def test_a_permit_that_was_returned_is_no_second_execution() -> None:
 def test_a_call_of_a_paused_or_cancelled_run_is_found() -> None:
     assert broken(with_run(whole(), paused=((0.0, 1.4),))) == {"pauses"}
     assert broken(with_run(whole(), paused=((0.0, 1.1),))) == set()
-    assert broken(with_run(whole(), cancelled_s=0.1)) == {"pauses"}
-    assert broken(with_run(whole(), cancelled_s=1.9)) == set()
+    assert broken(with_run(whole(), ended_early_s=0.1)) == {"pauses"}
+    assert broken(with_run(whole(), ended_early_s=1.9)) == set()
+
+
+@pytest.mark.parametrize(("ending", "state"), [("stopped", "skipped"), ("timed_out", "timed_out")])
+def test_items_end_as_their_run_does_or_succeed(ending: str, state: str) -> None:
+    def ended(state: str) -> History:
+        return with_run(whole(), state=ending, ending=ending, records=entry(5, state=state, output=None))
+
+    assert broken(ended(state)) == set()
+    assert broken(ended("cancelled")) == {"records"}
+
+
+def test_more_tokens_than_a_budget_are_found() -> None:
+    history = replace(whole(), calls=tuple(replace(call, tokens=10) for call in whole().calls))
+    assert broken(with_run(history, budget=10 * ITEMS)) == set()
+    spent = with_run(history, budget=10 * ITEMS - 1)
+    assert broken(spent) == {"budgets"}
+    assert "budgets" not in broken(replace(spent, faults=(POWER,)))
+
+
+def test_a_session_that_is_not_scored_once_and_as_a_whole_is_found() -> None:
+    talks = tuple(tuple(question(n) for n in range(first, first + 3)) for first in (0, 3))
+    judged = [call(JUDGED + "".join(f"{one}; " for one in talk), 2.0, model=JUDGE) for talk in talks]
+    scored = with_run(with_call(whole(), *judged), talks=talks, sessions=((0, (1.0,)), (1, (1.0,))))
+    assert broken(scored) == set()
+    assert broken(with_run(scored, sessions=((0, (1.0,)),))) == {"sessions"}
+    assert broken(with_run(scored, sessions=((0, (1.0,)), (1, (None,))))) == {"sessions"}
+    assert broken(replace(scored, calls=scored.calls[:-1])) == {"sessions"}
+
+
+def test_what_a_cancelled_run_did_not_complete_the_run_that_continues_it_pays() -> None:
+    cancelled = with_run(
+        with_call(whole(), call(question(5), 5.0)),
+        state="cancelled",
+        ending="cancelled",
+        ended_early_s=2.0,
+        records=entry(5, state="cancelled", output=None),
+    )
+    assert "paid_once" in broken(cancelled)
+    assert broken(with_run(cancelled, continued=True)) == set()
+    assert broken(with_run(with_call(cancelled, call(question(4), 6.0)), continued=True)) == {"paid_once"}
 
 
 def test_a_run_that_does_not_end_or_ends_late_is_found() -> None:
@@ -300,7 +340,7 @@ def test_what_is_left_who_died_and_what_was_logged_as_a_defect_are_found() -> No
 
 def test_every_check_has_found_something_here() -> None:
     named = {
-        "records", "attempts", "paid_once", "arrivals", "concurrency", "order", "ahead",
-        "fences", "pauses", "finished", "left", "processes", "defects",
+        "records", "attempts", "paid_once", "arrivals", "concurrency", "order", "ahead", "budgets",
+        "sessions", "fences", "pauses", "finished", "left", "processes", "defects",
     }  # fmt: skip
     assert set(CHECKS) == named
