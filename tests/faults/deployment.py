@@ -48,6 +48,9 @@ READY_S = 60.0
 STOP_S = 30.0
 """A worker gives its calls `worker.shutdown_grace_seconds`, 20 s, and needs some time itself."""
 
+ARCHIVED_AFTER_S = 6.0
+"""Some runs are read from Redis, some from the archive, and some are moved while they are read."""
+
 PATIENCE_S = 1.0
 CONFIG = """
 [connections.sim]
@@ -60,6 +63,9 @@ worker_timeout_seconds = {worker_timeout}
 [worker]
 beat_seconds = {beat}
 slots = {slots}
+[archive]
+url = "sqlite:///{archive}"
+after_seconds = {archived_after}
 [log]
 format = "json"
 calls = "all"
@@ -93,6 +99,8 @@ class Deployment:
                 worker_timeout=WORKER_TIMEOUT_S,
                 beat=BEAT_S,
                 slots=SLOTS,
+                archive=directory / "archive.sqlite",
+                archived_after=ARCHIVED_AFTER_S,
             ),
             encoding="utf-8",
         )

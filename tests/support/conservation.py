@@ -123,7 +123,10 @@ class Books:
         assert state.get("jobs_done", "0") == state["jobs"]
         assert state.get("items_done", "0") == state["items"]
         assert sum(int(n) for name, n in state.items() if name.startswith("n:")) == int(state["jobs"])
-        if state["state"] == "completed":
+        if "archived" in state:
+            left = {self.keys.results(ref), self.keys.rows(ref), self.keys.finished(ref)} & set(self.contents)
+            assert not left, f"{left} are left of an archived run"
+        elif state["state"] == "completed":
             assert len(self._done(ref, int(state["jobs"]))) == int(state["jobs"])
             assert len(self._hash(self.keys.results(ref))) == int(state["jobs"])
             assert len(self._list(self.keys.finished(ref))) == int(state["items"])
