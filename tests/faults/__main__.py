@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import secrets
 import signal
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +18,12 @@ import typer
 from rich.console import Console
 
 from tests.faults.checker import Violation
-from tests.faults.kinds import KINDS
+from tests.faults.kinds import KINDS, WITHOUT_BROKER
 from tests.faults.report import Tally, keep, show, summary
 from tests.faults.schedule import Schedule, alone, draw, parse
 from tests.faults.session import Session
 from tests.faults.shrink import shrink
+from tests.support.rabbitmq import RabbitMQ, rabbitmq
 
 SEED_BITS = 31
 INTERRUPTED = 128 + signal.SIGINT
@@ -37,14 +41,17 @@ def main(
     each: Annotated[bool, typer.Option(help="Play this many schedules of every single fault.")] = False,
     schedule: Annotated[str | None, typer.Option(help="Play this line again.")] = None,
     shrinks: Annotated[bool, typer.Option("--shrink", help="Look for a shorter schedule.")] = False,
+    rabbit: Annotated[bool, typer.Option("--rabbitmq", help="Messages go through RabbitMQ.")] = False,
     out: Annotated[Path, typer.Option(help="Where broken histories are kept.")] = Path("chaos-results"),
 ) -> None:
     """Play schedules; ends with 1 if one of them broke a promise."""
     first = secrets.randbits(SEED_BITS) if seed is None else seed
-    chosen = _chosen(first, schedules, fault or [], each, schedule)
+    chosen = _chosen(
+        first, schedules, fault or [], each, schedule, tuple(KINDS) if rabbit else WITHOUT_BROKER
+    )
     console, tally = Console(soft_wrap=True), Tally()
     try:
-        with Session() as session:
+        with _broker(rabbit) as broker, Session(broker) as session:
             for each_one in chosen:
                 history, violations = session.play(each_one)
                 tally.add(history, violations)
@@ -63,7 +70,18 @@ def main(
     raise typer.Exit(1 if tally.broken else 0)
 
 
-def _chosen(first: int, count: int, names: list[str], each: bool, line: str | None) -> list[Schedule]:
+@contextmanager
+def _broker(rabbit: bool) -> Iterator[RabbitMQ | None]:
+    if not rabbit:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="fairlane-rabbitmq-") as folder, rabbitmq(Path(folder)) as server:
+        yield server
+
+
+def _chosen(
+    first: int, count: int, names: list[str], each: bool, line: str | None, kinds: Sequence[str]
+) -> list[Schedule]:
     try:
         if line is not None:
             return [parse(line)] * count
@@ -73,8 +91,8 @@ def _chosen(first: int, count: int, names: list[str], each: bool, line: str | No
         raise typer.BadParameter(f"{unknown[0]!r} is no fault; there are {', '.join(KINDS)}")
     seeds = range(first, first + count)
     if each or names:
-        return [alone(seed, name) for seed in seeds for name in names or KINDS]
-    return [draw(seed) for seed in seeds]
+        return [alone(seed, name) for seed in seeds for name in names or kinds]
+    return [draw(seed, kinds) for seed in seeds]
 
 
 def _shrink(console: Console, session: Session, schedule: Schedule, violations: list[Violation]) -> None:

@@ -40,6 +40,7 @@ from tests.faults.kinds import (
 )
 from tests.faults.provider import WORKER_HEADER, ServedJournal, serve_journal
 from tests.faults.proxy import Proxies, run_proxies
+from tests.support.rabbitmq import RabbitMQ
 from tests.support.wait import wait_until
 
 CLIENT, PROVIDER = "client", "provider"
@@ -75,9 +76,16 @@ calls = "all"
 class Deployment:
     """What a schedule is played on. ``redis`` is the harness' own connection, behind a proxy too."""
 
-    def __init__(self, directory: Path, proxies: Proxies, provider: ServedJournal, guard: Guard) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        proxies: Proxies,
+        provider: ServedJournal,
+        guard: Guard,
+        broker: RabbitMQ | None = None,
+    ) -> None:
         self.directory, self.proxies, self.provider = directory, proxies, provider
-        self._guard = guard
+        self._guard, self.broker = guard, broker
         self.down: set[str] = set()
         self._stopping: dict[str, float] = {}
         self._returning: dict[str, Mapping[str, str] | None] = {}
@@ -126,7 +134,9 @@ class Deployment:
 
     def environment(self, name: str) -> dict[str, str]:
         """The environment of the process ``name``: its own way to Redis, and its name in its calls."""
+        broker = {"FAIRLANE_CELERY__BROKER_URL": self.broker.url} if self.broker else {}
         return {
+            **broker,
             "PYTHONUNBUFFERED": "1",
             "FAIRLANE_CONFIG": str(self.config),
             "FAIRLANE_REDIS__URL": f"redis://127.0.0.1:{self._ports[name]}/0",
@@ -324,10 +334,10 @@ def _command(name: str) -> list[str]:
 
 
 @contextmanager
-def deployed(directory: Path) -> Iterator[Deployment]:
-    """A whole deployment; at the end all of it is gone."""
+def deployed(directory: Path, broker: RabbitMQ | None = None) -> Iterator[Deployment]:
+    """A whole deployment, whose messages are in Redis or in another broker; at the end all of it is gone."""
     with Guard() as guard, run_proxies() as proxies, serve_journal() as provider:
-        made = Deployment(directory, proxies, provider, guard)
+        made = Deployment(directory, proxies, provider, guard, broker)
         try:
             made.start()
             yield made

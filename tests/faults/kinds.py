@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
 SCHEDULERS = ("scheduler-1", "scheduler-2")
-LEADER, ANY, MACHINE, SUBMIT = "leader", "any", "machine", "submit"
+LEADER, ANY, MACHINE, SUBMIT, BROKER = "leader", "any", "machine", "submit", "broker"
 
 BEAT_S, WORKER_TIMEOUT_S, LEASE_S, LEADER_LEASE_S = 0.3, 3.0, 4.0, 1.5
 """The deployment's intervals, shorter than in production so that a schedule stays short."""
@@ -97,9 +97,15 @@ KINDS = _kinds(
     Kind("pause", (ANY,), (1.0, 4.0), uses="pause"),
     Kind("limit", (ANY,), (1.0, 4.0), uses="limit"),
     Kind("drain", ("worker-1", "worker-2"), (1.0, 4.0)),
+    # A broker that is not Redis
+    Kind("broker_kill", (ANY,), (0.2, 2.0), uses=BROKER),
+    Kind("broker_stop", (ANY,), (1.0, 5.0), uses=BROKER),
     # Runs that end by themselves, or belong to others
     Kind("sessions", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("budget", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("duration", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("continued", (ANY,), (1.0, 3.0), uses=SUBMIT),
 )
+
+WITHOUT_BROKER = tuple(name for name, kind in KINDS.items() if kind.uses != BROKER)
+"""The faults of a deployment whose messages are in Redis."""

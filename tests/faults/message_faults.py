@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -18,6 +19,7 @@ from tests.faults.deployment import PATIENCE_S
 from tests.faults.kinds import ANY, WORKERS
 from tests.faults.schedule import Timed
 from tests.faults.stage import Stage, fault
+from tests.support.rabbitmq import RabbitMQ
 
 LOOK_S = 0.05
 QUEUES, BINDINGS = "fairlane.lane.*", "_kombu.binding.*"
@@ -93,3 +95,26 @@ def replay(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
             publisher.flush()
 
     stage.beside(publish_old)
+
+
+@fault("broker_kill")
+def kill_broker(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """SIGKILL: messages that it has confirmed are on its disk."""
+    broker = _broker(stage)
+    broker.kill()
+    yield (ANY,)
+    broker.start()
+
+
+@fault("broker_stop")
+def stop_broker(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """SIGSTOP: its connections stay open, and say nothing."""
+    broker = _broker(stage)
+    broker.signal(signal.SIGSTOP)
+    yield (ANY,)
+    broker.signal(signal.SIGCONT)
+
+
+def _broker(stage: Stage) -> RabbitMQ:
+    assert stage.deployment.broker is not None, "messages are in Redis: play it with --rabbitmq"
+    return stage.deployment.broker

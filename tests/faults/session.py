@@ -14,6 +14,7 @@ from tests.faults.deployment import Deployment, deployed
 from tests.faults.history import History
 from tests.faults.play import play
 from tests.faults.schedule import Schedule
+from tests.support.rabbitmq import RabbitMQ
 
 SCHEDULES_EACH = 12
 """Schedules of one deployment. Each adds four lanes, and a worker serves a hundred at most."""
@@ -22,8 +23,8 @@ SCHEDULES_EACH = 12
 class Session:
     """As a context manager, it keeps a deployment as long as nothing is wrong with it."""
 
-    def __init__(self) -> None:
-        self._open = ExitStack()
+    def __init__(self, broker: RabbitMQ | None = None) -> None:
+        self._broker, self._open = broker, ExitStack()
         self._deployment: Deployment | None = None
 
     def play(self, schedule: Schedule) -> tuple[History, list[Violation]]:
@@ -31,7 +32,7 @@ class Session:
         if self._deployment is None:
             folder = Path(tempfile.mkdtemp(prefix="fairlane-faults-"))
             self._open.callback(shutil.rmtree, folder, ignore_errors=True)
-            self._deployment = self._open.enter_context(deployed(folder))
+            self._deployment = self._open.enter_context(deployed(folder, self._broker))
         history = play(self._deployment, schedule)
         violations = check(history)
         if violations or self._deployment.schedules >= SCHEDULES_EACH:

@@ -50,6 +50,10 @@ class RabbitMQ:
         self._process.kill()
         self._process.join(STOP_S)
 
+    def signal(self, number: int) -> None:
+        """Send its process a signal."""
+        os.kill(self._process.pid, number)
+
     def stop(self) -> None:
         """End it as its operator does."""
         self._process.stop(STOP_S)
