@@ -113,6 +113,47 @@ def test_arrivals_keep_rate_and_burst_whatever_lies_between_permit_and_provider(
         assert len(arrived) >= 0.9 * per_second * (PLAYED_MS - 200) / 1000 - 1
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_late_worker_never_sent_is_no_second_burst(real_redis: Redis, seed: int) -> None:
+    """Its claims and their ends travel for 150 ms each way: no call leaves in time until it recovers."""
+    d, rng, order = Deployment(real_redis), random.Random(seed), count()
+    per_second, burst_seconds, way_ms, late_until_ms = 15, 0.5, 150, 2_000
+    ref = d.queued_lane(
+        jobs=1000, requests_per_minute=60 * per_second, burst_seconds=burst_seconds, exact=True
+    )
+    events: list[tuple[int, int, str, Attempt]] = []
+    claimed: list[int] = []
+    began_ms = d.now_ms
+    for now_ms in range(began_ms, began_ms + 5_000, ASK_MS):
+        while events and events[0][0] <= now_ms:
+            at_ms, _, what, attempt = heappop(events)
+            d.advance(max(0, at_ms - d.now_ms))
+            if what == "report":
+                assert d.report(attempt, unsent().lesson, done=False) is not None
+                continue
+            claim = d.claim(attempt)
+            assert claim is not None
+            if not claim.sendable:
+                assert d.report(attempt, unsent().lesson, done=False) is not None
+            elif what == "late":
+                heappush(events, (d.now_ms + 2 * way_ms, next(order), "report", attempt))
+            else:
+                claimed.append(d.now_ms)
+                assert d.report(attempt, Lesson("ok", Usage(5, 5)), done=True) is not None
+        d.advance(now_ms - d.now_ms)
+        is_late = now_ms - began_ms < late_until_ms
+        idle = is_late and now_ms - began_ms > late_until_ms // 2  # nobody else claims for a while
+        for attempt in d.take(ref):
+            late = is_late and (idle or rng.random() < 0.6)
+            heappush(
+                events, (now_ms + (way_ms if late else 1), next(order), "late" if late else "claim", attempt)
+            )
+    depth = per_second * (burst_seconds - burst_seconds / 4)
+    for first, start_ms in enumerate(claimed):
+        for number, at_ms in enumerate(claimed[first:], 1):
+            assert number <= per_second * (at_ms - start_ms) / 1000 + depth + 1e-6
+
+
 def test_a_pile_of_permits_is_sent_no_faster_than_the_burst_and_costs_no_attempt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100, requests_per_minute=600, burst_seconds=1.0)

@@ -23,12 +23,16 @@ local function refundable(lane, axis, number, units)
 end
 
 -- Refunds the request of a permit that was never sent. Claims are held by buckets of their own, so the refund lets no
--- more calls through to the provider.
+-- more calls through to the provider. Their bucket gets only what it cannot have refilled since the claim: where it was
+-- full in between, it has spilled as much, and a refund on top would be a second burst.
 local function refund_request(lane, limits, lease, change, now)
   for _, bucket in ipairs(buckets_of(lane, limits, now)) do
     if bucket.axis == 'requests' then raise_level(change, bucket, UNIT, now) end
   end
-  if lease.sendable then unsend(lane, change, 'requests', UNIT) end
+  if lease.sendable then
+    local refilled = (now - lease.claimed_ms) * (tonumber(lane.requests_pace or '') or 0)
+    unsend(lane, change, 'requests', math.max(0, UNIT - refilled))
+  end
   if (lane.day_used or 0) > 0 then change.day_used = lane.day_used - 1 end
   if lane.stop == 'requests' then wake(KEY.dirty, ARG.channel, lease.lane) end
 end
