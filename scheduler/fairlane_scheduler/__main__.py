@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 from fairlane.config.environment import process_environment
@@ -30,6 +31,7 @@ from fairlane_scheduler.upkeep.archiver import start_archiver
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM. Returns the process' exit code."""
     options = _parse(argv)
+    stop = stop_on_signals()
     try:
         settings = load_settings(options.config)
         evaluation_defaults(process_environment())
@@ -58,9 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     except FairlaneError as error:
         print(error, file=sys.stderr)  # noqa: T201 - what is wrong is the configuration
         return 2
-    runner = Runner(scheduler, redis, clock, monitoring.health)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: runner.stop())
+    runner = Runner(scheduler, redis, clock, monitoring.health, stop)
     monitoring.start(scheduler.leader)
     gc.freeze()  # what is there for good: collecting garbage looks at it no more, which took 50 ms of a tick
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
@@ -69,6 +69,14 @@ def main(argv: list[str] | None = None) -> int:
         archiver.thread.stop()
     redis.close()
     return 0
+
+
+def stop_on_signals() -> threading.Event:
+    """Set by the first signal to end, also by one that comes while the scheduler still starts."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:

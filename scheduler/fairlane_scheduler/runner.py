@@ -55,14 +55,19 @@ class Unwatched:
 
 
 class Runner:
-    """Drives a scheduler until `stop`, through every loss of Redis."""
+    """Drives a scheduler until `stop` is called or ``stop`` is set, through every loss of Redis."""
 
     def __init__(
-        self, scheduler: Scheduler, redis: RedisClient, clock: Clock, watch: Watch | None = None
+        self,
+        scheduler: Scheduler,
+        redis: RedisClient,
+        clock: Clock,
+        watch: Watch | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._scheduler, self._redis, self._clock = scheduler, redis, clock
         self._watch = watch or Unwatched()
-        self._stop = threading.Event()
+        self._stop = stop or threading.Event()
         self._away_s = 0.0
         self._on_ready: Callable[[], None] | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,6 +16,7 @@ from structlog.testing import capture_logs
 from fairlane.core.clock import SystemClock
 from fairlane.store.keys import Keys
 from fairlane_scheduler import runner as running
+from fairlane_scheduler.__main__ import stop_on_signals
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
 
@@ -178,3 +180,18 @@ def test_wake_ups_close_together_are_answered_by_one_tick(fake_redis: Redis) -> 
     drive(scheduler, fake_redis)
 
     assert len(scheduler.teams) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_scheduler_starts_ends_it_before_its_first_tick(number: signal.Signals) -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        stop = stop_on_signals()
+        signal.raise_signal(number)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    scheduler = ScriptedScheduler(wait())
+    with fakeredis.FakeRedis() as redis:
+        Runner(cast(Scheduler, scheduler), redis, SystemClock(), stop=stop).run()
+    assert (scheduler.teams, scheduler.resigned) == ([], 1)

@@ -124,3 +124,9 @@ def test_no_password_is_shown() -> None:
 def test_a_cluster_needs_to_know_whose_keys_are_meant() -> None:
     with pytest.raises(ValueError, match="deployment"):
         open_redis("redis+cluster://one")
+
+
+def test_an_option_of_the_caller_replaces_the_usual_one_also_behind_sentinels() -> None:
+    for url in ("redis://one", "redis+sentinel://one/mymaster"):
+        with open_redis(url, deployment="main", socket_timeout=0.5) as client:
+            assert client.connection_pool.connection_kwargs["socket_timeout"] == 0.5

@@ -50,13 +50,14 @@ def open_redis(url: str, *, deployment: str | None = None, retries: int = 1, **o
         **({} if url.startswith("unix://") else network),
         "socket_timeout": ANSWER_TIMEOUT_S,
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), retries),
+        **options,
     }
     topology = topology_of(url)
     if topology is not None:
         if deployment is None:
             raise ValueError("which deployment's server is meant?")
-        return Redis.from_pool(primary_pool(topology, deployment, **how, **options))
-    return Redis.from_url(url, **how, **options_of(url), **options)
+        return Redis.from_pool(primary_pool(topology, deployment, **how))
+    return Redis.from_url(url, **how, **options_of(url))
 
 
 def require(redis: RedisClient, url: str) -> RedisClient:
