@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from tests.faults.checker import Violation
-from tests.faults.kinds import KINDS, WITHOUT_BROKER
+from tests.faults.kinds import BROKER, KINDS, ONE_SERVER, SENTINELS, playable
 from tests.faults.report import Tally, keep, show, summary
 from tests.faults.schedule import Schedule, alone, draw, parse
 from tests.faults.session import Session
@@ -42,16 +42,16 @@ def main(
     schedule: Annotated[str | None, typer.Option(help="Play this line again.")] = None,
     shrinks: Annotated[bool, typer.Option("--shrink", help="Look for a shorter schedule.")] = False,
     rabbit: Annotated[bool, typer.Option("--rabbitmq", help="Messages go through RabbitMQ.")] = False,
+    sentinels: Annotated[bool, typer.Option(help="Sentinels decide which Redis is used.")] = False,
     out: Annotated[Path, typer.Option(help="Where broken histories are kept.")] = Path("chaos-results"),
 ) -> None:
     """Play schedules; ends with 1 if one of them broke a promise."""
     first = secrets.randbits(SEED_BITS) if seed is None else seed
-    chosen = _chosen(
-        first, schedules, fault or [], each, schedule, tuple(KINDS) if rabbit else WITHOUT_BROKER
-    )
+    has = [SENTINELS if sentinels else ONE_SERVER, *([BROKER] if rabbit else [])]
+    chosen = _chosen(first, schedules, fault or [], each, schedule, playable(*has))
     console, tally = Console(soft_wrap=True), Tally()
     try:
-        with _broker(rabbit) as broker, Session(broker) as session:
+        with _broker(rabbit) as broker, Session(broker, watched=sentinels, expires=True) as session:
             for each_one in chosen:
                 history, violations = session.play(each_one)
                 tally.add(history, violations)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import redis
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
@@ -24,9 +20,8 @@ from fairlane.config.loader import load_settings
 from fairlane.core.errors import FairlaneError
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.processes import Process, describe_exit, stop_all
-from fairlane.embedded.server import EmbeddedRedis, start_embedded
-from fairlane.embedded.servers import find_server
-from fairlane.store.connection.connect import RedisClient
+from fairlane.embedded.server import EmbeddedRedis
+from fairlane.store.connection.connect import RedisClient, open_redis
 from fairlane.store.keys import Keys
 from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.workers import Beat, Workers
@@ -40,10 +35,13 @@ from tests.faults.kinds import (
 )
 from tests.faults.provider import WORKER_HEADER, ServedJournal, serve_journal
 from tests.faults.proxy import Proxies, run_proxies
+from tests.faults.servers import OneServer, WatchedServers
 from tests.support.rabbitmq import RabbitMQ
+from tests.support.redis_fleet import Fleet
 from tests.support.wait import wait_until
 
 CLIENT, PROVIDER = "client", "provider"
+EVERYBODY = (*SCHEDULERS, *WORKERS, CLIENT)
 SLOTS = 20
 READY_S = 60.0
 STOP_S = 30.0
@@ -51,6 +49,9 @@ STOP_S = 30.0
 
 ARCHIVED_AFTER_S = 6.0
 """Some runs are read from Redis, some from the archive, and some are moved while they are read."""
+
+KEPT_S = 45
+"""Finished runs then are in the archive alone, so that much of a session reads them there."""
 
 PATIENCE_S = 1.0
 CONFIG = """
@@ -61,6 +62,7 @@ base_url = "{base_url}"
 leader_lease_seconds = {leader_lease}
 lease_seconds = {lease}
 worker_timeout_seconds = {worker_timeout}
+finished_ttl_seconds = {kept}
 [worker]
 beat_seconds = {beat}
 slots = {slots}
@@ -83,6 +85,7 @@ class Deployment:
         provider: ServedJournal,
         guard: Guard,
         broker: RabbitMQ | None = None,
+        watched: bool = False,
     ) -> None:
         self.directory, self.proxies, self.provider = directory, proxies, provider
         self._guard, self.broker = guard, broker
@@ -92,11 +95,13 @@ class Deployment:
         self.died: list[str] = []
         self.schedules = 0
         self._led = SCHEDULERS[0]
-        self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=400)
         self._read_from: dict[Path, int] = {}
-        self.server = self._start_server("redis-1")
-        named = (*SCHEDULERS, *WORKERS, CLIENT)
-        self._ports = {name: proxies.add(name, self.server_port) for name in named}
+        self.servers: OneServer | WatchedServers = (
+            WatchedServers(directory / "redis")
+            if watched
+            else OneServer(directory, proxies, guard, EVERYBODY)
+        )
+        self._broker_ports = {name: proxies.add(to_broker(name), broker.port) for name in EVERYBODY if broker}
         self.config = directory / "fairlane.toml"
         base_url = f"http://127.0.0.1:{proxies.add(PROVIDER, provider.port)}/v1"
         self.config.write_text(
@@ -105,6 +110,7 @@ class Deployment:
                 leader_lease=LEADER_LEASE_S,
                 lease=LEASE_S,
                 worker_timeout=WORKER_TIMEOUT_S,
+                kept=KEPT_S,
                 beat=BEAT_S,
                 slots=SLOTS,
                 archive=directory / "archive.sqlite",
@@ -114,8 +120,9 @@ class Deployment:
         )
         self.processes = {name: self._process(name) for name in (*SCHEDULERS, *WORKERS)}
         self.settings: Settings = load_settings(self.config, environ=self.environment(CLIENT))
-        self.redis: RedisClient = redis.Redis.from_url(
+        self.redis: RedisClient = open_redis(
             str(self.settings.redis.url),
+            deployment=self.settings.redis.deployment,
             socket_timeout=PATIENCE_S,
             socket_connect_timeout=PATIENCE_S,
             retry=Retry(NoBackoff(), 0),
@@ -134,12 +141,14 @@ class Deployment:
 
     def environment(self, name: str) -> dict[str, str]:
         """The environment of the process ``name``: its own way to Redis, and its name in its calls."""
-        broker = {"FAIRLANE_CELERY__BROKER_URL": self.broker.url} if self.broker else {}
+        broker = dict[str, str]()
+        if self.broker is not None:
+            broker["FAIRLANE_CELERY__BROKER_URL"] = self.broker.url_at(self._broker_ports[name])
         return {
             **broker,
             "PYTHONUNBUFFERED": "1",
             "FAIRLANE_CONFIG": str(self.config),
-            "FAIRLANE_REDIS__URL": f"redis://127.0.0.1:{self._ports[name]}/0",
+            "FAIRLANE_REDIS__URL": self.servers.url_for(name),
             f"FAIRLANE_CONNECTIONS__SIM__HEADERS__{WORKER_HEADER.upper()}": name,
         }
 
@@ -175,7 +184,7 @@ class Deployment:
 
     def mind(self) -> None:
         """Do what a supervisor does: start again what has ended, and note what ended as it should not."""
-        self._measure()
+        self.servers.measure()
         for name, process in self.processes.items():
             if name in self._stopping:
                 self._mind_stopping(name, process)
@@ -218,28 +227,24 @@ class Deployment:
         self.processes[name].start()
         self.down.discard(name)
 
-    def lose_a_second(self) -> None:
-        """Kill Redis as a power cut does: what it wrote in the last second is not on its disk."""
-        before = time.monotonic() - 1.0
-        self.server.kill()
-        file = self._log_file()
-        known = [size for moment, which, size in self._sizes if moment <= before and which == file]
-        os.truncate(file, min(known[-1] if known else 0, file.stat().st_size))
+    @property
+    def one(self) -> OneServer:
+        """The only server."""
+        assert isinstance(self.servers, OneServer), "Sentinels watch the servers"
+        return self.servers
 
-    def fail_over(self, replica: EmbeddedRedis) -> None:
-        """Kill the primary and lead everybody to its replica."""
-        self.server.kill()
-        with redis.Redis.from_url(replica.url) as promoted:
-            promoted.replicaof("NO", "ONE")
-        self.server = replica
-        self._sizes.clear()
-        everybody = [*SCHEDULERS, *WORKERS, CLIENT]
-        self.proxies.lead_to(self.server_port, everybody)
-        self.proxies.each(everybody, lambda proxy: proxy.reset())
+    @property
+    def server(self) -> EmbeddedRedis:
+        """The only server's process."""
+        return self.one.server
 
-    def start_replica(self, name: str) -> EmbeddedRedis:
-        """Another server that copies the primary."""
-        return self._start_server(name)
+    @property
+    def fleet(self) -> Fleet:
+        """The servers that Sentinels watch."""
+        assert isinstance(self.servers, WatchedServers), (
+            "no Sentinel watches the server: play it with --sentinels"
+        )
+        return self.servers.fleet
 
     def begin(self) -> None:
         """Begin a schedule: log lines and deaths from before it do not count."""
@@ -264,7 +269,7 @@ class Deployment:
     def stop_all(self) -> list[str]:
         """Stop everything; what did not end as it should."""
         self.died = []
-        self.server.kill(signal.SIGCONT)
+        self.servers.wake()
         running = [process for process in self.processes.values() if process.is_running]
         stop_all(running, STOP_S)
         wrong = [
@@ -274,36 +279,8 @@ class Deployment:
         ]
         self._clients.close()
         self.redis.close()
-        self.server.stop()
+        self.servers.stop()
         return wrong
-
-    @property
-    def server_port(self) -> int:
-        """Where Redis itself listens."""
-        return int(self.server.url.rpartition(":")[2].partition("/")[0])
-
-    def _start_server(self, name: str) -> EmbeddedRedis:
-        found = find_server()
-        # A write past RLIMIT_FSIZE then fails, as one on a full disk does, and ends nobody.
-        patient = ("/bin/sh", "-c", 'trap "" XFSZ; exec "$0" "$@"', *found.command)
-        return start_embedded(
-            self.directory / name, guard=self._guard, server=replace(found, command=patient)
-        )
-
-    def _measure(self) -> None:
-        """Note the length of the append-only file."""
-        with suppress(OSError, ValueError):
-            file = self._log_file()
-            self._sizes.append((time.monotonic(), file, file.stat().st_size))
-
-    def log_bytes(self) -> int:
-        """The size of the append-only file that Redis writes to."""
-        return self._log_file().stat().st_size
-
-    def _log_file(self) -> Path:
-        """The append-only file that Redis writes to: the latest, while it rewrites what came before."""
-        files = self.server.data_dir.rglob("*.incr.aof")
-        return max(files, key=lambda file: int(file.name.split(".")[-3]))
 
     def _process(self, name: str, env: Mapping[str, str] | None = None) -> Process:
         return Process(
@@ -316,6 +293,11 @@ class Deployment:
 
     def _logs(self) -> list[Path]:
         return sorted((self.directory / "logs").glob("*.log"))
+
+
+def to_broker(name: str) -> str:
+    """The name of a process's proxy to RabbitMQ."""
+    return f"{name} to broker"
 
 
 def _ended_well(process: Process) -> bool:
@@ -334,10 +316,15 @@ def _command(name: str) -> list[str]:
 
 
 @contextmanager
-def deployed(directory: Path, broker: RabbitMQ | None = None) -> Iterator[Deployment]:
-    """A whole deployment, whose messages are in Redis or in another broker; at the end all of it is gone."""
+def deployed(
+    directory: Path, broker: RabbitMQ | None = None, *, watched: bool = False
+) -> Iterator[Deployment]:
+    """A whole deployment, whose messages are in Redis or in another broker; at the end all of it is gone.
+
+    ``watched``: Sentinels decide which Redis it uses.
+    """
     with Guard() as guard, run_proxies() as proxies, serve_journal() as provider:
-        made = Deployment(directory, proxies, provider, guard, broker)
+        made = Deployment(directory, proxies, provider, guard, broker, watched)
         try:
             made.start()
             yield made

@@ -117,6 +117,7 @@ class RunSeen:
 
     name: str
     id: str
+    team: str
     questions: tuple[str, ...]
     state: str = ""
     ending: str = "completed"

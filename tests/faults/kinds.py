@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
 SCHEDULERS = ("scheduler-1", "scheduler-2")
-LEADER, ANY, MACHINE, SUBMIT, BROKER = "leader", "any", "machine", "submit", "broker"
+LEADER, ANY, MACHINE, SUBMIT = "leader", "any", "machine", "submit"
+
+ONE_SERVER, BROKER, SENTINELS = "one server", "broker", "sentinels"
+"""What a deployment may have: one Redis behind proxies, RabbitMQ, or Redis servers that Sentinels watch."""
 
 BEAT_S, WORKER_TIMEOUT_S, LEASE_S, LEADER_LEASE_S = 0.3, 3.0, 4.0, 1.5
 """The deployment's intervals, shorter than in production so that a schedule stays short."""
@@ -25,7 +28,7 @@ class Kind:
     schedule never act on the same thing at the same time; empty: its target. ``cuts_after``: from this
     duration on, calls of the target may be made again although they were paid. ``silences``: workers of the
     target send no heartbeat and no report. ``forgets``: Redis loses writes that it has confirmed. ``costs``:
-    calls that meet it may use attempts of their jobs.
+    calls that meet it may use attempts of their jobs. ``needs``: what a deployment must have.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Kind:
     silences: bool = False
     forgets: bool = False
     costs: bool = False
+    needs: str = ""
 
 
 def _kinds(*kinds: Kind) -> dict[str, Kind]:
@@ -56,30 +60,93 @@ KINDS = _kinds(
     Kind("schedulers_kill", (ANY,), (0.5, 2.0), uses="schedulers"),
     Kind("clock", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
     Kind("upgrade", (*WORKERS, *SCHEDULERS), (4.0, 6.0)),
-    Kind("machine_pause", (ANY,), (1.0, 5.0), uses=MACHINE, cuts_after=NOTICED_S, silences=True),
+    Kind(
+        "machine_pause",
+        (ANY,),
+        (1.0, 5.0),
+        uses=MACHINE,
+        cuts_after=NOTICED_S,
+        silences=True,
+        needs=ONE_SERVER,
+    ),
     # The network between one process and Redis
-    Kind("partition", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S, silences=True),
-    Kind("workers_partition", (ANY,), (1.0, 5.0), uses="workers", cuts_after=NOTICED_S, silences=True),
-    Kind("partition_reset", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S, silences=True),
-    Kind("replies_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S, silences=True),
-    Kind("requests_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S, silences=True),
-    Kind("delay", (*WORKERS, LEADER, ANY), (2.0, 5.0)),
-    Kind("reset", (*WORKERS, LEADER, ANY), (0.1, 2.0), silences=True),
+    Kind("partition", (*WORKERS, LEADER), (1.0, 5.0), cuts_after=NOTICED_S, silences=True, needs=ONE_SERVER),
+    Kind(
+        "workers_partition",
+        (ANY,),
+        (1.0, 5.0),
+        uses="workers",
+        cuts_after=NOTICED_S,
+        silences=True,
+        needs=ONE_SERVER,
+    ),
+    Kind(
+        "partition_reset",
+        (*WORKERS, LEADER),
+        (1.0, 5.0),
+        cuts_after=NOTICED_S,
+        silences=True,
+        needs=ONE_SERVER,
+    ),
+    Kind(
+        "replies_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S, silences=True, needs=ONE_SERVER
+    ),
+    Kind(
+        "requests_lost", (*WORKERS, LEADER), (0.5, 5.0), cuts_after=NOTICED_S, silences=True, needs=ONE_SERVER
+    ),
+    Kind("delay", (*WORKERS, LEADER, ANY), (2.0, 5.0), needs=ONE_SERVER),
+    Kind("reset", (*WORKERS, LEADER, ANY), (0.1, 2.0), silences=True, needs=ONE_SERVER),
     # Redis
-    Kind("redis_kill", (ANY,), (0.2, 2.0), uses="redis", silences=True),
-    Kind("redis_term", (ANY,), (0.2, 1.0), uses="redis", silences=True),
-    Kind("redis_stop", (ANY,), (1.0, 5.0), uses="redis", silences=True),
-    Kind("redis_power", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
-    Kind("submit_lost", (ANY,), (0.2, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
-    Kind("redis_full", (ANY,), (0.5, 6.0), uses="redis", silences=True),
-    Kind("redis_disk_full", (ANY,), (0.5, 5.0), uses="redis", silences=True),
-    Kind("redis_rewrite", (ANY,), (1.0, 4.0), uses="redis"),
-    Kind("redis_slow", (ANY,), (2.0, 4.0), uses="redis"),
-    Kind("redis_failover", (ANY,), (0.5, 1.0), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
-    Kind("redis_lag", (ANY,), (0.5, 2.5), uses="redis", cuts_after=ALWAYS, forgets=True, silences=True),
+    Kind("redis_kill", (ANY,), (0.2, 2.0), uses="redis", silences=True, needs=ONE_SERVER),
+    Kind("redis_term", (ANY,), (0.2, 1.0), uses="redis", silences=True, needs=ONE_SERVER),
+    Kind("redis_stop", (ANY,), (1.0, 5.0), uses="redis", silences=True, needs=ONE_SERVER),
+    Kind(
+        "redis_power",
+        (ANY,),
+        (0.2, 1.0),
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=ONE_SERVER,
+    ),
+    Kind(
+        "submit_lost",
+        (ANY,),
+        (0.2, 1.0),
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=ONE_SERVER,
+    ),
+    Kind("redis_full", (ANY,), (0.5, 6.0), uses="redis", silences=True, needs=ONE_SERVER),
+    Kind("redis_disk_full", (ANY,), (0.5, 5.0), uses="redis", silences=True, needs=ONE_SERVER),
+    Kind("redis_rewrite", (ANY,), (1.0, 4.0), uses="redis", needs=ONE_SERVER),
+    Kind("redis_slow", (ANY,), (2.0, 4.0), uses="redis", needs=ONE_SERVER),
+    Kind(
+        "redis_failover",
+        (ANY,),
+        (0.5, 1.0),
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=ONE_SERVER,
+    ),
+    Kind(
+        "redis_lag",
+        (ANY,),
+        (0.5, 2.5),
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=ONE_SERVER,
+    ),
     # Messages
-    Kind("queues_deleted", (ANY,), (0.2, 1.5), uses="workers"),
-    Kind("bindings_deleted", (ANY,), (0.1, 1.0), uses="queues"),
+    Kind("queues_deleted", (ANY,), (0.2, 1.5), uses="workers", needs=ONE_SERVER),
+    Kind("bindings_deleted", (ANY,), (0.1, 1.0), uses="queues", needs=ONE_SERVER),
     Kind("messages_doubled", (ANY,), (1.0, 3.0), uses="queues"),
     Kind("messages_replayed", (ANY,), (0.1, 1.0), uses="queues"),
     # The provider
@@ -98,8 +165,30 @@ KINDS = _kinds(
     Kind("limit", (ANY,), (1.0, 4.0), uses="limit"),
     Kind("drain", ("worker-1", "worker-2"), (1.0, 4.0)),
     # A broker that is not Redis
-    Kind("broker_kill", (ANY,), (0.2, 2.0), uses=BROKER),
-    Kind("broker_stop", (ANY,), (1.0, 5.0), uses=BROKER),
+    Kind("broker_kill", (ANY,), (0.2, 2.0), uses=BROKER, needs=BROKER),
+    Kind("broker_stop", (ANY,), (1.0, 5.0), uses=BROKER, needs=BROKER),
+    Kind("broker_partition", (*WORKERS, LEADER, ANY), (1.0, 5.0), uses=BROKER, needs=BROKER),
+    # Redis servers that Sentinels watch
+    Kind(
+        "sentinel_failover",
+        (ANY,),
+        (0.5, 1.0),
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=SENTINELS,
+    ),
+    Kind(
+        "sentinel_lag",
+        (ANY,),
+        (0.5, 2.5),
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=SENTINELS,
+    ),
     # Runs that end by themselves, or belong to others
     Kind("sessions", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("budget", (ANY,), (0.5, 3.0), uses=SUBMIT),
@@ -107,5 +196,11 @@ KINDS = _kinds(
     Kind("continued", (ANY,), (1.0, 3.0), uses=SUBMIT),
 )
 
-WITHOUT_BROKER = tuple(name for name, kind in KINDS.items() if kind.uses != BROKER)
-"""The faults of a deployment whose messages are in Redis."""
+
+def playable(*has: str) -> tuple[str, ...]:
+    """The faults that a deployment with these can meet."""
+    return tuple(name for name, kind in KINDS.items() if not kind.needs or kind.needs in has)
+
+
+USUAL = playable(ONE_SERVER)
+"""The faults of a deployment whose state and messages are in one Redis."""

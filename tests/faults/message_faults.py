@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
 from fairlane_scheduler.dispatch.publisher import Publisher
-from tests.faults.deployment import PATIENCE_S
+from tests.faults.deployment import PATIENCE_S, to_broker
 from tests.faults.kinds import ANY, WORKERS
 from tests.faults.schedule import Timed
 from tests.faults.stage import Stage, fault
@@ -24,6 +24,7 @@ from tests.support.rabbitmq import RabbitMQ
 LOOK_S = 0.05
 QUEUES, BINDINGS = "fairlane.lane.*", "_kombu.binding.*"
 REPLAYED = 40
+WITHOUT = "messages are in Redis: play it with --rabbitmq"
 
 
 @fault("queues_deleted")
@@ -115,6 +116,18 @@ def stop_broker(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     broker.signal(signal.SIGCONT)
 
 
+@fault("broker_partition")
+def cut_off_from_broker(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
+    """Nothing passes between it and one process, or all; what was held is lost with its connections."""
+    hit, proxies = stage.hit(timed), stage.deployment.proxies
+    assert stage.deployment.broker is not None, WITHOUT
+    ways = [to_broker(name) for name in hit]
+    proxies.each(ways, lambda proxy: proxy.cut(forth=True, back=True))
+    yield (ANY,)
+    proxies.each(ways, lambda proxy: proxy.reset())
+    proxies.each(ways, lambda proxy: proxy.mend())
+
+
 def _broker(stage: Stage) -> RabbitMQ:
-    assert stage.deployment.broker is not None, "messages are in Redis: play it with --rabbitmq"
+    assert stage.deployment.broker is not None, WITHOUT
     return stage.deployment.broker

@@ -21,9 +21,8 @@ from tests.faults import (  # noqa: F401 - they register their faults
     run_faults,
 )
 from tests.faults.checker import SETTLED_WITHIN_S
-from tests.faults.deployment import CLIENT, PROVIDER, Deployment
+from tests.faults.deployment import PROVIDER, Deployment
 from tests.faults.history import History, Span
-from tests.faults.kinds import SCHEDULERS, WORKERS
 from tests.faults.leftovers import leftovers
 from tests.faults.runs import Watcher, Workload
 from tests.faults.schedule import Schedule, Timed, act_on_same
@@ -124,10 +123,9 @@ class Player:
     def _heal(self) -> None:
         """Whatever a fault could not undo by itself is undone now."""
         deployment = self._deployment
-        with suppress(FairlaneError):
-            if not deployment.server.is_running:
-                deployment.server.start()
-        deployment.proxies.each([*SCHEDULERS, *WORKERS, CLIENT, PROVIDER], lambda proxy: proxy.mend())
+        with suppress(FairlaneError, AssertionError):
+            deployment.servers.heal()
+        deployment.proxies.each([PROVIDER], lambda proxy: proxy.mend())
         for name in list(deployment.down):
             deployment.revive(name)
         self._workload.close()

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 import redis
 from redis.exceptions import RedisError
 
+from fairlane.embedded.ports import LOOPBACK, free_ports
 from fairlane.embedded.server import EmbeddedRedis
 from tests.faults.history import FORGOTTEN_S
 from tests.faults.kinds import ANY
@@ -52,7 +53,7 @@ def stop(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 @fault("redis_power")
 def power(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """SIGKILL, and the last second of its file is gone."""
-    stage.deployment.lose_a_second()
+    stage.deployment.one.lose_a_second()
     yield (ANY,)
     stage.workload.forget(timed.seconds + FORGOTTEN_S, stage.now)
     stage.deployment.server.start()
@@ -68,8 +69,7 @@ def lose_submission(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
 @fault("redis_full")
 def full(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     """It refuses whatever takes memory."""
-    server = redis.Redis.from_url(stage.deployment.server.url)
-    with server:
+    with redis.Redis.from_url(stage.deployment.server.url) as server:
         server.config_set("maxmemory", 1)
         yield (ANY,)
         server.config_set("maxmemory", 0)
@@ -108,7 +108,7 @@ def fill_disk(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     """Its append-only file cannot grow: it refuses writes (MISCONF) until there is room again."""
     server, files = stage.deployment.server, resource.RLIMIT_FSIZE
     soft, hard = resource.prlimit(server.pid, files)
-    resource.prlimit(server.pid, files, (stage.deployment.log_bytes(), hard))
+    resource.prlimit(server.pid, files, (stage.deployment.one.log_bytes(), hard))
     yield (ANY,)
     resource.prlimit(server.pid, files, (soft, hard))
 
@@ -117,7 +117,7 @@ def fill_disk(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 def fail_over(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """The primary dies, and its replica, which copies it asynchronously, takes its place and address."""
     with _replica(stage, timed) as (replica, _):
-        stage.deployment.fail_over(replica)
+        stage.deployment.one.fail_over(replica)
         stage.workload.forget(FORGOTTEN_S, stage.now)
     yield (ANY,)
 
@@ -129,7 +129,7 @@ def fail_over_late(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
         stage.deployment.proxies.each([proxy], lambda proxy: proxy.cut(forth=True, back=True))
         begin = stage.now
         yield (ANY,)
-        stage.deployment.fail_over(replica)
+        stage.deployment.one.fail_over(replica)
         stage.workload.forget(stage.now - begin + FORGOTTEN_S, stage.now)
 
 
@@ -140,7 +140,7 @@ def _replica(stage: Stage, timed: Timed) -> Iterator[tuple[EmbeddedRedis, str]]:
     Faults that were drawn one after the other may overlap where one was slow, so that each has its own proxy.
     """
     deployment, name = stage.deployment, f"replica-{stage.deployment.schedules}-{timed.at_s:g}"
-    port = deployment.proxies.add(name, deployment.server_port)
+    port = deployment.proxies.add(name, deployment.one.port)
     try:
         yield _copied(stage, name, port), name
     finally:
@@ -149,10 +149,40 @@ def _replica(stage: Stage, timed: Timed) -> Iterator[tuple[EmbeddedRedis, str]]:
 
 def _copied(stage: Stage, name: str, port: int) -> EmbeddedRedis:
     deployment = stage.deployment
-    replica = deployment.start_replica(name)
+    replica = deployment.one.start_another(name)
     with redis.Redis.from_url(deployment.server.url) as primary, redis.Redis.from_url(replica.url) as other:
         primary.config_set("repl-diskless-sync-delay", 0)
         other.config_set("repl-diskless-sync-delay", 0)
         other.replicaof("127.0.0.1", port)
         wait_until(lambda: other.info("replication")["master_link_status"] == "up", timeout=SYNCED_S)
     return replica
+
+
+@fault("sentinel_failover")
+def replace_primary(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """The primary dies, Sentinels promote its replica, and it returns as a replica of that."""
+    stage.deployment.fleet.restore()
+    _promoted(stage, stage.now)
+    yield (ANY,)
+    stage.deployment.fleet.restore()
+
+
+@fault("sentinel_lag")
+def replace_primary_late(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """The same after the replica got nothing for some time: all of that is lost, submissions too."""
+    fleet = stage.deployment.fleet
+    fleet.restore()
+    with fleet.client(fleet.replica()) as replica:
+        replica.replicaof(LOOPBACK, next(free_ports()))  # where nobody listens
+    begin = stage.now
+    yield (ANY,)
+    _promoted(stage, begin)
+    fleet.restore()
+
+
+def _promoted(stage: Stage, behind_since: float) -> None:
+    """Kill the primary, and return once the other server is one; all since ``behind_since`` may be lost."""
+    killed_s = stage.now
+    stage.deployment.fleet.kill_primary()
+    stage.workload.forget(killed_s - behind_since + FORGOTTEN_S, stage.now)
+    stage.deployment.fleet.promoted()

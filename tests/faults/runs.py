@@ -163,7 +163,7 @@ class Workload:
             old.run.id
         )
         name = f"{old.seen.name} again"
-        seen = RunSeen(name, run.id, old.seen.questions, max_attempts=RETRY.max_attempts)
+        seen = RunSeen(name, run.id, run.team, old.seen.questions, max_attempts=RETRY.max_attempts)
         self.watched[name] = Watched(run, seen)
         return self.watched[name]
 
@@ -187,6 +187,7 @@ class Workload:
         seen = RunSeen(
             name,
             run.id,
+            team,
             self.questions(name, rows),
             most=options.get("max_concurrent"),
             serial=bool(options.get("run_serially")),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.faults.kinds import ANY, KINDS, LEADER, MACHINE, SCHEDULERS, SUBMIT, WITHOUT_BROKER, WORKERS
+from tests.faults.kinds import ANY, KINDS, LEADER, MACHINE, SCHEDULERS, SUBMIT, USUAL, WORKERS
 
 BEGIN_S, END_S = 1.5, 9.0
 """When faults begin, in seconds after the runs were submitted: while all of them have work to do."""
@@ -63,7 +63,7 @@ def parse(line: str) -> Schedule:
     return Schedule(seed, tuple(sorted(faults)))
 
 
-def draw(seed: int, names: Sequence[str] = WITHOUT_BROKER) -> Schedule:
+def draw(seed: int, names: Sequence[str] = USUAL) -> Schedule:
     """One to seven faults of these names. The same arguments always give the same schedule."""
     rng = random.Random(f"schedule/{seed}")
     wanted, faults = rng.randint(1, MOST_FAULTS), list[Timed]()

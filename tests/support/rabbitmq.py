@@ -38,12 +38,16 @@ class RabbitMQ:
     ca: Path
     _process: Process
     _environment: dict[str, str]
-    _port: int
+    port: int
+
+    def url_at(self, port: int) -> str:
+        """The same server behind a port that leads to its own."""
+        return f"amqp://{USER}@{LOOPBACK}:{port}//"
 
     def start(self) -> None:
         """Return once it accepts connections."""
         self._process.start()
-        self._process.wait_ready(START_S, probe=lambda: answers(LOOPBACK, self._port))
+        self._process.wait_ready(START_S, probe=lambda: answers(LOOPBACK, self.port))
 
     def kill(self) -> None:
         """End it as a crash does."""

@@ -26,11 +26,12 @@ MOVED_AT_ONCE = 10
 
 @dataclass(slots=True)
 class Fleet:
-    """``url`` is Fairlane's setting; ``servers`` are those with data, by port."""
+    """``url`` is Fairlane's setting; ``servers`` are those with data, by port, ``sentinels`` the others."""
 
     url: str
     servers: dict[int, Process]
     home: Keys
+    sentinels: tuple[int, ...] = ()
 
     def client(self, port: int) -> Redis:
         return Redis(host=LOOPBACK, port=port, socket_timeout=5.0)
@@ -58,6 +59,42 @@ class Fleet:
         self.servers[port].join(READY_S)
         return port
 
+    def promoted(self) -> int:
+        """The port of the primary, once all Sentinels agree that it is: they may demote another one."""
+        return wait_until(lambda: self._agreed(self._primary() or 0), timeout=READY_S)
+
+    def _agreed(self, primary: int) -> int:
+        for sentinel in self.sentinels:
+            with self.client(sentinel) as asked:
+                _, port = asked.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+                if int(port) != primary:
+                    return 0
+        return primary
+
+    def replica(self) -> int:
+        """The port of the running server that is not the primary."""
+        primary = self.primary()
+        return next(port for port in self.servers if port != primary)
+
+    def restore(self) -> None:
+        """Start the server that is down, and return once it has copied the primary."""
+        primary, replica = self.promoted(), self.replica()
+        if not self.servers[replica].is_running:
+            self.servers[replica].start()
+            self.servers[replica].wait_ready(READY_S, probe=lambda: answers(LOOPBACK, replica))
+        wait_until(lambda: self._copies(replica, primary), timeout=READY_S)
+
+    def _copies(self, replica: int, primary: int) -> bool:
+        """Whether it has copied the primary. It is told so at once: Sentinels may take ten seconds."""
+        try:
+            with self.client(replica) as server:
+                shown = server.info("replication")
+                if (shown["role"], shown.get("master_port")) != ("slave", primary):
+                    server.replicaof(LOOPBACK, primary)
+                return bool(shown.get("master_link_status") == "up")
+        except RedisError:
+            return False
+
     def move_slot(self, to: int | None = None) -> None:
         """Move Fairlane's keys to another node of the cluster, key by key, as an operator does."""
         source = self.primary()
@@ -78,12 +115,14 @@ class Fleet:
 
 
 @contextmanager
-def watched_by_sentinels(directory: Path, *, deployment: str = "main") -> Iterator[Fleet]:
+def watched_by_sentinels(
+    directory: Path, *, deployment: str = "main", failover_ms: int = 5000
+) -> Iterator[Fleet]:
     """A primary, its replica, and three Sentinels with a quorum of two."""
     with Guard() as guard:
         first, second, *watching = _ports(5)
         servers = {port: _server(directory, port, guard) for port in (first, second)}
-        sentinels = [_sentinel(directory, port, first, guard) for port in watching]
+        sentinels = [_sentinel(directory, port, first, guard, failover_ms) for port in watching]
         everything = [*servers.values(), *sentinels]
         try:
             _start(servers)
@@ -94,7 +133,7 @@ def watched_by_sentinels(directory: Path, *, deployment: str = "main") -> Iterat
                 sentinel.start()
             wait_until(lambda: all(_sees_everything(port) for port in watching), timeout=READY_S)
             nodes = ",".join(f"{LOOPBACK}:{port}" for port in watching)
-            yield Fleet(f"redis+sentinel://{nodes}/{SERVICE}/0", servers, Keys(deployment))
+            yield Fleet(f"redis+sentinel://{nodes}/{SERVICE}/0", servers, Keys(deployment), tuple(watching))
         finally:
             stop_all(everything)
 
@@ -165,7 +204,7 @@ def _bus_of(node: Process) -> str:
     return node.argv[node.argv.index("--cluster-port") + 1]
 
 
-def _sentinel(directory: Path, port: int, primary: int, guard: Guard) -> Process:
+def _sentinel(directory: Path, port: int, primary: int, guard: Guard, failover_ms: int) -> Process:
     home = directory / f"sentinel-{port}"
     home.mkdir()
     file = home / "sentinel.conf"
@@ -173,7 +212,7 @@ def _sentinel(directory: Path, port: int, primary: int, guard: Guard) -> Process
         f"port {port}\nbind {LOOPBACK}\ndir {home}\n"
         f"sentinel monitor {SERVICE} {LOOPBACK} {primary} 2\n"
         f"sentinel down-after-milliseconds {SERVICE} {DOWN_MS}\n"
-        f"sentinel failover-timeout {SERVICE} 5000\n"
+        f"sentinel failover-timeout {SERVICE} {failover_ms}\n"
     )
     command = [*find_server().command, str(file), "--sentinel"]
     return Process(f"sentinel-{port}", command, log=home / "sentinel.log", guard=guard)

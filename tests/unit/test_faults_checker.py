@@ -33,6 +33,7 @@ def whole() -> History:
     run = RunSeen(
         "judged",
         "1",
+        "red",
         tuple(question(n) for n in range(ITEMS)),
         state="completed",
         judges=1,

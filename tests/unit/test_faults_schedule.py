@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.faults.checker import Violation
-from tests.faults.kinds import KINDS, WITHOUT_BROKER
+from tests.faults.kinds import BROKER, KINDS, ONE_SERVER, SENTINELS, USUAL, playable
 from tests.faults.schedule import BEGIN_S, END_S, MOST_FAULTS, Schedule, Timed, alone, draw, parse
 from tests.faults.shrink import shrink
 from tests.faults.stage import FAULTS
@@ -28,8 +28,16 @@ def test_a_printed_schedule_is_read_back() -> None:
 def test_every_kind_is_drawn_and_can_be_played() -> None:
     import tests.faults.play  # noqa: F401 - it registers all faults
 
-    assert {fault.name for seed in SEEDS for fault in draw(seed).faults} == set(WITHOUT_BROKER)
+    assert {fault.name for seed in SEEDS for fault in draw(seed).faults} == set(USUAL)
     assert set(FAULTS) == set(KINDS)
+
+
+def test_a_deployment_meets_only_what_it_can() -> None:
+    assert set(playable(ONE_SERVER, BROKER)) | set(playable(SENTINELS)) == set(KINDS)
+    for seed in SEEDS:
+        assert {fault.name for fault in draw(seed, playable(SENTINELS)).faults} <= set(playable(SENTINELS))
+    assert "redis_kill" not in playable(SENTINELS)
+    assert "broker_partition" not in USUAL
 
 
 def test_faults_lie_within_bounds_and_hit_what_their_kind_may() -> None:
