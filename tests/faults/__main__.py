@@ -20,7 +20,7 @@ from rich.console import Console
 from tests.faults.checker import Violation
 from tests.faults.kinds import BROKER, KINDS, ONE_SERVER, SENTINELS, playable
 from tests.faults.report import Tally, keep, show, summary
-from tests.faults.schedule import Schedule, alone, draw, parse
+from tests.faults.schedule import Schedule, alone, draw, hanging, parse
 from tests.faults.session import Session
 from tests.faults.shrink import shrink
 from tests.support.rabbitmq import RabbitMQ, rabbitmq
@@ -39,6 +39,7 @@ def main(
     ] = None,
     fault: Annotated[list[str] | None, typer.Option(help="Only this kind of fault; may be repeated.")] = None,
     each: Annotated[bool, typer.Option(help="Play this many schedules of every single fault.")] = False,
+    hangs: Annotated[bool, typer.Option(help="100,000 rows, and one standstill after the other.")] = False,
     schedule: Annotated[str | None, typer.Option(help="Play this line again.")] = None,
     shrinks: Annotated[bool, typer.Option("--shrink", help="Look for a shorter schedule.")] = False,
     rabbit: Annotated[bool, typer.Option("--rabbitmq", help="Messages go through RabbitMQ.")] = False,
@@ -48,7 +49,11 @@ def main(
     """Play schedules; ends with 1 if one of them broke a promise."""
     first = secrets.randbits(SEED_BITS) if seed is None else seed
     has = [SENTINELS if sentinels else ONE_SERVER, *([BROKER] if rabbit else [])]
-    chosen = _chosen(first, schedules, fault or [], each, schedule, playable(*has))
+    chosen = (
+        [hanging(number) for number in range(first, first + schedules)]
+        if hangs
+        else _chosen(first, schedules, fault or [], each, schedule, playable(*has))
+    )
     console, tally = Console(soft_wrap=True), Tally()
     try:
         with _broker(rabbit) as broker, Session(broker, watched=sentinels, expires=True) as session:

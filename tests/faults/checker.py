@@ -117,7 +117,7 @@ def arrivals(history: History) -> Iterator[str]:
     """In every window, a stated lane's calls arrive within ``rate × t + burst``."""
     for model, limits in history.limits.items():
         calls = sorted((c for c in history.calls if c.model == model), key=lambda call: call.arrived)
-        worst = max(_windows(calls, limits), default=None)
+        worst = max(windows(calls, limits), default=None)
         if worst is not None and worst[0] > 1e-6:
             excess, first, count, allowed = worst
             begin, end = calls[first].arrived, calls[first + count - 1].arrived
@@ -127,13 +127,29 @@ def arrivals(history: History) -> Iterator[str]:
             )
 
 
-def _windows(calls: Sequence[Call], limits: Sequence[Limit]) -> Iterator[tuple[float, int, int, float]]:
-    """Of each window that begins and ends with a call: its excess, its first call, its calls, its bound."""
+def windows(calls: Sequence[Call], limits: Sequence[Limit]) -> Iterator[tuple[float, int, int, float]]:
+    """Of windows that begin and end with a call: their excess, first call, calls and bound.
+
+    Under one limit, of all windows that end with a call only the worst one: linear in the calls.
+    """
+    if len(limits) == 1:
+        yield from _worst_windows(calls, limits)
+        return
     for first, begun in enumerate(calls):
         for last in range(first, len(calls)):
             allowed = stated(limits, begun.since - TRAVEL_S, calls[last].arrived)
             count = last - first + 1
             yield count - allowed, first, count, allowed
+
+
+def _worst_windows(calls: Sequence[Call], limits: Sequence[Limit]) -> Iterator[tuple[float, int, int, float]]:
+    per_second, worst, lead = limits[0].per_second, 0, float("-inf")
+    for last, call in enumerate(calls):
+        if per_second * call.since - last > lead:
+            worst, lead = last, per_second * call.since - last
+        allowed = stated(limits, calls[worst].since - TRAVEL_S, call.arrived)
+        count = last - worst + 1
+        yield count - allowed, worst, count, allowed
 
 
 def stated(limits: Sequence[Limit], begin: float, end: float) -> float:

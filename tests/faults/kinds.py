@@ -8,8 +8,8 @@ WORKERS = ("worker-1", "worker-2", "worker-3")
 SCHEDULERS = ("scheduler-1", "scheduler-2")
 LEADER, ANY, MACHINE, SUBMIT = "leader", "any", "machine", "submit"
 
-ONE_SERVER, BROKER, SENTINELS = "one server", "broker", "sentinels"
-"""What a deployment may have: one Redis behind proxies, RabbitMQ, or Redis servers that Sentinels watch."""
+ONE_SERVER, BROKER, SENTINELS, TIME = "one server", "broker", "sentinels", "time"
+"""What a schedule may have: one Redis behind proxies, RabbitMQ, servers that Sentinels watch, or minutes."""
 
 BEAT_S, WORKER_TIMEOUT_S, LEASE_S, LEADER_LEASE_S = 0.3, 3.0, 4.0, 1.5
 """The deployment's intervals, shorter than in production so that a schedule stays short."""
@@ -194,6 +194,7 @@ KINDS = _kinds(
     Kind("budget", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("duration", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("continued", (ANY,), (1.0, 3.0), uses=SUBMIT),
+    Kind("many_rows", (ANY,), (1.0, 1.0), uses=SUBMIT, needs=TIME),
 )
 
 
@@ -201,6 +202,18 @@ def playable(*has: str) -> tuple[str, ...]:
     """The faults that a deployment with these can meet."""
     return tuple(name for name, kind in KINDS.items() if not kind.needs or kind.needs in has)
 
+
+HANGS = (
+    "machine_pause",
+    "redis_stop",
+    "redis_slow",
+    "workers_stop",
+    "worker_stop",
+    "workers_partition",
+    "leader_stop",
+    "provider_hangs",
+)
+"""Faults in which something stands still, and goes on."""
 
 USUAL = playable(ONE_SERVER)
 """The faults of a deployment whose state and messages are in one Redis."""

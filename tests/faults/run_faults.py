@@ -16,6 +16,7 @@ BOUNDED_ROWS, BUDGET, DURATION_S = 120, 400, 4.0
 """Each answer costs some 20 tokens, and the lane starts 12 calls a second: no such run completes."""
 
 CONTINUED_ROWS = 60
+MANY_ROWS = 100_000
 
 
 @fault("sessions")
@@ -68,3 +69,10 @@ def continue_cancelled(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     yield (ANY,)
     stage.insist(old.run.cancel)
     stage.insist(lambda: stage.workload.continue_run(old))
+
+
+@fault("many_rows")
+def submit_many(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """A run of many rows."""
+    stage.workload.submit_many(MANY_ROWS)
+    yield (ANY,)

@@ -18,6 +18,7 @@ from tests.faults.deployment import Deployment
 from tests.faults.history import LOST, Entry, Limit, RunSeen
 
 EXACT_PER_S, JUDGE_PER_S, SERIAL_PER_S, UNSTATED_PER_S = 15, 16, 10, 12
+MANY_PER_S = 300
 BURST_S = 0.5
 BOUND, AHEAD = 5, 40
 TALK = 4
@@ -150,6 +151,12 @@ class Workload:
         self._submit("bounded", "blue", "a", 70, {}, max_concurrent=BOUND)
         self._submit("serial", "blue", "c", 24, {}, run_serially=True)
         self._submit("unstated", "red", "d", 90, {})
+
+    def submit_many(self, rows: int) -> None:
+        """A run that takes minutes, on a fast lane of its own."""
+        self._model("e", latency_ms=50)
+        self.limit("e", MANY_PER_S, lambda: 0.0)
+        self._submit("many", "red", "e", rows, {})
 
     def submit_another(
         self, name: str, team: str, letter: str, rows: int, expected: Mapping[str, Any], **options: Any

@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.faults.kinds import ANY, KINDS, LEADER, MACHINE, SCHEDULERS, SUBMIT, USUAL, WORKERS
+from tests.faults.kinds import ANY, HANGS, KINDS, LEADER, MACHINE, SCHEDULERS, SUBMIT, USUAL, WORKERS
 
 BEGIN_S, END_S = 1.5, 9.0
 """When faults begin, in seconds after the runs were submitted: while all of them have work to do."""
 
 MOST_FAULTS = 7
+HANGS_EVERY_S, HANGS_UNTIL_S = 12, 330
 _FAULT = re.compile(r"(?P<name>\w+)=(?P<target>[\w-]+)@(?P<at>[\d.]+)\+(?P<seconds>[\d.]+)")
 
 
@@ -81,6 +82,14 @@ def alone(seed: int, name: str) -> Schedule:
     rng = random.Random(f"{name}/{seed}")
     first, second = _fault(rng, name, BEGIN_S, BEGIN_S + 1), _fault(rng, name, END_S - 1, END_S)
     return Schedule(seed, (first, second))
+
+
+def hanging(seed: int) -> Schedule:
+    """A run of 100,000 rows, in which something stands still every few seconds until it should be done."""
+    rng = random.Random(f"hanging/{seed}")
+    starts = range(HANGS_EVERY_S, HANGS_UNTIL_S, HANGS_EVERY_S)
+    hangs = [_fault(rng, rng.choice(HANGS), at, at + 1) for at in starts]
+    return Schedule(seed, (Timed(0.5, 1.0, "many_rows"), *hangs))
 
 
 def _fault(rng: random.Random, name: str, begin_s: float = BEGIN_S, end_s: float = END_S) -> Timed:

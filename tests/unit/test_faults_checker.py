@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.faults.checker import CHECKS, JUDGED, SETTLED_WITHIN_S, check, stated
+from tests.faults.checker import CHECKS, JUDGED, SETTLED_WITHIN_S, check, stated, windows
 from tests.faults.history import FORGOTTEN_S, QUIET_S, Call, Entry, History, Limit, RunSeen, Span
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Schedule, Timed
@@ -345,3 +347,21 @@ def test_every_check_has_found_something_here() -> None:
         "sessions", "fences", "pauses", "finished", "left", "processes", "defects",
     }  # fmt: skip
     assert set(CHECKS) == named
+
+
+@given(
+    gaps=st.lists(st.tuples(st.floats(0, 0.5), st.floats(0, 0.3)), min_size=1, max_size=30),
+    per_second=st.floats(1, 40),
+)
+def test_the_worst_window_under_one_limit_is_that_of_all_windows(
+    gaps: list[tuple[float, float]], per_second: float
+) -> None:
+    at, calls = 0.0, list[Call]()
+    for gap, doubt in gaps:
+        at += gap
+        calls.append(replace(call(question(len(calls)), at), since=at - doubt))
+    limit = Limit(-1.0, per_second, 2.0)
+    (one, *_), (many, *_) = (
+        max(windows(calls, limits)) for limits in ([limit], [limit, replace(limit, since=1e9)])
+    )
+    assert one == pytest.approx(many, abs=1e-6)

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from tests.faults.checker import Violation
-from tests.faults.kinds import BROKER, KINDS, ONE_SERVER, SENTINELS, USUAL, playable
-from tests.faults.schedule import BEGIN_S, END_S, MOST_FAULTS, Schedule, Timed, alone, draw, parse
+from tests.faults.kinds import BROKER, HANGS, KINDS, ONE_SERVER, SENTINELS, TIME, USUAL, playable
+from tests.faults.schedule import BEGIN_S, END_S, MOST_FAULTS, Schedule, Timed, alone, draw, hanging, parse
 from tests.faults.shrink import shrink
 from tests.faults.stage import FAULTS
 
@@ -33,7 +33,7 @@ def test_every_kind_is_drawn_and_can_be_played() -> None:
 
 
 def test_a_deployment_meets_only_what_it_can() -> None:
-    assert set(playable(ONE_SERVER, BROKER)) | set(playable(SENTINELS)) == set(KINDS)
+    assert set(playable(ONE_SERVER, BROKER)) | set(playable(SENTINELS, TIME)) == set(KINDS)
     for seed in SEEDS:
         assert {fault.name for fault in draw(seed, playable(SENTINELS)).faults} <= set(playable(SENTINELS))
     assert "redis_kill" not in playable(SENTINELS)
@@ -63,6 +63,15 @@ def test_a_schedule_of_one_kind_plays_it_twice() -> None:
         first, second = alone(1, name).faults
         assert first.name == second.name == name
         assert first.at_s < second.at_s
+
+
+def test_standstills_follow_each_other_without_an_overlap() -> None:
+    for seed in range(20):
+        many, *hangs = hanging(seed).faults
+        assert many.name == "many_rows"
+        assert {fault.name for fault in hangs} <= set(HANGS)
+        for one, other in pairwise([many, *hangs]):
+            assert one.until_s < other.at_s
 
 
 @pytest.mark.parametrize("line", ["seed:1 flood=any@1+2", "worker_kill", "seed:one"])
