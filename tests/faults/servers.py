@@ -105,7 +105,7 @@ class WatchedServers:
     def __init__(self, directory: Path) -> None:
         self._open = ExitStack()
         directory.mkdir(parents=True)
-        servers = watched_by_sentinels(directory, failover_ms=FAILOVER_MS)
+        servers = watched_by_sentinels(directory, failover_ms=FAILOVER_MS, guarded=True)
         self.fleet: Fleet = self._open.enter_context(servers)
 
     def url_for(self, _: str) -> str:

@@ -116,12 +116,16 @@ class Fleet:
 
 @contextmanager
 def watched_by_sentinels(
-    directory: Path, *, deployment: str = "main", failover_ms: int = 5000
+    directory: Path, *, deployment: str = "main", failover_ms: int = 5000, guarded: bool = False
 ) -> Iterator[Fleet]:
-    """A primary, its replica, and three Sentinels with a quorum of two."""
+    """A primary, its replica, and three Sentinels with a quorum of two.
+
+    ``guarded``: a primary that no replica follows refuses writes, so that of two primaries one is useless.
+    """
     with Guard() as guard:
         first, second, *watching = _ports(5)
-        servers = {port: _server(directory, port, guard) for port in (first, second)}
+        further = _GUARDED if guarded else ()
+        servers = {port: _server(directory, port, guard, *further) for port in (first, second)}
         sentinels = [_sentinel(directory, port, first, guard, failover_ms) for port in watching]
         everything = [*servers.values(), *sentinels]
         try:
@@ -173,6 +177,9 @@ _SYNC_AT_ONCE = (
     "--repl-diskless-sync-delay",
     "0",
 )  # by default, a primary waits five seconds before it copies its data to a replica
+
+
+_GUARDED = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 
 
 def _ports(count: int) -> list[int]:
