@@ -32,6 +32,9 @@ from tests.support.wait import wait_until
 QUIET_S = 12.0
 """Leases of lost attempts have lapsed by then, and stale messages are dropped."""
 
+LOOK_S = 300.0
+"""A look at all that Redis holds may take so long, with a run of many rows."""
+
 UnderWay: TypeAlias = tuple[float, Timed, ExitStack, tuple[str, ...], float]
 """A fault being played: until when, which, what ends it, the processes that it hit, and its begin."""
 
@@ -118,7 +121,7 @@ class Player:
             self._deployment.mind()
             return self._stage.now >= until or is_over()
 
-        wait_until(look, timeout=until - self._stage.now + 60.0, interval=0.05)
+        wait_until(look, timeout=until - self._stage.now + LOOK_S, interval=0.05)
 
     def _heal(self) -> None:
         """Whatever a fault could not undo by itself is undone now."""
