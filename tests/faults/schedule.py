@@ -13,7 +13,7 @@ BEGIN_S, END_S = 1.5, 9.0
 """When faults begin, in seconds after the runs were submitted: while all of them have work to do."""
 
 MOST_FAULTS = 7
-HANGS_EVERY_S, HANGS_UNTIL_S = 12, 330
+HANGS_EVERY_S, HANGS_UNTIL_S = 12, 390
 _FAULT = re.compile(r"(?P<name>\w+)=(?P<target>[\w-]+)@(?P<at>[\d.]+)\+(?P<seconds>[\d.]+)")
 
 

@@ -79,6 +79,7 @@ class Books:
         places, done = self.places[ref], self._done(ref, int(state["jobs"]))
         items, steps, cursor = int(state["items"]), int(state["steps"]), int(state["cursor"])
         finished = [int(item) for item in self._list(self.keys.finished(ref))]
+        ended = set(finished)
         for item in range(items):
             task, *judges = range(item * steps, (item + 1) * steps)
             self._check_job(ref, task, places[task], task in done, known=item < cursor)
