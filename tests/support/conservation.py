@@ -79,14 +79,14 @@ class Books:
         places, done = self.places[ref], self._done(ref, int(state["jobs"]))
         items, steps, cursor = int(state["items"]), int(state["steps"]), int(state["cursor"])
         finished = [int(item) for item in self._list(self.keys.finished(ref))]
-        ended = set(finished)
+        listed = Counter(finished)
         for item in range(items):
             task, *judges = range(item * steps, (item + 1) * steps)
             self._check_job(ref, task, places[task], task in done, known=item < cursor)
             for judge in judges:
                 self._check_job(ref, judge, places[judge], judge in done, known=task in done)
             over = done.issuperset({task, *judges})
-            assert finished.count(item) == over, f"{ref} item {item}: listed {finished.count(item)} times"
+            assert listed[item] == over, f"{ref} item {item}: listed {listed[item]} times"
         assert set(places) <= set(range(items * steps)), f"{ref}: jobs that it does not have"
 
         by_state = {name: int(count) for name, count in state.items() if name.startswith("n:")}
