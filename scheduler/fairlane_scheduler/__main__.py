@@ -10,6 +10,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fairlane.config.environment import process_environment
@@ -31,7 +33,11 @@ from fairlane_scheduler.upkeep.archiver import start_archiver
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM. Returns the process' exit code."""
     options = _parse(argv)
-    stop = stop_on_signals()
+    with stopped_by_signals() as stop:
+        return _run(options, stop)
+
+
+def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     try:
         settings = load_settings(options.config)
         evaluation_defaults(process_environment())
@@ -71,12 +77,17 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def stop_on_signals() -> threading.Event:
-    """Set by the first signal to end, also by one that comes while the scheduler still starts."""
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """Set by a signal to end, also by one that comes while the scheduler still starts."""
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from fairlane.core.clock import SystemClock
 from fairlane.store.keys import Keys
 from fairlane_scheduler import runner as running
-from fairlane_scheduler.__main__ import stop_on_signals
+from fairlane_scheduler.__main__ import stopped_by_signals
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
 
@@ -184,13 +184,10 @@ def test_wake_ups_close_together_are_answered_by_one_tick(fake_redis: Redis) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_the_scheduler_starts_ends_it_before_its_first_tick(number: signal.Signals) -> None:
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        stop = stop_on_signals()
+    before = signal.getsignal(number)
+    with stopped_by_signals() as stop:
         signal.raise_signal(number)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+    assert signal.getsignal(number) is before
     scheduler = ScriptedScheduler(wait())
     with fakeredis.FakeRedis() as redis:
         Runner(cast(Scheduler, scheduler), redis, SystemClock(), stop=stop).run()
