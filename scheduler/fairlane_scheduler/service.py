@@ -11,6 +11,7 @@ from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.sandbox.pool import Pool
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.functions import keep_functions
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates
 from fairlane.store.script import load_all
@@ -227,6 +228,7 @@ class Scheduler:
     def _begin_term(self) -> None:
         """Read everything again: another scheduler may have led."""
         load_all(self._redis)
+        keep_functions(self._redis)
         for lane in self._memory.restore(self._time.argument()):
             log.warning(Event.LANE_RESTORED, lane=lane)
         self._sharing.reload()

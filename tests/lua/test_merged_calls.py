@@ -35,6 +35,7 @@ end
 """
 DIRECT = f"{RUN} return cjson.encode(replies)"
 HELD = f"""
+local CALL = {{}}
 local server = redis
 local redis, {NAMES}
 do

@@ -15,6 +15,7 @@ from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.script import Functions
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.lanes import Grant, Lanes, Offer, ReservedShare
 from fairlane.store.write.leader import LeaderLease
@@ -51,6 +52,7 @@ class Deployment:
         self.leases = Leases(redis, self.keys)
         self.attempts = Attempts(self.keys)
         self.workers = Workers(self.keys)
+        self.functions = Functions()
         self.epoch = 0
         self.elect(leader)
 
@@ -158,13 +160,13 @@ class Deployment:
 
     def claim(self, attempt: Attempt, worker: str = "w1") -> Claim | None:
         call = self.attempts.claim(attempt, worker, LEASE_MS, self.now_ms)
-        return Claim.of(call.run(self.redis))
+        return Claim.of(self.functions.run(self.redis, call))
 
     def wait_for(
         self, attempt: Attempt, worker: str = "w1", handle: str = "h:1", *, frees_slot: bool = True
     ) -> bool:
         call = self.attempts.wait_for(attempt, worker, handle, frees_slot=frees_slot)
-        return bool(call.run(self.redis) == 1)
+        return bool(self.functions.run(self.redis, call) == 1)
 
     def finish(
         self,
@@ -185,7 +187,7 @@ class Deployment:
             follow,
             self.now_ms,
         )
-        return Reported.of(call.run(self.redis))
+        return Reported.of(self.functions.run(self.redis, call))
 
     def defer(
         self,
@@ -212,7 +214,7 @@ class Deployment:
             handle=handle,
             now_ms=self.now_ms,
         )
-        return Reported.of(call.run(self.redis))
+        return Reported.of(self.functions.run(self.redis, call))
 
     def report(self, attempt: Attempt, lesson: Lesson, *, done: bool, worker: str = "w1") -> Reported | None:
         """End an attempt; the lane learns ``lesson``. A job that is not finished is requeued at once."""
@@ -221,7 +223,7 @@ class Deployment:
             call = self.attempts.finish(attempt, worker, lesson, state, payload(state), (), self.now_ms)
         else:
             call = self.attempts.defer(attempt, worker, lesson, now_ms=self.now_ms)
-        return Reported.of(call.run(self.redis))
+        return Reported.of(self.functions.run(self.redis, call))
 
     def recover(
         self,
@@ -239,7 +241,7 @@ class Deployment:
             follow=follow,
             now_ms=self.now_ms,
         )
-        return int(call.run(self.redis))
+        return int(self.functions.run(self.redis, call))
 
     def next_due_ms(self) -> int | None:
         """The time at which the next back-off ends."""

@@ -31,7 +31,7 @@ def compose(folder: Path, verb: str = VERB, **preludes: str) -> Script:
 
 def test_a_prelude_stands_after_those_it_uses_and_before_the_verb(tmp_path: Path) -> None:
     source = compose(tmp_path).source
-    assert source.index("function clock") < source.index("function wake") < source.index("-- Looks.")
+    assert source.index("function clock") < source.index("function wake") < source.index("\nwake()")
 
 
 def test_a_prelude_that_two_others_use_stands_once(tmp_path: Path) -> None:
@@ -58,6 +58,11 @@ def test_a_header_line_continues_behind_an_indent(tmp_path: Path) -> None:
             {"clock": CLOCK + "local x = KEY.lane\n"},
             r"core/clock.*reaches for KEY\.lane, which its NEEDS",
         ),
+        (
+            VERB,
+            {"clock": CLOCK.replace("function", "local x = CALL.x\nfunction", 1)},
+            r"core/clock.*uses CALL\.x outside of its functions, where a server would keep it",
+        ),
         (VERB, {"other": CLOCK}, r"core/other.*gives clock, as core/clock does"),
         (
             VERB,
@@ -69,7 +74,7 @@ def test_a_header_line_continues_behind_an_indent(tmp_path: Path) -> None:
             r"uses itself: core/wake → core/clock → core/wake",
         ),
     ],
-    ids=["unknown", "unnamed", "key", "argument", "undeclared", "ungiven", "needs", "twice", "circle"],
+    ids=["unknown", "unnamed", "key", "argument", "undeclared", "ungiven", "needs", "kept", "twice", "circle"],
 )
 def test_a_wrong_header_is_refused(tmp_path: Path, verb: str, preludes: dict[str, str], problem: str) -> None:
     with pytest.raises(ScriptError, match=problem):

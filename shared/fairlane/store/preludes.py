@@ -23,7 +23,7 @@ from importlib.resources.abc import Traversable
 
 from fairlane.core.errors import ScriptError
 
-_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|NEEDS|RETURNS|MERGES):(.*)")
+_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|NEEDS|RETURNS|MERGES|FUNCTION):(.*)")
 _CONTINUED = re.compile(r"--   +(\S.*)")
 _COMMENT = re.compile(r"--.*")
 _REACHED = re.compile(r"\b(?:KEY|ARG)\.\w+")
@@ -31,6 +31,8 @@ _REACHED = re.compile(r"\b(?:KEY|ARG)\.\w+")
 _WORD = re.compile(r"(?<![.\w'])(?:[a-z_]+(?=\()|[A-Z][A-Z_]+\b(?!\.))")
 _CONSTANT = re.compile(r"([A-Z_]+) = (-?[0-9.]+(?:e[0-9]+)?)\s*")
 _NAME = re.compile(r"(?<![.\w'])[A-Z][A-Z_]*\b")  # of a constant, where its value is used
+_FUNCTION = re.compile(r"^(?:local )?function [\w.]+\((?:[^\n]* end$|.*?^end$)", re.MULTILINE | re.DOTALL)
+_OF_A_CALL = re.compile(r"\b(?:KEY|ARG|CALL)\.\w+")
 _ASSIGNED = re.compile(r"^(?:function )?(\w+)(?= = |\()", re.MULTILINE)
 
 
@@ -163,6 +165,8 @@ class Preludes:
                 yield f"says that it gives {given}, and does not define it"
         if unknown := sorted(file.reached - set(file.words("NEEDS"))):
             yield f"reaches for {', '.join(unknown)}, which its NEEDS does not name"
+        if kept := sorted(set(_OF_A_CALL.findall(_FUNCTION.sub("", file.code)))):
+            yield f"uses {', '.join(kept)} outside of its functions, where a server would keep it"
 
 
 def with_values(code: str, constants: Mapping[str, str]) -> str:

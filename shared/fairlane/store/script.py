@@ -7,8 +7,10 @@ A file ``lua/verbs/<noun>_<verb>.lua`` opens with its purpose and four lines tha
     -- USES: core/time lane/lease       preludes ``lua/lib/<name>.lua`` whose names the verb uses itself
     -- RETURNS: ...                     for the reader
     -- MERGES: ...                      only where calls with the same keys may be sent as one, and why
+    -- FUNCTION: ...                    only where a server keeps the verb as a function, and why
 
-Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string).
+Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string). The
+table ``CALL`` is empty when a script begins: what preludes keep during one script stands there.
 
 `fairlane.store.preludes` adds the preludes that those use in turn. Each stands in a block of its own, which
 only the names that it gives leave, and constants are written where they are used: Lua allows a script no more
@@ -17,40 +19,26 @@ than 200 local variables, and a function 60 of other functions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, cast
 
-from redis.exceptions import NoPermissionError, NoScriptError
+from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from fairlane.core.errors import ScriptError
-from fairlane.store.preludes import LuaFile, Preludes, with_values
-from fairlane.store.redis_client import RedisClient, RedisCommands
+from fairlane.store.connection.server_states import refusing_state
+from fairlane.store.preludes import LuaFile, Preludes
+from fairlane.store.redis_client import AsyncRedisClient, RedisClient, RedisCommands
+from fairlane.store.verb_text import Function, VerbText, digest, of_many, of_one
 
 Value = str | int | float | bytes
 
+_MISSING = re.compile(r"(?:ERR )?(?:Function not found|unknown command)")
 _FOLDER = files("fairlane.store") / "lua"
-
-# Many calls of one verb. Redis 6.2 raises errors as text, later versions as tables.
-_FOR_EACH = """
-local function one_call()
-{text}
-end
-local replies = {{}}
-for first = 0, #ARGV - 1, {count} do
-  ARG = {arguments}
-  local good, reply = pcall(one_call)
-  if not good and type(reply) ~= 'table' then reply = {{ err = tostring(reply) }} end
-  replies[#replies + 1] = reply or false
-end
-write_hashes()
-return replies
-"""
-_HOLDERS = ("core/held_values", "core/held_hashes")  # what the calls of one script call run with
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +46,7 @@ class Script:
     """One atomic verb: ``sha`` is the argument of EVALSHA, ``source`` that of EVAL.
 
     ``many`` runs several calls with the same keys one after the other, where the verb's header allows that.
+    ``function`` is the same as a function of the server, where the header says so.
     """
 
     name: str
@@ -66,6 +55,7 @@ class Script:
     keys: tuple[str, ...]
     args: tuple[str, ...]
     many: Script | None = None
+    function: Function | None = None
 
     def place(self, keys: Mapping[str, str | bytes | Sequence[str]]) -> Placed:
         """Fit keys to the header, by name, once for many calls. Raises `ScriptError` on a misfit."""
@@ -152,6 +142,75 @@ class Call:
         pipeline.evalsha(self.script.sha, *self.packed)
 
 
+class Functions:
+    """Runs the verbs of one client as functions where its server keeps functions, and as scripts elsewhere.
+
+    A function that the server misses is loaded at the call that finds out: after a failover, or a restart
+    without a file. Servers before Redis 7.0 keep none, and a user's rules may not allow them: from the first
+    such answer on, every call is a script.
+    """
+
+    def __init__(self) -> None:
+        self._kept = True
+
+    def queue(self, pipeline: RedisCommands, call: Call) -> None:
+        """Append a call to a pipeline. Where a reply `is_missing`, `again` runs it."""
+        function = self._function(call)
+        if function is None:
+            call.queue(pipeline)
+        else:
+            pipeline.fcall(function.name, *call.packed)
+
+    def run(self, redis: RedisClient, call: Call) -> Any:
+        """Execute on a blocking client."""
+        function = self._function(call)
+        if function is None:
+            return call.run(redis)
+        try:
+            return redis.fcall(function.name, *call.packed)
+        except ResponseError as error:
+            if not is_missing(error):
+                raise
+        try:
+            redis.function_load(function.library)
+        except ResponseError as error:
+            if not self._is_there(error):
+                return call.run(redis)
+        return redis.fcall(function.name, *call.packed)
+
+    async def again(self, redis: AsyncRedisClient, call: Call) -> Any:
+        """Load the function or the script that a server misses, and execute it."""
+        function = self._function(call)
+        if function is not None:
+            try:
+                await redis.function_load(function.library)
+            except ResponseError as error:
+                if not self._is_there(error):
+                    function = None
+        if function is not None:
+            return await redis.fcall(function.name, *call.packed)
+        return await redis.eval(call.script.source, *call.packed)
+
+    def _is_there(self, error: ResponseError) -> bool:
+        """Whether FUNCTION LOAD failed since another process was first. Raises what will not last."""
+        if "already exists" in str(error):
+            return True
+        if refusing_state(error) is not None:
+            raise error
+        self._kept = False
+        return False
+
+    def _function(self, call: Call) -> Function | None:
+        return call.script.function if self._kept else None
+
+
+def is_missing(error: object) -> bool:
+    """Whether a server misses the script or the function of a call, or keeps no functions at all."""
+    if isinstance(error, NoScriptError | NoPermissionError):
+        return True
+    return isinstance(error, ResponseError) and _MISSING.match(str(error)) is not None
+
+
 def merged(calls: Sequence[Call]) -> Call:
     """One call in place of several of one script with the same keys: it reads and writes every hash once.
 
@@ -181,54 +240,19 @@ def load(folder: Traversable, name: str) -> Script:
 def compose(verbs: Traversable, name: str, preludes: Preludes) -> Script:
     """A verb of a folder behind the preludes that it needs. Raises `ScriptError` for a wrong header."""
     verb = LuaFile.parse(name, (verbs / f"{name}.lua").read_text(encoding="utf-8"))
-    keys, args = verb.words("KEYS"), verb.words("ARGV")
-    needed = preludes.compose(verb)
-    constants = {key: value for prelude in needed for key, value in prelude.constants.items()}
-    blocks = [_enclosed(prelude) for prelude in needed if not prelude.constants]
-    bindings = _bindings(name, keys)
-    code = with_values("\n".join([*blocks, verb.text]), constants)
-    single = f"{bindings}\nlocal ARG = {_named(args)}\n{code}"
-    many = None
-    if verb.words("MERGES"):
-        holders = [_enclosed(preludes.files[name]) for name in _HOLDERS]
-        blocks = ["local server = redis", *holders, *blocks]
-        each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
-        code = with_values("\n".join([*blocks, each]), constants)
-        source = f"{bindings}\nlocal ARG\n{code}"
-        many = Script(f"{name}, many", source, _digest(source), keys, args)
-    return Script(name, single, _digest(single), keys, args, many)
+    many = _form(verb, of_many(verb, preludes), f"{name}, many") if verb.words("MERGES") else None
+    return replace(_form(verb, of_one(verb, preludes), name), many=many)
 
 
-def _digest(source: str) -> str:
-    return sha1(source.encode(), usedforsecurity=False).hexdigest()
+def _form(verb: LuaFile, text: VerbText, name: str) -> Script:
+    source = text.script
+    function = text.function if verb.words("FUNCTION") else None
+    return Script(name, source, digest(source), verb.words("KEYS"), verb.words("ARGV"), function=function)
 
 
 @cache
 def _preludes() -> Preludes:
     return Preludes(_FOLDER / "lib")
-
-
-def _enclosed(prelude: LuaFile) -> str:
-    """The prelude in a block of its own, which only the names that it gives are seen outside of."""
-    return f"local {', '.join(prelude.words('GIVES'))}\ndo\n{prelude.text}\nend"
-
-
-def _bindings(name: str, keys: tuple[str, ...]) -> str:
-    starred = [key for key in keys if key.endswith("*")]
-    if starred and starred != [keys[-1]]:
-        raise ScriptError(name, "only the last key may take a list")
-    single = ", ".join(f"{key} = KEYS[{i}]" for i, key in enumerate(keys, 1) if not key.endswith("*"))
-    rest = ""
-    if starred:
-        listed, before = f"KEY.{keys[-1][:-1]}", len(keys) - 1
-        rest = f"{listed} = {{}} for i = {before + 1}, #KEYS do {listed}[i - {before}] = KEYS[i] end"
-    return f"local KEY = {{{single}}} {rest}"
-
-
-def _named(args: tuple[str, ...], first: str = "") -> str:
-    """A table of the arguments by name, of the call whose arguments begin after ``first``."""
-    named = ", ".join(f"{arg} = ARGV[{first}{i}]" for i, arg in enumerate(args, 1))
-    return f"{{{named}}}"
 
 
 @cache

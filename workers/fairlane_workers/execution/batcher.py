@@ -14,7 +14,6 @@ from redis.exceptions import (
 from redis.exceptions import (
     DataError,
     MasterDownError,
-    NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -28,7 +27,7 @@ from fairlane.core.events import Event
 from fairlane.core.pause import Pause, sleep
 from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.redis_client import AsyncRedisClient
-from fairlane.store.script import Call, Placed, merged
+from fairlane.store.script import Call, Functions, Placed, is_missing, merged
 from fairlane.telemetry.logs import get_logger
 
 log = get_logger("batcher")
@@ -62,6 +61,7 @@ class Batcher:
     ) -> None:
         """``away_most_s``: the longest pause between tries, in seconds, at most `AWAY_MOST_S`."""
         self._redis, self._pause = redis, pause
+        self._functions = Functions()
         self._away_most_s = min(away_most_s, AWAY_MOST_S)
         self._pending: _Batch = []
         self._flusher: asyncio.Task[None] | None = None
@@ -176,14 +176,14 @@ class Batcher:
         sent = _together(commands)
         for command, _ in sent:
             if isinstance(command, Call):
-                command.queue(pipeline)
+                self._functions.queue(pipeline, command)
             else:
                 pipeline.execute_command(*command)
         raw: list[Any] = await pipeline.execute(raise_on_error=False)
         replies: list[Any] = [None] * len(commands)
         for (command, places), reply in zip(sent, raw, strict=True):
-            if isinstance(reply, NoScriptError) and isinstance(command, Call):
-                reply = await self._evaluate(command)
+            if isinstance(command, Call) and is_missing(reply):
+                reply = await self._again(command)
             each = [reply] * len(places)
             if isinstance(command, Call) and not isinstance(reply, Exception):
                 each = command.replies(reply)
@@ -191,10 +191,10 @@ class Batcher:
                 replies[place] = one
         return replies
 
-    async def _evaluate(self, call: Call) -> Any:
-        """Run a script by its source, since the server has not cached it yet."""
+    async def _again(self, call: Call) -> Any:
+        """Run a call whose script or function the server did not have."""
         try:
-            return await self._redis.eval(call.script.source, *call.packed)
+            return await self._functions.again(self._redis, call)
         except _AWAY:
             raise
         except RedisError as error:

@@ -16,7 +16,7 @@ from fairlane.model.run import RunRef
 from fairlane.model.tokens import Entry, Estimate
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.script import Functions, script
 from fairlane.store.write.attempts import headroom_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.lane_memory import LEARNED
@@ -115,6 +115,7 @@ class Lanes:
 
     def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
         self._redis, self._keys, self._auditor = redis, keys, auditor
+        self._functions = Functions()
 
     def names(self) -> list[str]:
         """Every lane that was configured or used."""
@@ -147,37 +148,34 @@ class Lanes:
             for ref, *_ in offers
             for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
         ] + [keys.budget(ref.team) for ref, *_ in offers]
-        reply = (
-            script("permit_grant")
-            .bind(
-                {
-                    "leader": keys.leader,
-                    "lane": keys.lane(lane),
-                    "limits": keys.limits(lane),
-                    "owed": keys.owed(lane),
-                    "in_flight": keys.in_flight(lane),
-                    "reserved_shares": keys.reserved_shares(lane),
-                    "leases": keys.leases,
-                    "leased": keys.leased,
-                    "starved": keys.starved,
-                    **headroom_keys(keys, lane),
-                    "queues": queues,
-                },
-                {
-                    "now_ms": now_ms,
-                    "epoch": epoch,
-                    "name": lane,
-                    "room": room,
-                    "max_in_flight": max_in_flight,
-                    "lease_ms": lease_ms,
-                    "shares": _shares_json(shares) if shares else "",
-                    "offers": json.dumps(
-                        [{"run": str(ref), "most": most, "ahead": ahead} for ref, most, ahead in offers]
-                    ),
-                },
-            )
-            .run(self._redis)
+        call = script("permit_grant").bind(
+            {
+                "leader": keys.leader,
+                "lane": keys.lane(lane),
+                "limits": keys.limits(lane),
+                "owed": keys.owed(lane),
+                "in_flight": keys.in_flight(lane),
+                "reserved_shares": keys.reserved_shares(lane),
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "starved": keys.starved,
+                **headroom_keys(keys, lane),
+                "queues": queues,
+            },
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "name": lane,
+                "room": room,
+                "max_in_flight": max_in_flight,
+                "lease_ms": lease_ms,
+                "shares": _shares_json(shares) if shares else "",
+                "offers": json.dumps(
+                    [{"run": str(ref), "most": most, "ahead": ahead} for ref, most, ahead in offers]
+                ),
+            },
         )
+        reply = self._functions.run(self._redis, call)
         return None if reply is None else _read_grant(json.loads(reply))
 
     def limit(self, lane: str, limits: Mapping[str, Limit], now_ms: str | int = "") -> bool:

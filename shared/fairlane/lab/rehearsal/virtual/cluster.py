@@ -23,9 +23,10 @@ from fairlane.model.evaluators import Judge
 from fairlane.model.run import Message, RunRef, RunSpec
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.functions import keep_functions
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader
-from fairlane.store.script import load_all
+from fairlane.store.script import Functions, load_all
 from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.runs.inbox import Outbox
 from fairlane_scheduler.runner import QUANTUM_MS
@@ -81,6 +82,8 @@ class Cluster:
         self._lanes_known, self._head = 0, list[Any]()
         self._awaited: set[RunRef] | None = None
         load_all(redis)
+        keep_functions(redis)
+        self._functions = Functions()
         self.simulated.lanes = self.lanes.names()
         for worker in workers:
             self.simulated.add(worker)
@@ -222,7 +225,7 @@ class Cluster:
         self._unseen = False
         pipeline = self.redis.pipeline(transaction=False)
         for call, _ in calls:
-            call.queue(pipeline)
+            self._functions.queue(pipeline, call)
         pipeline.exists(self.keys.dirty)
         pipeline.zrange(self.keys.delayed, 0, 0)
         pipeline.scard(self.keys.lanes)

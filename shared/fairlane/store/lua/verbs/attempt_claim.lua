@@ -2,6 +2,7 @@
 -- KEYS: leases leased lane jobs state
 -- ARGV: now_ms attempt job worker claim lease_ms
 -- MERGES: a worker sends many of a run and lane at once
+-- FUNCTION: a worker calls it for each call
 -- USES: buckets/arrivals core/time job/attempt_counts run/blame
 -- RETURNS: JSON {attempts, unproven, rate_limits, waited_ms, sendable, good_ms, paused, handle} for the holder, nil for
 --          a stale claim: what the job has spent, the time since the grant, whether the call may be sent, for how long

@@ -4,6 +4,7 @@
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal delay_ms cost max_attempts limited handle
 -- MERGES: a worker sends many of a run and lane at once
+-- FUNCTION: a worker calls it for each call that is refused or fails
 -- USES: core/time job/attempt_counts job/entry job/report job/retry
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.

@@ -4,6 +4,7 @@
 -- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal took_ms state payload follow memory joined
 -- MERGES: a worker sends many of a run and lane at once
+-- FUNCTION: a worker calls it for each call
 -- USES: core/time job/finish_job job/report
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished (the run)}; nil for a late report, which
 --          changes nothing.

@@ -2,6 +2,7 @@
 -- KEYS: leader lane limits owed in_flight reserved_shares leases leased starved headroom_tokens
 --       headroom_input headroom_output queues*
 -- ARGV: now_ms epoch name room max_in_flight lease_ms shares offers
+-- FUNCTION: the scheduler calls it some times a second for each lane
 -- USES: core/leader core/time lane/admission lane/granting lane/offer lane/permit
 -- RETURNS: JSON, or nil when not the leader:
 --   permits   [{offer, job, number, input, output, kind, most, guessed, share}, …]; offers count from 0

@@ -1,10 +1,8 @@
 -- The fields of hashes that a script call has read or changed: each is read once, and each hash is written once.
 -- GIVES: EXACT text_of held_at held_value hold_value held_row write_added write_held forget_held write_hashes
 
--- By key: `values` of fields (false: none); `row`, once the whole hash was read, the same with numbers as numbers;
+-- CALL.hashes, by key: `values` of fields (false: none); `row`, once all were read, the same with numbers as numbers;
 -- `changed`, fields to write; `added`, what to add to fields whose values Lua's numbers cannot hold exactly.
-local hashes = {}
-local written = false -- whether a field was changed in Redis
 EXACT = 9007199254740992 -- 2^53: from here on Lua's numbers skip whole numbers
 
 -- A number as Redis keeps it.
@@ -14,14 +12,15 @@ function text_of(value)
 end
 
 function held_at(key)
-  hashes[key] = hashes[key] or { values = {}, changed = {}, added = {} }
+  local hashes = CALL.hashes or {}
+  hashes[key], CALL.hashes = hashes[key] or { values = {}, changed = {}, added = {} }, hashes
   return hashes[key]
 end
 
 function write_added(key, hash)
   for field, amount in pairs(hash.added) do
     server.call('HINCRBY', key, field, string.format('%.0f', amount))
-    hash.values[field], written = nil, true
+    hash.values[field], CALL.written = nil, true
   end
   hash.added = {}
 end
@@ -41,6 +40,7 @@ end
 
 -- Writes a hash that others will read or change in Redis.
 function forget_held(key)
+  local hashes = CALL.hashes or {}
   if not hashes[key] then return end
   write_held(key, hashes[key])
   hashes[key] = nil
@@ -48,7 +48,7 @@ end
 
 -- Writes everything that is held: the last act of a script call.
 function write_hashes()
-  for key in pairs(hashes) do forget_held(key) end
+  for key in pairs(CALL.hashes or {}) do forget_held(key) end
 end
 
 function held_value(key, hash, field)
@@ -62,11 +62,11 @@ end
 function hold_value(key, hash, field, value)
   if hash.added[field] then write_added(key, hash) end
   if hash.values[field] == value then return end
-  if written then
+  if CALL.written then
     hash.changed[field] = true
   else
     if value then server.call('HSET', key, field, text_of(value)) else server.call('HDEL', key, field) end
-    written = true
+    CALL.written = true
   end
   hash.values[field] = value
   if hash.row then hash.row[field] = value and (tonumber(value) or value) or nil end

@@ -1,10 +1,8 @@
 -- Marks a lane, a run or the workers for the scheduler's next tick; it publishes once until the scheduler has looked.
 -- GIVES: wake wakes
 
-local count = 0
-
 function wake(dirty, channel, what)
-  count = count + 1
+  CALL.wakes = wakes() + 1
   if redis.call('SADD', dirty, what) == 1 then
     redis.call('PUBLISH', channel, '')
   end
@@ -12,5 +10,5 @@ end
 
 -- How often this script has marked anything.
 function wakes()
-  return count
+  return CALL.wakes or 0
 end

@@ -5,11 +5,9 @@
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.signal
 --       ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
-local wakes_before = 0
-
 -- The lease of the attempt; nil for a late report, whose worker has lost it: that is counted and changes nothing else.
 function reported_lease()
-  wakes_before = wakes()
+  CALL.wakes_before = wakes()
   local lease = held_lease(ARG.attempt, ARG.worker)
   if not lease and redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
   return lease
@@ -45,7 +43,7 @@ end
 -- report woke nobody and the lane's next call waits for its rate of requests alone.
 function reply_of(news, finished, exhausted)
   local in_flight, stop = unpack(redis.call('HMGET', KEY.lane, 'inflight', 'stop'))
-  local unawaited = stop == 'requests' and wakes() == wakes_before or nil
+  local unawaited = stop == 'requests' and wakes() == CALL.wakes_before or nil
   return cjson.encode({
     in_flight = tonumber(in_flight), news = news, finished = finished, exhausted = exhausted, unawaited = unawaited,
   })

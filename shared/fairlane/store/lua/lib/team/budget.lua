@@ -27,9 +27,9 @@ local function sweep(key, fields, today)
 end
 
 -- A team's budgets that bind on a lane, read once a script; nil where there are none.
-local read_before = {}
 function budget_of(key, lane, now)
-  if read_before[key] ~= nil then return read_before[key] or nil end
+  CALL.budgets = CALL.budgets or {}
+  if CALL.budgets[key] ~= nil then return CALL.budgets[key] or nil end
   local flat, fields, today, lines = redis.call('HGETALL', key), {}, math.floor(now / DAY_MS), {}
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
   for field, most in pairs(fields) do
@@ -43,6 +43,6 @@ function budget_of(key, lane, now)
   end
   if #lines > 0 then sweep(key, fields, today) end
   local budget = #lines > 0 and { key = key, lane = lane, lines = lines, fields = fields }
-  read_before[key] = budget
+  CALL.budgets[key] = budget
   return budget or nil
 end

@@ -7,17 +7,17 @@
 local FIELDS = { 'n', 'mean', 'var', 'peak', 'longest', 'input_n', 'input_mean', 'input_var', 'excess' }
 
 -- Read once a script.
-local read_before = {}
 function lengths_of(state, kind)
   local name = state .. ' ' .. kind
-  if read_before[name] then return read_before[name] end
+  CALL.lengths = CALL.lengths or {}
+  if CALL.lengths[name] then return CALL.lengths[name] end
   local found, i = {}, 0
   for value in string.gmatch(redis.call('HGET', state, 'tokens:' .. kind) or '', '%S+') do
     i = i + 1
     if FIELDS[i] then found[FIELDS[i]] = tonumber(value) end
   end
   for _, field in ipairs(FIELDS) do found[field] = found[field] or 0 end
-  read_before[name] = found
+  CALL.lengths[name] = found
   return found
 end
 

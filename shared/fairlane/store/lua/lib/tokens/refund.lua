@@ -7,7 +7,7 @@
 
 -- Units of charge `number` to refund (to owe, if negative); the headroom of later charges follows.
 local function refundable(lane, axis, number, units)
-  local key, later = HEADROOM[axis], (lane[axis .. '_charges'] or 0) - number
+  local key, later = headroom_key(axis), (lane[axis .. '_charges'] or 0) - number
   if later <= 0 or units == 0 then return units end
   local rooms = redis.call('LRANGE', key, -later, -1)
   for i, room in ipairs(rooms) do
@@ -68,7 +68,7 @@ local function true_up_tokens(lane, limits, lease, signal, used, change, now)
       roomier = roomier or back > 0 and lane.stop == axis
     end
   end
-  if roomier and HEADROOM[lane.stop] then wake(KEY.dirty, ARG.channel, lease.lane) end
+  if roomier and headroom_key(lane.stop) then wake(KEY.dirty, ARG.channel, lease.lane) end
 end
 
 -- Trues up the buckets that an attempt was charged to. Unknown amounts stay as they were charged.

@@ -1,13 +1,19 @@
 -- Charges on the token axes: a call takes the tokens that it is expected to use when it starts. For each axis a list
 -- keeps the headroom of the bucket just before each of the latest charges: how far it was from full, or, negative, how
 -- much had spilled since the charge before; lib/tokens/refund.lua needs it.
--- GIVES: HEADROOM append_all take_tokens save_buckets
+-- GIVES: headroom_key append_all take_tokens save_buckets
 -- USES: buckets/buckets buckets/token_bucket core/time tokens/amounts
 -- NEEDS: KEY.headroom_input KEY.headroom_output KEY.headroom_tokens
 
-HEADROOM = { tokens = KEY.headroom_tokens, input = KEY.headroom_input, output = KEY.headroom_output }
 local HEADROOM_KEPT = 1024 -- charges: more calls than a lane has in flight
 local AT_ONCE = 1000 -- values: Lua's stack takes a few thousand
+
+-- The list of a token axis; nil for requests.
+function headroom_key(axis)
+  if axis == 'tokens' then return KEY.headroom_tokens end
+  if axis == 'input' then return KEY.headroom_input end
+  if axis == 'output' then return KEY.headroom_output end
+end
 
 function append_all(key, values)
   for first = 1, #values, AT_ONCE do
@@ -20,7 +26,7 @@ function take_tokens(lane, buckets, reserved)
   local numbers
   for _, bucket in ipairs(buckets) do
     local axis = bucket.axis
-    if HEADROOM[axis] then
+    if headroom_key(axis) then
       numbers, bucket.rooms = numbers or {}, bucket.rooms or {}
       local room = bucket.full - bucket.level
       bucket.rooms[#bucket.rooms + 1], bucket.spilled = whole(room > 0 and room or -bucket.spilled), 0
@@ -38,8 +44,8 @@ function save_buckets(lane, buckets, change, now)
     lower_level(change, bucket, bucket.level, math.max(now, lane[axis .. '_ms'] or now))
     if bucket.rooms then
       change[axis .. '_charges'] = (lane[axis .. '_charges'] or 0) + #bucket.rooms
-      append_all(HEADROOM[axis], bucket.rooms)
-      redis.call('LTRIM', HEADROOM[axis], -HEADROOM_KEPT, -1)
+      append_all(headroom_key(axis), bucket.rooms)
+      redis.call('LTRIM', headroom_key(axis), -HEADROOM_KEPT, -1)
     end
   end
 end

@@ -36,7 +36,7 @@ function margins_of(lane, buckets, reserved, spread)
   local count = (lane.inflight or 0) + 1
   for _, bucket in ipairs(buckets) do
     local axis = bucket.axis
-    if HEADROOM[axis] then
+    if headroom_key(axis) then
       local depth = math.max(0, bucket.full / UNIT - amount_on(axis, reserved))
       local excess, others = excess_of(lane, axis, spread, count)
       if spread.guessed and count > FIRST_CALLS then excess = math.huge end

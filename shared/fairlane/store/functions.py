@@ -1,0 +1,49 @@
+"""Keeps the functions of this version in the server, and no others of ours."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from redis.exceptions import ResponseError
+
+from fairlane.store.connection.server_states import refusing_state
+from fairlane.store.redis_client import RedisClient
+from fairlane.store.script import all_scripts
+from fairlane.store.verb_text import FUNCTION_PREFIX, Function
+
+
+def keep_functions(redis: RedisClient) -> None:
+    """Load each function that the server misses, and delete those of other versions.
+
+    Processes of another version that still run load theirs again. A server that keeps no functions, or whose
+    rules forbid them, is left as it is: every call is a script there (`fairlane.store.script.Functions`).
+    Raises the error of a server that takes no commands now.
+    """
+    ours = {function.name: function for function in all_functions()}
+    try:
+        found = _names(redis)
+    except ResponseError as error:
+        if refusing_state(error) is not None:
+            raise
+        return
+    for name in found - ours.keys():
+        with suppress(ResponseError):  # another process was first
+            redis.function_delete(name)
+    for name in ours.keys() - found:
+        try:
+            redis.function_load(ours[name].library)
+        except ResponseError as error:
+            if refusing_state(error) is not None:
+                raise
+
+
+def all_functions() -> tuple[Function, ...]:
+    """Every function that ships with the package, one for each form of a verb."""
+    forms = (form for script in all_scripts() for form in (script, script.many))
+    return tuple(form.function for form in forms if form is not None and form.function is not None)
+
+
+def _names(redis: RedisClient) -> set[str]:
+    """Libraries in the server whose names begin as ours do."""
+    listed = redis.function_list(f"{FUNCTION_PREFIX}*")
+    return {each[each.index(b"library_name") + 1].decode() for each in listed}

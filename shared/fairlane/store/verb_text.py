@@ -1,0 +1,147 @@
+"""Writes the Lua text of a verb and its preludes, as a script for EVALSHA and as a library for FCALL.
+
+A script makes every function of its preludes anew at each call. A library keeps them from its first call on,
+which costs Redis a third as much (decision 0088). So preludes keep nothing in their own variables: what one
+call needs stands in the table ``CALL``, which is new for each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+
+from fairlane.core.errors import ScriptError
+from fairlane.store.preludes import LuaFile, Preludes, with_values
+
+FUNCTION_PREFIX = "fairlane_"
+
+_COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
+
+_HOLDERS = ("core/held_values", "core/held_hashes")  # what the calls of one script call run with
+
+_SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
+{preludes}
+{keys}
+{code}
+"""
+
+# The preludes run at the first call: while a library loads, it has neither `redis.call` nor `math`
+# (https://redis.io/docs/latest/develop/programmability/functions-intro/).
+_LIBRARY = """local KEYS, ARGV, KEY, ARG, CALL, verb
+local function build()
+{preludes}
+return function()
+{keys}
+{code}
+end
+end
+local function run(keys, arguments)
+  verb = verb or build()
+  KEYS, ARGV, CALL = keys, arguments, {{}}
+  return verb()
+end
+"""
+
+# Many calls of one verb. Redis 6.2 raises errors as text, later versions as tables.
+_FOR_EACH = """local function one_call()
+{text}
+end
+local replies = {{}}
+for first = 0, #ARGV - 1, {count} do
+  ARG = {arguments}
+  local good, reply = pcall(one_call)
+  if not good and type(reply) ~= 'table' then reply = {{ err = tostring(reply) }} end
+  replies[#replies + 1] = reply or false
+end
+write_hashes()
+return replies"""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A verb as a function of the server. FUNCTION LOAD takes ``library``, which has this function alone."""
+
+    name: str
+    library: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerbText:
+    """The text of one form of a verb: of a single call, or of many with the same keys."""
+
+    verb: str
+    preludes: str
+    keys: str
+    code: str
+
+    @property
+    def script(self) -> str:
+        """What EVAL takes."""
+        return _SCRIPT.format(preludes=self.preludes, keys=self.keys, code=self.code)
+
+    @property
+    def function(self) -> Function:
+        """What FCALL runs. It is named by its content, so that each version calls its own."""
+        body = _LIBRARY.format(preludes=self.preludes, keys=self.keys, code=self.code)
+        name = f"{FUNCTION_PREFIX}{self.verb}_{digest(body)[:16]}"
+        return Function(name, f"#!lua name={name}\n{body}redis.register_function('{name}', run)\n")
+
+
+def of_one(verb: LuaFile, preludes: Preludes) -> VerbText:
+    """A single call. Raises `ScriptError` for a wrong header."""
+    return _text(verb, preludes, [], f"ARG = {_named(verb.words('ARGV'))}\n{verb.text}")
+
+
+def of_many(verb: LuaFile, preludes: Preludes) -> VerbText:
+    """Calls one after the other, whose arguments follow each other."""
+    args = verb.words("ARGV")
+    each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
+    holders = [_enclosed(preludes.files[name]) for name in _HOLDERS]
+    return _text(verb, preludes, ["local server = redis", *holders], each)
+
+
+def digest(text: str) -> str:
+    """The name that Redis gives a script."""
+    return sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _text(verb: LuaFile, preludes: Preludes, before: Sequence[str], code: str) -> VerbText:
+    needed = preludes.compose(verb)
+    constants = {key: value for prelude in needed for key, value in prelude.constants.items()}
+    blocks = [*before, *(_enclosed(prelude) for prelude in needed if not prelude.constants)]
+    return VerbText(
+        verb.name, _stripped("\n".join(blocks), constants), _keys(verb), _stripped(code, constants)
+    )
+
+
+def _stripped(text: str, constants: Mapping[str, str]) -> str:
+    """Without lines of comments, and with constants written where they are used."""
+    return with_values(_COMMENTS.sub("", text), constants)
+
+
+def _enclosed(prelude: LuaFile) -> str:
+    """The prelude in a block of its own, which only the names that it gives are seen outside of."""
+    return f"local {', '.join(prelude.words('GIVES'))}\ndo\n{prelude.text}\nend"
+
+
+def _keys(verb: LuaFile) -> str:
+    keys = verb.words("KEYS")
+    starred = [key for key in keys if key.endswith("*")]
+    if starred and starred != [keys[-1]]:
+        raise ScriptError(verb.name, "only the last key may take a list")
+    single = ", ".join(f"{key} = KEYS[{i}]" for i, key in enumerate(keys, 1) if not key.endswith("*"))
+    if not starred:
+        return f"KEY = {{{single}}}"
+    listed, before = f"KEY.{keys[-1][:-1]}", len(keys) - 1
+    return (
+        f"KEY = {{{single}}} {listed} = {{}} "
+        f"for i = {before + 1}, #KEYS do {listed}[i - {before}] = KEYS[i] end"
+    )
+
+
+def _named(args: Sequence[str], first: str = "") -> str:
+    """A table of the arguments by name, of the call whose arguments begin after ``first``."""
+    named = ", ".join(f"{arg} = ARGV[{first}{i}]" for i, arg in enumerate(args, 1))
+    return f"{{{named}}}"

@@ -1,0 +1,231 @@
+"""A function of the server does what its script does, keeps nothing, and is loaded if missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any
+
+import fakeredis
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+from redis.exceptions import OutOfMemoryError, ResponseError
+
+from fairlane.model.job import JobState, Lesson, Usage
+from fairlane.store.functions import all_functions, keep_functions
+from fairlane.store.preludes import Preludes
+from fairlane.store.script import Functions, merged, script
+from fairlane.store.verb_text import FUNCTION_PREFIX
+from tests.lua.test_merged_calls import RECORD, REPORT, near, reports
+from tests.support.contents import read_contents
+from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.redis import emptied
+
+LUA = files("fairlane.store") / "lua"
+PRELUDE_FUNCTION = re.compile(
+    r"^(?:local )?function [\w.]+\((?:[^\n]* end$|.*?^end$)", re.MULTILINE | re.DOTALL
+)
+
+REGISTER = "redis.register_function('{0}', function() return 1 end)"
+FOREIGN = f"#!lua name=theirs\n{REGISTER.format('theirs')}"
+OLDER = f"#!lua name={FUNCTION_PREFIX}old\n{REGISTER.format(FUNCTION_PREFIX + 'old')}"
+
+
+class Scripts(Functions):
+    """Runs everything as scripts, as on a server that keeps no functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept = False
+
+
+def libraries(redis: Redis) -> set[str]:
+    return {each[1].decode() for each in redis.function_list("*")}
+
+
+@pytest.fixture
+def bare(real_server: Redis) -> Iterator[Redis]:
+    """The real server without a function, and with those of this version afterwards."""
+    redis = emptied(real_server)
+    redis.function_flush()
+    yield redis
+    redis.function_flush()
+    keep_functions(redis)
+
+
+def play(
+    redis: Redis, how: type[Functions], lessons: Sequence[Any], waited_ms: int, *, together: bool
+) -> tuple[Any, Any]:
+    """Grants, claims and reports; the replies, and what Redis has after them."""
+    emptied(redis)
+    d = Deployment(redis)
+    functions = d.functions = how()
+    d.lanes._functions = functions
+    claims, ends = reports(d, lessons, waited_ms)
+    replies = []
+    for calls in (claims, ends):
+        for call in [merged(calls)] if together else calls:
+            replies.append(call.replies(functions.run(redis, call)))
+        d.advance(300)
+    retried = d.queued_lane(jobs=2, run="r2", requests_per_minute=600)
+    for attempt in d.take(retried, 2):
+        functions.run(redis, d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms))
+        again = d.attempts.defer(attempt, "w1", Lesson("limited"), now_ms=d.now_ms)
+        replies.append([functions.run(redis, again)])
+    contents = read_contents(redis)
+    del contents[d.keys.audit]  # dated by the server's clock
+    return [[each and json.loads(each) for each in some] for some in replies], contents
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.lists(REPORT, min_size=2, max_size=8), st.sampled_from([0, 50, 400, 1000, 20_000]), st.booleans())
+def test_a_function_replies_and_changes_what_its_script_does(
+    real_redis: Redis, lessons: list[Any], waited_ms: int, together: bool
+) -> None:
+    expected, contents = play(real_redis, Scripts, lessons, waited_ms, together=together)
+    found, changed = play(real_redis, Functions, lessons, waited_ms, together=together)
+    assert found == expected
+    assert near(changed, contents)  # the name of a claim is random
+
+
+ACTION = st.tuples(
+    st.sampled_from(["grant", "claim", "finish", "limited", "late", "broken"]),
+    st.sampled_from(["a", "b"]),
+    st.integers(0, 400),
+)
+
+
+def act_on_two_lanes(redis: Redis, how: type[Functions], actions: Sequence[Any]) -> tuple[Any, Any]:
+    """Two teams on a lane each, in turn; some calls are late and some fail in the middle."""
+    emptied(redis)
+    d = Deployment(redis)
+    d.functions = d.lanes._functions = how()
+    refs = {}
+    for name, rate in (("a", 600), ("b", None)):
+        lane = d.lane(f"sim:{name}", requests_per_minute=rate, tokens_per_minute=90_000)
+        refs[name] = d.submit(team=f"team-{name}", run=name, rows=50)
+        d.feed(refs[name], 50, lane)
+    granted: dict[str, list[Any]] = {"a": [], "b": []}
+    claimed: dict[str, list[Any]] = {"a": [], "b": []}
+    replies: list[Any] = []
+    for action, name, pause in actions:
+        d.advance(pause)
+        if action == "grant":
+            granted[name] += d.take(refs[name], 2, f"sim:{name}")
+            continue
+        held = granted[name] if action == "claim" else claimed[name]
+        if not held:
+            continue
+        attempt = held.pop(0)
+        call = d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms)
+        lesson = Lesson("limited" if action == "limited" else "ok", Usage(10, 10 + pause))
+        if action == "claim":
+            claimed[name].append(attempt)
+        elif action == "limited":
+            call = d.attempts.defer(attempt, "w1", lesson, now_ms=d.now_ms)
+        else:
+            worker = "w2" if action == "late" else "w1"
+            call = d.attempts.finish(attempt, worker, lesson, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms)
+        if action == "broken":
+            placed = dict(zip(call.script.args, call.args, strict=True)) | {"memory": "{"}
+            call = call.script.bind(call.keys, placed)
+        try:
+            replies.append(d.functions.run(redis, call))
+        except ResponseError:
+            replies.append("failed")
+    contents = read_contents(redis)
+    del contents[d.keys.audit]
+    return [each if isinstance(each, str) else each and json.loads(each) for each in replies], contents
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.lists(ACTION, min_size=4, max_size=24))
+def test_a_call_leaves_nothing_for_the_next_one(real_redis: Redis, actions: list[Any]) -> None:
+    expected, contents = act_on_two_lanes(real_redis, Scripts, actions)
+    found, changed = act_on_two_lanes(real_redis, Functions, actions)
+    assert found == expected
+    assert near(changed, contents)
+
+
+@pytest.mark.parametrize("name", sorted(Preludes(LUA / "lib").files))
+def test_a_prelude_changes_none_of_its_own_variables(name: str) -> None:
+    code = Preludes(LUA / "lib").files[name].code
+    outside = PRELUDE_FUNCTION.sub("", code)
+    named = re.findall(r"^(?:local )?([\w, ]+?) = ", outside, re.MULTILINE)
+    inside = "\n".join(PRELUDE_FUNCTION.findall(code))
+    other, part = r"[\w.\[\]]+", r"(?:\[[^\]]*\]|\.\w+)*"
+    for word in sorted({word for names in named for word in names.split(", ")}):
+        assigned = rf"^\s+(?!local )(?:{other}, )*{word}{part}(?:, {other})* = "
+        changed = re.findall(assigned, inside, re.MULTILINE)
+        assert not changed, f"{word}: {changed}"
+
+
+def test_functions_of_other_versions_go_and_those_of_others_stay(bare: Redis) -> None:
+    bare.function_load(FOREIGN)
+    bare.function_load(OLDER)
+    keep_functions(bare)
+    keep_functions(bare)
+    assert libraries(bare) == {"theirs"} | {function.name for function in all_functions()}
+
+
+def test_a_function_that_the_server_misses_is_loaded_and_called(bare: Redis) -> None:
+    d = Deployment(bare)
+    attempt = d.take(d.queued_lane(jobs=1), 1)[0]
+    assert script("permit_grant").function.name in libraries(bare)
+    bare.function_flush()
+    assert d.claim(attempt) is not None
+    assert script("attempt_claim").function.name in libraries(bare)
+
+
+def test_a_user_who_may_call_no_functions_runs_scripts(bare: Redis) -> None:
+    bare.execute_command(
+        "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-fcall", "-function"
+    )
+    how = bare.connection_pool.connection_kwargs
+    with Redis(unix_socket_path=how["path"], username="plain", password="secret") as plain:
+        d = Deployment(plain)
+        attempt = d.take(d.queued_lane(jobs=1), 1)[0]
+        assert d.claim(attempt) is not None
+        keep_functions(plain)
+    bare.execute_command("ACL", "DELUSER", "plain")
+    assert libraries(bare) == set()
+
+
+def test_a_server_that_knows_no_functions_runs_scripts() -> None:
+    class Old(fakeredis.FakeRedis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            if str(args[0]).split()[0] in ("FCALL", "FUNCTION"):
+                raise ResponseError(f"unknown command '{args[0]}', with args beginning with: ")
+            return super().execute_command(*args, **options)
+
+    redis = Old()
+    keep_functions(redis)
+    d = Deployment(redis)
+    assert d.claim(d.take(d.queued_lane(jobs=1), 1)[0]) is not None
+
+
+def test_a_full_server_refuses_a_function_and_keeps_it_later(bare: Redis) -> None:
+    d = Deployment(bare)
+    ref = d.queued_lane(jobs=2)
+    bare.function_flush()
+    bare.config_set("maxmemory", "1")
+    try:
+        for refused in (lambda: d.take(ref, 1), lambda: keep_functions(bare)):
+            with pytest.raises(OutOfMemoryError):
+                refused()
+    finally:
+        bare.config_set("maxmemory", "0")
+    assert len(d.take(ref, 1)) == 1
+    assert script("permit_grant").function.name in libraries(bare)
+
+
+def test_each_form_of_a_verb_has_a_library_of_its_own() -> None:
+    functions = all_functions()
+    assert len({function.name for function in functions}) == len(functions) == 7
+    for function in functions:
+        assert function.library.startswith(f"#!lua name={function.name}\n")
+        assert not re.search(r"^ *--", function.library, re.MULTILINE)
