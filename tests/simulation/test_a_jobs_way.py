@@ -28,7 +28,7 @@ from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.chunks import Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
-from fairlane_workers.execution.team_work import TeamWork
+from fairlane_workers.execution.child_work import ChildWork
 from tests.support.stand_ins import CollectingPublisher, VirtualTime
 from tests.support.worker_parts import ScriptedProvider
 
@@ -105,7 +105,7 @@ class _Way:
             attempts=attempts,
             batcher=batcher,
             keys=keys,
-            inputs=InputReader(batcher, keys, TeamWork(batcher, keys)),
+            inputs=InputReader(batcher, keys, ChildWork(batcher, keys)),
             chunks=Chunks(aredis, batcher, keys, self.clock),
             connections=self.settings.connections,
             providers={"sim": ScriptedProvider()},

@@ -20,7 +20,7 @@ from fairlane_workers.execution.batcher import Batcher, Command
 from fairlane_workers.execution.chunks import Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
-from fairlane_workers.execution.team_work import TeamWork
+from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.telemetry.metrics import WorkerMetrics
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat
@@ -103,8 +103,8 @@ class WorkerParts:
         self.batcher = GatedBatcher(self.redis, self._pause)
         self.provider = ScriptedProvider()
         self.providers: dict[str, Any] = {"sim": self.provider}
-        self.team_work = TeamWork(self.batcher, self.keys, hold_after=2)
-        self.inputs = InputReader(self.batcher, self.keys, self.team_work)
+        self.children = ChildWork(self.batcher, self.keys, hold_after=2)
+        self.inputs = InputReader(self.batcher, self.keys, self.children)
         self.chunks = Chunks(self.redis, self.batcher, self.keys, self.clock)
         self.executor = Executor(
             worker=WORKER,
@@ -119,7 +119,7 @@ class WorkerParts:
             max_response_bytes=self.settings.worker.max_response_bytes,
             clock=self.clock,
             rng=random.Random(1),
-            team_work=self.team_work,
+            children=self.children,
         )
         self.wanted: list[list[str]] = []
         self.intake: list[bool] = []  # for each request, whether the worker had paused its queues

@@ -27,7 +27,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.inputs import JobInputs
-from fairlane_workers.execution.team_work import TeamWork
+from fairlane_workers.execution.child_work import ChildWork
 
 log = get_logger("executor")
 
@@ -81,8 +81,8 @@ class Observer(Protocol):
 class Completions:
     """Completes jobs; reads and writes the team's answer cache if the run says so."""
 
-    def __init__(self, batcher: Batcher, keys: Keys, team_work: TeamWork) -> None:
-        self._batcher, self._keys, self._team_work = batcher, keys, team_work
+    def __init__(self, batcher: Batcher, keys: Keys, children: ChildWork) -> None:
+        self._batcher, self._keys, self._children = batcher, keys, children
 
     async def of(self, inputs: JobInputs, outcome: Outcome, decision: Finish, latency_ms: int) -> Completion:
         """Complete a job after its last outcome. Raises `RedisError` if the cache cannot be read."""
@@ -91,10 +91,10 @@ class Completions:
         if answer is not None:
             self._cache(inputs, answer)
         if inputs.session is not None:
-            return await self._team_work.session_evaluation(inputs, inputs.session.step, finished)
+            return await self._children.session_evaluation(inputs, inputs.session.step, finished)
         if inputs.step:
-            return await self._team_work.evaluation(inputs, finished)
-        return await self._team_work.task(inputs, finished, partial(self._known, inputs.spec.team))
+            return await self._children.evaluation(inputs, finished)
+        return await self._children.task(inputs, finished, partial(self._known, inputs.spec.team))
 
     async def _known(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
         """Evaluations that the team's cache answers, by step."""

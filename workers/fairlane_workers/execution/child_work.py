@@ -48,13 +48,13 @@ from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.inputs import JobInputs
 
-log = get_logger("team_work")
+log = get_logger("executor")
 
 FindKnown = Callable[[Mapping[int, str]], Awaitable[dict[int, FinishedJob]]]
 """Finds evaluations that the team's cache answers, by step; it gets their keys."""
 
 
-class TeamWork:
+class ChildWork:
     """One worker's. Without a pool everything is done at once, as tests and simulations want it."""
 
     def __init__(
