@@ -38,11 +38,12 @@ from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
+from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.chunks import AttemptStream, Chunks, Streaming
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
-from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.transport import Departure, Departures, PermitExpiredError
 
@@ -133,8 +134,7 @@ class Executor:
         self._max_response_bytes = max_response_bytes
         self._clock, self._rng = clock, rng
         self._reporter = Reporter(worker, attempts, batcher, keys, observers)
-        self._children = children or ChildWork(batcher, keys)
-        self._completions = Completions(batcher, keys, self._children)
+        self._completions = Completions(AnswerCache(batcher, keys), children)
         self._departures = defaultdict[str, Departures](lambda: Departures(clock.monotonic_ms))
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None
@@ -252,7 +252,7 @@ class Executor:
     async def _gather(self, held: HeldAttempt) -> NewerVersion | None:
         """Read the inputs and render the call. Returns why this worker cannot, if its version is too old."""
         try:
-            held.inputs = await self._children.rendered(await self._inputs.of(held.attempt))
+            held.inputs = await self._inputs.rendered(await self._inputs.of(held.attempt))
         except NewerVersion as newer:
             return newer
         return None
@@ -298,7 +298,7 @@ class Executor:
             fields = {"timeout_s": inputs.spec.timeout, "status_code": outcome.status}
             log.warning(Event.TIMEOUT, **attempt.labels, **(step.labels if step else {}), **fields)
         if isinstance(outcome, Success) and step is not None and step.criterion is not None:
-            problem = await self._children.flaw(inputs.spec, outcome.output, step.criterion)
+            problem = await self._completions.flaw(inputs, outcome.output, step.criterion)
             if problem is not None:
                 self._reporter.malformed(attempt, inputs, outcome.output)
                 outcome = FlawedAnswer(
