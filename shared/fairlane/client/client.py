@@ -21,8 +21,9 @@ from fairlane.client.checks.offers import Offers, check_params
 from fairlane.client.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
-from fairlane.client.handover import RowWriter, announce, hand_over, new_id, submitting
-from fairlane.client.submission import Evaluator, SubmitOptions, build_spec, check_connections
+from fairlane.client.options import Evaluator, SubmitOptions
+from fairlane.client.row_writer import RowWriter, announce
+from fairlane.client.submission import build_spec, check_connections, hand_over, new_id, submitting
 from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
 from fairlane.config.loader import load_settings
