@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from fairlane.client.checks.first_rows import FIRST_ROWS
+from fairlane.client.checks.trial import FIRST_ROWS
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, finish
 from fairlane.client.following.records import Closure, Submission
 from fairlane.client.handle import Run

@@ -20,8 +20,6 @@ from redis.exceptions import RedisError
 from fairlane.client.arguments import (
     check_max_concurrent,
     in_our_words,
-    is_constant,
-    model_field,
     take_call_params,
     take_evaluators,
     take_models,
@@ -188,25 +186,6 @@ def _check_levels(spec: RunSpec) -> None:
     if not spec.calls_tasks and not spec.evaluators:
         raise SubmissionError(
             "evaluators", (), "there is nothing to do", "Give outputs something that scores them."
-        )
-
-
-def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
-    """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
-    names = sorted(known)
-    named = [(model_field(spec.models, number), model) for number, model in enumerate(spec.models)]
-    named += [
-        (f"evaluators[{step.evaluator.name!r}].model", step.model)
-        for step in (*spec.evals, *spec.session_evals)
-    ]
-    for field, model in named:
-        connection = model.partition(":")[0].strip()
-        if not is_constant(connection) or connection in (FUNCTIONS, *names):
-            continue
-        listed = f"known connections: {', '.join(names)}" if names else "none is configured"
-        remedy = did_you_mean(connection, names) or listed
-        raise SubmissionError(
-            field, model, f"there is no connection {connection!r}", remedy[0].upper() + remedy[1:]
         )
 
 
