@@ -330,7 +330,8 @@ class Client:
         return checked_rows(spec, rows, dataset, offers.check_rendered if calls else lambda models: None)
 
     def _checked_offers(self, spec: RunSpec) -> Offers:
-        check_params(spec)
+        if spec.params or spec.evaluators:
+            check_params(spec)
         offers = Offers(self._deployment)
         offers.check(spec)
         return offers

@@ -51,12 +51,7 @@ Row = Mapping[str, Any]
 def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
     """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
     names = sorted(known)
-    named = [(model_field(spec.models, number), model) for number, model in enumerate(spec.models)]
-    named += [
-        (f"evaluators[{step.evaluator.name!r}].model", step.model)
-        for step in (*spec.evals, *spec.session_evals)
-    ]
-    for field, model in named:
+    for field, model in _named_models(spec):
         connection = model.partition(":")[0].strip()
         if not is_constant(connection) or connection in (FUNCTIONS, *names):
             continue
@@ -65,6 +60,15 @@ def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
         raise SubmissionError(
             field, model, f"there is no connection {connection!r}", remedy[0].upper() + remedy[1:]
         )
+
+
+def _named_models(spec: RunSpec, *, tasks: bool = True) -> list[tuple[str, str]]:
+    """The models of ``tasks`` and evaluators, each behind the argument that names it."""
+    models = spec.models if tasks else ()
+    named = [(model_field(spec.models, number), model) for number, model in enumerate(models)]
+    for step in (*spec.evals, *spec.session_evals):
+        named.append((f"evaluators[{step.evaluator.name!r}].model", step.model))
+    return named
 
 
 class Offers:
@@ -77,13 +81,7 @@ class Offers:
 
     def check(self, spec: RunSpec, *, tasks: bool = True) -> None:
         """Check the models of ``tasks`` and evaluators that are no templates. Raises `SubmissionError`."""
-        models = spec.models if tasks else ()
-        named = [(model_field(spec.models, number), model) for number, model in enumerate(models)]
-        named += [
-            (f"evaluators[{step.evaluator.name!r}].model", step.model)
-            for step in (*spec.evals, *spec.session_evals)
-        ]
-        for field, model in named:
+        for field, model in _named_models(spec, tasks=tasks):
             if is_constant(model):
                 self._check(field, model)
 
