@@ -18,9 +18,8 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.lanes import Lanes, Offer
 from fairlane.store.write.leader import Leader, LeaderLease, Wakeups
 from fairlane.store.write.leases import Leases
-from fairlane.store.write.runs.bounds import bounds_of
 from fairlane.store.write.runs.inbox import Inbox, Outbox
-from fairlane.store.write.runs.runs import Runs
+from fairlane.store.write.runs.runs import Runs, bounds_of
 from fairlane.store.write.scopes import Scopes
 from fairlane.store.write.workers import Workers
 from fairlane_scheduler.dispatch.dispatcher import Dispatcher
