@@ -3,76 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from fairlane.core.errors import CutOff, TemplateError, UnknownModel, UnreadableRow, WorkRaised
 from fairlane.core.lru import Lru
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.job import Success
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.model.sessions import SessionMembership
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.completion import Completion, complete_invalid, complete_task
 from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.cut_off import invalid_without_row, task_cut_off
-from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
-from fairlane.pipeline.linear import calls_linearly, completes_linearly, has_linear_model
+from fairlane.pipeline.evaluations import FinishedJob
+from fairlane.pipeline.linear import calls_linearly, has_linear_model
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
-from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests, RenderCall
+from fairlane.sandbox.pieces import RenderCall
 from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Runs
 from fairlane_scheduler.feed.child_work import ChildWork, WorkAwaited
-from fairlane_scheduler.feed.known_results import KnownResults
+from fairlane_scheduler.feed.feed_batch import FeedBatch, PlacedItem
 from fairlane_scheduler.feed.row_pages import PageAwaited, RowPages
-from fairlane_scheduler.feed.session_index import SessionIndex
 from fairlane_scheduler.feed.tokenizers import Tokenizers
+from fairlane_scheduler.feed.uncalled_items import UncalledItems
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun
 
 RUNS_KEPT = 256
 LOOKED_AHEAD = 512  # items that children get behind the one that is awaited
-
-
-@dataclass(slots=True)
-class FeedBatch:
-    """A batch of placed items, as ``run_feed`` takes it.
-
-    ``entries``: jobs to queue, by lane; ``recorded``: jobs that end without a call; ``items``: how many items
-    are fed with it; ``memory``: outputs that later items read; ``sessions``: session completions by item.
-    """
-
-    entries: dict[str, list[Entry]] = field(default_factory=dict)
-    recorded: list[RecordedJob] = field(default_factory=list)
-    items: int = 0
-    memory: dict[str, str] = field(default_factory=dict)
-    sessions: dict[int, SessionCompletion] = field(default_factory=dict)
-
-    def add(self, item: RunItem, completion: Completion) -> None:
-        """Record an item's task; record or queue its evaluations."""
-        self.recorded.append(completion.recorded(item))
-        for job in completion.follow:
-            if isinstance(job, ReadyJob):
-                self.entries.setdefault(job.lane, []).append(job.entry)
-            else:
-                self.recorded.append(job)
-        self.memory |= completion.memory
-        if completion.session is not None:
-            self.sessions[item.number] = completion.session
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedItem:
-    """An item with its task's ``lane`` and ``call``, with the ``output`` of its row, or with the
-    ``problem`` for which it can never run.
-    """
-
-    item: RunItem
-    position: int
-    lane: str = ""
-    call: Call | None = None
-    output: str | None = None
-    problem: str | None = None
-    model: str | None = None
 
 
 class Placement:
@@ -95,8 +48,7 @@ class Placement:
         self._pages = RowPages(runs, most_row_bytes, pool)
         self._work = None if pool is None else ChildWork(pool)
         self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
-        self._sessions = SessionIndex(runs)
-        self._known = KnownResults(runs)
+        self._uncalled = UncalledItems(runs, self._work)
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
 
     def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[FeedBatch, int]:
@@ -139,8 +91,7 @@ class Placement:
         if self._work is not None:
             self._work.forget(ref)
         self._asked_until.pop(ref, None)
-        self._sessions.forget(ref)
-        self._known.forget(ref)
+        self._uncalled.forget(ref)
 
     def cut_off(self, ref: RunRef) -> int:
         """How many pages and other pieces of a run went past a limit since this was last asked for."""
@@ -188,8 +139,7 @@ class Placement:
         spec, stop = run.plan.spec, None
         known: dict[int, FinishedJob] = {}
         if spec.continues is not None or spec.cache.reads:
-            runnable = [each for each in placed if each.problem is None]
-            known = self._known.tasks(run.ref, spec, [(each.item, each.call) for each in runnable])
+            known = self._uncalled.known(run, placed)
         for each in placed:
             finished = (
                 known.get(each.item.number) if each.output is None else FinishedJob(Success(each.output))
@@ -197,9 +147,9 @@ class Placement:
             completion = None
             try:
                 if each.problem is not None:
-                    completion = self._invalid(run, each)
+                    completion = self._uncalled.invalid(run, each)
                 elif finished is not None:
-                    completion = self._completed(run, each, finished)
+                    completion = self._uncalled.completed(run, each, finished)
             except WorkAwaited as awaited:
                 stop = each.position if stop is None else stop
                 if not awaited.new:
@@ -218,61 +168,6 @@ class Placement:
         if self._work is not None:
             self._work.drop(run.ref, fed)
         return end if stop is None else stop
-
-    def _invalid(self, run: ActiveRun, placed: PlacedItem) -> Completion:
-        """The completion of an item that can never run."""
-        item, problem = placed.item, placed.problem or ""
-        membership = self._sessions.of(run.ref, run.plan.spec, item.cell.row)
-        invalid = complete_invalid if self._work is None else invalid_without_row
-        return invalid(item, problem, placed.model, membership)
-
-    def _completed(self, run: ActiveRun, placed: PlacedItem, finished: FinishedJob) -> Completion:
-        """The completion of a finished task, scored here if that is linear in short texts.
-
-        Raises `WorkAwaited`.
-        """
-        item, spec = placed.item, run.plan.spec
-        output = None if finished.answer is None else finished.answer.output
-        membership = self._sessions.of(run.ref, spec, item.cell.row)
-        memory = self._runs.memory(run.ref) if spec.order.remembers else None
-        if self._work is None or completes_linearly(item, output, memory):
-            rendered = RenderedEvaluations()
-            known: dict[int, KnownResult] = {}
-            if output is not None:
-                rendered = render_evaluations(item, output)
-                digests = rendered.digests(item.cell.repetition) if spec.cache.reads else {}
-                known = self._known.evaluations(run.ref, spec, item, digests)
-            return complete_task(
-                item, finished, membership, rendered=rendered, known=known, call=placed.call, memory=memory
-            )
-        try:
-            return self._completed_by_child(self._work, run, placed, finished, membership, memory)
-        except (CutOff, WorkRaised) as error:
-            model = None if placed.call is None else placed.call.model
-            return task_cut_off(item, finished, membership, str(error), model)
-
-    def _completed_by_child(
-        self,
-        work: ChildWork,
-        run: ActiveRun,
-        placed: PlacedItem,
-        finished: FinishedJob,
-        membership: SessionMembership | None,
-        memory: Mapping[bytes, bytes] | None,
-    ) -> Completion:
-        item, spec = placed.item, run.plan.spec
-        known: dict[int, KnownResult] = {}
-        if finished.answer is not None and not work.is_asked(run.ref, item.number, CompleteTask):
-            digests: dict[int, str] = {}
-            if spec.evals and spec.cache.reads:
-                piece = EvaluationDigests(item.number, item.row, finished.answer.output)
-                digests = work.result(run, piece)
-            known = self._known.evaluations(run.ref, spec, item, digests)
-        call = placed.call if memory is not None and finished.answer is not None else None
-        completion: Completion = work.result(
-            run, CompleteTask(item.number, item.row, finished, membership, known, call, memory)
-        )
-        return completion
 
 
 def _turn_of(spec: RunSpec, row: Mapping[str, object]) -> int:
