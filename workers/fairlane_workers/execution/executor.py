@@ -10,8 +10,6 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -42,6 +40,7 @@ from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.chunks import AttemptStream, Chunks, Streaming
+from fairlane_workers.execution.held import Abort, HeldAttempt, Phase
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
 from fairlane_workers.providers.contract import Provider, Request
@@ -53,57 +52,6 @@ MOST_PENDING = 1000
 """Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
 
 log = get_logger("executor")
-
-
-class Phase(Enum):
-    """How far an attempt has got, and so whether it has a lease and uses a slot."""
-
-    CLAIMING = auto()
-    """It uses a slot and waits for its lease."""
-
-    CLAIMED = auto()
-    """It has its lease and uses a slot."""
-
-    PENDING = auto()
-    """It has its lease and uses no slot: the provider works on its call by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """Why a call is broken off, or never made.
-
-    ``requeues``: the job returns to its queue at no cost; otherwise the attempt has lost its lease.
-    ``withdrawn``: the run was cancelled, so no later attempt will ask for the answer.
-    """
-
-    reason: str
-    requeues: bool = False
-    withdrawn: bool = False
-
-
-@dataclass(slots=True)
-class HeldAttempt:
-    """An attempt that this worker executes.
-
-    Only the call can be broken off: the executor waits for a claim or a report under way, since Redis may
-    have acted on it already. ``handle`` is the id of an asynchronous provider call that is still running.
-    """
-
-    attempt: Attempt
-    free_slot: Callable[[], None]
-    phase: Phase = Phase.CLAIMING
-    abort: Abort | None = None
-    call: asyncio.Task[Outcome] | None = None
-    handle: str | None = None
-    wire_ms: int | None = None
-    departure: Departure | None = None
-    inputs: JobInputs | None = None
-    result: str = Aborted.__name__
-
-    @property
-    def withdrawn(self) -> bool:
-        """Whether its run was cancelled."""
-        return self.abort is not None and self.abort.withdrawn
 
 
 class Executor:
