@@ -25,7 +25,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane_scheduler.service import Scheduler
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.calls import Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from tests.support.stand_ins import CollectingPublisher, VirtualTime

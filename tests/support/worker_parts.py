@@ -18,8 +18,8 @@ from fairlane.sandbox.pool import Pool
 from fairlane.store.script import load_all
 from fairlane.store.write.workers import WorkerInfo
 from fairlane_workers.execution.batcher import Batcher, Command
+from fairlane_workers.execution.calls import Chunks
 from fairlane_workers.execution.child_work import ChildWork
-from fairlane_workers.execution.chunks import Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.providers.contract import OnChunk, Request

@@ -40,8 +40,8 @@ from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.logs import get_logger
 from fairlane.telemetry.metrics_server import MetricsServer
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.calls import Chunks
 from fairlane_workers.execution.child_work import ChildWork
-from fairlane_workers.execution.chunks import Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions

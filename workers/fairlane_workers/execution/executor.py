@@ -38,8 +38,8 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.calls import AttemptStream, Chunks, Streaming
 from fairlane_workers.execution.child_work import ChildWork
-from fairlane_workers.execution.chunks import AttemptStream, Chunks, Streaming
 from fairlane_workers.execution.held import Abort, HeldAttempt, Phase
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
