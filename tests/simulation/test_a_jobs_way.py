@@ -25,7 +25,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane_scheduler.service import Scheduler
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.calls import Chunks
+from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from tests.support.stand_ins import CollectingPublisher, VirtualTime
@@ -105,11 +105,13 @@ class _Way:
             batcher=batcher,
             keys=keys,
             inputs=InputReader(batcher, keys),
-            chunks=Chunks(aredis, batcher, keys, self.clock),
-            connections=self.settings.connections,
-            providers={"sim": ScriptedProvider()},
+            calls=Calls(
+                self.settings.connections,
+                {"sim": ScriptedProvider()},
+                Chunks(aredis, batcher, keys, self.clock),
+                self.settings.worker.max_response_bytes,
+            ),
             lease_ms=LEASE_MS,
-            max_response_bytes=self.settings.worker.max_response_bytes,
             clock=self.clock,
             rng=random.Random(1),
         )

@@ -18,7 +18,7 @@ from fairlane.sandbox.pool import Pool
 from fairlane.store.script import load_all
 from fairlane.store.write.workers import WorkerInfo
 from fairlane_workers.execution.batcher import Batcher, Command
-from fairlane_workers.execution.calls import Chunks
+from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
@@ -113,11 +113,13 @@ class WorkerParts:
             batcher=self.batcher,
             keys=self.keys,
             inputs=self.inputs,
-            chunks=self.chunks,
-            connections=self.settings.connections,
-            providers=self.providers,
+            calls=Calls(
+                self.settings.connections,
+                self.providers,
+                self.chunks,
+                self.settings.worker.max_response_bytes,
+            ),
             lease_ms=LEASE_MS,
-            max_response_bytes=self.settings.worker.max_response_bytes,
             clock=self.clock,
             rng=random.Random(1),
             children=self.children,

@@ -40,7 +40,7 @@ from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.logs import get_logger
 from fairlane.telemetry.metrics_server import MetricsServer
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.calls import Chunks
+from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
@@ -228,11 +228,13 @@ class Engine:
             batcher=batcher,
             keys=keys,
             inputs=InputReader(batcher, keys, children),
-            chunks=Chunks(self._redis, batcher, keys, clock),
-            connections=settings.connections,
-            providers=self._providers,
+            calls=Calls(
+                settings.connections,
+                self._providers,
+                Chunks(self._redis, batcher, keys, clock),
+                settings.worker.max_response_bytes,
+            ),
             lease_ms=lease_ms,
-            max_response_bytes=settings.worker.max_response_bytes,
             clock=clock,
             rng=random.Random(),
             observers=(self._metrics, *self._spans),
