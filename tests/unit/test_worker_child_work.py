@@ -14,8 +14,8 @@ from fairlane.datasets.rows import encode_page
 from fairlane.model.evaluators import Assertions, ExactMatch, Judge, Regex
 from fairlane.model.job import Attempt, JobState, Success
 from fairlane.model.run import CacheChoice, Order, RunRef
-from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pool import Pool
+from fairlane.sandbox.process import Limits
 from fairlane.store.write.runs.inbox import Inbox
 from tests.support.worker_parts import WorkerParts, lines, on_loop
 
