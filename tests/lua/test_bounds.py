@@ -13,7 +13,7 @@ from fairlane.model.job import Attempt, JobState, Lesson, Usage
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate
-from fairlane.store.write.lanes import Grant, Offer
+from fairlane.store.write.permits import Grant, Offer
 from tests.support.deployment import Deployment, entry
 
 TASKS, JUDGES = "sim:fast", "sim:judge"

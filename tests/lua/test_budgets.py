@@ -16,7 +16,7 @@ from fairlane.model.job import Attempt, Usage
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.budgets import KEEP_MS, Allowance, Budgets, Per, period_of
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from tests.support.deployment import Deployment
 
 FAST, SLOW = "sim:fast", "sim:slow"

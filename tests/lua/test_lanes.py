@@ -7,7 +7,7 @@ from redis import Redis
 
 from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.model.lane import LaneLimits
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from tests.support.contents import read_contents
 from tests.support.deployment import Deployment
 

@@ -12,7 +12,7 @@ from redis import Redis
 from fairlane.model.decision import PAUSED, unsent
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from tests.support.deployment import Deployment
 
 LANE = "sim:fast"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.job import Attempt
-from fairlane.store.write.lanes import Grant, Offer, ReservedShare
+from fairlane.store.write.permits import Grant, Offer, ReservedShare
 from tests.support.deployment import Deployment, attempts_of
 
 LANE = "sim:fast"

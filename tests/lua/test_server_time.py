@@ -6,8 +6,8 @@ from redis import Redis
 
 from fairlane.model.job import Claim
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Offer
 from fairlane.store.write.leader import LeaderLease
+from fairlane.store.write.permits import Offer
 from tests.support.deployment import Deployment
 
 LEASE_MS = 3_600_000

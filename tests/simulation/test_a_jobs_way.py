@@ -25,10 +25,9 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane_scheduler.service import Scheduler
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
-from fairlane_workers.execution.team_work import TeamWork
 from tests.support.stand_ins import CollectingPublisher, VirtualTime
 from tests.support.worker_parts import ScriptedProvider
 
@@ -37,7 +36,7 @@ SOURCES = ("shared/fairlane", "scheduler/fairlane_scheduler", "workers/fairlane_
 STAND_INS = "shared/fairlane/lab"  # the stand-ins for broker and clock
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
-MOST_FILES = 50  # lower it when a merge takes a file off the way
+MOST_FILES = 45  # lower it when a merge takes a file off the way
 MOST_THAT_DECIDE = 16
 
 LANE, WORKER = "sim:fast", "w1"
@@ -105,12 +104,14 @@ class _Way:
             attempts=attempts,
             batcher=batcher,
             keys=keys,
-            inputs=InputReader(batcher, keys, TeamWork(batcher, keys)),
-            chunks=Chunks(aredis, batcher, keys, self.clock),
-            connections=self.settings.connections,
-            providers={"sim": ScriptedProvider()},
+            inputs=InputReader(batcher, keys),
+            calls=Calls(
+                self.settings.connections,
+                {"sim": ScriptedProvider()},
+                Chunks(aredis, batcher, keys, self.clock),
+                self.settings.worker.max_response_bytes,
+            ),
             lease_ms=LEASE_MS,
-            max_response_bytes=self.settings.worker.max_response_bytes,
             clock=self.clock,
             rng=random.Random(1),
         )

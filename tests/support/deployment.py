@@ -17,9 +17,10 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Functions
 from fairlane.store.write.attempts import Attempts
-from fairlane.store.write.lanes import Grant, Lanes, Offer, ReservedShare
+from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.leader import LeaderLease
 from fairlane.store.write.leases import Leases
+from fairlane.store.write.permits import Grant, Offer, ReservedShare
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.workers import Workers
 

@@ -11,7 +11,7 @@ from redis import Redis
 from fairlane.model.job import Attempt, JobState, Signal, Usage
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from tests.support.lifecycle_model import Model
 from tests.support.redis import emptied
 

@@ -12,7 +12,7 @@ from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.run import Plan, RunRef
 from fairlane.model.tokens import Entry, Estimate
-from fairlane.store.write.lanes import Offer, Permit
+from fairlane.store.write.permits import Offer, Permit
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.conservation import Books
 from tests.support.contents import Content, read_contents

@@ -15,12 +15,12 @@ from fairlane.model.job import Attempt
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
-from fairlane.store.write.lanes import Lanes, Offer
+from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.leader import Leader, LeaderLease, Wakeups
 from fairlane.store.write.leases import Leases
-from fairlane.store.write.runs.bounds import bounds_of
+from fairlane.store.write.permits import Offer
 from fairlane.store.write.runs.inbox import Inbox, Outbox
-from fairlane.store.write.runs.runs import Runs
+from fairlane.store.write.runs.runs import Runs, bounds_of
 from fairlane.store.write.scopes import Scopes
 from fairlane.store.write.workers import Workers
 from fairlane_scheduler.dispatch.dispatcher import Dispatcher

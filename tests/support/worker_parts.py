@@ -14,13 +14,14 @@ from fairlane.core.clock import ManualClock
 from fairlane.model.job import Attempt, Outcome, Success, Usage
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef
+from fairlane.sandbox.pool import Pool
 from fairlane.store.script import load_all
 from fairlane.store.write.workers import WorkerInfo
 from fairlane_workers.execution.batcher import Batcher, Command
-from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.calls import Calls, Chunks
+from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
-from fairlane_workers.execution.team_work import TeamWork
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.telemetry.metrics import WorkerMetrics
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat
@@ -90,7 +91,7 @@ class GatedBatcher(Batcher):
 class WorkerParts:
     """A worker, and the scheduler parts that feed it. Create it on the event loop that uses it."""
 
-    def __init__(self, server: fakeredis.FakeServer, **settings: Any) -> None:
+    def __init__(self, server: fakeredis.FakeServer, pool: Pool | None = None, **settings: Any) -> None:
         self.server = server
         self.redis: Any = fakeredis.FakeAsyncRedis(server=server)
         self.scheduler = Parts(fakeredis.FakeRedis(server=server))
@@ -103,8 +104,8 @@ class WorkerParts:
         self.batcher = GatedBatcher(self.redis, self._pause)
         self.provider = ScriptedProvider()
         self.providers: dict[str, Any] = {"sim": self.provider}
-        self.team_work = TeamWork(self.batcher, self.keys, hold_after=2)
-        self.inputs = InputReader(self.batcher, self.keys, self.team_work)
+        self.children = ChildWork(self.batcher, self.keys, pool, hold_after=2) if pool else None
+        self.inputs = InputReader(self.batcher, self.keys, self.children)
         self.chunks = Chunks(self.redis, self.batcher, self.keys, self.clock)
         self.executor = Executor(
             worker=WORKER,
@@ -112,14 +113,16 @@ class WorkerParts:
             batcher=self.batcher,
             keys=self.keys,
             inputs=self.inputs,
-            chunks=self.chunks,
-            connections=self.settings.connections,
-            providers=self.providers,
+            calls=Calls(
+                self.settings.connections,
+                self.providers,
+                self.chunks,
+                self.settings.worker.max_response_bytes,
+            ),
             lease_ms=LEASE_MS,
-            max_response_bytes=self.settings.worker.max_response_bytes,
             clock=self.clock,
             rng=random.Random(1),
-            team_work=self.team_work,
+            children=self.children,
         )
         self.wanted: list[list[str]] = []
         self.intake: list[bool] = []  # for each request, whether the worker had paused its queues

@@ -33,7 +33,7 @@ from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from fairlane_scheduler.upkeep.recoverer import KILLED
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.reporter import RAW_CHARS, Reporter

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.export import frame, polars_frame
+from fairlane.export import frames
 from fairlane.export.lines import read_record, record_line
 from fairlane.export.spool import BATCH_ROWS
 from fairlane.export.trackers import mlflow_runs, phoenix_experiments, record_spool
@@ -144,7 +144,7 @@ def test_phoenix_gets_its_rows_at_once_and_its_records_one_by_one(
 
 
 @pytest.mark.parametrize(
-    ("package", "make"), [("pandas", frame.to_frame), ("polars", polars_frame.to_polars_frame)]
+    ("package", "make"), [("pandas", frames.to_frame), ("polars", frames.to_polars_frame)]
 )
 def test_a_data_frame_is_made_from_batches(package: str, make: Any, run: ExportedRun) -> None:
     pytest.importorskip(package)

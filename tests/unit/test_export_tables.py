@@ -20,7 +20,7 @@ from fairlane.export.formats import (
     export_records,
     format_of,
 )
-from fairlane.export.frame import to_frame
+from fairlane.export.frames import to_frame
 from fairlane.export.lines import record_line
 from fairlane.export.spool import Spool
 from fairlane.model.job import JobState, Usage

@@ -13,9 +13,9 @@ import pytest
 
 from fairlane.core.errors import CutOff, NoChild, TemplateError, WorkRaised
 from fairlane.model.run import Message, Plan
-from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pieces import RenderCall
 from fairlane.sandbox.pool import MOST_QUEUED, Pool
+from fairlane.sandbox.process import Limits
 from tests.support.hostile_pieces import Does
 from tests.support.wait import wait_until
 from tests.unit.test_reach import spec_of

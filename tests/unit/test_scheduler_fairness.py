@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.model.run import RunRef
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from fairlane_scheduler.dispatch import fairness
 from fairlane_scheduler.dispatch.fairness import LaneShares
 

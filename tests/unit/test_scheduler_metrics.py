@@ -16,7 +16,7 @@ from fairlane.model.run import RunRef, RunState
 from fairlane.model.tokens import Entry, Estimate
 from fairlane.store.keys import Keys
 from fairlane.store.write.budgets import Allowance, Period
-from fairlane.store.write.lanes import Grant, Offer, Permit
+from fairlane.store.write.permits import Grant, Offer, Permit
 from fairlane.telemetry.metrics_server import OTHER
 from fairlane_scheduler.monitoring.health import SPARE_S, STUCK_S, SchedulerHealth
 from fairlane_scheduler.monitoring.metrics import LeaderSample

@@ -20,7 +20,7 @@ from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.sessions import members_field, memberships_field, session_of_job
 from fairlane.store.read.reading import RunReader
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from fairlane_scheduler.state.backlog import ActiveRun
 from fairlane_workers.providers.contract import Request
 from tests.support.scheduler_parts import Parts

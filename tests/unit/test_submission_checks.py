@@ -12,8 +12,8 @@ import pytest
 from redis import Redis
 
 from fairlane import Reference, SubmissionError, contains, exact_match, llm_judge, numeric_match
-from fairlane.client.checks.first_rows import FIRST_ROWS
-from fairlane.client.checks.offers import check_params
+from fairlane.client.checks.parameters import check_params
+from fairlane.client.checks.trial import FIRST_ROWS
 from fairlane.client.continuation import rows_of
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent

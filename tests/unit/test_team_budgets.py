@@ -23,7 +23,7 @@ from fairlane.evaluators.builders import llm_judge
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.audit import AuditLog
 from fairlane.store.write.budgets import READ_AT_ONCE, Budgets, period_of
-from fairlane.store.write.runs.bounds import bounds_of
+from fairlane.store.write.runs.runs import bounds_of
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Asker
 from fairlane.why.waiting import Waiting

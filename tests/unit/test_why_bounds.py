@@ -15,8 +15,8 @@ from fairlane.model.job import JobState, Lesson
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Bounds, Order, Plan, RunRef
 from fairlane.model.tokens import Estimate
-from fairlane.store.write.lanes import Offer
-from fairlane.store.write.runs.bounds import bounds_of
+from fairlane.store.write.permits import Offer
+from fairlane.store.write.runs.runs import bounds_of
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Asker
 from fairlane.why.waiting import LaneWait, Waiting

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from fairlane.model.job import Attempt
-from fairlane.store.write.lanes import Offer, ReservedShare
+from fairlane.store.write.permits import Offer, ReservedShare
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Asker
 from fairlane.why.waiting import Waiting

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from fairlane.model.job import JobState, Outcome, Success
 from fairlane.model.run import RunRef
-from fairlane_workers.execution.executor import Abort
+from fairlane_workers.execution.held import Abort
 from tests.support.worker_parts import WorkerParts, lines, on_loop
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fairlane.model.job import Attempt, JobState, NetworkFailure, Outcome, PermanentFailure, Success
 from fairlane.model.run import RunRef
-from fairlane_workers.execution.chunks import LOOK_AGAIN_MS, RUNS_KEPT
+from fairlane_workers.execution.calls import LOOK_AGAIN_MS, RUNS_KEPT
 from tests.support.worker_parts import WorkerParts, on_loop
 
 REF = RunRef("search", "r1")

@@ -13,7 +13,7 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.results import TaskResult
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import Beat, Workers
 from fairlane_workers import engine as engines
 from fairlane_workers.engine import Engine

@@ -14,7 +14,7 @@ from fairlane.model.job import Aborted, AccessDenied, Attempt, InvalidResponse, 
 from fairlane.model.run import RunRef
 from fairlane.store.write.workers import Wish
 from fairlane_workers.execution import executor as executor_module
-from fairlane_workers.execution.executor import Abort
+from fairlane_workers.execution.held import Abort
 from fairlane_workers.providers.contract import OnChunk, Request
 from tests.support.worker_parts import ANSWER, WORKER, ScriptedProvider, WorkerParts, lines, on_loop
 

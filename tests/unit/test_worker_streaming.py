@@ -9,7 +9,7 @@ import pytest
 from fairlane.config.connection import Connection
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
-from fairlane_workers.execution.chunks import CALLS_KEPT, LONG_MS, LOOK_AGAIN_MS, Streaming
+from fairlane_workers.execution.calls import CALLS_KEPT, LONG_MS, LOOK_AGAIN_MS, Streaming
 from tests.support.worker_parts import WorkerParts, on_loop
 
 MODEL, OTHER = "sim:fast", "sim:slow"

@@ -40,10 +40,10 @@ from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.logs import get_logger
 from fairlane.telemetry.metrics_server import MetricsServer
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.chunks import Chunks
+from fairlane_workers.execution.calls import Calls, Chunks
+from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
-from fairlane_workers.execution.team_work import TeamWork
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.intake.lane_queues import LaneQueues
 from fairlane_workers.intake.starter import Starter
@@ -221,22 +221,24 @@ class Engine:
         sandbox = settings.sandbox
         self._pool = open_pool(sandbox, process_environment())
         row_bytes = settings.scheduler.limits.row_bytes
-        team_work = TeamWork(batcher, keys, self._pool, sandbox.hold_after, row_bytes)
+        children = ChildWork(batcher, keys, self._pool, sandbox.hold_after, row_bytes)
         self._executor = Executor(
             worker=self.worker,
             attempts=Attempts(keys),
             batcher=batcher,
             keys=keys,
-            inputs=InputReader(batcher, keys, team_work),
-            chunks=Chunks(self._redis, batcher, keys, clock),
-            connections=settings.connections,
-            providers=self._providers,
+            inputs=InputReader(batcher, keys, children),
+            calls=Calls(
+                settings.connections,
+                self._providers,
+                Chunks(self._redis, batcher, keys, clock),
+                settings.worker.max_response_bytes,
+            ),
             lease_ms=lease_ms,
-            max_response_bytes=settings.worker.max_response_bytes,
             clock=clock,
             rng=random.Random(),
             observers=(self._metrics, *self._spans),
-            team_work=team_work,
+            children=children,
         )
         info = WorkerInfo(
             name=self.name,

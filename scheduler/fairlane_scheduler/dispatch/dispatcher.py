@@ -11,8 +11,9 @@ from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import RunRef
-from fairlane.store.write.lanes import Grant, Lanes, Offer, ReservedShare
+from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
+from fairlane.store.write.permits import Grant, Offer, ReservedShare
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import LaneShares
 from fairlane_scheduler.dispatch.slots import Capacity, Quotas, Slots, TeamShares

@@ -22,7 +22,7 @@ from itertools import count as counter
 from itertools import islice, repeat
 
 from fairlane.model.run import RunRef
-from fairlane.store.write.lanes import Offer
+from fairlane.store.write.permits import Offer
 
 USUAL_OVER = 16  # permits in the moving average of a team's share per permit
 TEAMS_KEPT = 64  # idle teams kept; those whose tag is behind the virtual time can be dropped

@@ -15,7 +15,8 @@ from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
-from fairlane_scheduler.feed.placement import FeedBatch, Placement
+from fairlane_scheduler.feed.feed_batch import FeedBatch
+from fairlane_scheduler.feed.placement import Placement
 from fairlane_scheduler.feed.tokenizers import Tokenizers
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog

@@ -1,78 +1,147 @@
-"""Decides for each item: its task is queued on a lane, or recorded at once because it needs no call."""
+"""Decides for each item, from its row: its task is queued on a lane, or recorded since it needs no call."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from typing import Any
 
-from fairlane.core.errors import CutOff, TemplateError, UnknownModel, UnreadableRow, WorkRaised
+from fairlane.core.errors import BrokenPage, CutOff, TemplateError, UnknownModel, UnreadableRow, WorkRaised
+from fairlane.core.events import Event
 from fairlane.core.lru import Lru
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows, inflates_within
 from fairlane.model.job import Success
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.model.sessions import SessionMembership
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.completion import Completion, complete_invalid, complete_task
 from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.cut_off import invalid_without_row, task_cut_off
-from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
-from fairlane.pipeline.linear import calls_linearly, completes_linearly, has_linear_model
+from fairlane.pipeline.evaluations import FinishedJob
+from fairlane.pipeline.linear import calls_linearly, has_linear_model
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
-from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests, RenderCall
+from fairlane.sandbox.pieces import ReadPage, RenderCall
 from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Runs
+from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.child_work import ChildWork, WorkAwaited
-from fairlane_scheduler.feed.known_results import KnownResults
-from fairlane_scheduler.feed.row_pages import PageAwaited, RowPages
-from fairlane_scheduler.feed.session_index import SessionIndex
+from fairlane_scheduler.feed.feed_batch import FeedBatch, PlacedItem
 from fairlane_scheduler.feed.tokenizers import Tokenizers
+from fairlane_scheduler.feed.uncalled_items import UncalledItems
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun
 
 RUNS_KEPT = 256
 LOOKED_AHEAD = 512  # items that children get behind the one that is awaited
+PAGES_KEPT = 32
+LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
+
+AT_ONCE_BYTES = 1 << 18
+"""Bytes of JSON of a page that is decoded in a tick: it takes some milliseconds."""
+
+log = get_logger("rows")
+
+Row = dict[str, Any]
+_Page = list[Row | str] | list[bytes]
+_Key = tuple[RunRef, int]
 
 
-@dataclass(slots=True)
-class FeedBatch:
-    """A batch of placed items, as ``run_feed`` takes it.
+class PageAwaited(Exception):
+    """A child process decodes the page; it is asked for again in a later tick."""
 
-    ``entries``: jobs to queue, by lane; ``recorded``: jobs that end without a call; ``items``: how many items
-    are fed with it; ``memory``: outputs that later items read; ``sessions``: session completions by item.
+
+class RowPages:
+    """Keeps the most recently used pages of all runs; for an unreadable page or row it keeps the reason.
+
+    Large pages are decoded by ``pool``, and kept as a text for each row. Without a pool all are decoded at
+    once.
     """
 
-    entries: dict[str, list[Entry]] = field(default_factory=dict)
-    recorded: list[RecordedJob] = field(default_factory=list)
-    items: int = 0
-    memory: dict[str, str] = field(default_factory=dict)
-    sessions: dict[int, SessionCompletion] = field(default_factory=dict)
+    def __init__(self, runs: Runs, most_row_bytes: int = MAX_ROW_BYTES, pool: Pool | None = None) -> None:
+        self._runs = runs
+        self._most_row_bytes = most_row_bytes
+        self._pool = pool
+        self._pages = Lru[_Key, _Page | str](PAGES_KEPT)
+        self._large_pages = Lru[_Key, _Page](LARGE_PAGES_KEPT)
+        self._awaited: dict[_Key, Future[list[bytes]]] = {}
+        self.cut_off = Counter[RunRef]()
+        """Pages, by run, whose decoding went past a limit."""
 
-    def add(self, item: RunItem, completion: Completion) -> None:
-        """Record an item's task; record or queue its evaluations."""
-        self.recorded.append(completion.recorded(item))
-        for job in completion.follow:
-            if isinstance(job, ReadyJob):
-                self.entries.setdefault(job.lane, []).append(job.entry)
-            else:
-                self.recorded.append(job)
-        self.memory |= completion.memory
-        if completion.session is not None:
-            self.sessions[item.number] = completion.session
+    def row(self, ref: RunRef, spec: RunSpec, index: int) -> Row:
+        """One row. Raises `UnreadableRow`, `PageAwaited` while a child decodes its page, and `NoChild`."""
+        number, offset = divmod(index, spec.page_rows)
+        key = (ref, number)
+        page: _Page | str | None = self._large_pages.get(key)
+        if page is None:
+            page = self._pages.get(key)
+        if page is None:
+            page = self._read(key)
+        if isinstance(page, str):
+            raise UnreadableRow(page)
+        if not offset < len(page):
+            raise UnreadableRow(f"row {index + 1} is missing: page {number} has {len(page)} rows")
+        row = page[offset]
+        if isinstance(row, bytes):
+            row = json.loads(row)
+        if isinstance(row, str):
+            raise UnreadableRow(f"row {index + 1}: {row}")
+        return row
 
+    def forget(self, ref: RunRef) -> None:
+        """Drop the pages of a run that has ended."""
+        self._pages.drop_where(lambda key: key[0] == ref)
+        self._large_pages.drop_where(lambda key: key[0] == ref)
+        for key in [key for key in self._awaited if key[0] == ref]:
+            self._awaited.pop(key).cancel()
+        self.cut_off.pop(ref, None)
 
-@dataclass(frozen=True, slots=True)
-class PlacedItem:
-    """An item with its task's ``lane`` and ``call``, with the ``output`` of its row, or with the
-    ``problem`` for which it can never run.
-    """
+    def _read(self, key: _Key) -> _Page | str:
+        awaited = self._awaited.get(key)
+        if awaited is not None:
+            if not awaited.done():
+                raise PageAwaited
+            del self._awaited[key]
+            return self._decoded(key, awaited)
+        blob = self._blob(key)
+        if isinstance(blob, str):
+            self._pages.put(key, blob)
+            return blob
+        if self._pool is not None and not inflates_within(blob, AT_ONCE_BYTES):
+            piece = ReadPage(blob, self._most_row_bytes)
+            self._awaited[key] = self._pool.submit(key[0].team, piece)
+            raise PageAwaited
+        try:
+            page: _Page | str = bounded_rows(blob, self._most_row_bytes)
+        except BrokenPage as error:
+            page = self._unreadable(key, error)
+        self._pages.put(key, page)
+        return page
 
-    item: RunItem
-    position: int
-    lane: str = ""
-    call: Call | None = None
-    output: str | None = None
-    problem: str | None = None
-    model: str | None = None
+    def _decoded(self, key: _Key, done: Future[list[bytes]]) -> _Page | str:
+        """The page that a child has decoded, or the reason why there is none. Raises `NoChild`."""
+        try:
+            page = done.result()
+        except (BrokenPage, CutOff, WorkRaised) as error:
+            if isinstance(error, CutOff):
+                self.cut_off[key[0]] += 1
+            reason = self._unreadable(key, error)
+            self._pages.put(key, reason)
+            return reason
+        self._large_pages.put(key, page)
+        return page
+
+    def _blob(self, key: _Key) -> bytes | str:
+        """A page as it is stored, or the reason why there is none."""
+        ref, number = key
+        if self._runs.page_bytes(ref, [number])[0] > MAX_PAGE_BYTES:
+            return f"page {number} of the run's rows is larger than {MAX_PAGE_BYTES:,} bytes"
+        blob = self._runs.page(ref, number)
+        return f"page {number} of the run's rows is gone from Redis" if blob is None else blob
+
+    @staticmethod
+    def _unreadable(key: _Key, error: Exception) -> str:
+        (ref, number), words = key, str(error)[:200]
+        log.warning(Event.PAGE_UNREADABLE, run=ref.run, team=ref.team, page=number, error=words)
+        return f"page {number} of the run's rows cannot be read: {words}"
 
 
 class Placement:
@@ -95,8 +164,7 @@ class Placement:
         self._pages = RowPages(runs, most_row_bytes, pool)
         self._work = None if pool is None else ChildWork(pool)
         self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
-        self._sessions = SessionIndex(runs)
-        self._known = KnownResults(runs)
+        self._uncalled = UncalledItems(runs, self._work)
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
 
     def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[FeedBatch, int]:
@@ -139,8 +207,7 @@ class Placement:
         if self._work is not None:
             self._work.forget(ref)
         self._asked_until.pop(ref, None)
-        self._sessions.forget(ref)
-        self._known.forget(ref)
+        self._uncalled.forget(ref)
 
     def cut_off(self, ref: RunRef) -> int:
         """How many pages and other pieces of a run went past a limit since this was last asked for."""
@@ -188,8 +255,7 @@ class Placement:
         spec, stop = run.plan.spec, None
         known: dict[int, FinishedJob] = {}
         if spec.continues is not None or spec.cache.reads:
-            runnable = [each for each in placed if each.problem is None]
-            known = self._known.tasks(run.ref, spec, [(each.item, each.call) for each in runnable])
+            known = self._uncalled.known(run, placed)
         for each in placed:
             finished = (
                 known.get(each.item.number) if each.output is None else FinishedJob(Success(each.output))
@@ -197,9 +263,9 @@ class Placement:
             completion = None
             try:
                 if each.problem is not None:
-                    completion = self._invalid(run, each)
+                    completion = self._uncalled.invalid(run, each)
                 elif finished is not None:
-                    completion = self._completed(run, each, finished)
+                    completion = self._uncalled.completed(run, each, finished)
             except WorkAwaited as awaited:
                 stop = each.position if stop is None else stop
                 if not awaited.new:
@@ -218,61 +284,6 @@ class Placement:
         if self._work is not None:
             self._work.drop(run.ref, fed)
         return end if stop is None else stop
-
-    def _invalid(self, run: ActiveRun, placed: PlacedItem) -> Completion:
-        """The completion of an item that can never run."""
-        item, problem = placed.item, placed.problem or ""
-        membership = self._sessions.of(run.ref, run.plan.spec, item.cell.row)
-        invalid = complete_invalid if self._work is None else invalid_without_row
-        return invalid(item, problem, placed.model, membership)
-
-    def _completed(self, run: ActiveRun, placed: PlacedItem, finished: FinishedJob) -> Completion:
-        """The completion of a finished task, scored here if that is linear in short texts.
-
-        Raises `WorkAwaited`.
-        """
-        item, spec = placed.item, run.plan.spec
-        output = None if finished.answer is None else finished.answer.output
-        membership = self._sessions.of(run.ref, spec, item.cell.row)
-        memory = self._runs.memory(run.ref) if spec.order.remembers else None
-        if self._work is None or completes_linearly(item, output, memory):
-            rendered = RenderedEvaluations()
-            known: dict[int, KnownResult] = {}
-            if output is not None:
-                rendered = render_evaluations(item, output)
-                digests = rendered.digests(item.cell.repetition) if spec.cache.reads else {}
-                known = self._known.evaluations(run.ref, spec, item, digests)
-            return complete_task(
-                item, finished, membership, rendered=rendered, known=known, call=placed.call, memory=memory
-            )
-        try:
-            return self._completed_by_child(self._work, run, placed, finished, membership, memory)
-        except (CutOff, WorkRaised) as error:
-            model = None if placed.call is None else placed.call.model
-            return task_cut_off(item, finished, membership, str(error), model)
-
-    def _completed_by_child(
-        self,
-        work: ChildWork,
-        run: ActiveRun,
-        placed: PlacedItem,
-        finished: FinishedJob,
-        membership: SessionMembership | None,
-        memory: Mapping[bytes, bytes] | None,
-    ) -> Completion:
-        item, spec = placed.item, run.plan.spec
-        known: dict[int, KnownResult] = {}
-        if finished.answer is not None and not work.is_asked(run.ref, item.number, CompleteTask):
-            digests: dict[int, str] = {}
-            if spec.evals and spec.cache.reads:
-                piece = EvaluationDigests(item.number, item.row, finished.answer.output)
-                digests = work.result(run, piece)
-            known = self._known.evaluations(run.ref, spec, item, digests)
-        call = placed.call if memory is not None and finished.answer is not None else None
-        completion: Completion = work.result(
-            run, CompleteTask(item.number, item.row, finished, membership, known, call, memory)
-        )
-        return completion
 
 
 def _turn_of(spec: RunSpec, row: Mapping[str, object]) -> int:

@@ -14,7 +14,6 @@ from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader
-from fairlane.store.write.runs.bounds import known_jobs
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.feeder import Feeder
@@ -101,7 +100,7 @@ class RunLoader:
 
     def _task_lanes(self, ref: RunRef, plan: Plan) -> set[str]:
         """Lanes with task jobs: those with more jobs than the judges alone have there."""
-        judges = known_jobs(plan, plan.spec.items)
+        judges = plan.known_jobs(plan.spec.items)
         return {
             lane.lane
             for lane in self._reader.status(ref, plan.spec).lanes

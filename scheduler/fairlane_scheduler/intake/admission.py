@@ -21,8 +21,7 @@ from fairlane.model.run import SPEC_VERSION, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Price
 from fairlane.pipeline.rendering import Rendering
 from fairlane.sandbox.pool import Pool
-from fairlane.store.write.runs.bounds import Fields, bounds_of, check_prices
-from fairlane.store.write.runs.runs import Runs
+from fairlane.store.write.runs.runs import Fields, Runs, bounds_of, check_prices
 from fairlane.telemetry.logs import get_logger
 from fairlane.templates.template import Template, words_of
 from fairlane_scheduler.intake.template_check import LOOK_MS, TemplateCheck, TemplatesAwaited

@@ -20,7 +20,8 @@ from fairlane.store.keys import Keys
 from fairlane.store.script import Call
 from fairlane.store.write.audit import Auditor
 from fairlane.store.write.budgets import Allowance
-from fairlane.store.write.lanes import Grant, Lanes, Offer
+from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.permits import Grant, Offer
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.workers import Workers
 from fairlane.telemetry.metrics_server import LabelValues

@@ -16,13 +16,14 @@ from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
-from fairlane.client.checks.first_rows import check_reference, check_rows, checked_rows
-from fairlane.client.checks.offers import Offers, check_params
+from fairlane.client.checks.parameters import check_params
+from fairlane.client.checks.trial import Offers, check_connections, check_reference, check_rows, checked_rows
 from fairlane.client.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
-from fairlane.client.handover import RowWriter, announce, hand_over, new_id, submitting
-from fairlane.client.submission import Evaluator, SubmitOptions, build_spec, check_connections
+from fairlane.client.options import Evaluator, SubmitOptions
+from fairlane.client.row_writer import RowWriter, announce
+from fairlane.client.submission import build_spec, hand_over, new_id, submitting
 from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
 from fairlane.config.loader import load_settings
@@ -329,7 +330,8 @@ class Client:
         return checked_rows(spec, rows, dataset, offers.check_rendered if calls else lambda models: None)
 
     def _checked_offers(self, spec: RunSpec) -> Offers:
-        check_params(spec)
+        if spec.params or spec.evaluators:
+            check_params(spec)
         offers = Offers(self._deployment)
         offers.check(spec)
         return offers

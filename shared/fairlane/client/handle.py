@@ -239,7 +239,7 @@ class Run:
 
         Raises `MissingExtra` where pandas is not installed.
         """
-        from fairlane.export.frame import to_frame
+        from fairlane.export.frames import to_frame
 
         return to_frame(self.results())
 
@@ -248,7 +248,7 @@ class Run:
 
         Raises `MissingExtra` where polars is not installed.
         """
-        from fairlane.export.polars_frame import to_polars_frame
+        from fairlane.export.frames import to_polars_frame
 
         return to_polars_frame(self.results())
 

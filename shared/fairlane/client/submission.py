@@ -1,19 +1,25 @@
-"""Turns the arguments of ``submit`` into a `RunSpec`, or reports which of them is wrong and how to fix it."""
+"""A submission: the spec that its arguments make, its rows in Redis, and the request to the scheduler.
+
+If the application traces, a submission is a span in its trace. The run's spec carries the span's context, as
+W3C ``traceparent``, so that workers continue the trace. This imports no OpenTelemetry: an application that
+traces has loaded it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
+from redis.exceptions import RedisError
 
 from fairlane.client.arguments import (
-    Messages,
     check_max_concurrent,
     in_our_words,
-    is_constant,
-    model_field,
     take_call_params,
     take_evaluators,
     take_models,
@@ -22,13 +28,16 @@ from fairlane.client.arguments import (
     take_task_prompts,
     the_one,
 )
+from fairlane.client.continuation import Origins
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.client.options import RunOptions, SubmitOptions
 from fairlane.config.problems import did_you_mean
-from fairlane.core.errors import SubmissionError
-from fairlane.evaluators.client_side import ClientScorer
+from fairlane.core.errors import RunLost, SubmissionError
+from fairlane.datasets.sessions import Numbering
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.lane import FUNCTIONS, endpoint_id
-from fairlane.model.run import STARTS_LATER, CacheMode, OnRefusal, Rate, RunSpec
+from fairlane.model.run import STARTS_LATER, RunRef, RunSpec
 
 PAGE_ROWS = 500
 """Rows a page: what a client holds of a dataset at a time."""
@@ -39,10 +48,12 @@ MAX_JOBS = 100_000_000
 MOST_START_S = 30 * 86_400
 """Longest time that a run may wait for its start: what waits stays in Redis."""
 
-Row = TypeVar("Row")
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
 
-Evaluator: TypeAlias = EvaluatorSpec | ClientScorer | Callable[..., Any]
-"""An evaluator, or a function: one of a module that workers import, or a `scorer` of the client."""
+T = TypeVar("T")
+
+Mark: TypeAlias = Callable[[RunSpec], RunSpec]
+"""Adds the trace of its submission to a spec."""
 
 _REMEDIES = {
     "name": "Give a text of at most 200 characters, none of them a control character.",
@@ -57,71 +68,6 @@ _REMEDIES = {
     "evaluators": "Give at most 50 evaluators, with finite numbers.",
     "retry": "Give RetryPolicy(max_attempts=3, …).",
 }
-
-
-class SubmitOptions(TypedDict, total=False):
-    """What `Client.submit` takes beside the dataset. One of ``model``, ``models``, ``task`` and ``output``
-    names what runs the items.
-
-    - one of ``prompt`` (a user message), ``messages`` (a chat) and ``prompts`` (several of either): Jinja2
-      templates over a row.
-    - one of ``model`` and ``models``: ``"<connection>:<model>"``, or a template for it.
-    - ``task``: a Python function on the workers, ``"package.module:function"``, which takes the row; ``lane``
-      names the lane that it shares with others.
-    - ``output``: the row field that holds an output which exists already: nothing is called but judges.
-    - ``request``: the row field that holds a whole chat request, sent to the model instead of a prompt.
-    - ``params``: parameters of the provider, such as ``max_tokens``; ``repetitions``: calls for each prompt.
-    - ``evaluators``: what scores each output, made by `exact_match`, `llm_judge` and the like; ``session`` is
-      the row field by which rows form sessions.
-    - ``name``; ``priority``: -100 to 100 among the team's runs, or "interactive" for one that a person
-      waits for.
-    - ``timeout``: longest time for a call in seconds; ``retry``: a `RetryPolicy`.
-    - ``max_concurrent``, ``ahead``, ``task_rate``, ``eval_rate``, ``delay``, ``max_duration``,
-      ``max_outage``, ``on_refusal``, ``budget_tokens``, ``budget_usd``: see `Bounds`.
-    - ``start_in``: seconds from now before which no call of the run starts; ``max_duration`` counts from now.
-    - ``run_serially``: ``True``, or the row field that marks items that run first, one at a time;
-      ``store_output_as`` and ``conversation``: see `Order`.
-    - ``cache``: "off", "read" or "read_write"; ``cache_ttl``: seconds.
-    """
-
-    messages: Messages | None
-    prompts: Sequence[str | Messages] | None
-    model: str | None
-    models: Sequence[str] | None
-    task: str | None
-    lane: str | None
-    output: str | None
-    request: str | None
-    params: Mapping[str, Any] | None
-    repetitions: int
-    evaluators: Sequence[Evaluator]
-    session: str | None
-    name: str | None
-    priority: int | Literal["interactive"]
-    timeout: float | None
-    retry: RetryPolicy | None
-    max_concurrent: int | None
-    ahead: int | None
-    task_rate: Rate
-    eval_rate: Rate
-    delay: float
-    start_in: float
-    max_duration: float | None
-    max_outage: float
-    on_refusal: OnRefusal
-    budget_tokens: int | None
-    budget_usd: float | None
-    run_serially: bool | str
-    store_output_as: str | None
-    conversation: str | None
-    cache: CacheMode
-    cache_ttl: float | None
-
-
-class RunOptions(SubmitOptions, total=False):
-    """All that says what a run is, beside its dataset."""
-
-    prompt: str | None
 
 
 _BOUNDS = (
@@ -243,34 +189,7 @@ def _check_levels(spec: RunSpec) -> None:
         )
 
 
-def check_rows_may_follow(spec: RunSpec) -> None:
-    """Check a run whose rows follow: it can have no evaluators of sessions. Raises `SubmissionError`."""
-    if spec.session_evals:
-        problem = "looks at sessions, which are distinguished while a whole dataset is uploaded"
-        remedy = "Submit the rows themselves, or leave it out."
-        raise SubmissionError("evaluators", spec.session_evals[0].name, problem, remedy)
-
-
-def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
-    """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
-    names = sorted(known)
-    named = [(model_field(spec.models, number), model) for number, model in enumerate(spec.models)]
-    named += [
-        (f"evaluators[{step.evaluator.name!r}].model", step.model)
-        for step in (*spec.evals, *spec.session_evals)
-    ]
-    for field, model in named:
-        connection = model.partition(":")[0].strip()
-        if not is_constant(connection) or connection in (FUNCTIONS, *names):
-            continue
-        listed = f"known connections: {', '.join(names)}" if names else "none is configured"
-        remedy = did_you_mean(connection, names) or listed
-        raise SubmissionError(
-            field, model, f"there is no connection {connection!r}", remedy[0].upper() + remedy[1:]
-        )
-
-
-def bounded_pages(pages: Iterable[list[Row]], spec: RunSpec) -> Iterator[list[Row]]:
+def bounded_pages(pages: Iterable[list[T]], spec: RunSpec) -> Iterator[list[T]]:
     """``pages`` as they are, until the run would have more than `MAX_JOBS` jobs. Raises `SubmissionError`."""
     a_row = spec.cells_per_row * (spec.steps + len(spec.session_evals))
     rows, most = 0, MAX_JOBS // a_row
@@ -301,3 +220,92 @@ def _dumps(spec: RunSpec, field: str) -> bool:
     except PydanticSerializationError:
         return False
     return True
+
+
+def new_id(now_ms: int) -> str:
+    """Fourteen characters: the time in milliseconds, so that ids sort by it, and 25 random bits."""
+    number = (now_ms << 25) | secrets.randbits(25)
+    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(65, -1, -5))
+
+
+def hand_over(
+    deployment: Deployment,
+    spec: RunSpec,
+    rows: Iterable[list[dict[str, Any]]],
+    origins: Origins | None = None,
+) -> Run:
+    """Upload the rows of a run and submit it; ``origins`` if it continues another.
+
+    Raises `RunLost` if Redis has lost some of the rows by then.
+    """
+    outbox, ref, sent = deployment.outbox, RunRef(spec.team, spec.run), _Counted()
+    taken, numbering = sent.watch(bounded_pages(rows, spec), deployment.checkpoint), None
+    if origins is not None:
+        taken = origins.watch(taken)
+    if spec.session_field is not None:
+        numbering = Numbering(spec.session_field)
+        taken = numbering.watch(taken)
+    count, sessions = outbox.upload(ref, taken), 0
+    if numbering is not None:
+        outbox.note(ref, numbering.fields(spec.page_rows))
+        sessions = numbering.sessions
+    if origins is not None:
+        outbox.note(ref, origins.fields())
+    if missing := outbox.missing(ref, sent.pages):
+        outbox.discard(ref)
+        raise RunLost(ref.run, f"{missing:,} of its {sent.pages:,} pages of rows while they were uploaded")
+    whole = spec.model_copy(update={"rows": count, "sessions": sessions})
+    ask_to_start(deployment, whole)
+    return Run(deployment, ref, whole)
+
+
+class _Counted:
+    """Counts the pages of an upload, so that a loss is noticed."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    def watch(self, pages: Iterable[T], checkpoint: Callable[[], None]) -> Iterator[T]:
+        """Yield and count the pages, with a ``checkpoint`` before each."""
+        for page in pages:
+            checkpoint()
+            self.pages += 1
+            yield page
+
+
+def ask_to_start(deployment: Deployment, spec: RunSpec) -> None:
+    """Send the request for a run; where that fails, remove what was written."""
+    outbox, ref = deployment.outbox, RunRef(spec.team, spec.run)
+    try:
+        outbox.submit(spec)
+    except BaseException:
+        # The request may have arrived although its answer did not: then there is something to cancel.
+        with suppress(RedisError):
+            outbox.discard(ref)
+            outbox.cancel(ref)
+        raise
+
+
+@contextmanager
+def submitting() -> Iterator[Mark]:
+    """A span around a submission, if the application traces."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        yield lambda spec: spec.model_copy(update={"trace": None})
+        return
+    tracer = api.get_tracer("fairlane")
+    with tracer.start_as_current_span("fairlane.submit", kind=api.SpanKind.PRODUCER) as span:
+
+        def mark(spec: RunSpec) -> RunSpec:
+            span.set_attribute("fairlane.run", spec.run)
+            span.set_attribute("fairlane.team", spec.team)
+            return spec.model_copy(update={"trace": _traceparent(span.get_span_context())})
+
+        yield mark
+
+
+def _traceparent(context: Any) -> str | None:
+    """The span's context; ``None`` if it is not recorded."""
+    if not (context.is_valid and context.trace_flags.sampled):
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlane.embedded.addresses import address_of
 from fairlane.embedded.ports import FLOWER_PORT
 
 # -P: what lies in the working directory must not be mistaken for a module of ours.
@@ -85,3 +84,19 @@ def connection_variables(name: str, protocol: str, base_url: str) -> dict[str, s
     section = f"FAIRLANE_CONNECTIONS__{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
     variables = {f"{section}__PROTOCOL": protocol, f"{section}__BASE_URL": base_url}
     return variables | ({f"{section}__AUTH": "none"} if protocol in _SIGNED else {})
+
+
+_DEFAULT = "/v1"
+_PATHS: Mapping[str, str] = {
+    "azure_openai": "",
+    "bedrock": "",
+    "gemini": "/v1beta",
+    "http": "",
+    "ollama": "",
+    "vertex": "/v1/projects/simulated/locations/global",
+}
+
+
+def address_of(base_url: str, protocol: str) -> str:
+    """What a connection's ``base_url`` takes; ``base_url`` is `SimulatedProvider.base_url`."""
+    return base_url.removesuffix(_DEFAULT) + _PATHS.get(protocol, _DEFAULT)

@@ -8,10 +8,9 @@ from urllib.parse import urlsplit
 from fairlane.cli.invocation import Invocation
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
-from fairlane.embedded.addresses import address_of
 from fairlane.embedded.private import PRIVATE, make_private
 from fairlane.embedded.server import ping
-from fairlane.local.plan import SIMULATED, connection_variables
+from fairlane.local.plan import SIMULATED, address_of, connection_variables
 from fairlane.local.stack import Stack
 
 SIMULATOR_URL = "http://127.0.0.1:8100/v1"

@@ -277,6 +277,16 @@ class Plan(StoredModel):
     tooled: tuple[str, ...] = ()
     responses: tuple[str, ...] = ()
 
+    def known_jobs(self, items: int) -> dict[str, int]:
+        """Evaluations that ``items`` more items make known, by lane, as fields of the run's state."""
+        known: dict[str, int] = {}
+        for lane in self.eval_lanes:
+            known[f"known:{lane}"] = known.get(f"known:{lane}", 0) + items
+        for lane in self.session_lanes:
+            count = self.spec.sessions * self.spec.cells_per_row
+            known[f"known:{lane}"] = known.get(f"known:{lane}", 0) + count
+        return known
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:

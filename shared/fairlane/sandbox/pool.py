@@ -13,9 +13,8 @@ from typing import Any, Final
 from fairlane.config.sections import SandboxSettings
 from fairlane.core.errors import NoChild
 from fairlane.model.run import Plan, RunRef
-from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pieces import Piece
-from fairlane.sandbox.process import Child, Ordered
+from fairlane.sandbox.process import Child, Limits, Ordered
 
 MOST_QUEUED: Final = 5_000
 """Pieces of a team that may wait: as many as the slots of a worker, each of which waits for one at a time."""

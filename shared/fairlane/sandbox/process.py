@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from fairlane.core.errors import CutOff, FairlaneError, NoChild, TemplateError, WorkRaised
 from fairlane.model.run import Plan
-from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pieces import Piece
 
 START_S: Final = 60.0
@@ -37,6 +36,15 @@ KEPT_VARIABLES: Final = frozenset(
 
 _HEAD: Final = 5  # a kind and a length
 _READ: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of each piece: seconds of CPU, seconds in all, and bytes of memory beyond those of an idle child."""
+
+    cpu_s: float = 2.0
+    wall_s: float = 20.0
+    memory_bytes: int = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from fairlane.store.read.job_waits import Delay, RunTraces
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import RunReader
 from fairlane.store.write.lanes import Lanes
-from fairlane.store.write.runs.bounds import known_jobs
 from fairlane.store.write.workers import Workers
 from fairlane.why.eta import Cost, start_of
 from fairlane.why.held_teams import all_held, held_teams
@@ -307,6 +306,6 @@ def ended(status: RunStatus) -> Reason:
 
 def _spread(status: RunStatus, plan: Plan | None, unfed: int) -> list[int]:
     """Unfed items, split over lanes like the fed ones: rows not read yet may name other models."""
-    judged = known_jobs(plan, status.items) if plan else {}
+    judged = plan.known_jobs(status.items) if plan else {}
     tasks = [max(0, part.known - judged.get(f"known:{part.lane}", 0)) for part in status.lanes]
     return [round(unfed * count / sum(tasks)) if count else 0 for count in tasks]

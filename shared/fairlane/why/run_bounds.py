@@ -10,7 +10,7 @@ from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import Head, RunTraces
 from fairlane.store.run_queries import rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
-from fairlane.store.write.runs.bounds import PACE_SLACK_MS
+from fairlane.store.write.runs.runs import PACE_SLACK_MS
 from fairlane.why.reasons import Reason
 
 UNTIMED = frozenset(

@@ -13,7 +13,7 @@ import pytest
 import fairlane
 import fairlane.testing
 from fairlane import CallHandle, CallMap, Client, Run
-from fairlane.client.handover import RowWriter
+from fairlane.client.row_writer import RowWriter
 from fairlane.config.connection import Connection
 from fairlane.config.presets import PROTOCOLS
 from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS

@@ -9,7 +9,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from fairlane.config.presets import LANE_OF_PROTOCOL
-from fairlane.embedded.addresses import address_of
+from fairlane.local.plan import address_of
 from fairlane.testing import Faults, SimulatedModel, SimulatorConfig
 from tests.support.documents import blocks
 

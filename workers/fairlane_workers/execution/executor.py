@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
 
-from fairlane.config.connection import Connection
 from fairlane.core.clock import Clock
-from fairlane.core.errors import NewerVersion, RunGone, TemplateError
+from fairlane.core.errors import NewerVersion, RunGone
 from fairlane.core.events import Event
 from fairlane.model.decision import ABORTED_DELAY_MS, PAUSED, Defer, Finish, decide, finish, requeue, unsent
 from fairlane.model.job import (
@@ -29,21 +26,20 @@ from fairlane.model.job import (
     Claim,
     FlawedAnswer,
     Outcome,
-    PermanentFailure,
     Success,
     TimedOut,
 )
-from fairlane.model.lane import split_model
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
+from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.chunks import AttemptStream, Chunks, Streaming
+from fairlane_workers.execution.calls import Calls
+from fairlane_workers.execution.child_work import ChildWork
+from fairlane_workers.execution.held import Abort, HeldAttempt, Phase
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
-from fairlane_workers.execution.team_work import TeamWork
-from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.transport import Departure, Departures, PermitExpiredError
 
 STALE, UNREPORTED, LATE = "Stale", "Unreported", "Late"
@@ -52,57 +48,6 @@ MOST_PENDING = 1000
 """Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
 
 log = get_logger("executor")
-
-
-class Phase(Enum):
-    """How far an attempt has got, and so whether it has a lease and uses a slot."""
-
-    CLAIMING = auto()
-    """It uses a slot and waits for its lease."""
-
-    CLAIMED = auto()
-    """It has its lease and uses a slot."""
-
-    PENDING = auto()
-    """It has its lease and uses no slot: the provider works on its call by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """Why a call is broken off, or never made.
-
-    ``requeues``: the job returns to its queue at no cost; otherwise the attempt has lost its lease.
-    ``withdrawn``: the run was cancelled, so no later attempt will ask for the answer.
-    """
-
-    reason: str
-    requeues: bool = False
-    withdrawn: bool = False
-
-
-@dataclass(slots=True)
-class HeldAttempt:
-    """An attempt that this worker executes.
-
-    Only the call can be broken off: the executor waits for a claim or a report under way, since Redis may
-    have acted on it already. ``handle`` is the id of an asynchronous provider call that is still running.
-    """
-
-    attempt: Attempt
-    free_slot: Callable[[], None]
-    phase: Phase = Phase.CLAIMING
-    abort: Abort | None = None
-    call: asyncio.Task[Outcome] | None = None
-    handle: str | None = None
-    wire_ms: int | None = None
-    departure: Departure | None = None
-    inputs: JobInputs | None = None
-    result: str = Aborted.__name__
-
-    @property
-    def withdrawn(self) -> bool:
-        """Whether its run was cancelled."""
-        return self.abort is not None and self.abort.withdrawn
 
 
 class Executor:
@@ -116,25 +61,18 @@ class Executor:
         batcher: Batcher,
         keys: Keys,
         inputs: InputReader,
-        chunks: Chunks,
-        connections: Mapping[str, Connection],
-        providers: Mapping[str, Provider],
+        calls: Calls,
         lease_ms: int,
-        max_response_bytes: int,
         clock: Clock,
         rng: random.Random,
         observers: Sequence[Observer] = (),
-        team_work: TeamWork | None = None,
+        children: ChildWork | None = None,
     ) -> None:
-        """``providers`` by connection; those that ``connections`` lacks never stream."""
         self._worker, self._attempts, self._lease_ms = worker, attempts, lease_ms
-        self._batcher, self._inputs, self._streaming = batcher, inputs, Streaming(chunks)
-        self._connections, self._providers = connections, providers
-        self._max_response_bytes = max_response_bytes
+        self._batcher, self._inputs, self._calls = batcher, inputs, calls
         self._clock, self._rng = clock, rng
         self._reporter = Reporter(worker, attempts, batcher, keys, observers)
-        self._team_work = team_work or TeamWork(batcher, keys)
-        self._completions = Completions(batcher, keys, self._team_work)
+        self._completions = Completions(AnswerCache(batcher, keys), children)
         self._departures = defaultdict[str, Departures](lambda: Departures(clock.monotonic_ms))
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None
@@ -233,7 +171,9 @@ class Executor:
             return
         started_ms = self._clock.monotonic_ms()
         try:
-            outcome = await self._unless_aborted(held, self._call(held, inputs))
+            outcome = await self._unless_aborted(
+                held, self._calls.make(held, inputs, partial(self._pend, held))
+            )
         except PermitExpiredError as expired:
             await self._return_permit(held, unsent(str(expired)))
             return
@@ -242,7 +182,7 @@ class Executor:
         took_ms = self._clock.monotonic_ms() - left_ms
         self._reporter.called(FinishedCall(held.attempt, inputs, outcome, held.wire_ms, took_ms))
         if isinstance(outcome, Success | TimedOut):
-            self._streaming.note(inputs.call.model, took_ms)
+            self._calls.note(inputs.call.model, took_ms)
         if outcome is None:
             await self._requeue(held)
         else:
@@ -252,7 +192,7 @@ class Executor:
     async def _gather(self, held: HeldAttempt) -> NewerVersion | None:
         """Read the inputs and render the call. Returns why this worker cannot, if its version is too old."""
         try:
-            held.inputs = await self._team_work.rendered(await self._inputs.of(held.attempt))
+            held.inputs = await self._inputs.rendered(await self._inputs.of(held.attempt))
         except NewerVersion as newer:
             return newer
         return None
@@ -298,7 +238,7 @@ class Executor:
             fields = {"timeout_s": inputs.spec.timeout, "status_code": outcome.status}
             log.warning(Event.TIMEOUT, **attempt.labels, **(step.labels if step else {}), **fields)
         if isinstance(outcome, Success) and step is not None and step.criterion is not None:
-            problem = await self._team_work.flaw(inputs.spec, outcome.output, step.criterion)
+            problem = await self._completions.flaw(inputs, outcome.output, step.criterion)
             if problem is not None:
                 self._reporter.malformed(attempt, inputs, outcome.output)
                 outcome = FlawedAnswer(
@@ -334,51 +274,6 @@ class Executor:
         if noted and frees:
             held.phase = Phase.PENDING
             held.free_slot()
-
-    async def _call(self, held: HeldAttempt, inputs: JobInputs) -> Outcome:
-        attempt = held.attempt
-        if inputs.problem is not None:
-            return PermanentFailure(inputs.problem)
-        try:
-            call = inputs.call
-            connection, name = split_model(call.model)
-        except (TemplateError, ValueError) as error:
-            return PermanentFailure(str(error))
-        provider, configured = self._providers.get(connection), self._connections.get(connection)
-        if provider is None:
-            return Aborted(f"this worker has no connection {connection!r}")
-        stream = None
-        if configured is not None and inputs.evaluation is None:
-            stream = await self._streaming.of(attempt, call.model, configured)
-        request = Request(
-            model=name,
-            messages=call.messages,
-            params=dict(call.params),
-            stream=stream is not None,
-            timeout_s=inputs.spec.timeout,
-            max_response_bytes=self._max_response_bytes,
-            arguments=call.arguments,
-            inputs=call.inputs,
-            lane=attempt.lane,
-            handle=held.handle,
-            on_pending=partial(self._pend, held),
-            withdrawn=lambda: held.withdrawn,
-            leave=bool if held.departure is None else held.departure.leave,
-            optional=call.optional,
-        )
-        return await (provider.call(request) if stream is None else _streamed(provider, request, stream))
-
-
-async def _streamed(provider: Provider, request: Request, listener: AttemptStream) -> Outcome:
-    """Call, and publish the pieces of the output; without a success they are void."""
-    try:
-        outcome = await provider.call(request, listener)
-    except BaseException:
-        listener.void()
-        raise
-    if not isinstance(outcome, Success):
-        listener.void()
-    return outcome
 
 
 def _call_may_continue(outcome: Outcome) -> bool:

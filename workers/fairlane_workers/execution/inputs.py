@@ -1,10 +1,11 @@
-"""Reads the inputs of an attempt: its run, its row, and for an evaluation the output that it judges."""
+"""Reads the inputs of an attempt (run, row, the output that an evaluation judges) and renders its call."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,10 +18,11 @@ from fairlane.core.errors import (
     FairlaneError,
     NewerVersion,
     RunGone,
+    TemplateError,
     WorkRaised,
 )
 from fairlane.core.lru import SharedReads
-from fairlane.datasets.rows import decode_page
+from fairlane.datasets.rows import decode_page, inflates_within
 from fairlane.model.job import MESSAGE_VERSION, Attempt
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
@@ -36,6 +38,7 @@ from fairlane.model.sessions import (
 )
 from fairlane.model.steps import Step
 from fairlane.pipeline.conversation import recalled
+from fairlane.pipeline.linear import LINEAR_CHARS, calls_linearly, evaluates_linearly
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.store.keys import Keys
 from fairlane_workers.execution.batcher import Batcher
@@ -77,6 +80,16 @@ class JobInputs:
             return self.spec.session_evals[self.session.step]
         return self.spec.evals[self.step - 1] if self.step else None
 
+    @property
+    def renders_linearly(self) -> bool:
+        """Whether its call is rendered without Jinja, to short texts."""
+        item = self.item
+        if self.session is not None:
+            return False
+        if self.evaluation is not None:
+            return evaluates_linearly(item.rendering, [self.evaluation], item.row, self.output or "")
+        return calls_linearly(item, self.memory)
+
     @cached_property
     def call(self) -> Call:
         """The call to make, rendered on first use. Raises `TemplateError`, or ``ValueError``."""
@@ -93,15 +106,15 @@ class JobInputs:
         return item.rendering.task(item.cell, item.row, names)
 
 
-class LargePages(Protocol):
-    """Decodes pages of rows that are too long to decode at once."""
-
-    def is_large(self, blob: bytes) -> bool:
-        """Whether the page is one of them."""
-        ...
+class Children(Protocol):
+    """Child processes that decode pages and render calls which may take long."""
 
     async def rows(self, ref: RunRef, blob: bytes) -> list[bytes]:
-        """The JSON texts of its rows. Raises `BrokenPage`, `CutOff`, `WorkRaised`."""
+        """The JSON texts of a page's rows. Raises `BrokenPage`, `CutOff`, `WorkRaised`."""
+        ...
+
+    async def call(self, inputs: JobInputs) -> Call:
+        """The rendered call of a job. Raises `TemplateError`, `CutOff`, `WorkRaised`."""
         ...
 
 
@@ -110,10 +123,13 @@ class _MissingInput(FairlaneError):
 
 
 class InputReader:
-    """Reads inputs and keeps those that neighbouring attempts need, too."""
+    """Reads inputs and keeps those that neighbouring attempts need, too.
 
-    def __init__(self, batcher: Batcher, keys: Keys, large: LargePages) -> None:
-        self._batcher, self._keys, self._large = batcher, keys, large
+    Without ``children`` everything is decoded and rendered at once, as tests and simulations want it.
+    """
+
+    def __init__(self, batcher: Batcher, keys: Keys, children: Children | None = None) -> None:
+        self._batcher, self._keys, self._children = batcher, keys, children
         self._runs: SharedReads[RunRef, Rendering] = SharedReads(RUNS_KEPT)
         self._pages: SharedReads[tuple[RunRef, int], list[dict[str, Any]] | None] = SharedReads(PAGES_KEPT)
         self._large_pages: SharedReads[tuple[RunRef, int], list[bytes]] = SharedReads(LARGE_PAGES_KEPT)
@@ -142,6 +158,19 @@ class InputReader:
                 RunItem.of(rendering, item, {}), step, problem=str(missing), membership=membership
             )
         return JobInputs(job_item, step, output, memory=memory, membership=membership)
+
+    async def rendered(self, inputs: JobInputs) -> JobInputs:
+        """``inputs`` with the call rendered, or with the problem why it cannot be."""
+        if inputs.problem is not None:
+            return inputs
+        if self._children is None or inputs.renders_linearly:
+            with suppress(TemplateError, ValueError):  # the outcome of the call
+                _ = inputs.call
+            return inputs
+        try:
+            return replace(inputs, rendered=await self._children.call(inputs))
+        except (TemplateError, CutOff, WorkRaised) as error:
+            return replace(inputs, problem=str(error))
 
     def forget(self, ref: RunRef) -> None:
         """Drop the inputs of a run that has finished."""
@@ -233,10 +262,10 @@ class InputReader:
 
     async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]] | None:
         """The rows of a page; ``None`` for a large one, of which fewer are kept."""
-        blob = await self._blob(ref, number)
-        if self._large.is_large(blob):
+        blob, children = await self._blob(ref, number), self._children
+        if children is not None and not inflates_within(blob, LINEAR_CHARS):
             # Whoever asks for the page next finds it there.
-            await self._large_pages.get((ref, number), lambda: self._decode_large_page(ref, number, blob))
+            await self._large_pages.get((ref, number), lambda: self._decode(children, ref, number, blob))
             return None
         try:
             return decode_page(blob)
@@ -244,11 +273,14 @@ class InputReader:
             raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
 
     async def _read_large_page(self, ref: RunRef, number: int) -> list[bytes]:
-        return await self._decode_large_page(ref, number, await self._blob(ref, number))
+        if self._children is None:
+            raise RuntimeError("without children no page is large")
+        return await self._decode(self._children, ref, number, await self._blob(ref, number))
 
-    async def _decode_large_page(self, ref: RunRef, number: int, blob: bytes) -> list[bytes]:
+    @staticmethod
+    async def _decode(children: Children, ref: RunRef, number: int, blob: bytes) -> list[bytes]:
         try:
-            return await self._large.rows(ref, blob)
+            return await children.rows(ref, blob)
         except (BrokenPage, CutOff, WorkRaised) as broken:
             raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
 

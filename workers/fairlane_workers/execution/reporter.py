@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from redis.exceptions import RedisError
@@ -13,21 +12,34 @@ from redis.exceptions import RedisError
 from fairlane.core.clock import timestamp
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
+from fairlane.evaluators.agents import flaw
 from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import ReadyJob
+from fairlane.model.evaluators import Criterion
 from fairlane.model.job import Attempt, JobState, Outcome, Reported, Success
 from fairlane.model.run import RunRef
-from fairlane.pipeline.completion import Completion
-from fairlane.pipeline.evaluations import FinishedJob
+from fairlane.pipeline.completion import (
+    Completion,
+    complete_evaluation,
+    complete_session_evaluation,
+    complete_task,
+)
+from fairlane.pipeline.evaluations import FinishedJob, RenderedEvaluations, render_evaluations
+from fairlane.pipeline.linear import (
+    LINEAR_CHARS,
+    completes_linearly,
+    ends_linearly,
+    reads_session_linearly,
+)
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ROLE_TIME_FIELDS, role_times
 from fairlane.store.script import Call
-from fairlane.store.write.answer_cache import read_answer, written_answer
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger, logs_calls
+from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.inputs import JobInputs
-from fairlane_workers.execution.team_work import TeamWork
 
 log = get_logger("executor")
 
@@ -79,41 +91,62 @@ class Observer(Protocol):
 
 
 class Completions:
-    """Completes jobs; reads and writes the team's answer cache if the run says so."""
+    """Completes jobs: at once where that is linear in short texts, else in child processes.
 
-    def __init__(self, batcher: Batcher, keys: Keys, team_work: TeamWork) -> None:
-        self._batcher, self._keys, self._team_work = batcher, keys, team_work
+    Without ``children`` everything is done at once, as tests and simulations want it.
+    """
+
+    def __init__(self, cache: AnswerCache, children: ChildWork | None) -> None:
+        self._cache, self._children = cache, children
 
     async def of(self, inputs: JobInputs, outcome: Outcome, decision: Finish, latency_ms: int) -> Completion:
         """Complete a job after its last outcome. Raises `RedisError` if the cache cannot be read."""
         answer = outcome if decision.error is None and isinstance(outcome, Success) else None
         finished = FinishedJob(answer, decision.error, decision.attempts, latency_ms)
-        if answer is not None:
-            self._cache(inputs, answer)
+        if answer is not None and inputs.spec.cache.writes and inputs.session is None:
+            self._cache.write(inputs, answer)
+        if self._children is not None and not _is_linear(inputs, finished):
+            return await self._children.completed(inputs, finished, self._cache)
         if inputs.session is not None:
-            return await self._team_work.session_evaluation(inputs, inputs.session.step, finished)
+            return complete_session_evaluation(inputs.spec.session_evals[inputs.session.step], finished)
         if inputs.step:
-            return await self._team_work.evaluation(inputs, finished)
-        return await self._team_work.task(inputs, finished, partial(self._known, inputs.spec.team))
+            return complete_evaluation(inputs.item, inputs.step, finished, inputs.output, inputs.membership)
+        return await self._task(inputs, finished)
 
-    async def _known(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
-        """Evaluations that the team's cache answers, by step."""
-        keys = [self._keys.answer(team, digest) for digest in digests.values()]
-        stored = await self._batcher.send(("MGET", *keys)) if keys else []
-        found = {
-            step: read_answer(text) for step, text in zip(digests, stored, strict=True) if text is not None
-        }
-        return {
-            step: FinishedJob(answer, cached=True) for step, answer in found.items() if answer is not None
-        }
+    async def flaw(self, inputs: JobInputs, answer: str, criterion: Criterion) -> str | None:
+        """The flaw of an answer for one criterion; ``None`` if it is valid."""
+        if self._children is None or len(answer) <= LINEAR_CHARS:
+            return flaw(answer, criterion)
+        return await self._children.flaw(inputs.spec, answer, criterion)
 
-    def _cache(self, inputs: JobInputs, answer: Success) -> None:
-        """Write an answer to the cache, except a session's. The write may be lost: then it is asked again."""
-        cache = inputs.spec.cache
-        if not cache.writes or inputs.session is not None:
-            return
-        key = self._keys.answer(inputs.spec.team, inputs.call.digest(inputs.item.cell.repetition))
-        self._batcher.offer(("SET", key, written_answer(answer), "PX", round(cache.ttl * 1000)))
+    async def _task(self, inputs: JobInputs, finished: FinishedJob) -> Completion:
+        item, spec = inputs.item, inputs.spec
+        rendered: RenderedEvaluations | None = None
+        known: dict[int, FinishedJob] = {}
+        if finished.answer is not None and spec.evals:
+            rendered = render_evaluations(item, finished.answer.output)
+            if spec.cache.reads:
+                known = await self._cache.known(spec.team, rendered.digests(item.cell.repetition))
+        remembers = finished.answer is not None and inputs.memory is not None
+        return complete_task(
+            item,
+            finished,
+            inputs.membership,
+            rendered=rendered,
+            known=known,
+            call=inputs.call if remembers else None,
+            memory=inputs.memory,
+        )
+
+
+def _is_linear(inputs: JobInputs, finished: FinishedJob) -> bool:
+    """Whether a job is completed in time linear in short texts."""
+    output = None if finished.answer is None else finished.answer.output
+    if inputs.session is not None:
+        return reads_session_linearly(inputs.spec.session_evals[inputs.session.step], output)
+    if inputs.step:
+        return ends_linearly(inputs.item, inputs.step, output, inputs.output or "")
+    return completes_linearly(inputs.item, output, inputs.memory)
 
 
 class Reporter:

@@ -21,7 +21,8 @@ from fairlane.store.redis_client import AsyncRedisClient
 from fairlane.store.write.workers import Beat, Wish, WorkerInfo, Workers, read_beats
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.execution.executor import Abort, Executor
+from fairlane_workers.execution.executor import Executor
+from fairlane_workers.execution.held import Abort
 from fairlane_workers.functions.catalog import claims
 from fairlane_workers.upkeep.capacity import Capacity
 

@@ -27,7 +27,7 @@ from fairlane.apps.promptfoo.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, ST
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
 from fairlane.apps.promptfoo.selecting.filters import Filters
 from fairlane.apps.promptfoo.selecting.matching import Earlier
-from fairlane.client.submission import SubmitOptions
+from fairlane.client.options import SubmitOptions
 from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Assertions, EvaluatorSpec
 

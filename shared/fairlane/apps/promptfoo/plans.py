@@ -14,7 +14,7 @@ from fairlane.apps.promptfoo.reading.problems import Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import ANSWER, Provider
 from fairlane.apps.promptfoo.rows import ASKED, PROMPT, REQUEST, STORE_AS
-from fairlane.client.submission import SubmitOptions
+from fairlane.client.options import SubmitOptions
 from fairlane.pipeline.conversation import CONVERSATION
 
 MAX_MODELS, MAX_PROMPTS = 100, 100

@@ -22,7 +22,7 @@ from fairlane.cli.runs.runs import wait_for
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
-from fairlane.client.submission import SubmitOptions
+from fairlane.client.options import SubmitOptions
 from fairlane.model.results import Record
 from fairlane.model.run import OnRefusal, RunState
 

@@ -11,7 +11,7 @@ from fairlane.client.arguments import is_constant
 from fairlane.client.cells.handle import CellsRun
 from fairlane.client.client import Client, Dataset
 from fairlane.client.handle import Run
-from fairlane.client.submission import SubmitOptions
+from fairlane.client.options import SubmitOptions
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import read_rows

@@ -1,105 +1,28 @@
-"""Lanes in Redis: grants permits, changes limits, pauses and resumes, and reads the state of each lane."""
+"""Lanes in Redis: changes limits, pauses and resumes, and reads the state of each lane."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
 from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.model.lane import LaneLimits
-from fairlane.model.run import RunRef
-from fairlane.model.tokens import Entry, Estimate
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import Functions, script
-from fairlane.store.write.attempts import headroom_keys
+from fairlane.store.script import script
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.lane_memory import LEARNED
 from fairlane.store.write.lane_view import LaneView, read_view, stored_limit
+from fairlane.store.write.permits import Permits, as_object
 
 Limit: TypeAlias = float | bool | str | None
 """A value of `LaneLimits`, or ``None`` for none."""
 
 VIEWED_AT_ONCE = 100
-BILLION = 10**9  # shares are kept in billionths
-
-
-class Offer(NamedTuple):
-    """A run that may take up to ``most`` permits in turn.
-
-    ``ahead``: most of its items whose task has begun and whose evaluations are not over; 0: any number.
-    """
-
-    ref: RunRef
-    most: int
-    ahead: int = 0
-
-
-class ReservedShare(NamedTuple):
-    """A team's parts of a lane, of 1: ``own`` stays reserved while the team does not use it, ``most`` is the
-    most that it may take.
-    """
-
-    own: float = 0.0
-    most: float = 1.0
-
-
-class DelayedRun(NamedTuple):
-    """A run that a bound, a budget or a share delays on a lane until then (server time; 0: until woken)."""
-
-    offer: int
-    bound: str
-    until_ms: int
-    in_flight: int
-
-
-class Permit(NamedTuple):
-    """A granted attempt: its offer's index, its dispatch number, its entry in the queue, and its dominant
-    share of the lane in minutes, which its team is charged.
-    """
-
-    offer: int
-    number: int
-    entry: Entry
-    share: float = 0.0
-
-    @property
-    def job(self) -> int:
-        """The job's number in its run."""
-        return self.entry.job
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """A lane's reply. ``at_ms``: request permits again then (server time; 0: when woken), or in ``gather_ms``
-    if that is later, when its bucket has gathered more permits. ``queued``: jobs still queued, by offer.
-
-    ``window``: most calls that the lane may have in flight. ``owed``: lane minutes by team that its calls
-    took beyond their charges, negative where they took less. ``pending``: calls of ``in_flight`` that hold no
-    worker's slot, since their provider makes them on its own.
-    """
-
-    permits: Sequence[Permit]
-    at_ms: int
-    reason: str
-    in_flight: int
-    queued: Sequence[int]
-    now_ms: int
-    delayed: Sequence[DelayedRun] = ()
-    window: int = 0
-    owed: Mapping[str, float] = field(default_factory=dict)
-    pending: int = 0
-    gather_ms: int = 0
-
-    @property
-    def wait_ms(self) -> int:
-        """Milliseconds until ``at_ms``, by the server's clock."""
-        return max(0, self.at_ms - self.now_ms)
 
 
 class Outage(NamedTuple):
@@ -110,12 +33,12 @@ class Outage(NamedTuple):
     error: str
 
 
-class Lanes:
-    """All lanes of a deployment."""
+class Lanes(Permits):
+    """All lanes of a deployment: `Permits`, and what operators see and change."""
 
     def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
-        self._redis, self._keys, self._auditor = redis, keys, auditor
-        self._functions = Functions()
+        super().__init__(redis, keys)
+        self._auditor = auditor
 
     def names(self) -> list[str]:
         """Every lane that was configured or used."""
@@ -124,59 +47,6 @@ class Lanes:
     def knows(self, lane: str) -> bool:
         """Whether a lane of that name was configured or used."""
         return bool(self._redis.sismember(self._keys.lanes, lane))
-
-    def grant(
-        self,
-        lane: str,
-        epoch: int,
-        offers: Sequence[Offer],
-        *,
-        room: int,
-        max_in_flight: int,
-        lease_ms: int,
-        now_ms: str | int = "",
-        shares: Mapping[str, ReservedShare] | None = None,
-    ) -> Grant | None:
-        """Grant as many permits as the lane allows now, in the order offered; ``None`` if this is not the
-        leader.
-
-        ``shares``: reserved and maximum shares of the lane by team; other teams have neither.
-        """
-        keys = self._keys
-        queues = [
-            name
-            for ref, *_ in offers
-            for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
-        ] + [keys.budget(ref.team) for ref, *_ in offers]
-        call = script("permit_grant").bind(
-            {
-                "leader": keys.leader,
-                "lane": keys.lane(lane),
-                "limits": keys.limits(lane),
-                "owed": keys.owed(lane),
-                "in_flight": keys.in_flight(lane),
-                "reserved_shares": keys.reserved_shares(lane),
-                "leases": keys.leases,
-                "leased": keys.leased,
-                "starved": keys.starved,
-                **headroom_keys(keys, lane),
-                "queues": queues,
-            },
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "name": lane,
-                "room": room,
-                "max_in_flight": max_in_flight,
-                "lease_ms": lease_ms,
-                "shares": _shares_json(shares) if shares else "",
-                "offers": json.dumps(
-                    [{"run": str(ref), "most": most, "ahead": ahead} for ref, most, ahead in offers]
-                ),
-            },
-        )
-        reply = self._functions.run(self._redis, call)
-        return None if reply is None else _read_grant(json.loads(reply))
 
     def limit(self, lane: str, limits: Mapping[str, Limit], now_ms: str | int = "") -> bool:
         """Set limits by their names in `LaneLimits`; ``None`` removes one. True if the lane is new.
@@ -322,51 +192,11 @@ class Lanes:
             )
             found += [
                 read_view(
-                    lane, _object(each["state"]), _object(each["limits"]), each["view"], reply["now_ms"]
+                    lane, as_object(each["state"]), as_object(each["limits"]), each["view"], reply["now_ms"]
                 )
                 for lane, each in zip(some, reply["lanes"], strict=True)
             ]
         return found
-
-
-def _read_grant(reply: Mapping[str, Any]) -> Grant:
-    return Grant(
-        permits=[
-            Permit(
-                each["offer"],
-                each["number"],
-                Entry(
-                    each["job"],
-                    Estimate(each["input"], each["output"], each["most"], each["guessed"]),
-                    each["kind"],
-                ),
-                each["share"],
-            )
-            for each in reply["permits"]
-        ],
-        at_ms=int(reply["at_ms"]),
-        reason=reply["reason"],
-        in_flight=int(reply["in_flight"]),
-        queued=[int(count) for count in reply["queued"]],
-        now_ms=int(reply["now_ms"]),
-        delayed=[
-            DelayedRun(each["offer"], each["bound"], int(each["until_ms"]), int(each["in_flight"]))
-            for each in reply["delayed"]
-        ],
-        window=int(reply["window"]),
-        gather_ms=int(reply.get("gather_ms", 0)),
-        owed={team: billionths / BILLION for team, billionths in _object(reply["owed"]).items()},
-        pending=int(reply["pending"]),
-    )
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """An object in a reply. Lua has one empty table, which arrives as an object or as a list."""
-    return dict(value)
-
-
-def _shares_json(shares: Mapping[str, ReservedShare]) -> str:
-    return json.dumps({team: share._asdict() for team, share in shares.items()})
 
 
 def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:

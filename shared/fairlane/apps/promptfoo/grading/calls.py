@@ -9,7 +9,7 @@ from typing import Any
 from fairlane.apps.promptfoo.grading.asks import Ask, Chat
 from fairlane.apps.promptfoo.scoring.results import CheckError
 from fairlane.client.handle import Run
-from fairlane.client.submission import SubmitOptions
+from fairlane.client.options import SubmitOptions
 from fairlane.model.evaluators import Similarity
 from fairlane.model.results import Record
 

@@ -1,34 +1,38 @@
-"""The scheduler's verbs on runs: admit, refuse, feed, extend, pause, resume, end, promote."""
+"""The scheduler's verbs on runs: admit with their bounds and prices, refuse, feed, extend, promote."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from fairlane.model.ending import Ending, RecordedJob, SessionCompletion
-from fairlane.model.run import Plan, RunRef, RunState
-from fairlane.model.tokens import Entry
+from fairlane.core.errors import ConfigurationError
+from fairlane.model.ending import RecordedJob, SessionCompletion
+from fairlane.model.lane import FUNCTIONS
+from fairlane.model.run import Plan, RunRef, RunSpec
+from fairlane.model.tokens import Entry, Price, price_of
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import Delayed, RunQueries
+from fairlane.store.run_queries import Delayed
 from fairlane.store.script import script
 from fairlane.store.write.attempts import follow_json, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
-from fairlane.store.write.runs.bounds import Fields, known_jobs
+from fairlane.store.write.runs.run_control import RunControl
 
-# The reply of `run_end` where a worker has just queued an evaluation on a lane that the call did not name.
-LANE_NOT_NAMED = -2
+Fields = dict[str, int | float | str]
+
+PACE_SLACK_MS = 100
+"""As in ``lib/run/bounds.lua``: how much lost time a pace may make up for."""
 
 
-class Runs(RunQueries):
+class Runs(RunControl):
     """Changes runs in Redis, for the leader.
 
     Every verb but `promote` is fenced by the leader's epoch; `promote` moves a job once, whoever calls it.
     """
 
     def __init__(self, redis: RedisClient, keys: Keys, ttl_ms: int, auditor: Auditor = UNNAMED) -> None:
-        super().__init__(redis, keys)
-        self._ttl_ms, self._auditor = ttl_ms, auditor
+        super().__init__(redis, keys, auditor)
+        self._ttl_ms = ttl_ms
 
     def admit(
         self,
@@ -50,7 +54,7 @@ class Runs(RunQueries):
             "jobs": spec.jobs,
             "steps": spec.steps,
             "submitted_ms": spec.submitted_ms,
-            **known_jobs(plan, spec.items),
+            **plan.known_jobs(spec.items),
             **(bounds or {}),
         }
         if spec.session_evals:
@@ -164,86 +168,8 @@ class Runs(RunQueries):
                 "rows": rows,
                 "items": spec.items,
                 "jobs": spec.jobs,
-                "known": json.dumps(known_jobs(plan, 1)),
+                "known": json.dumps(plan.known_jobs(1)),
                 "plan": whole.model_dump_json() if last else "",
-            },
-        )
-        return int(call.run(self.redis))
-
-    def pause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
-        """Pause a running run; false where it is not running, or paused already."""
-        call = script("run_pause").bind(
-            {"leader": self.keys.leader, "state": self.keys.state(ref), "audit": self.keys.audit},
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "by": by,
-                "audit": self._asked(Act.RUN_PAUSED, ref, by),
-            },
-        )
-        return bool(call.run(self.redis) == 1)
-
-    def resume(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
-        """Resume a paused run and wake its lanes; false where it is not paused."""
-        call = script("run_resume").bind(
-            {
-                "leader": self.keys.leader,
-                "state": self.keys.state(ref),
-                "run_lanes": self.keys.run_lanes(ref),
-                "dirty": self.keys.dirty,
-                "audit": self.keys.audit,
-            },
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": self.keys.wake,
-                "audit": self._asked(Act.RUN_RESUMED, ref, by),
-            },
-        )
-        return bool(call.run(self.redis) == 1)
-
-    def end(
-        self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""
-    ) -> int:
-        """End a run early; ``lanes`` are all there are. Returns jobs that were not over, -1 if it is not
-        running.
-        """
-        known = set(lanes)
-        while True:
-            known |= self.lanes(ref)
-            left = self._end(ref, sorted(known), ending, epoch, now_ms)
-            if left != LANE_NOT_NAMED:
-                return left
-
-    def _end(self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int) -> int:
-        keys = self.keys
-        owned = [
-            name
-            for lane in lanes
-            for name in (keys.lane(lane), keys.in_flight(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
-        ]
-        call = script("run_end").bind(
-            self._run_keys(ref)
-            | {
-                "leases": keys.leases,
-                "leased": keys.leased,
-                "dirty": keys.dirty,
-                "starved": keys.starved,
-                "audit": keys.audit,
-                "budget": keys.budget(ref.team),
-                "lanes": owned,
-            },
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": keys.wake,
-                "control": keys.control,
-                "ref": str(ref),
-                "names": json.dumps(list(lanes)),
-                "state": ending.state,
-                "unfinished": ending.unfinished,
-                "reason": ending.reason,
-                "audit": self._ended(ref, ending),
             },
         )
         return int(call.run(self.redis))
@@ -284,16 +210,78 @@ class Runs(RunQueries):
             Act.CONTINUED, spec.team, spec.run, jobs=spec.jobs, continues=spec.continues.run
         )
 
-    def _asked(self, act: Act, ref: RunRef, by: str) -> str:
-        """The audit entry of a team's request, with the person whom its client names."""
-        return self._auditor.of_team(act, ref.team, ref.run, **({"by": by} if by else {}))
-
-    def _ended(self, ref: RunRef, ending: Ending) -> str:
-        """Teams cancel; all else that ends a run early is the scheduler's doing."""
-        if ending.state is RunState.CANCELLED:
-            return self._auditor.of_team(Act.CANCELLED, ref.team, ref.run)
-        details = {"state": ending.state, "reason": ending.reason}
-        return self._auditor.entry(Act.ENDED, ref.run, ref.team, **details)
-
     def _run_keys(self, ref: RunRef) -> dict[str, str | Sequence[str]]:
         return {"leader": self.keys.leader, **run_keys(self.keys, ref)}
+
+
+def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | None) -> Fields:
+    """A run's own bounds as fields of its state, which ``lib/run/bounds.lua`` enforces.
+
+    ``max_concurrent`` is the deployment's bound; the run keeps it even if the configuration changes. Rates
+    are stored as milliseconds between starts. ``bounded`` is set if there is any bound. Prices serve the
+    budgets of the run and of its team.
+    """
+    spec, bounds = plan.spec, plan.spec.bounds
+    task_rate, eval_rate = spec.role_rates
+    fields: Fields = dict(_prices(spec, prices))
+    if spec.order.serial or spec.order.serial_field is not None:
+        fields["serial"] = 1
+    limits: Fields = {
+        name: value
+        for name, value in {
+            "max_concurrent": bounds.max_concurrent,
+            "cap": max_concurrent,
+            "task_gap_ms": _gap_ms(task_rate),
+            "eval_gap_ms": _gap_ms(eval_rate),
+            **_start(bounds.start_ms, {"task_gap_ms": task_rate, "eval_gap_ms": eval_rate}),
+            "delay_ms": round(bounds.delay * 1000) or None,
+            "budget_tokens": bounds.budget_tokens,
+            "budget_cost": None if bounds.budget_usd is None else bounds.budget_usd * 1e6,
+        }.items()
+        if value is not None
+    }
+    runs_ahead = bool(spec.evals) and spec.calls_tasks and bounds.ahead != 0
+    if not limits and not runs_ahead:
+        return fields
+    return fields | limits | {"bounded": 1}
+
+
+def _start(start_ms: int | None, rates: Mapping[str, float | None]) -> Fields:
+    """The moment before which no role starts; a gap of 0 paces nothing after it."""
+    if start_ms is None:
+        return {}
+    gaps: Fields = {name: 0 for name, rate in rates.items() if rate is None}
+    first = start_ms + PACE_SLACK_MS  # a pace may be that much early
+    return gaps | {"task_next_ms": first, "eval_next_ms": first}
+
+
+def _gap_ms(rate: float | None) -> float | None:
+    return None if rate is None else 1000 / rate
+
+
+def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, str]]:
+    """Prices by call kind, in millionths of a dollar per token: ``"input output"``."""
+    for kind, model in enumerate(_called(spec)):
+        price = price_of(model, prices)
+        if price is not None:
+            yield f"price:{kind}", f"{price.input:.9g} {price.output:.9g}"
+
+
+def _called(spec: RunSpec) -> list[str]:
+    """The model, or its template, of each call kind."""
+    steps = (*spec.evals, *spec.session_evals)
+    return [*(spec.models or ("",)), *(step.model for step in steps)]
+
+
+def check_prices(spec: RunSpec, prices: Mapping[str, Price]) -> None:
+    """Raise `ConfigurationError` if a run has a budget in dollars and calls a model without a price."""
+    if spec.bounds.budget_usd is None:
+        return
+    for model in _called(spec):
+        if model and not model.startswith(f"{FUNCTIONS}:") and price_of(model, prices) is None:
+            raise ConfigurationError(
+                "budget_usd",
+                spec.bounds.budget_usd,
+                f"{model} has no price, so that its calls cannot be counted",
+                f"add [prices.{json.dumps(model)}] to the scheduler's settings, or use budget_tokens",
+            )

@@ -1,11 +1,11 @@
-"""Streams answers where a client listens or the call may take long, and publishes their pieces."""
+"""Makes calls; streams answers to clients that listen, and those of calls that may take long."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,12 +13,17 @@ from redis.exceptions import RedisError
 
 from fairlane.config.connection import Connection
 from fairlane.core.clock import Clock
+from fairlane.core.errors import TemplateError
 from fairlane.core.lru import Lru
-from fairlane.model.job import Attempt
+from fairlane.model.job import Aborted, Attempt, Outcome, PermanentFailure, Success
+from fairlane.model.lane import split_model
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.held import HeldAttempt
+from fairlane_workers.execution.inputs import JobInputs
+from fairlane_workers.providers.contract import Provider, Request
 
 LOOK_AGAIN_MS = 1000  # so often at most Redis is asked for a run's listeners: a new one misses one second
 RUNS_KEPT = 1024
@@ -28,6 +33,72 @@ LONG_MS = 15_000
 load balancers: 60 s). A call that took a quarter of that may take the whole the next time."""
 
 CALLS_KEPT, MODELS_KEPT = 20, 1024
+
+
+class Calls:
+    """Makes the calls of attempts."""
+
+    def __init__(
+        self,
+        connections: Mapping[str, Connection],
+        providers: Mapping[str, Provider],
+        chunks: Chunks,
+        max_response_bytes: int,
+    ) -> None:
+        """``providers`` by connection; those that ``connections`` lacks never stream."""
+        self._connections, self._providers = connections, providers
+        self._streaming, self._max_response_bytes = Streaming(chunks), max_response_bytes
+
+    def note(self, model: str, took_ms: int) -> None:
+        """A call to ``model`` has ended; ``took_ms`` since its request left."""
+        self._streaming.note(model, took_ms)
+
+    async def make(
+        self, held: HeldAttempt, inputs: JobInputs, on_pending: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> Outcome:
+        """Make a job's call; ``on_pending`` hears the handle of one that its provider works on by itself."""
+        if inputs.problem is not None:
+            return PermanentFailure(inputs.problem)
+        try:
+            call = inputs.call
+            connection, name = split_model(call.model)
+        except (TemplateError, ValueError) as error:
+            return PermanentFailure(str(error))
+        provider, configured = self._providers.get(connection), self._connections.get(connection)
+        if provider is None:
+            return Aborted(f"this worker has no connection {connection!r}")
+        stream = None
+        if configured is not None and inputs.evaluation is None:
+            stream = await self._streaming.of(held.attempt, call.model, configured)
+        request = Request(
+            model=name,
+            messages=call.messages,
+            params=dict(call.params),
+            stream=stream is not None,
+            timeout_s=inputs.spec.timeout,
+            max_response_bytes=self._max_response_bytes,
+            arguments=call.arguments,
+            inputs=call.inputs,
+            lane=held.attempt.lane,
+            handle=held.handle,
+            on_pending=on_pending,
+            withdrawn=lambda: held.withdrawn,
+            leave=bool if held.departure is None else held.departure.leave,
+            optional=call.optional,
+        )
+        return await (provider.call(request) if stream is None else _streamed(provider, request, stream))
+
+
+async def _streamed(provider: Provider, request: Request, listener: AttemptStream) -> Outcome:
+    """Call, and publish the pieces of the output; without a success they are void."""
+    try:
+        outcome = await provider.call(request, listener)
+    except BaseException:
+        listener.void()
+        raise
+    if not isinstance(outcome, Success):
+        listener.void()
+    return outcome
 
 
 class Chunks:

@@ -1,30 +1,18 @@
-"""Uploads a run's rows, at once or as they come, and submits it; removes what it wrote if that fails.
-
-If the application traces, a submission is a span in its trace. The run's spec carries the span's context, as
-W3C ``traceparent``, so that workers continue the trace. This imports no OpenTelemetry: an application that
-traces has loaded it.
-"""
+"""Writes the rows of an open run, page by page, while the run executes."""
 
 from __future__ import annotations
 
-import secrets
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
-from redis.exceptions import RedisError
-
-from fairlane.client.checks.first_rows import FIRST_ROWS
-from fairlane.client.continuation import Origins
+from fairlane.client.checks.trial import FIRST_ROWS
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, finish
 from fairlane.client.following.records import Closure, Submission
 from fairlane.client.handle import Run
-from fairlane.client.submission import bounded_pages, check_rows_may_follow
-from fairlane.core.errors import RunEnded, RunLost, SubmissionError
+from fairlane.client.submission import ask_to_start
+from fairlane.core.errors import RunEnded, SubmissionError
 from fairlane.datasets.rows import encode_page, pages, read_rows
-from fairlane.datasets.sessions import Numbering
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.store.write.runs.inbox import Outbox
 
@@ -34,111 +22,24 @@ OPEN_PAGE_ROWS = 512
 PAGES_AHEAD = 10
 """Pages that may wait in Redis to be fed; a faster writer waits."""
 
-_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
-
-T = TypeVar("T")
-
-Mark: TypeAlias = Callable[[RunSpec], RunSpec]
-"""Adds the trace of its submission to a spec."""
-
 FirstRows: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], None]
 """Checks a run's first rows. Raises `SubmissionError`."""
 
 
-def new_id(now_ms: int) -> str:
-    """Fourteen characters: the time in milliseconds, so that ids sort by it, and 25 random bits."""
-    number = (now_ms << 25) | secrets.randbits(25)
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(65, -1, -5))
-
-
 def announce(deployment: Deployment, spec: RunSpec, check: FirstRows | None = None) -> RowWriter:
     """Submit a run whose rows follow; ``check`` sees the first of them before they are sent."""
-    check_rows_may_follow(spec)
+    _check_rows_may_follow(spec)
     announced = spec.model_copy(update={"open": True, "page_rows": OPEN_PAGE_ROWS})
-    _ask(deployment, announced)
+    ask_to_start(deployment, announced)
     return RowWriter(deployment, announced, check)
 
 
-def hand_over(
-    deployment: Deployment,
-    spec: RunSpec,
-    rows: Iterable[list[dict[str, Any]]],
-    origins: Origins | None = None,
-) -> Run:
-    """Upload the rows of a run and submit it; ``origins`` if it continues another.
-
-    Raises `RunLost` if Redis has lost some of the rows by then.
-    """
-    outbox, ref, sent = deployment.outbox, RunRef(spec.team, spec.run), _Counted()
-    taken, numbering = sent.watch(bounded_pages(rows, spec), deployment.checkpoint), None
-    if origins is not None:
-        taken = origins.watch(taken)
-    if spec.session_field is not None:
-        numbering = Numbering(spec.session_field)
-        taken = numbering.watch(taken)
-    count, sessions = outbox.upload(ref, taken), 0
-    if numbering is not None:
-        outbox.note(ref, numbering.fields(spec.page_rows))
-        sessions = numbering.sessions
-    if origins is not None:
-        outbox.note(ref, origins.fields())
-    if missing := outbox.missing(ref, sent.pages):
-        outbox.discard(ref)
-        raise RunLost(ref.run, f"{missing:,} of its {sent.pages:,} pages of rows while they were uploaded")
-    whole = spec.model_copy(update={"rows": count, "sessions": sessions})
-    _ask(deployment, whole)
-    return Run(deployment, ref, whole)
-
-
-class _Counted:
-    """Counts the pages of an upload, so that a loss is noticed."""
-
-    def __init__(self) -> None:
-        self.pages = 0
-
-    def watch(self, pages: Iterable[T], checkpoint: Callable[[], None]) -> Iterator[T]:
-        """Yield and count the pages, with a ``checkpoint`` before each."""
-        for page in pages:
-            checkpoint()
-            self.pages += 1
-            yield page
-
-
-def _ask(deployment: Deployment, spec: RunSpec) -> None:
-    outbox, ref = deployment.outbox, RunRef(spec.team, spec.run)
-    try:
-        outbox.submit(spec)
-    except BaseException:
-        # The request may have arrived although its answer did not: then there is something to cancel.
-        with suppress(RedisError):
-            outbox.discard(ref)
-            outbox.cancel(ref)
-        raise
-
-
-@contextmanager
-def submitting() -> Iterator[Mark]:
-    """A span around a submission, if the application traces."""
-    api: Any = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        yield lambda spec: spec.model_copy(update={"trace": None})
-        return
-    tracer = api.get_tracer("fairlane")
-    with tracer.start_as_current_span("fairlane.submit", kind=api.SpanKind.PRODUCER) as span:
-
-        def mark(spec: RunSpec) -> RunSpec:
-            span.set_attribute("fairlane.run", spec.run)
-            span.set_attribute("fairlane.team", spec.team)
-            return spec.model_copy(update={"trace": _traceparent(span.get_span_context())})
-
-        yield mark
-
-
-def _traceparent(context: Any) -> str | None:
-    """The span's context; ``None`` if it is not recorded."""
-    if not (context.is_valid and context.trace_flags.sampled):
-        return None
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+def _check_rows_may_follow(spec: RunSpec) -> None:
+    """Check a run whose rows follow: it can have no evaluators of sessions. Raises `SubmissionError`."""
+    if spec.session_evals:
+        problem = "looks at sessions, which are distinguished while a whole dataset is uploaded"
+        remedy = "Submit the rows themselves, or leave it out."
+        raise SubmissionError("evaluators", spec.session_evals[0].name, problem, remedy)
 
 
 class SentPages:

@@ -14,8 +14,8 @@ from fairlane.datasets.rows import encode_page
 from fairlane.model.evaluators import Assertions, ExactMatch, Judge, Regex
 from fairlane.model.job import Attempt, JobState, Success
 from fairlane.model.run import CacheChoice, Order, RunRef
-from fairlane.sandbox.limits import Limits
 from fairlane.sandbox.pool import Pool
+from fairlane.sandbox.process import Limits
 from fairlane.store.write.runs.inbox import Inbox
 from tests.support.worker_parts import WorkerParts, lines, on_loop
 
@@ -37,11 +37,7 @@ strict = pytest.mark.parametrize("pool", [STRICT], indirect=True)
 
 
 def played(pool: Pool | None, scene: Callable[[WorkerParts], Coroutine[Any, Any, None]]) -> None:
-    async def with_pool(parts: WorkerParts) -> None:
-        parts.team_work._pool = pool
-        await scene(parts)
-
-    on_loop(with_pool)
+    on_loop(scene, pool=pool)
 
 
 def records(pool: Pool | None, **spec: Any) -> dict[bytes, bytes]:
@@ -116,7 +112,6 @@ def test_a_large_page_is_decoded_in_a_child_and_its_rows_are_read_alone(pool: Po
     async def scene(parts: WorkerParts) -> None:
         rows = [{"q": f"{n}-" + "x" * 3000} for n in range(200)]
         attempts = parts.grant(rows, count=120, page_rows=200)
-        assert all(parts.team_work.is_large(encode_page(rows)) for _ in range(2))
         for attempt in (attempts[0], attempts[119]):
             await parts.executor.execute(attempt)
         asked = [each.messages[0]["content"][:5] for each in parts.provider.requests]
@@ -207,7 +202,7 @@ def test_the_plan_of_a_hostile_run_is_compiled_in_the_child_alone(pool: Pool) ->
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant([{"q": "a"}], prompts=(({"role": "user", "content": PROMPT},),))
         inputs = await parts.inputs.of(attempt)
-        rendered = await parts.team_work.rendered(inputs)
+        rendered = await parts.inputs.rendered(inputs)
         assert json.loads(json.dumps(rendered.call.messages)) == [{"role": "user", "content": "A "}]
         (prompt,) = inputs.item.rendering._prompts
         assert [template._body for _, template in prompt._messages] == [None]

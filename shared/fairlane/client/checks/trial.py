@@ -1,10 +1,13 @@
-"""Tries a run's templates and evaluators on the first rows, so that a misspelt field costs no run."""
+"""Tries a submission before anything is written: its models on what connections offer now, its templates and
+evaluators on the first rows.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
 from os import PathLike, fspath
@@ -12,15 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from fairlane.client.arguments import is_constant, model_field
+from fairlane.client.deployment import Deployment
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
+from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.rows import FIELD
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
+from fairlane.model.lane import FUNCTIONS
 from fairlane.model.origins import Source
 from fairlane.model.run import Cell, Plan, RunSpec
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
+from fairlane.store.connection.connect import if_allowed
+from fairlane.store.read.reading import LaneDirectory
+from fairlane.store.write.workers import WorkerInfo
 
 FIRST_ROWS = 100
 """Rows that are tried. A field that only later rows have is rare, and ``check=False`` is for it."""
@@ -28,12 +37,101 @@ FIRST_ROWS = 100
 SENT_ANYWAY = "If later rows are different, submit with check=False (--no-check)."
 FIELDS_SHOWN = 8
 
+LISTED = 8
+"""Models that an error names."""
+
 _SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 _GIVEN = frozenset({"output", "criterion", "criteria", "session"})
 """What an evaluator's template reads beside the row. What it makes of an output cannot be tried yet."""
 
 Row = Mapping[str, Any]
+
+
+def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
+    """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
+    names = sorted(known)
+    for field, model in _named_models(spec):
+        connection = model.partition(":")[0].strip()
+        if not is_constant(connection) or connection in (FUNCTIONS, *names):
+            continue
+        listed = f"known connections: {', '.join(names)}" if names else "none is configured"
+        remedy = did_you_mean(connection, names) or listed
+        raise SubmissionError(
+            field, model, f"there is no connection {connection!r}", remedy[0].upper() + remedy[1:]
+        )
+
+
+def _named_models(spec: RunSpec, *, tasks: bool = True) -> list[tuple[str, str]]:
+    """The models of ``tasks`` and evaluators, each behind the argument that names it."""
+    models = spec.models if tasks else ()
+    named = [(model_field(spec.models, number), model) for number, model in enumerate(models)]
+    for step in (*spec.evals, *spec.session_evals):
+        named.append((f"evaluators[{step.evaluator.name!r}].model", step.model))
+    return named
+
+
+class Offers:
+    """What a deployment's connections offer now: the models that they list, and whether workers have keys."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._directory: LaneDirectory = deployment.directory()
+        self._workers: Sequence[WorkerInfo] | None = None
+
+    def check(self, spec: RunSpec, *, tasks: bool = True) -> None:
+        """Check the models of ``tasks`` and evaluators that are no templates. Raises `SubmissionError`."""
+        for field, model in _named_models(spec, tasks=tasks):
+            if is_constant(model):
+                self._check(field, model)
+
+    def check_rendered(self, models: Iterable[str]) -> None:
+        """Check models that rows name: raises `SubmissionError` if none of them can be called."""
+        problems = []
+        for model in models:
+            try:
+                self._check("model", model)
+            except SubmissionError as error:
+                problems.append(error)
+            else:
+                return
+        if problems:
+            raise problems[0]
+
+    def _check(self, field: str, model: str) -> None:
+        connection, _, name = (part.strip() for part in model.partition(":"))
+        if connection == FUNCTIONS:
+            return
+        listed = self._directory.models_of(connection)
+        if listed and not any(fnmatchcase(name, pattern) for pattern in listed):
+            known = ", ".join(listed[:LISTED]) + (", …" if len(listed) > LISTED else "")
+            near = did_you_mean(name, listed)
+            remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
+            raise SubmissionError(
+                field,
+                model,
+                f"connection {connection!r} does not list this model",
+                f"{remedy}It lists {known}.",
+            )
+        if self._directory.needs_key(connection) and self._lack(connection):
+            stated = self._deployment.settings.connections.get(connection)
+            variable = (stated and stated.key_variable) or "the variable that its api_key_env names"
+            remedy = f"Set {variable} where workers start, and start them anew; `fairlane doctor` shows keys."
+            raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
+
+    def _lack(self, connection: str) -> bool:
+        """Whether there are workers, and none has the connection's key. Unknown workers may have it."""
+        if self._workers is None:
+            self._workers = self._alive()
+        known = [info for info in self._workers if info.version == __version__]
+        return bool(known) and not any(
+            info.version != __version__ or connection in info.credentials for info in self._workers
+        )
+
+    def _alive(self) -> Sequence[WorkerInfo]:
+        beats = if_allowed(self._deployment.beats, None) or ()
+        oldest = self._deployment.now_ms() - self._deployment.settings.scheduler.worker_timeout_seconds * 1000
+        return [beat.info for beat in beats if beat.beat_ms >= oldest and not beat.info.stopping]
 
 
 def checked_rows(

@@ -1,0 +1,94 @@
+"""Completes items that need no call: their result is given, cached or taken over, or they can never run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fairlane.core.errors import CutOff, WorkRaised
+from fairlane.model.run import RunRef
+from fairlane.model.sessions import SessionMembership
+from fairlane.pipeline.completion import Completion, complete_invalid, complete_task
+from fairlane.pipeline.cut_off import invalid_without_row, task_cut_off
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
+from fairlane.pipeline.linear import completes_linearly
+from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests
+from fairlane.store.write.runs.runs import Runs
+from fairlane_scheduler.feed.child_work import ChildWork
+from fairlane_scheduler.feed.feed_batch import PlacedItem
+from fairlane_scheduler.feed.known_results import KnownResults
+from fairlane_scheduler.feed.session_index import SessionIndex
+from fairlane_scheduler.state.backlog import ActiveRun
+
+
+class UncalledItems:
+    """Finds results that exist, and scores them: by ``work`` where that may take long."""
+
+    def __init__(self, runs: Runs, work: ChildWork | None) -> None:
+        self._runs, self._work = runs, work
+        self._sessions = SessionIndex(runs)
+        self._known = KnownResults(runs)
+
+    def known(self, run: ActiveRun, placed: Sequence[PlacedItem]) -> dict[int, FinishedJob]:
+        """Tasks that the continued run or the team's cache has, by item."""
+        runnable = [each for each in placed if each.problem is None]
+        return self._known.tasks(run.ref, run.plan.spec, [(each.item, each.call) for each in runnable])
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop what is kept of a run that has ended."""
+        self._sessions.forget(ref)
+        self._known.forget(ref)
+
+    def invalid(self, run: ActiveRun, placed: PlacedItem) -> Completion:
+        """The completion of an item that can never run."""
+        item, problem = placed.item, placed.problem or ""
+        membership = self._sessions.of(run.ref, run.plan.spec, item.cell.row)
+        invalid = complete_invalid if self._work is None else invalid_without_row
+        return invalid(item, problem, placed.model, membership)
+
+    def completed(self, run: ActiveRun, placed: PlacedItem, finished: FinishedJob) -> Completion:
+        """The completion of a finished task, scored here if that is linear in short texts.
+
+        Raises `WorkAwaited`.
+        """
+        item, spec = placed.item, run.plan.spec
+        output = None if finished.answer is None else finished.answer.output
+        membership = self._sessions.of(run.ref, spec, item.cell.row)
+        memory = self._runs.memory(run.ref) if spec.order.remembers else None
+        if self._work is None or completes_linearly(item, output, memory):
+            rendered = RenderedEvaluations()
+            known: dict[int, KnownResult] = {}
+            if output is not None:
+                rendered = render_evaluations(item, output)
+                digests = rendered.digests(item.cell.repetition) if spec.cache.reads else {}
+                known = self._known.evaluations(run.ref, spec, item, digests)
+            return complete_task(
+                item, finished, membership, rendered=rendered, known=known, call=placed.call, memory=memory
+            )
+        try:
+            return self._completed_by_child(self._work, run, placed, finished, membership, memory)
+        except (CutOff, WorkRaised) as error:
+            model = None if placed.call is None else placed.call.model
+            return task_cut_off(item, finished, membership, str(error), model)
+
+    def _completed_by_child(
+        self,
+        work: ChildWork,
+        run: ActiveRun,
+        placed: PlacedItem,
+        finished: FinishedJob,
+        membership: SessionMembership | None,
+        memory: Mapping[bytes, bytes] | None,
+    ) -> Completion:
+        item, spec = placed.item, run.plan.spec
+        known: dict[int, KnownResult] = {}
+        if finished.answer is not None and not work.is_asked(run.ref, item.number, CompleteTask):
+            digests: dict[int, str] = {}
+            if spec.evals and spec.cache.reads:
+                piece = EvaluationDigests(item.number, item.row, finished.answer.output)
+                digests = work.result(run, piece)
+            known = self._known.evaluations(run.ref, spec, item, digests)
+        call = placed.call if memory is not None and finished.answer is not None else None
+        completion: Completion = work.result(
+            run, CompleteTask(item.number, item.row, finished, membership, known, call, memory)
+        )
+        return completion

@@ -1,0 +1,83 @@
+"""Finds parameters that no provider takes: misspelt names, and values out of every documented range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from fairlane.core.errors import SubmissionError
+from fairlane.model.evaluators import Agent, Judge, Similarity
+from fairlane.model.lane import FUNCTIONS
+from fairlane.model.run import RunSpec
+
+KNOWN = frozenset(
+    {
+        *("audio", "background", "best_of", "cache_control", "chat_template_kwargs", "dimensions"),
+        *("early_stopping", "encoding_format", "format", "frequency_penalty", "function_call"),
+        *("functions", "guided_choice", "guided_grammar", "guided_json", "guided_regex"),
+        *("ignore_eos", "include", "input_type", "instructions", "keep_alive", "length_penalty"),
+        *("logit_bias", "logprobs", "max_completion_tokens", "max_output_tokens", "max_tokens"),
+        *("metadata", "min_p", "min_tokens", "mirostat", "modalities", "n", "num_ctx"),
+        *("num_predict", "options", "parallel_tool_calls", "prediction", "presence_penalty"),
+        *("previous_response_id", "prompt_cache_key", "random_seed", "reasoning"),
+        *("reasoning_effort", "repeat_last_n", "repeat_penalty", "repetition_penalty"),
+        *("response_format", "safe_prompt", "safety_identifier", "safety_settings", "seed"),
+        *("service_tier", "stop", "stop_sequences", "store", "stream_options", "system"),
+        *("temperature", "text", "think", "thinking", "thinking_config", "tool_choice"),
+        *("tool_config", "tools", "top_a", "top_k", "top_logprobs", "top_p", "transforms"),
+        *("truncation", "user", "verbosity", "web_search_options"),
+    }
+)
+"""Names that at least one provider takes: only what is nearly one of them, and none, is taken for a slip."""
+
+_ALIKE = 0.88
+"""`difflib` ratio: one letter more, less or other in eight."""
+
+_COUNTS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+}
+"""The widest range that a provider documents (OpenAI's, 2026)."""
+
+_ANYWAY = "check=False (--no-check) sends it as it is."
+
+
+def check_params(spec: RunSpec) -> None:
+    """Check the parameters of a run's tasks and evaluators. Raises `SubmissionError`."""
+    if spec.models and not all(model.startswith(f"{FUNCTIONS}:") for model in spec.models):
+        _check_each("params", spec.params)
+    for each in spec.evaluators:
+        if isinstance(each, Judge | Agent | Similarity):
+            _check_each(f"evaluators[{each.name!r}].params", each.params)
+
+
+def _check_each(field: str, params: Mapping[str, Any]) -> None:
+    for name, value in params.items():
+        near = get_close_matches(name.lower(), KNOWN, n=1, cutoff=_ALIKE)
+        if name not in KNOWN and near:
+            remedy = f"Did you mean {near[0]!r}? {_ANYWAY}"
+            raise SubmissionError(f"{field}[{name!r}]", value, "is no parameter of a provider", remedy)
+        wanted = _wanted(name, value) if value is not None else None
+        if wanted is not None:
+            raise SubmissionError(
+                f"{field}[{name!r}]",
+                value,
+                "would be rejected by every provider",
+                f"Give {wanted}. {_ANYWAY}",
+            )
+
+
+def _wanted(name: str, value: object) -> str | None:
+    """What the parameter takes; ``None`` if the value is that."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name in _COUNTS and not (number and value == int(value) and value >= 1):  # type: ignore[operator, call-overload]
+        return "a whole number, 1 or more"
+    if name in _RANGES:
+        low, high = _RANGES[name]
+        if not (number and low <= value <= high):  # type: ignore[operator]
+            return f"a number from {low:g} to {high:g}"
+    return None

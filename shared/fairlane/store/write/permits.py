@@ -1,0 +1,191 @@
+"""Permits of lanes in Redis: what runs offer, and what a lane grants of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Entry, Estimate
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.script import Functions, script
+from fairlane.store.write.attempts import headroom_keys
+
+BILLION = 10**9  # shares are kept in billionths
+
+
+class Offer(NamedTuple):
+    """A run that may take up to ``most`` permits in turn.
+
+    ``ahead``: most of its items whose task has begun and whose evaluations are not over; 0: any number.
+    """
+
+    ref: RunRef
+    most: int
+    ahead: int = 0
+
+
+class ReservedShare(NamedTuple):
+    """A team's parts of a lane, of 1: ``own`` stays reserved while the team does not use it, ``most`` is the
+    most that it may take.
+    """
+
+    own: float = 0.0
+    most: float = 1.0
+
+
+class DelayedRun(NamedTuple):
+    """A run that a bound, a budget or a share delays on a lane until then (server time; 0: until woken)."""
+
+    offer: int
+    bound: str
+    until_ms: int
+    in_flight: int
+
+
+class Permit(NamedTuple):
+    """A granted attempt: its offer's index, its dispatch number, its entry in the queue, and its dominant
+    share of the lane in minutes, which its team is charged.
+    """
+
+    offer: int
+    number: int
+    entry: Entry
+    share: float = 0.0
+
+    @property
+    def job(self) -> int:
+        """The job's number in its run."""
+        return self.entry.job
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lane's reply. ``at_ms``: request permits again then (server time; 0: when woken), or in ``gather_ms``
+    if that is later, when its bucket has gathered more permits. ``queued``: jobs still queued, by offer.
+
+    ``window``: most calls that the lane may have in flight. ``owed``: lane minutes by team that its calls
+    took beyond their charges, negative where they took less. ``pending``: calls of ``in_flight`` that hold no
+    worker's slot, since their provider makes them on its own.
+    """
+
+    permits: Sequence[Permit]
+    at_ms: int
+    reason: str
+    in_flight: int
+    queued: Sequence[int]
+    now_ms: int
+    delayed: Sequence[DelayedRun] = ()
+    window: int = 0
+    owed: Mapping[str, float] = field(default_factory=dict)
+    pending: int = 0
+    gather_ms: int = 0
+
+    @property
+    def wait_ms(self) -> int:
+        """Milliseconds until ``at_ms``, by the server's clock."""
+        return max(0, self.at_ms - self.now_ms)
+
+
+class Permits:
+    """Grants permits of all lanes of a deployment, for the leader."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+        self._functions = Functions()
+
+    def grant(
+        self,
+        lane: str,
+        epoch: int,
+        offers: Sequence[Offer],
+        *,
+        room: int,
+        max_in_flight: int,
+        lease_ms: int,
+        now_ms: str | int = "",
+        shares: Mapping[str, ReservedShare] | None = None,
+    ) -> Grant | None:
+        """Grant as many permits as the lane allows now, in the order offered; ``None`` if this is not the
+        leader.
+
+        ``shares``: reserved and maximum shares of the lane by team; other teams have neither.
+        """
+        keys = self._keys
+        queues = [
+            name
+            for ref, *_ in offers
+            for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
+        ] + [keys.budget(ref.team) for ref, *_ in offers]
+        call = script("permit_grant").bind(
+            {
+                "leader": keys.leader,
+                "lane": keys.lane(lane),
+                "limits": keys.limits(lane),
+                "owed": keys.owed(lane),
+                "in_flight": keys.in_flight(lane),
+                "reserved_shares": keys.reserved_shares(lane),
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "starved": keys.starved,
+                **headroom_keys(keys, lane),
+                "queues": queues,
+            },
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "name": lane,
+                "room": room,
+                "max_in_flight": max_in_flight,
+                "lease_ms": lease_ms,
+                "shares": _shares_json(shares) if shares else "",
+                "offers": json.dumps(
+                    [{"run": str(ref), "most": most, "ahead": ahead} for ref, most, ahead in offers]
+                ),
+            },
+        )
+        reply = self._functions.run(self._redis, call)
+        return None if reply is None else _read_grant(json.loads(reply))
+
+
+def _read_grant(reply: Mapping[str, Any]) -> Grant:
+    return Grant(
+        permits=[
+            Permit(
+                each["offer"],
+                each["number"],
+                Entry(
+                    each["job"],
+                    Estimate(each["input"], each["output"], each["most"], each["guessed"]),
+                    each["kind"],
+                ),
+                each["share"],
+            )
+            for each in reply["permits"]
+        ],
+        at_ms=int(reply["at_ms"]),
+        reason=reply["reason"],
+        in_flight=int(reply["in_flight"]),
+        queued=[int(count) for count in reply["queued"]],
+        now_ms=int(reply["now_ms"]),
+        delayed=[
+            DelayedRun(each["offer"], each["bound"], int(each["until_ms"]), int(each["in_flight"]))
+            for each in reply["delayed"]
+        ],
+        window=int(reply["window"]),
+        gather_ms=int(reply.get("gather_ms", 0)),
+        owed={team: billionths / BILLION for team, billionths in as_object(reply["owed"]).items()},
+        pending=int(reply["pending"]),
+    )
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """An object in a reply. Lua has one empty table, which arrives as an object or as a list."""
+    return dict(value)
+
+
+def _shares_json(shares: Mapping[str, ReservedShare]) -> str:
+    return json.dumps({team: share._asdict() for team, share in shares.items()})

@@ -1,0 +1,116 @@
+"""The scheduler's verbs on whole runs that execute: pause, resume, end early."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from fairlane.model.ending import Ending
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+from fairlane.store.run_queries import RunQueries
+from fairlane.store.script import script
+from fairlane.store.write.attempts import run_keys
+from fairlane.store.write.audit import UNNAMED, Act, Auditor
+
+# The reply of `run_end` where a worker has just queued an evaluation on a lane that the call did not name.
+LANE_NOT_NAMED = -2
+
+
+class RunControl(RunQueries):
+    """Controls running runs, for the leader: every verb is fenced by its epoch."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
+        super().__init__(redis, keys)
+        self._auditor = auditor
+
+    def pause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
+        """Pause a running run; false where it is not running, or paused already."""
+        call = script("run_pause").bind(
+            {"leader": self.keys.leader, "state": self.keys.state(ref), "audit": self.keys.audit},
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "by": by,
+                "audit": self._asked(Act.RUN_PAUSED, ref, by),
+            },
+        )
+        return bool(call.run(self.redis) == 1)
+
+    def resume(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
+        """Resume a paused run and wake its lanes; false where it is not paused."""
+        call = script("run_resume").bind(
+            {
+                "leader": self.keys.leader,
+                "state": self.keys.state(ref),
+                "run_lanes": self.keys.run_lanes(ref),
+                "dirty": self.keys.dirty,
+                "audit": self.keys.audit,
+            },
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": self.keys.wake,
+                "audit": self._asked(Act.RUN_RESUMED, ref, by),
+            },
+        )
+        return bool(call.run(self.redis) == 1)
+
+    def end(
+        self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""
+    ) -> int:
+        """End a run early; ``lanes`` are all there are. Returns jobs that were not over, -1 if it is not
+        running.
+        """
+        known = set(lanes)
+        while True:
+            known |= self.lanes(ref)
+            left = self._end(ref, sorted(known), ending, epoch, now_ms)
+            if left != LANE_NOT_NAMED:
+                return left
+
+    def _end(self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int) -> int:
+        keys = self.keys
+        owned = [
+            name
+            for lane in lanes
+            for name in (keys.lane(lane), keys.in_flight(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
+        ]
+        call = script("run_end").bind(
+            run_keys(keys, ref)
+            | {
+                "leader": keys.leader,
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "dirty": keys.dirty,
+                "starved": keys.starved,
+                "audit": keys.audit,
+                "budget": keys.budget(ref.team),
+                "lanes": owned,
+            },
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": keys.wake,
+                "control": keys.control,
+                "ref": str(ref),
+                "names": json.dumps(list(lanes)),
+                "state": ending.state,
+                "unfinished": ending.unfinished,
+                "reason": ending.reason,
+                "audit": self._ended(ref, ending),
+            },
+        )
+        return int(call.run(self.redis))
+
+    def _asked(self, act: Act, ref: RunRef, by: str) -> str:
+        """The audit entry of a team's request, with the person whom its client names."""
+        return self._auditor.of_team(act, ref.team, ref.run, **({"by": by} if by else {}))
+
+    def _ended(self, ref: RunRef, ending: Ending) -> str:
+        """Teams cancel; all else that ends a run early is the scheduler's doing."""
+        if ending.state is RunState.CANCELLED:
+            return self._auditor.of_team(Act.CANCELLED, ref.team, ref.run)
+        details = {"state": ending.state, "reason": ending.reason}
+        return self._auditor.entry(Act.ENDED, ref.run, ref.team, **details)

@@ -1,0 +1,36 @@
+"""The team's answer cache, as a worker reads and writes it for runs that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fairlane.model.job import Success
+from fairlane.pipeline.evaluations import FinishedJob
+from fairlane.store.keys import Keys
+from fairlane.store.write.answer_cache import read_answer, written_answer
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.inputs import JobInputs
+
+
+class AnswerCache:
+    """Answers of all the team's runs, by the digests of their calls."""
+
+    def __init__(self, batcher: Batcher, keys: Keys) -> None:
+        self._batcher, self._keys = batcher, keys
+
+    async def known(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
+        """Evaluations that the cache answers, by the caller's own numbers. Raises `RedisError`."""
+        keys = [self._keys.answer(team, digest) for digest in digests.values()]
+        stored = await self._batcher.send(("MGET", *keys)) if keys else []
+        found = {
+            step: read_answer(text) for step, text in zip(digests, stored, strict=True) if text is not None
+        }
+        return {
+            step: FinishedJob(answer, cached=True) for step, answer in found.items() if answer is not None
+        }
+
+    def write(self, inputs: JobInputs, answer: Success) -> None:
+        """Write the answer of an item's job. The write may be lost: then the provider is asked again."""
+        spec = inputs.spec
+        key = self._keys.answer(spec.team, inputs.call.digest(inputs.item.cell.repetition))
+        self._batcher.offer(("SET", key, written_answer(answer), "PX", round(spec.cache.ttl * 1000)))

@@ -1,0 +1,142 @@
+"""Has what teams wrote done in child processes: pages decoded, calls rendered, answers scored.
+
+Only work that may take long comes here; the executor's steps do the rest at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+from fairlane.core.errors import CutOff, WorkRaised
+from fairlane.core.events import Event
+from fairlane.datasets.rows import MAX_ROW_BYTES
+from fairlane.model.evaluators import Criterion
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.pipeline.completion import Completion
+from fairlane.pipeline.cut_off import evaluation_cut_off, session_cut_off, task_cut_off
+from fairlane.pipeline.evaluations import FinishedJob
+from fairlane.pipeline.rendering import Call
+from fairlane.sandbox.pieces import (
+    CompleteEvaluation,
+    CompleteSession,
+    CompleteTask,
+    EvaluationDigests,
+    FindFlaw,
+    Piece,
+    ReadPage,
+    RenderCall,
+)
+from fairlane.sandbox.pool import Pool
+from fairlane.store.keys import Keys
+from fairlane.telemetry.logs import get_logger
+from fairlane_workers.execution.answer_cache import AnswerCache
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.inputs import JobInputs
+
+log = get_logger("executor")
+
+
+class ChildWork:
+    """One worker's. A run is paused after a few of its pieces were cut off."""
+
+    def __init__(
+        self, batcher: Batcher, keys: Keys, pool: Pool, hold_after: int = 3, row_bytes: int = MAX_ROW_BYTES
+    ) -> None:
+        """``hold_after``: a run is paused after so many pieces that were cut off; ``row_bytes``: of a row."""
+        self._batcher, self._keys, self._pool = batcher, keys, pool
+        self._hold_after, self._row_bytes = hold_after, row_bytes
+        self._cut_off: Counter[RunRef] = Counter()
+
+    async def rows(self, ref: RunRef, blob: bytes) -> list[bytes]:
+        """The JSON texts of a page's rows; a text in place of an object says why there is no row.
+
+        Raises `BrokenPage`, `CutOff`, `WorkRaised`.
+        """
+        found: list[bytes] = await self._done(ref, ReadPage(blob, self._row_bytes))
+        return found
+
+    async def call(self, inputs: JobInputs) -> Call:
+        """The rendered call of a job. Raises `TemplateError`, `CutOff`, `WorkRaised`."""
+        item = inputs.item
+        piece = RenderCall(item.number, item.row, inputs.step, inputs.output, inputs.memory)
+        if inputs.session is not None:
+            piece = RenderCall(item.number, {}, inputs.session.step, turns=inputs.session.turns)
+        call: Call = await self._of_run(inputs, piece)
+        return call
+
+    async def flaw(self, spec: RunSpec, answer: str, criterion: Criterion) -> str | None:
+        """The flaw of an answer for one criterion; ``None`` if it is valid."""
+        try:
+            found: str | None = await self._done(RunRef(spec.team, spec.run), FindFlaw(answer, criterion))
+        except (CutOff, WorkRaised) as error:
+            return str(error)
+        return found
+
+    async def completed(self, inputs: JobInputs, finished: FinishedJob, cache: AnswerCache) -> Completion:
+        """The completion of a job; ``cache`` knows evaluations that need no call. Raises `RedisError`."""
+        item, step, membership = inputs.item, inputs.step, inputs.membership
+        try:
+            if inputs.session is not None:
+                return await self._completion(inputs, CompleteSession(inputs.session.step, finished))
+            if step:
+                piece = CompleteEvaluation(item.number, item.row, step, finished, inputs.output, membership)
+                return await self._completion(inputs, piece)
+            return await self._task(inputs, finished, cache)
+        except (CutOff, WorkRaised) as error:
+            if inputs.session is not None:
+                return session_cut_off(finished, str(error))
+            if step:
+                return evaluation_cut_off(item, step, finished, membership, str(error))
+            model = None if inputs.problem is not None else inputs.call.model
+            return task_cut_off(item, finished, membership, str(error), model)
+
+    async def _task(self, inputs: JobInputs, finished: FinishedJob, cache: AnswerCache) -> Completion:
+        item, spec = inputs.item, inputs.spec
+        digests: dict[int, str] = {}
+        if finished.answer is not None and spec.evals and spec.cache.reads:
+            piece = EvaluationDigests(item.number, item.row, finished.answer.output)
+            digests = await self._of_run(inputs, piece)
+        return await self._completion(
+            inputs,
+            CompleteTask(
+                item.number,
+                item.row,
+                finished,
+                inputs.membership,
+                await cache.known(spec.team, digests) if digests else {},
+                inputs.call if inputs.memory is not None and finished.answer is not None else None,
+                inputs.memory,
+            ),
+        )
+
+    async def _completion(self, inputs: JobInputs, piece: Piece) -> Completion:
+        completion: Completion = await self._of_run(inputs, piece)
+        return completion
+
+    async def _of_run(self, inputs: JobInputs, piece: Piece) -> Any:
+        """The result of a piece that needs its run's templates."""
+        spec = inputs.spec
+        return await self._done(RunRef(spec.team, spec.run), piece, inputs)
+
+    async def _done(self, ref: RunRef, piece: Piece, inputs: JobInputs | None = None) -> Any:
+        plan = None if inputs is None else inputs.item.rendering.plan
+        try:
+            return await asyncio.wrap_future(self._pool.submit(ref.team, piece, plan))
+        except CutOff as error:
+            await self._note(ref, error)
+            raise
+
+    async def _note(self, ref: RunRef, error: CutOff) -> None:
+        """Log a piece that was cut off; after a few, ask the scheduler to pause their run."""
+        log.warning(Event.WORK_CUT_OFF, run=ref.run, team=ref.team, what=error.what, reason=str(error))
+        self._cut_off[ref] += 1
+        if self._cut_off[ref] < self._hold_after:
+            return
+        del self._cut_off[ref]
+        by = f"a worker, as {self._hold_after} of its {error.what} went past {error.setting}"
+        entry = json.dumps({"op": "pause", "run": ref.run, "by": by})
+        self._batcher.offer(("RPUSH", self._keys.inbox(ref.team), entry))
+        self._batcher.offer(("PUBLISH", self._keys.wake, f"inbox:{ref.team}"))

@@ -1,0 +1,63 @@
+"""An attempt that this worker executes: how far it has got, and why it is broken off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from fairlane.model.job import Aborted, Attempt, Outcome
+from fairlane_workers.execution.inputs import JobInputs
+from fairlane_workers.transport import Departure
+
+
+class Phase(Enum):
+    """How far an attempt has got, and so whether it has a lease and uses a slot."""
+
+    CLAIMING = auto()
+    """It uses a slot and waits for its lease."""
+
+    CLAIMED = auto()
+    """It has its lease and uses a slot."""
+
+    PENDING = auto()
+    """It has its lease and uses no slot: the provider works on its call by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Why a call is broken off, or never made.
+
+    ``requeues``: the job returns to its queue at no cost; otherwise the attempt has lost its lease.
+    ``withdrawn``: the run was cancelled, so no later attempt will ask for the answer.
+    """
+
+    reason: str
+    requeues: bool = False
+    withdrawn: bool = False
+
+
+@dataclass(slots=True)
+class HeldAttempt:
+    """An attempt that this worker executes.
+
+    Only the call can be broken off: the executor waits for a claim or a report under way, since Redis may
+    have acted on it already. ``handle`` is the id of an asynchronous provider call that is still running.
+    """
+
+    attempt: Attempt
+    free_slot: Callable[[], None]
+    phase: Phase = Phase.CLAIMING
+    abort: Abort | None = None
+    call: asyncio.Task[Outcome] | None = None
+    handle: str | None = None
+    wire_ms: int | None = None
+    departure: Departure | None = None
+    inputs: JobInputs | None = None
+    result: str = Aborted.__name__
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether its run was cancelled."""
+        return self.abort is not None and self.abort.withdrawn
