@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from fairlane.model.job import JobState, Lesson, Usage
+from fairlane.model.job import Claim, JobState, Lesson, Usage
 from fairlane.store.functions import all_functions, keep_functions
 from fairlane.store.preludes import Preludes
 from fairlane.store.script import Functions, merged, script
 from fairlane.store.verb_text import FUNCTION_PREFIX
+from fairlane_workers.execution.batcher import Batcher
 from tests.lua.test_merged_calls import RECORD, REPORT, near, reports
 from tests.support.contents import read_contents
 from tests.support.deployment import LEASE_MS, Deployment
@@ -41,6 +44,17 @@ class Scripts(Functions):
     def __init__(self) -> None:
         super().__init__()
         self._kept = False
+
+
+def names_of(verb: str, *, many: bool = False) -> str:
+    form = script(verb).many if many else script(verb)
+    assert form is not None
+    assert form.function is not None
+    return form.function.name
+
+
+def acl(redis: Any, *words: str) -> None:
+    redis.execute_command("ACL", *words)
 
 
 def libraries(redis: Redis) -> set[str]:
@@ -175,24 +189,48 @@ def test_functions_of_other_versions_go_and_those_of_others_stay(bare: Redis) ->
 def test_a_function_that_the_server_misses_is_loaded_and_called(bare: Redis) -> None:
     d = Deployment(bare)
     attempt = d.take(d.queued_lane(jobs=1), 1)[0]
-    assert script("permit_grant").function.name in libraries(bare)
+    assert names_of("permit_grant") in libraries(bare)
     bare.function_flush()
     assert d.claim(attempt) is not None
-    assert script("attempt_claim").function.name in libraries(bare)
+    assert names_of("attempt_claim") in libraries(bare)
 
 
 def test_a_user_who_may_call_no_functions_runs_scripts(bare: Redis) -> None:
-    bare.execute_command(
-        "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-fcall", "-function"
-    )
+    acl(bare, "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-fcall", "-function")
     how = bare.connection_pool.connection_kwargs
     with Redis(unix_socket_path=how["path"], username="plain", password="secret") as plain:
         d = Deployment(plain)
         attempt = d.take(d.queued_lane(jobs=1), 1)[0]
         assert d.claim(attempt) is not None
         keep_functions(plain)
-    bare.execute_command("ACL", "DELUSER", "plain")
+    acl(bare, "DELUSER", "plain")
     assert libraries(bare) == set()
+
+
+@pytest.mark.parametrize("rules", [("+@all",), ("+@all", "-fcall"), ("+@all", "-function|load")])
+def test_a_worker_loads_what_the_server_misses_or_runs_scripts(bare: Redis, rules: tuple[str, ...]) -> None:
+    d = Deployment(bare)
+    attempts = d.take(d.queued_lane(jobs=6), 6)
+    bare.function_flush()
+    bare.script_flush()
+    acl(bare, "SETUSER", "w", "on", ">secret", "~*", "&*", *rules)
+    path = bare.connection_pool.connection_kwargs["path"]
+
+    async def send() -> list[Any]:
+        redis: Any = AsyncRedis(unix_socket_path=path, username="w", password="secret")
+        batcher = Batcher(redis)
+        calls = [d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms) for attempt in attempts]
+        replies = [await batcher.send(calls[0])]
+        replies += await asyncio.gather(*map(batcher.send, calls[1:]))
+        await redis.aclose()
+        return replies
+
+    try:
+        assert [Claim.of(reply) for reply in asyncio.run(send())] == [Claim(0, 0, 0)] * 6
+    finally:
+        acl(bare, "DELUSER", "w")
+    one, many = names_of("attempt_claim"), names_of("attempt_claim", many=True)
+    assert ({one, many} <= libraries(bare)) == (rules == ("+@all",))
 
 
 def test_a_server_that_knows_no_functions_runs_scripts() -> None:
@@ -220,7 +258,7 @@ def test_a_full_server_refuses_a_function_and_keeps_it_later(bare: Redis) -> Non
     finally:
         bare.config_set("maxmemory", "0")
     assert len(d.take(ref, 1)) == 1
-    assert script("permit_grant").function.name in libraries(bare)
+    assert names_of("permit_grant") in libraries(bare)
 
 
 def test_each_form_of_a_verb_has_a_library_of_its_own() -> None:

@@ -74,7 +74,18 @@ def test_a_header_line_continues_behind_an_indent(tmp_path: Path) -> None:
             r"uses itself: core/wake → core/clock → core/wake",
         ),
     ],
-    ids=["unknown", "unnamed", "key", "argument", "undeclared", "ungiven", "needs", "kept", "twice", "circle"],
+    ids=[
+        "unknown",
+        "unnamed",
+        "key",
+        "argument",
+        "undeclared",
+        "ungiven",
+        "needs",
+        "kept",
+        "twice",
+        "circle",
+    ],
 )
 def test_a_wrong_header_is_refused(tmp_path: Path, verb: str, preludes: dict[str, str], problem: str) -> None:
     with pytest.raises(ScriptError, match=problem):

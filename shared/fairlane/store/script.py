@@ -169,14 +169,18 @@ class Functions:
         try:
             return redis.fcall(function.name, *call.packed)
         except ResponseError as error:
-            if not is_missing(error):
-                raise
+            _raise_unless_missing(error)
         try:
             redis.function_load(function.library)
         except ResponseError as error:
-            if not self._is_there(error):
-                return call.run(redis)
-        return redis.fcall(function.name, *call.packed)
+            self._note_refused(error)
+        if self._kept:
+            try:
+                return redis.fcall(function.name, *call.packed)
+            except ResponseError as error:
+                _raise_unless_missing(error)
+                self._kept = False
+        return call.run(redis)
 
     async def again(self, redis: AsyncRedisClient, call: Call) -> Any:
         """Load the function or the script that a server misses, and execute it."""
@@ -185,20 +189,25 @@ class Functions:
             try:
                 await redis.function_load(function.library)
             except ResponseError as error:
-                if not self._is_there(error):
-                    function = None
-        if function is not None:
-            return await redis.fcall(function.name, *call.packed)
+                self._note_refused(error)
+        if function is not None and self._kept:
+            try:
+                return await redis.fcall(function.name, *call.packed)
+            except ResponseError as error:
+                _raise_unless_missing(error)
+                self._kept = False
         return await redis.eval(call.script.source, *call.packed)
 
-    def _is_there(self, error: ResponseError) -> bool:
-        """Whether FUNCTION LOAD failed since another process was first. Raises what will not last."""
+    def _note_refused(self, error: ResponseError) -> None:
+        """Why FUNCTION LOAD failed: another process was first, or functions are not to be had.
+
+        Raises the error of a server that takes no commands now.
+        """
         if "already exists" in str(error):
-            return True
+            return
         if refusing_state(error) is not None:
             raise error
         self._kept = False
-        return False
 
     def _function(self, call: Call) -> Function | None:
         return call.script.function if self._kept else None
@@ -209,6 +218,11 @@ def is_missing(error: object) -> bool:
     if isinstance(error, NoScriptError | NoPermissionError):
         return True
     return isinstance(error, ResponseError) and _MISSING.match(str(error)) is not None
+
+
+def _raise_unless_missing(error: ResponseError) -> None:
+    if not is_missing(error):
+        raise error
 
 
 def merged(calls: Sequence[Call]) -> Call:
