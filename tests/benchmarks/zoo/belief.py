@@ -1,7 +1,8 @@
 """What a learner believes of the limit that binds: all rates and depths that explain the answers so far.
 
-A belief is many *guesses*, each a limit of the true form with numbers of its own. A guess that an answer refutes
-weighs next to nothing. When few are left, new ones are drawn near them, and all answers are played to these again.
+A belief is many *guesses*, each a limit of the true form with numbers of its own. A guess that an answer
+refutes weighs next to nothing. When few are left, new ones are drawn near them, and all answers are played
+to these again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ RATES, DEPTHS, SIZES = 40, 24, 320
 FEW = 0.1
 """The share of guesses below which new ones are drawn."""
 TOLERANCE = 1e-3
-"""A guess that an answer refutes loses weight e-fold for so much of what it holds that it was off by."""
+"""A refuted guess loses weight e-fold for each such share of what it holds by which it was off."""
 SCALES = (1.0, 1.0, 4.0, 16.0)
 """How far new guesses are drawn from those that stand, as multiples of the distance between two."""
 NEARER, WIDER = 0.6, 1.5
@@ -40,7 +41,7 @@ TICK_MS = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """The ranges of the numbers that are unknown: the rate a minute on its axis, and a bucket's depth in seconds."""
+    """The ranges of what is unknown: the rate a minute on its axis, and a bucket's depth in seconds."""
 
     per_minute: tuple[float, float]
     depth_s: tuple[float, float]
@@ -48,9 +49,9 @@ class Prior:
 
 @dataclass(slots=True)
 class Answer:
-    """A call of ``amount`` at ``at_ms``: whether it was admitted, and the wait that its 429 named, if that says anything.
+    """A call of ``amount`` at ``at_ms``, and whether it was admitted.
 
-    ``off_ms`` is by how much the named wait may be rounded up.
+    ``wait_ms`` is what its 429 named, if that says anything, rounded up by ``off_ms`` at most.
     """
 
     at_ms: float
@@ -272,7 +273,9 @@ class Belief:
         rates = np.full(DEPTHS if depth_s is None and self._two else 1, math.log(per_minute))
         depth = np.log(self._prior.depth_s)
         depths = (
-            np.linspace(*depth, len(rates)) if depth_s is None else np.full(1, math.log(max(depth_s, 1e-9)))
+            np.linspace(depth[0], depth[1], len(rates))
+            if depth_s is None
+            else np.full(1, math.log(max(depth_s, 1e-9)))
         )
         self._apart = self._widest = np.array([0.0, self._apart[1]])
         self._again(rates, depths if self._two else np.zeros_like(rates))
@@ -295,7 +298,7 @@ class Belief:
         return int((self._excess <= TOLERANCE).sum())
 
     def _refine(self) -> None:
-        """Draw new guesses near those that stand, and some of them farther away: the nearest may all be refuted."""
+        """Draw new guesses near those that stand, and some farther away: the nearest may all be refuted."""
         count = RATES * DEPTHS if self._two else SIZES
         near = np.argsort(self._excess, kind="stable")[: max(LEAST_PARENTS, self._stand())]
         chosen = near[np.arange(count) * len(near) // count]

@@ -1,18 +1,20 @@
 """The learner: the best that a caller can do who knows what a world is like, and not the numbers.
 
-It knows which axis binds, whether by a bucket or a window and its length, each call's charge, the other axes'
-limits, how limits move, and how long answers take. It does not know the rate of the axis that binds, a
-bucket's depth, nor how many calls fit at once. It sends what its `Belief` holds for safe, and one call at a time that it
-holds for more likely admitted than not, where that may gain more time than a 429 costs. It hears of a refusal, or
-that there was none, after a round trip. It obeys each Retry-After, also a wrong one, as Fairlane does.
+It knows which axis binds, whether by a bucket or a window and its length, each call's charge, the other
+axes' limits, how limits move, and how long answers take. It does not know the rate of the axis that binds, a
+bucket's depth, nor how many calls fit at once. It sends what its `Belief` holds for safe, and one call at a
+time that it holds for more likely admitted than not, where that may gain more time than a 429 costs. It hears
+of a refusal, or that there was none, after a round trip. It obeys each Retry-After, also a wrong one, as
+Fairlane does.
 
-Where the limits are configured it is the oracle, and where true headers report them, from the first answer on.
+Where limits are configured it is the oracle; where true headers report them, from the first answer on.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+import random
 from collections import deque
 from dataclasses import dataclass
 
@@ -21,15 +23,15 @@ from tests.benchmarks.zoo.admission import Admission, Draw, amounts, draw
 from tests.benchmarks.zoo.belief import TICK_MS, Answer, Belief, Prior
 from tests.benchmarks.zoo.gates import NEVER
 from tests.benchmarks.zoo.generator import DEEPEST_S, LEAST_PER_MINUTE, MOST_PER_MINUTE, SHALLOWEST_S
-from tests.benchmarks.zoo.oracle import MOST_CALLS, Schedule, best_schedule, open_from, outages_of
+from tests.benchmarks.zoo.oracle import MOST_CALLS, Schedule, best_schedule
 from tests.benchmarks.zoo.provider import QUICK_MS, TIMEOUT_MS
-from tests.benchmarks.zoo.world import AxisLimit, World
+from tests.benchmarks.zoo.signals import Signs
+from tests.benchmarks.zoo.world import AxisLimit, Outage, World
 
 SURE, SAFE = 0.9999, 0.98
-"""Any number of calls may be on their way that are admitted with the first probability, and a share of them with
-the second."""
+"""Any number of calls may be on their way that are admitted with the first probability, some with the second."""
 UNHEARD = 0.1
-"""That share, of the calls that were admitted so far."""
+"""How many those are, as a share of the calls that were admitted so far."""
 RISK = 0.5
 """One call may be on its way that is admitted with this probability: a 429 then halves the guesses."""
 WORTH = 0.03
@@ -58,7 +60,7 @@ class _Pending:
     call: Answer | None
     in_flight: int
     risky: bool
-    wait_ms: float | None
+    shown_ms: float | None
 
 
 def learn(world: World, most_calls: int = MOST_CALLS) -> Learned:
@@ -73,13 +75,14 @@ class _Learner:
     def __init__(self, world: World, most_calls: int) -> None:
         self._world, self._most_calls = world, most_calls
         self._admission, self._rtt_ms = Admission(world, 0), 2 * world.one_way_ms
+        self._signs = Signs(world, self._admission, 0)
+        self._chance = random.Random(f"outages/{world.seed}")
         self._binding = binding_axis(world)
         limit = next(limit for limit in world.limits if limit.axis == self._binding)
         self._limit = limit
         largest = self._largest()
         prior = _prior(world, limit)
         self._belief = Belief(limit, largest, prior, world.steps, world.seed)
-        self._closed = outages_of(world)
         self._pending: deque[_Pending] = deque()
         self._failures: list[float] = []  # when failures of an outage are heard
         self._ends: list[tuple[float, float, int]] = []
@@ -113,7 +116,7 @@ class _Learner:
     def _next(self, fate: Draw, now_ms: float) -> tuple[float, bool]:
         """When the next call is sent as things look now, and whether that is at a risk."""
         at_ms = max(now_ms, self._blocked_ms)
-        if self._failures or self._down and self._pending:
+        if self._failures or (self._down and self._pending):
             return NEVER, False  # one call at a time looks whether an outage has ended
         taken = self._admission.charges(fate.output_tokens).taken
         at_ms = max(at_ms, self._others_ms(taken, at_ms))
@@ -170,8 +173,9 @@ class _Learner:
     def _send(self, fate: Draw, risky: bool, now_ms: float) -> int:
         """Send a call, which arrives now. Returns how many calls it was that were admitted."""
         self._catch_up(now_ms)
-        if open_from(self._closed, now_ms) > now_ms:
-            self._fail(now_ms)
+        outage = self._outage(now_ms)
+        if outage is not None:
+            self._fail(outage, now_ms)
             return 0
         self._calls, self._last_ms = self._calls + 1, now_ms
         taken = self._admission.charges(fate.output_tokens).taken
@@ -182,13 +186,14 @@ class _Learner:
         known_ms = now_ms + self._rtt_ms
         if axis is not None:
             self._refused += 1
-            wait_ms = self._admission.wait_ms(taken, now_ms) if axis != "concurrency" else None
+            shown_ms = self._shown_ms(axis, taken, now_ms)
             self._admission.count_refused(now_ms)
             if self._world.counts_refused and self._binding == "requests":
                 self._belief.charged(1.0, now_ms)
-            self._pending.append(_Pending(known_ms, axis, call, in_flight, risky, wait_ms))
+            self._pending.append(_Pending(known_ms, axis, call, in_flight, risky, shown_ms))
             return 0
         self._admission.admit(taken, now_ms)
+        self._signs.note_admitted(taken, round(now_ms))
         latency_ms = self._admission.latency_ms(fate)
         heapq.heappush(self._ends, (now_ms + latency_ms, now_ms, fate.output_tokens))
         if self._first_ms == NEVER:
@@ -199,9 +204,15 @@ class _Learner:
             self._times.append(now_ms)
         return 1
 
-    def _fail(self, now_ms: float) -> None:
+    def _outage(self, now_ms: float) -> Outage | None:
+        """The outage in which a call that arrives now fails."""
+        for outage in self._world.outages:
+            if outage.at_s * MS_PER_S <= now_ms < (outage.at_s + outage.lasts_s) * MS_PER_S:
+                return outage if outage.share >= 1 or self._chance.random() < outage.share else None
+        return None
+
+    def _fail(self, outage: Outage, now_ms: float) -> None:
         """A call into an outage. The first that fails shows it, and then one call at a time is sent."""
-        outage = next(o for o in self._world.outages if o.at_s * 1000 <= now_ms < (o.at_s + o.lasts_s) * 1000)
         median_ms = self._world.latency.median_s * MS_PER_S
         takes_ms = {
             "refused": 0.0,
@@ -220,7 +231,8 @@ class _Learner:
         while self._failures and self._failures[0] <= now_ms:
             self._down = True
             waits_s = [outage.wait_s or 0.0 for outage in self._world.outages]
-            again_ms = heapq.heappop(self._failures) + max(LOOK_MS, MS_PER_S * max(waits_s))
+            half = all(outage.share < 1 for outage in self._world.outages)
+            again_ms = heapq.heappop(self._failures) + max(0 if half else LOOK_MS, MS_PER_S * max(waits_s))
             self._blocked_ms = max(self._blocked_ms, again_ms)
         while self._pending and self._pending[0].known_ms <= now_ms:
             self._hear(self._pending.popleft())
@@ -254,24 +266,32 @@ class _Learner:
             self._belief.heard(call)
 
     def _block(self, pending: _Pending) -> None:
-        """Wait for as long as the provider says. An honest wait for the limit that binds says more than that."""
-        signals, wait_ms = self._world.signals, pending.wait_ms
-        if signals.wait_form == "none" or (wait_ms is None and pending.axis != "concurrency"):
+        """Wait for as long as the answer says. An honest wait for the limit that binds says more than that."""
+        shown_ms, call = pending.shown_ms, pending.call
+        if shown_ms is None:
             return
-        median_ms = self._world.latency.median_s * MS_PER_S
-        exact = wait_ms is not None and signals.wait_error == 1.0 and pending.axis == self._binding
-        if wait_ms is None:
-            wait_ms = median_ms
-        elif self._world.charge == "refunded" and self._admission.in_flight:
-            wait_ms, exact = min(wait_ms, median_ms), False
-        shown_ms = wait_ms * signals.wait_error
-        unit_ms = MS_PER_S if signals.wait_form in ("seconds", "date") else 0.0
-        if unit_ms:
-            shown_ms = unit_ms * math.ceil(shown_ms / unit_ms)
         self._named = 0.7 * self._named + 0.3 * shown_ms if self._named else shown_ms
         self._blocked_ms = max(self._blocked_ms, pending.known_ms + shown_ms)
-        if exact and pending.call is not None and len(self._admission.gates) == 1:
-            pending.call.wait_ms, pending.call.off_ms = shown_ms, unit_ms
+        signals = self._world.signals
+        honest = signals.wait_form != "none" and signals.wait_error == 1.0 and signals.style != "azure"
+        if (
+            honest
+            and call is not None
+            and len(self._admission.gates) == 1
+            and self._world.charge != "refunded"
+        ):
+            call.wait_ms = shown_ms
+            call.off_ms = MS_PER_S if signals.wait_form in ("seconds", "date") else 0.0
+
+    def _shown_ms(self, axis: Axis, taken: dict[Axis, float], now_ms: float) -> float | None:
+        """The wait that a worker of Fairlane reads from a refusal."""
+        median_ms = self._world.latency.median_s * MS_PER_S
+        wait_ms: float | None = median_ms
+        if axis != "concurrency":
+            wait_ms = self._admission.wait_ms(taken, now_ms)
+            if self._world.charge == "refunded" and wait_ms is not None and self._admission.in_flight:
+                wait_ms = min(wait_ms, median_ms)
+        return self._signs.of_refusal(axis, wait_ms, round(now_ms))[1]
 
     def _largest(self) -> float:
         work, world = self._world.work, self._world

@@ -35,13 +35,17 @@ def best_schedule(world: World, most_calls: int = MOST_CALLS) -> Schedule:
     """The best schedule until the world's horizon, or until ``most`` calls are admitted."""
     admission, now_ms, ordinal, peak = Admission(world, 0), 0.0, 0, 0
     ends: list[tuple[float, float, int]] = []  # when a call ends, when it was admitted, its output tokens
-    closed = outages_of(world)
+    closed = sorted(
+        (outage.at_s * 1000, (outage.at_s + outage.lasts_s) * 1000)
+        for outage in world.outages
+        if outage.share >= 1
+    )
     times: list[float] = []
     while len(times) < most_calls:
         fate = draw(world, ordinal)
         taken, _ = admission.charges(fate.output_tokens)
         while True:
-            at_ms = open_from(closed, now_ms)
+            at_ms = _open_from(closed, now_ms)
             while ends and ends[0][0] <= at_ms:
                 _end(admission, ends)
             if admission.rejects(taken, at_ms) is None:
@@ -64,13 +68,7 @@ def best_schedule(world: World, most_calls: int = MOST_CALLS) -> Schedule:
     return Schedule(tuple(times), peak)
 
 
-def outages_of(world: World) -> list[tuple[float, float]]:
-    """When each outage of all calls begins and ends, in order."""
-    found = [(outage.at_s, outage.at_s + outage.lasts_s) for outage in world.outages if outage.share >= 1]
-    return sorted((begins_s * 1000, ends_s * 1000) for begins_s, ends_s in found)
-
-
-def open_from(closed: list[tuple[float, float]], now_ms: float) -> float:
+def _open_from(closed: list[tuple[float, float]], now_ms: float) -> float:
     """The first time, from ``now_ms`` on, that is not in an outage."""
     for begins_ms, ends_ms in closed:
         if begins_ms <= now_ms < ends_ms:

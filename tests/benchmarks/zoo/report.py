@@ -79,8 +79,9 @@ def table(all_figures: Sequence[Figures]) -> Table:
 def one_line(figures: Figures) -> str:
     """One world's figures and traits as one line."""
     return (
-        f"seed {figures.seed}: used {figures.used:.3f} (late {figures.used_late:.3f}, learner {figures.learner_used:.3f}), "
-        f"refused {figures.refused:.2%} of {figures.calls} (learner {figures.learner_refused:.2%}), failed {figures.failed}, "
+        f"seed {figures.seed}: used {figures.used:.3f} (second half {figures.used_late:.3f}, "
+        f"learner {figures.learner_used:.3f}), refused {figures.refused:.2%} of {figures.calls} "
+        f"(learner {figures.learner_refused:.2%}), failed {figures.failed}, "
         f"in outages {figures.in_outage}, {figures.horizon_s:.0f} s — {'; '.join(figures.traits)}"
     )
 
