@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import pytest
@@ -13,8 +12,7 @@ from fairlane.core.clock import ManualClock
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.model.job import Attempt
 from tests.benchmarks.zoo.generator import SMALL, generate
-from tests.benchmarks.zoo.newcomer import Newcomer
-from tests.benchmarks.zoo.oracle import best_schedule, late_schedule
+from tests.benchmarks.zoo.oracle import best_schedule
 from tests.benchmarks.zoo.peer_client import play_peer
 from tests.benchmarks.zoo.peers import PEERS
 from tests.benchmarks.zoo.provider import ADMITTED, Arrival, GeneratedProvider
@@ -72,32 +70,3 @@ def test_the_oracle_makes_no_call_into_an_outage() -> None:
             if outage.share >= 1:
                 begins_ms, ends_ms = outage.at_s * 1000, (outage.at_s + outage.lasts_s) * 1000
                 assert not any(begins_ms <= at_ms < ends_ms for at_ms in best_schedule(world).times_ms)
-
-
-def test_the_late_oracle_has_no_more_than_the_oracle_at_any_time() -> None:
-    """But for refunds: a bucket that is full when a call ends loses them, so waiting may pay there."""
-    worlds = [generate(seed, SMALL) for seed in range(120)]
-    for world in (w for w in worlds if w.charge != "refunded"):
-        best, late = best_schedule(world), late_schedule(world)
-        assert all(best.by(at_ms + ROUNDING_MS) >= n for n, at_ms in enumerate(late.times_ms, 1)), world.seed
-
-
-def test_whoever_has_configured_the_limits_knows_them_at_once() -> None:
-    worlds = [w for w in (generate(seed, SMALL) for seed in range(60)) if w.configured is not None]
-    assert worlds
-    for world in worlds:
-        assert late_schedule(world) == best_schedule(world)
-
-
-def test_a_newcomer_sends_ten_calls_a_second_and_stops_being_one_at_its_first_refusal() -> None:
-    world = next(w for w in (generate(seed, SMALL) for seed in range(60)) if w.signals.wait_form == "seconds")
-    newcomer = Newcomer(world)
-    at_ms = []
-    for _ in range(3):
-        at_ms.append(newcomer.from_ms(0.0))
-        newcomer.sent(at_ms[-1], 60_000.0)
-    assert at_ms == pytest.approx([0, 100, 200])
-    newcomer.refused(300.0, 1.0)
-    assert not newcomer.learns
-    shown_ms = 1000 * math.ceil(world.signals.wait_error / 1000)
-    assert newcomer.from_ms(300.0) == pytest.approx(300 + 2 * world.one_way_ms + shown_ms)

@@ -4,8 +4,6 @@ It knows the limits, their later steps, the outages, and each call's length. No 
 successes at any time: a call that is sent as soon as it is admitted delays no later call, and the n-th call
 is the same for every player. There is one exception: where calls get tokens back at their end, a bucket that
 is full by then loses them, so waiting may pay.
-
-The late oracle knows the same, but only once a newcomer was told of the limits.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from dataclasses import dataclass
 
 from tests.benchmarks.zoo.admission import Admission, draw
 from tests.benchmarks.zoo.gates import NEVER
-from tests.benchmarks.zoo.newcomer import Newcomer
 from tests.benchmarks.zoo.world import World
 
 MOST_CALLS = 20_000
@@ -36,18 +33,6 @@ class Schedule:
 
 def best_schedule(world: World, most_calls: int = MOST_CALLS) -> Schedule:
     """The best schedule until the world's horizon, or until ``most`` calls are admitted."""
-    return _schedule(world, most_calls, None)
-
-
-def late_schedule(world: World, most_calls: int = MOST_CALLS) -> Schedule:
-    """The late oracle's: slow start until an answer names the limits, and then the best schedule.
-
-    Where the operator has configured the limits, it is the best schedule.
-    """
-    return _schedule(world, most_calls, None if world.configured is not None else Newcomer(world))
-
-
-def _schedule(world: World, most_calls: int, newcomer: Newcomer | None) -> Schedule:
     admission, now_ms, ordinal, peak = Admission(world, 0), 0.0, 0, 0
     ends: list[tuple[float, float, int]] = []  # when a call ends, when it was admitted, its output tokens
     closed = sorted(
@@ -60,17 +45,12 @@ def _schedule(world: World, most_calls: int, newcomer: Newcomer | None) -> Sched
         fate = draw(world, ordinal)
         taken, _ = admission.charges(fate.output_tokens)
         while True:
-            at_ms = _open_from(closed, now_ms if newcomer is None else newcomer.from_ms(now_ms))
+            at_ms = _open_from(closed, now_ms)
             while ends and ends[0][0] <= at_ms:
                 _end(admission, ends)
             if admission.rejects(taken, at_ms) is None:
                 break
             next_ms = admission.earliest_ms(taken, at_ms)
-            if newcomer is not None and newcomer.learns:
-                newcomer.refused(at_ms, admission.wait_ms(taken, at_ms))
-                admission.count_refused(at_ms)
-                now_ms = at_ms
-                continue
             if ends and (next_ms <= at_ms or world.charge == "refunded" or next_ms == NEVER):
                 next_ms = min(next_ms if next_ms > at_ms else NEVER, ends[0][0])
             if next_ms > world.horizon_ms:
@@ -80,10 +60,7 @@ def _schedule(world: World, most_calls: int, newcomer: Newcomer | None) -> Sched
         if now_ms > world.horizon_ms:
             break
         admission.admit(taken, now_ms)
-        latency_ms = admission.latency_ms(fate)
-        heapq.heappush(ends, (now_ms + latency_ms, now_ms, fate.output_tokens))
-        if newcomer is not None:
-            newcomer.sent(now_ms, latency_ms)
+        heapq.heappush(ends, (now_ms + admission.latency_ms(fate), now_ms, fate.output_tokens))
         peak = max(peak, admission.in_flight)
         ordinal += 1
         if not fate.faulty:

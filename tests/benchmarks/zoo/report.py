@@ -1,4 +1,4 @@
-"""The figures of many worlds: percentiles by player and by trait, and the worst worlds by seed."""
+"""The figures of many worlds: percentiles by player, by class and by trait, and the worst worlds by seed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from tests.benchmarks.zoo.classes import CLASSES
 from tests.benchmarks.zoo.measure import Figures, quantile
 
 LINES = "figures.jsonl"
@@ -17,9 +18,9 @@ WORST = 20
 LEAST_OF_TRAIT = 5
 """The table by trait omits traits that fewer worlds have."""
 
-COLUMNS = ("player", "worlds", "used 50 %", "used 5 %", "late 50 %", "late 5 %",
-           "cold 95 %", "of late 50 %", "of late 5 %", "refused 50 %", "refused 95 %",
-           "jobs failed", "jobs lost")  # fmt: skip
+COLUMNS = ("", "worlds", "used 50 %", "used 5 %", "learner 50 %", "learner 5 %", "of learner 50 %",
+           "of learner 5 %", "refused 50 %", "refused 95 %", "learner 50 %", "learner 95 %", "jobs failed",
+           "jobs lost")  # fmt: skip
 USED_MEDIAN, USED_LOW, REFUSED_MEDIAN, REFUSED_HIGH = 0.98, 0.90, 0.003, 0.015
 """The bars: utilisation's median and 5th percentile, the refused share's median and 95th percentile."""
 
@@ -35,39 +36,31 @@ def worst(all_figures: Iterable[Figures], count: int = WORST) -> list[Figures]:
     return sorted(all_figures, key=lambda figures: (-badness(figures), figures.seed))[:count]
 
 
-def by_player(all_figures: Sequence[Figures]) -> dict[str, list[Figures]]:
-    """All figures by player. Fairlane's are repeated, split into configured and hidden limits."""
-    groups: dict[str, list[Figures]] = defaultdict(list)
+def groups(all_figures: Sequence[Figures]) -> dict[str, list[Figures]]:
+    """All figures by player, and Fairlane's by class, too."""
+    found: dict[str, list[Figures]] = defaultdict(list)
     for figures in all_figures:
-        groups[figures.player].append(figures)
-    for name in ("fairlane",):
-        known = [figures for figures in groups.get(name, []) if figures.configured]
-        if known and len(known) < len(groups[name]):
-            groups[f"{name}, limits configured"] = known
-            groups[f"{name}, limits hidden"] = [f for f in groups[name] if not f.configured]
-    return dict(groups)
+        found[figures.player].append(figures)
+    ours = found.get("fairlane", [])
+    named = {name: [figures for figures in ours if name in figures.classes] for name in CLASSES}
+    return {name: group for name, group in (found | named).items() if group}
 
 
 def rows(all_figures: Sequence[Figures]) -> list[tuple[str, ...]]:
     """The table's cells."""
-    return [_row(name, group) for name, group in by_player(all_figures).items()]
+    return [_row(name, group) for name, group in groups(all_figures).items()]
 
 
 def _row(name: str, group: Sequence[Figures]) -> tuple[str, ...]:
-    used, late, of_late = [f.used for f in group], [f.used_late for f in group], [f.of_late for f in group]
-    refused = [f.refused for f in group]
+    used, learned, of_learner = zip(*((f.used, f.learner_used, f.of_learner) for f in group), strict=True)
+    refused, learner_refused = zip(*((f.refused, f.learner_refused) for f in group), strict=True)
+    shares = [(values, part) for values in (used, learned, of_learner) for part in (0.5, 0.05)]
+    refusals = [(values, part) for values in (refused, learner_refused) for part in (0.5, 0.95)]
     return (
         name,
         str(len(group)),
-        f"{quantile(used, 0.5):.3f}",
-        f"{quantile(used, 0.05):.3f}",
-        f"{quantile(late, 0.5):.3f}",
-        f"{quantile(late, 0.05):.3f}",
-        f"{quantile([f.cold for f in group], 0.95):.3f}",
-        f"{quantile(of_late, 0.5):.3f}",
-        f"{quantile(of_late, 0.05):.3f}",
-        f"{quantile(refused, 0.5):.2%}",
-        f"{quantile(refused, 0.95):.2%}",
+        *(f"{quantile(values, part):.3f}" for values, part in shares),
+        *(f"{quantile(values, part):.2%}" for values, part in refusals),
         str(sum(f.failed for f in group)),
         str(sum(f.lost for f in group)),
     )
@@ -86,8 +79,9 @@ def table(all_figures: Sequence[Figures]) -> Table:
 def one_line(figures: Figures) -> str:
     """One world's figures and traits as one line."""
     return (
-        f"seed {figures.seed}: used {figures.used:.3f} (late {figures.used_late:.3f}), "
-        f"refused {figures.refused:.2%} of {figures.calls}, failed {figures.failed}, "
+        f"seed {figures.seed}: used {figures.used:.3f} (second half {figures.used_late:.3f}, "
+        f"learner {figures.learner_used:.3f}), refused {figures.refused:.2%} of {figures.calls} "
+        f"(learner {figures.learner_refused:.2%}), failed {figures.failed}, "
         f"in outages {figures.in_outage}, {figures.horizon_s:.0f} s — {'; '.join(figures.traits)}"
     )
 

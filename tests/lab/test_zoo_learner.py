@@ -1,0 +1,133 @@
+"""The learner never beats the oracle, and is refused about as often as halving its ignorance takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.benchmarks.zoo.belief import Belief, Prior
+from tests.benchmarks.zoo.classes import HIDDEN, TRUE_HEADERS, classes_of
+from tests.benchmarks.zoo.generator import (
+    DEEPEST_S,
+    LEAST_PER_MINUTE,
+    MOST_PER_MINUTE,
+    SHALLOWEST_S,
+    SMALL,
+    generate,
+)
+from tests.benchmarks.zoo.learner import MOST_AT_ONCE, Learned, learn
+from tests.benchmarks.zoo.oracle import best_schedule
+from tests.benchmarks.zoo.world import AxisLimit, World
+
+ROUNDING_MS = 1.0
+ON_THEIR_WAY = 0.05
+"""The share of calls that may be refused, too: those that left before a refusal was heard."""
+
+played = cache(learn)
+seeds = st.integers(0, 20_000)
+
+
+def hidden(seed: int) -> World:
+    """The first world from this seed on whose limits nobody has configured."""
+    world = generate(seed, SMALL)
+    return world if world.configured is None else hidden(seed + 1)
+
+
+def unknown(world: World) -> float:
+    """The size of what a learner does not know, as a factor."""
+    rates = 4 * MOST_PER_MINUTE / LEAST_PER_MINUTE
+    at_once = MOST_AT_ONCE if world.most_at_once is not None else 1
+    return rates * DEEPEST_S / SHALLOWEST_S * at_once
+
+
+@settings(max_examples=15)
+@given(seed=seeds)
+def test_the_learner_has_no_more_than_the_oracle_at_any_time(seed: int) -> None:
+    """Except for refunds: a bucket that is full when a call ends loses them, so waiting may pay there."""
+    world = hidden(seed)
+    best, learned = best_schedule(world), played(world)
+    if world.charge != "refunded":
+        times = enumerate(learned.schedule.times_ms, 1)
+        assert all(best.by(at_ms + ROUNDING_MS) >= number for number, at_ms in times)
+
+
+@settings(max_examples=15)
+@given(seed=seeds)
+def test_refusals_halve_what_is_unknown(seed: int) -> None:
+    world = hidden(seed)
+    learned = played(world)
+    assert learned.refused <= math.log2(unknown(world)) + ON_THEIR_WAY * learned.calls
+
+
+def test_whoever_has_configured_the_limits_is_the_oracle() -> None:
+    worlds = [w for w in (generate(seed, SMALL) for seed in range(60)) if w.configured is not None]
+    assert worlds
+    for world in worlds:
+        best = best_schedule(world)
+        assert learn(world) == Learned(best, len(best.times_ms), 0)
+
+
+def test_after_the_first_answer_true_headers_make_the_limit_known() -> None:
+    for world in (generate(seed, SMALL) for seed in range(200)):
+        best = best_schedule(world)
+        told = classes_of(world, len(best.times_ms)) == (TRUE_HEADERS,) and world.most_at_once is None
+        if told and world.signals.wait_form == "none":
+            learned = played(world)
+            told_ms = learned.schedule.times_ms[0] + 3 * world.latency.median_s * 1000
+            late = len(best.times_ms) - best.by(told_ms)
+            assert len(learned.schedule.times_ms) - learned.schedule.by(told_ms) >= 0.9 * late - 1, world.seed
+
+
+def test_each_hidden_world_is_in_a_class_of_its_retry_after() -> None:
+    for world in (hidden(seed) for seed in range(100)):
+        named = classes_of(world, 100)
+        if named[0] == HIDDEN:
+            assert ("hidden, Retry-After honest" in named) != ("hidden, Retry-After wrong or absent" in named)
+
+
+@pytest.mark.parametrize("error", [0.1, 10.0])
+def test_a_wrong_retry_after_is_obeyed(error: float) -> None:
+    world = next(
+        w
+        for w in map(hidden, range(500))
+        if w.signals.wait_form == "seconds" and w.limits[0].shape == "bucket"
+    )
+    world = replace(
+        world, signals=replace(world.signals, view="none", wait_error=error), outages=(), steps=()
+    )
+    learned = learn(world)
+    assert learned.refused > 0
+    named_ms = 1000 * math.ceil(error / 1000)
+    times = learned.schedule.times_ms
+    assert max(later - sooner for sooner, later in pairwise(times)) >= named_ms
+
+
+@given(rate=st.floats(5.0, 20_000.0), depth_s=st.floats(0.1, 30.0))
+@settings(max_examples=20)
+def test_two_refusals_show_a_buckets_rate_and_depth(rate: float, depth_s: float) -> None:
+    """A bucket is emptied twice, ten seconds apart. Then the belief admits what it admits, to a tenth."""
+    limit = AxisLimit("requests", rate, "bucket", depth_s)
+    ranges = (LEAST_PER_MINUTE, 4 * MOST_PER_MINUTE), (SHALLOWEST_S, DEEPEST_S)
+    belief = Belief(limit, 1.0, Prior(*ranges), (), 1)
+    capacity, level, at_ms = max(1.0, rate / 60 * depth_s), 0.0, 0.0
+    one = capacity / 40 if capacity > 40 else 1.0
+    level = capacity
+    for span_ms in (0.0, 500.0 * depth_s):
+        at_ms, level = at_ms + span_ms, min(capacity, level + span_ms * rate / 60_000)
+        admitted = True
+        while admitted:
+            admitted = level >= one * (1 - 1e-6)
+            call = belief.sent(one, at_ms)
+            call.admitted = admitted
+            belief.heard(call)
+            level -= one if admitted else 0.0
+    later_ms = at_ms + 250.0 * depth_s
+    (found_ms,) = belief.times_ms(one, later_ms, (0.5,))
+    true_ms = later_ms + max(0.0, one - level - (later_ms - at_ms) * rate / 60_000) * 60_000 / rate
+    assert found_ms - at_ms == pytest.approx(true_ms - at_ms, rel=0.1, abs=2 * one * 60_000 / rate)
