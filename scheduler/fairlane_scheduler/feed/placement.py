@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fairlane.core.errors import CutOff, TemplateError, UnknownModel, UnreadableRow, WorkRaised
+from redis.exceptions import RedisError
+
+from fairlane.core.errors import CutOff, NoChild, TemplateError, UnknownModel, UnreadableRow, WorkRaised
+from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.job import Success
@@ -21,6 +24,7 @@ from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests, RenderCall
 from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Runs
+from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.child_work import ChildWork, WorkAwaited
 from fairlane_scheduler.feed.known_results import KnownResults
 from fairlane_scheduler.feed.row_pages import PageAwaited, RowPages
@@ -30,7 +34,10 @@ from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun
 
 RUNS_KEPT = 256
+MOST_REASON_CHARS = 500
 LOOKED_AHEAD = 512  # items that children get behind the one that is awaited
+
+log = get_logger("feeder")
 
 
 @dataclass(slots=True)
@@ -95,6 +102,7 @@ class Placement:
         self._pages = RowPages(runs, most_row_bytes, pool)
         self._work = None if pool is None else ChildWork(pool)
         self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
+        self._surprising: set[RunRef] = set()
         self._sessions = SessionIndex(runs)
         self._known = KnownResults(runs)
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
@@ -139,6 +147,7 @@ class Placement:
         if self._work is not None:
             self._work.forget(ref)
         self._asked_until.pop(ref, None)
+        self._surprising.discard(ref)
         self._sessions.forget(ref)
         self._known.forget(ref)
 
@@ -172,6 +181,20 @@ class Placement:
             return PlacedItem(item, position, self._lanes.lane_of(call.model, spec.lane), call)
         except (TemplateError, UnknownModel, UnreadableRow, CutOff, WorkRaised) as error:
             return PlacedItem(item, position, problem=str(error), model=model)
+        except (PageAwaited, WorkAwaited, NoChild, RedisError, OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  a row may make anything at all of a template or a request
+            problem = f"{type(error).__name__}: {error}"[:MOST_REASON_CHARS]
+            self._log_once(run.ref, number, problem)
+            return PlacedItem(item, position, problem=problem, model=model)
+
+    def _log_once(self, ref: RunRef, item: int, problem: str) -> None:
+        """Log the first item of a run that raised what nobody expected."""
+        if ref not in self._surprising:
+            self._surprising.add(ref)
+            log.warning(
+                Event.ITEM_RAISED, run=ref.run, team=ref.team, item=item, error=problem, exc_info=True
+            )
 
     def _call(self, run: ActiveRun, item: RunItem, memory: Mapping[bytes, bytes] | None) -> Call:
         """The call of an item's task, rendered here if that is linear in short texts."""
