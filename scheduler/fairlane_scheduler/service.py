@@ -39,6 +39,7 @@ from fairlane_scheduler.intake.receiver import Receiver
 from fairlane_scheduler.intake.run_requests import RunRequests
 from fairlane_scheduler.intake.sources import Sources
 from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
+from fairlane_scheduler.lanes.unused import UnusedLanes
 from fairlane_scheduler.monitoring.metrics import (
     MeasuredLanes,
     MeasuredRuns,
@@ -119,7 +120,12 @@ class Scheduler:
         # Lanes
         self._sharing = LaneSharing(Scopes(redis, keys, auditor), settings.connections)
         self._registry = LaneRegistry(
-            lanes, self._sharing, settings.connections, settings.lanes, settings.limits_of
+            lanes,
+            self._sharing,
+            settings.connections,
+            settings.lanes,
+            settings.limits_of,
+            section.limits.lanes,
         )
 
         # Feed and intake
@@ -164,6 +170,7 @@ class Scheduler:
         )
         self._janitor = Janitor(inbox)
         self._lane_sampler = LaneSampler(lanes, History(redis, keys), backlog.depth)
+        self._unused_lanes = UnusedLanes(lanes, self._registry, backlog, self._forget_lane)
         self._heartbeat = RunHeartbeat(RunStates(redis, keys), backlog, self._dispatcher.reason_of)
         self._housekeeping_ms = 0
         self._heartbeat_ms = 0
@@ -239,6 +246,7 @@ class Scheduler:
         self._sources.forget_all()
         self._dispatcher.begin_term(self._registry.names())
         self._lane_sampler.forget_all()
+        self._unused_lanes.forget_all()
         self._housekeeping_ms = 0
         self._heartbeat_ms = self._clock.monotonic_ms() + EVERY_MS
         self._sharing.publish()
@@ -284,6 +292,7 @@ class Scheduler:
     def _housekeep(self, moment: Moment) -> bool:
         """Look for changes that nobody announced; true if there are more runs to load."""
         more = self._loader.refresh()
+        self._unused_lanes.tick(moment, all_loaded=self._loader.complete)
         more = self._outages.tick(moment) or more
         if moment.monotonic_ms >= self._remember_ms:
             self._memory.refresh(self._registry.names())
@@ -295,6 +304,12 @@ class Scheduler:
         self._lane_sampler.tick(moment, self._registry.names)
         self._janitor.tick(moment.monotonic_ms)
         return more
+
+    def _forget_lane(self, lane: str) -> None:
+        """Drop what is kept of a lane that nobody uses."""
+        self._memory.forget(lane)
+        self._dispatcher.forget(lane)
+        self._lane_sampler.forget(lane)
 
     def _note_metrics(self) -> None:
         if self._metrics is not None:

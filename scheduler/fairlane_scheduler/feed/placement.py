@@ -176,9 +176,9 @@ class Placement:
                 )
             if self._work is None or has_linear_model(item):
                 model = rendering.model(item.cell, row)
-                self._lanes.lane_of(model, spec.lane)
+                self._lanes.lane_of(model, spec.lane, spec.team)
             call = self._call(run, item, memory)
-            return PlacedItem(item, position, self._lanes.lane_of(call.model, spec.lane), call)
+            return PlacedItem(item, position, self._lanes.lane_of(call.model, spec.lane, spec.team), call)
         except (TemplateError, UnknownModel, UnreadableRow, CutOff, WorkRaised) as error:
             return PlacedItem(item, position, problem=str(error), model=model)
         except (PageAwaited, WorkAwaited, NoChild, RedisError, OSError, MemoryError):

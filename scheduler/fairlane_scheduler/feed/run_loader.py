@@ -33,6 +33,8 @@ class RunLoader:
         self._runs, self._backlog, self._feeder = runs, backlog, feeder
         self._reader = RunReader(redis, keys)
         self._sessions = SessionIndex(runs)
+        self.complete = False
+        """Whether the backlog had every active run after the last `refresh`."""
         self._unreadable: set[RunRef] = set()  # logged once; they wait for a scheduler of a later version
 
     def refresh(self) -> bool:
@@ -44,6 +46,7 @@ class RunLoader:
         self._unreadable &= active
         unknown = [ref for ref in active if self._backlog.get(ref) is None]
         loaded = [self._load(ref) for ref in unknown[:LOADED_AT_ONCE]]
+        self.complete = len(unknown) <= LOADED_AT_ONCE and all(loaded)
         return any(loaded) and len(unknown) > LOADED_AT_ONCE
 
     def forget(self, ref: RunRef) -> None:

@@ -303,11 +303,13 @@ class Admission:
         for number, model in enumerate(spec.models):
             template = Template(f"models[{number}]", model, checked=True)
             if template.constant:
-                self._lanes.lane_of(template.render({}).strip(), spec.lane)
+                self._lanes.lane_of(template.render({}).strip(), spec.lane, spec.team)
         plan = Plan(
             spec=spec.admitted,
-            eval_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.evals),
-            session_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.session_evals),
+            eval_lanes=tuple(self._lanes.lane_of(each.model, each.lane, spec.team) for each in spec.evals),
+            session_lanes=tuple(
+                self._lanes.lane_of(each.model, each.lane, spec.team) for each in spec.session_evals
+            ),
             unstructured=self._unstructured,
             tooled=self._tooled,
             responses=self._responses,

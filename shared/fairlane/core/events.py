@@ -59,6 +59,7 @@ class Event(StrEnum):
 
     # Lanes
     LANE_CREATED = "lane_created"
+    LANE_FORGOTTEN = "lane_forgotten"  # unused_s
     LANE_BLOCKED = "lane_blocked"  # reason, delay_s
     LANE_RATE_CUT = "lane_rate_cut"  # reason
     LANE_PARKED = "lane_parked"  # reason
