@@ -39,6 +39,7 @@ from fairlane.sandbox.pieces import (
     EvaluationDigests,
     FindFlaw,
     Piece,
+    ReadMembers,
     ReadPage,
     RenderCall,
 )
@@ -80,6 +81,11 @@ class TeamWork:
         Raises `BrokenPage`, `CutOff`, `WorkRaised`.
         """
         found: list[bytes] = await self._done(ref, ReadPage(blob, self._row_bytes))
+        return found
+
+    async def members(self, ref: RunRef, blob: bytes, rows: int) -> list[bytes]:
+        """The JSON texts of a large block of sessions. Raises `BrokenSessions`, `CutOff`, `WorkRaised`."""
+        found: list[bytes] = await self._done(ref, ReadMembers(blob, rows))
         return found
 
     async def rendered(self, inputs: JobInputs) -> JobInputs:
