@@ -140,7 +140,7 @@ class Scheduler:
             pool,
             settings.sandbox.hold_after,
         )
-        self._loader = RunLoader(redis, keys, runs, backlog, self._feeder)
+        self._loader = RunLoader(redis, keys, runs, backlog, self._feeder, clock)
         limits = PayloadLimits(runs, backlog, section.limits)
         admission = Admission(
             runs, backlog, self._registry, limits, section, settings.connections, settings.prices, pool
