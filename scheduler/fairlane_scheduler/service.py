@@ -40,6 +40,7 @@ from fairlane_scheduler.intake.receiver import Receiver
 from fairlane_scheduler.intake.run_requests import RunRequests
 from fairlane_scheduler.intake.sources import Sources
 from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
+from fairlane_scheduler.lanes.unused import UnusedLanes
 from fairlane_scheduler.monitoring.metrics import (
     MeasuredLanes,
     MeasuredRuns,
@@ -120,7 +121,12 @@ class Scheduler:
         # Lanes
         self._sharing = LaneSharing(Scopes(redis, keys, auditor), settings.connections)
         self._registry = LaneRegistry(
-            lanes, self._sharing, settings.connections, settings.lanes, settings.limits_of
+            lanes,
+            self._sharing,
+            settings.connections,
+            settings.lanes,
+            settings.limits_of,
+            section.limits.lanes,
         )
 
         # Feed and intake
@@ -135,7 +141,7 @@ class Scheduler:
             pool,
             settings.sandbox.hold_after,
         )
-        self._loader = RunLoader(redis, keys, runs, backlog, self._feeder)
+        self._loader = RunLoader(redis, keys, runs, backlog, self._feeder, clock)
         limits = PayloadLimits(runs, backlog, section.limits)
         admission = Admission(
             runs, backlog, self._registry, limits, section, settings.connections, settings.prices, pool
@@ -165,6 +171,7 @@ class Scheduler:
         )
         self._janitor = Janitor(inbox)
         self._lane_sampler = LaneSampler(lanes, History(redis, keys), backlog.depth)
+        self._unused_lanes = UnusedLanes(lanes, self._registry, backlog, self._forget_lane)
         self._heartbeat = RunHeartbeat(RunStates(redis, keys), backlog, self._dispatcher.reason_of)
         self._housekeeping_ms = 0
         self._heartbeat_ms = 0
@@ -241,6 +248,7 @@ class Scheduler:
         self._sources.forget_all()
         self._dispatcher.begin_term(self._registry.names())
         self._lane_sampler.forget_all()
+        self._unused_lanes.forget_all()
         self._housekeeping_ms = 0
         self._heartbeat_ms = self._clock.monotonic_ms() + EVERY_MS
         self._sharing.publish()
@@ -286,6 +294,7 @@ class Scheduler:
     def _housekeep(self, moment: Moment) -> bool:
         """Look for changes that nobody announced; true if there are more runs to load."""
         more = self._loader.refresh()
+        self._unused_lanes.tick(moment, all_loaded=self._loader.complete)
         more = self._outages.tick(moment) or more
         if moment.monotonic_ms >= self._remember_ms:
             self._memory.refresh(self._registry.names())
@@ -297,6 +306,12 @@ class Scheduler:
         self._lane_sampler.tick(moment, self._registry.names)
         self._janitor.tick(moment.monotonic_ms)
         return more
+
+    def _forget_lane(self, lane: str) -> None:
+        """Drop what is kept of a lane that nobody uses."""
+        self._memory.forget(lane)
+        self._dispatcher.forget(lane)
+        self._lane_sampler.forget(lane)
 
     def _note_metrics(self) -> None:
         if self._metrics is not None:

@@ -261,6 +261,25 @@ def test_templates_that_take_seconds_to_compile_are_refused_uncompiled(
     assert shown in parts.state(ref)["reason"]
 
 
+@pytest.mark.parametrize("value", ["[]", "{}", "0", '[","]'])
+def test_a_spec_of_too_many_values_is_refused_before_it_is_read(
+    parts: Parts, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, many = RunRef("flood", "r1"), f"[{','.join([value] * 60_000)}]"
+    text = spec_with(parts, "r1", params={"stop": "<here>"}).replace('"<here>"', many)
+    parts.redis.set(parts.keys.spec(ref), text)
+    push(parts, iter([asked("r1")]))
+    monkeypatch.setattr("fairlane_scheduler.intake.admission._read_spec", lambda *_: pytest.fail("read"))
+    parts.receiver.tick(None, parts.moment())
+    assert "more than 50,000 values" in parts.state(ref)["reason"]
+
+
+def test_what_stands_in_texts_is_no_value() -> None:
+    assert admission.values_of(b'{"a":"[,{\\",[{,","b":[1,2]}') == 4
+    assert admission.values_of(b'"' + b"," * 4_000_000) == 4_000_000, "a text without an end is none"
+    assert admission.values_of(b'"' + b"," * 4_000_000 + b'"') == 0
+
+
 def test_prompts_as_people_write_them_are_not_too_many(parts: Parts) -> None:
     text = "You are a judge.\n{% for d in documents %}{{ loop.index }}. {{ d.title }}\n{% endfor %}{{ q }}\n"
     ref = RunRef("flood", "r1")

@@ -26,7 +26,7 @@ MORE: tuple[tuple[str, str, str], ...] = (
     ("shared/fairlane/store/write/workers.py", "    drained: bool", f"{_FIELD}    drained: bool"),
     (
         "shared/fairlane/model/run.py",
-        "    submitted_ms: int = Field(ge=0)\n",
+        "    submitted_ms: int = Field(ge=0, le=LATEST_MS)\n",
         f"    submitted_ms: int\n{_FIELD}",
     ),
     ("shared/fairlane/model/run.py", "    eval_lanes: tuple", f"{_FIELD}    eval_lanes: tuple"),

@@ -83,7 +83,7 @@ class Parts:
             self.settings.limits_of,
         )
         self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock, pool=pool)
-        self.loader = RunLoader(redis, self.keys, self.runs, self.backlog, self.feeder)
+        self.loader = RunLoader(redis, self.keys, self.runs, self.backlog, self.feeder, self.clock)
         limits = PayloadLimits(self.runs, self.backlog, self.settings.scheduler.limits)
         self.admission = Admission(
             self.runs,

@@ -22,6 +22,7 @@ from fairlane.cli.operate.checks import (
 )
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.model.lane import LaneLimits
+from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView, ServerView
 from fairlane.store.write.lane_view import Hold
 from fairlane.store.write.workers import Beat, WorkerInfo
@@ -39,6 +40,7 @@ SOUND = ServerView(
     memory_used=MIB,
     memory_limit=0,
 )
+REFUSES = Refusal("Redis has fewer replicas than its min-replicas-to-write", "Start its replicas")
 SETTINGS = Settings.model_validate(
     {
         "connections": {
@@ -93,6 +95,7 @@ def test_a_deployment_that_is_well_has_nothing_to_mend() -> None:
         (None, "redis version", Grade.WARN),
         (replace(SOUND, version="6.0.20"), "redis version", Grade.FAIL),
         (replace(SOUND, replica=True), "redis role", Grade.FAIL),
+        (replace(SOUND, refused=REFUSES), "redis writes", Grade.FAIL),
         (replace(SOUND, append_only=False), "redis persistence", Grade.WARN),
         (replace(SOUND, append_failed=True), "redis persistence", Grade.FAIL),
         (replace(SOUND, eviction="allkeys-lru", memory_limit=9 * MIB), "redis memory", Grade.FAIL),

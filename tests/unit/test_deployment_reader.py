@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from redis import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from fairlane.store.read.overview import DeploymentReader, LeaderView
 from tests.support.deployment import FOREVER_MS, Deployment
@@ -74,3 +74,37 @@ def test_a_server_that_refuses_to_tell_is_not_known(
 
     monkeypatch.setattr(real_redis, "info", refuse)
     assert reader(Deployment(real_redis)).server() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good", "words"),
+    [
+        ("min-replicas-to-write", "1", "0", "fewer replicas than its min-replicas-to-write"),
+        ("maxmemory", "1", "0", "Redis is full"),
+    ],
+)
+def test_a_server_that_takes_no_writes_is_found_out(
+    real_redis: Redis, name: str, bad: str, good: str, words: str
+) -> None:
+    deployment = reader(Deployment(real_redis))
+    real_redis.config_set(name, bad)
+    try:
+        found = deployment.server()
+    finally:
+        real_redis.config_set(name, good)
+    assert found is not None
+    assert found.refusing is not None
+    assert words in found.refusing.problem
+    sound = deployment.server()
+    assert sound is not None
+    assert sound.refusing is None
+
+
+def test_who_may_not_write_tries_nothing(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> None:
+        raise NoPermissionError("this user has no permissions to run the 'unlink' command")
+
+    monkeypatch.setattr(real_redis, "unlink", refuse)
+    found = reader(Deployment(real_redis)).server()
+    assert found is not None
+    assert found.refusing is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlane.core.errors import TemplateError
 from fairlane.model.run import Cell, Plan
@@ -130,3 +132,32 @@ def test_a_request_that_cannot_be_made_names_its_part(url: str | None, body: Any
 def test_parameters_of_the_run_are_defaults_of_its_requests() -> None:
     made = call(RESPONSES, {"input": "x", "temperature": 0}, params={"temperature": 1, "seed": 3})
     assert dict(made.params) == {"temperature": 0, "seed": 3}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "type", "text", "name", "x"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+BODIES = JSON | st.dictionaries(
+    st.sampled_from(["messages", "input", "instructions", "tools", "max_tokens", "n", "text", "tool_choice"]),
+    JSON | st.lists(JSON, max_size=3),
+    max_size=5,
+)
+
+
+@given(st.sampled_from([None, EMBEDDINGS, RESPONSES, 5]), BODIES, st.sampled_from([(), ("sim",)]))
+def test_any_body_is_a_request_or_is_refused_with_the_reason(
+    url: Any, body: Any, responses: tuple[str, ...]
+) -> None:
+    try:
+        made = call(url, body, responses=responses)
+    except TemplateError:
+        return
+    assert made.tokens.most >= 0
+    assert made.digest(0)

@@ -248,6 +248,29 @@ def test_a_run_that_breaks_the_feeder_is_set_aside_and_the_others_go_on(
     assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == feeding.BROKEN_RUN_PAUSE_MS
 
 
+def test_an_item_that_raises_what_nobody_expected_is_invalid_and_its_run_ends(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = parts.admit(3)
+    rendered = placement.Rendering.task
+
+    def raising(self: placement.Rendering, cell: Any, row: Any, *more: Any) -> Any:
+        if row["q"] != 1:
+            raise RecursionError("maximum recursion depth exceeded")
+        return rendered(self, cell, row, *more)
+
+    monkeypatch.setattr(placement.Rendering, "task", raising)
+    with capture_logs() as logs:
+        parts.feed_all()
+
+    assert run.fully_fed
+    assert parts.queued(run.ref, "sim:fast") != []
+    results = parts.redis.hgetall(parts.keys.results(run.ref))
+    assert {TaskResult.from_json(text).state for text in results.values()} == {JobState.INVALID}
+    assert TaskResult.from_json(results[b"0"]).error == "RecursionError: maximum recursion depth exceeded"
+    assert [line["item"] for line in logs if line["event"] == "item_raised"] == [0]
+
+
 def test_a_redis_that_is_away_is_nobodys_fault(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     parts.admit(10)
 

@@ -106,6 +106,29 @@ def test_lanes_have_an_end_but_those_that_are_known_stay_in_use(
         known.lane_of("sim:c")
 
 
+def test_a_team_opens_no_more_lanes_than_it_may_and_leaves_room_for_others(
+    lanes: Lanes,
+) -> None:
+    known = registry(lanes, described={"requests_per_minute": 60})
+    known.most_of_team = 3
+    known.reload()
+    for model in ("sim:a", "sim:b", "sim:c", "sim:a"):  # named only: they are created when they are fed
+        known.lane_of(model, team="flood")
+
+    with pytest.raises(UnknownModel, match="team flood has opened 3 lanes"):
+        known.lane_of("sim:d", team="flood")
+    assert known.lane_of("sim:described", team="flood") == "sim:described"
+    assert known.lane_of("sim:d", team="other") == "sim:d"
+    assert known.lane_of("sim:d", team="flood") == "sim:d", "another team has opened it"
+
+    known.ensure("sim:a")
+    known.forget_opening()
+    assert known.opened_by("flood") == 1
+    again = registry(lanes)
+    again.reload()
+    assert again.openers == {"sim:a": "flood"}, "the next leader knows who has opened it"
+
+
 @pytest.mark.parametrize(
     "name",
     ["A" * 100_000, "\x1b]0;pwned\x07", "a\nb", "a\x00b", "a\u202eb", "x|b/run-of-another-team"],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane.model.run import RunRef
+from fairlane.store.run_queries import RunQueries
 from fairlane_scheduler.feed import run_loader
 from tests.support.scheduler_parts import Parts
 
@@ -103,3 +106,41 @@ def test_forgetting_everything_leaves_nothing(parts: Parts) -> None:
     assert list(parts.backlog.runs()) == []
     assert parts.backlog.waiting_lanes() == []
     assert parts.loader.plan(RunRef("search", "a")) is not None
+
+
+def test_a_team_with_long_plans_holds_no_pass_and_no_other_teams_runs(
+    parts: Parts, fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        parts.admit(1, run=f"r{number}", team="flood")
+    other = parts.admit(1, team="search")
+    heir, read = Parts(fake_redis), RunQueries.plan
+
+    def slowly(queries: RunQueries, ref: RunRef) -> Any:
+        heir.clock.advance(0.15)
+        return read(queries, ref)
+
+    monkeypatch.setattr(RunQueries, "plan", slowly)
+    assert heir.loader.refresh() is True
+    loaded = [run.ref for run in heir.backlog.runs()]
+    assert len(loaded) == 2
+    assert other.ref in loaded
+    assert not heir.loader.complete
+    while heir.loader.refresh():
+        pass
+    assert heir.loader.complete
+
+
+def test_runs_that_nobody_can_read_keep_none_from_being_loaded(
+    parts: Parts, fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_loader, "LOADED_AT_ONCE", 2)
+    for number in range(5):
+        broken = parts.admit(1, run=f"b{number}", team="flood")
+        fake_redis.set(parts.keys.plan(broken.ref), "{}")
+    whole = [parts.admit(1, run=f"w{number}").ref for number in range(5)]
+    heir = Parts(fake_redis)
+    for _ in range(6):
+        heir.loader.refresh()
+    assert {run.ref for run in heir.backlog.runs()} == set(whole)
+    assert not heir.loader.complete

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.core.redaction import MASK, RUN, Secrets
+from fairlane.core.redaction import LEAST_VARIED, MASK, RUN, Secrets
 from fairlane.model.job import Success
 from fairlane_workers.providers.answer import Answer
 from fairlane_workers.providers.classify import Reading, conclude
@@ -33,12 +33,25 @@ WAYS: dict[str, Callable[[str], str]] = {
     "HEX": lambda key: key.encode().hex().upper(),
     "HTML": html.escape,
     "JSON": lambda key: json.dumps(key)[1:-1],
+    "each character as HTML": lambda key: "".join(f"&#{ord(sign)};" for sign in key),
+    "each character as HTML, hex": lambda key: "".join(f"&#x{ord(sign):X};" for sign in key),
+    "each character in JSON": lambda key: "".join(f"\\u{ord(sign):04x}" for sign in key),
+    "each character in C": lambda key: "".join(f"\\x{ord(sign):02x}" for sign in key),
     "reversed": lambda key: key[::-1],
     "upper case": str.upper,
     "lower case": str.lower,
     "without its end": lambda key: key[:-3],
     "without its beginning": lambda key: key[4:],
     "twelve characters": lambda key: key[7:19],
+}
+
+SEPARATED: dict[str, Callable[[str], str]] = {
+    "spaced": " ".join,
+    "a line each": "\n".join,
+    "dashed": "-".join,
+    "by what nobody sees": "\u200b".join,
+    "hex in pairs": lambda key: key.encode().hex(":"),
+    "hex in pairs, spaced": lambda key: key.encode().hex(" ").upper(),
 }
 
 KEYS = st.text(st.sampled_from('abcdefXYZ0123456789-_+/.&"\\<'), min_size=20, max_size=80).filter(
@@ -69,6 +82,21 @@ def test_no_run_of_any_key_is_left(key: str, way: str, before: str, after: str) 
     # The ends of an encoded text that hold a part of its neighbours may stay.
     inside = spelled if " of a header" not in way else spelled[12:-4]
     assert not runs_of(inside.rstrip("=")[2:-2]) & runs_of(shown)
+
+
+@pytest.mark.parametrize("way", SEPARATED)
+def test_a_key_whose_characters_stand_apart_is_masked(way: str) -> None:
+    shown = Secrets([KEY]).masked(f"The key is {SEPARATED[way](KEY)}, I said.")
+    assert shown.startswith("The key is ***")
+    assert len(shown) < len("The key is ***, I said.") + 6
+
+
+@given(key=KEYS, way=st.sampled_from(sorted(SEPARATED)), before=WORDS, after=WORDS)
+def test_no_varied_run_of_characters_apart_is_left(key: str, way: str, before: str, after: str) -> None:
+    spelled, step = SEPARATED[way](key), 3 if "hex" in way else 2
+    shown = Secrets([key]).masked(before + spelled + after)
+    runs = {spelled[at : at + RUN] for at in range(0, len(spelled) - RUN + 1, step)}
+    assert not {run for run in runs if len(set(run.lower())) >= LEAST_VARIED} & runs_of(shown)
 
 
 @given(key=KEYS, cut=st.integers(0, 60), length=st.integers(RUN, 40), before=WORDS)

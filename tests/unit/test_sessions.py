@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from typing import Any
 
@@ -21,6 +22,8 @@ from fairlane.model.sessions import (
     SessionMembership,
     decode_members,
     decode_memberships,
+    encode_members,
+    encode_memberships,
     members_field,
     memberships_field,
     session_job,
@@ -37,6 +40,35 @@ def numbered(values: list[Any], page_rows: int = 3) -> tuple[Numbering, dict[str
     pages = [rows[at : at + page_rows] for at in range(0, len(rows), page_rows)]
     assert list(numbering.watch(pages)) == pages
     return numbering, dict(numbering.fields(page_rows))
+
+
+def flood(*lists: int) -> bytes:
+    """Lists of so many zeros, compressed."""
+    return zlib.compress(b"[" + b",".join(b"[" + b",".join([b"0"] * n) + b"]" for n in lists) + b"]", 9)
+
+
+@pytest.mark.parametrize("count", [11_000, 7_000_000])
+def test_a_page_of_sessions_holds_no_more_numbers_than_its_rows_need(count: int) -> None:
+    page = flood(count, count)
+    began_s = time.thread_time()
+    with pytest.raises(BrokenSessions, match=r"more than 20,000 numbers|larger than"):
+        decode_memberships(page, 1)
+    assert time.thread_time() - began_s < 0.5
+
+
+def test_a_block_of_sessions_is_bounded_before_it_is_read() -> None:
+    block = flood(*[10_000] * 1500)
+    began_s = time.thread_time()
+    with pytest.raises(BrokenSessions, match=r"more than 1,280,000 numbers|larger than"):
+        decode_members(block, 10**9)
+    assert time.thread_time() - began_s < 0.5
+
+
+def test_the_largest_page_and_block_can_be_read() -> None:
+    page = [SessionMembership(99_999_999, 10_000)] * 10_000
+    assert decode_memberships(encode_memberships(page), 10**8) == page
+    block = [list(range(999_990_000, 1_000_000_000))] * BLOCK
+    assert decode_members(encode_members(block), 10**9) == block
 
 
 def spec_of(**arguments: Any) -> RunSpec:

@@ -137,7 +137,7 @@ def test_neighbouring_attempts_read_their_run_and_their_page_once() -> None:
         found = await asyncio.gather(*(parts.inputs.of(attempt) for attempt in attempts))
 
         assert [inputs.item.row for inputs in found] == [{"q": n} for n in range(150)]
-        assert sum(parts.batcher.batches) == 3
+        assert sum(parts.batcher.batches) == 5, "the run, and two pages, whose lengths are asked first"
 
     on_loop(scene)
 

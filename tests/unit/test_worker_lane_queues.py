@@ -104,6 +104,37 @@ def test_what_is_consumed_already_is_left_alone(queues: LaneQueues, announced: l
     assert announced[-1] == frozenset({"sim:a", "sim:b"})
 
 
+def test_a_lane_that_is_forgotten_is_consumed_no_longer_until_it_is_back(
+    queues: LaneQueues, announced: list[frozenset[str]]
+) -> None:
+    consumer = Consumer()
+    queues.want_only(["sim:a", "sim:b"])
+    attach(queues, consumer)
+
+    queues.want_only(["sim:a", "sim:b"])
+    assert consumer.soon == []
+    queues.want_only(["sim:b"])
+    consumer.run()
+    assert (consumer.consumed, announced[-1]) == ([queue_name("sim:b")], frozenset({"sim:b"}))
+
+    queues.want_only(["sim:a", "sim:b"])
+    consumer.run()
+    assert sorted(consumer.consumed) == [queue_name("sim:a"), queue_name("sim:b")]
+    assert announced[-1] == frozenset({"sim:a", "sim:b"})
+
+
+def test_a_held_worker_forgets_lanes_too(queues: LaneQueues) -> None:
+    consumer = Consumer()
+    queues.want_only(["sim:a", "sim:b"])
+    attach(queues, consumer)
+    queues.hold(True)
+    consumer.run()
+    queues.want_only(["sim:b"])
+    queues.hold(False)
+    consumer.run()
+    assert consumer.consumed == [queue_name("sim:b")]
+
+
 def test_after_a_reconnection_everything_is_consumed_again(
     queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:

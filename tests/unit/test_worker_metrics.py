@@ -159,6 +159,14 @@ def test_a_loop_that_turns_is_well_and_one_that_does_not_is_sick() -> None:
     assert "has not turned" in (vitals.health.sick() or "")
 
 
+def test_a_worker_whose_broker_refuses_says_what_the_broker_is() -> None:
+    health = WorkerHealth(
+        ManualClock(), 5.0, lambda: False, lambda _: None, trouble=lambda: "Redis is full: it uses all memory"
+    )
+    health.beaten()
+    assert health.unready() == "it does not consume: Redis is full: it uses all memory"
+
+
 def test_a_worker_is_ready_while_it_beats_and_listens_and_does_not_stop() -> None:
     vitals = Vitals()
     health = vitals.health

@@ -260,7 +260,7 @@ class Engine:
             lease_ms=lease_ms,
             worker=self.worker,
             info=info,
-            subscribe=self.queues.want,
+            subscribe=self.queues.want_only,
             beaten=self._health.beaten,
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,

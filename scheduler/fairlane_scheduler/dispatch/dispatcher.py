@@ -113,6 +113,11 @@ class Dispatcher:
         self._turns.clear()
         self._slots.begin_term(lanes)
 
+    def forget(self, lane: str) -> None:
+        """Drop what is kept of a lane that is forgotten."""
+        self._turns.pop(lane, None)
+        self._windows.pop(lane, None)
+
     def wake(self, lane: str) -> None:
         """Ask a lane at the next tick, because something about it has changed."""
         self._backlog.unthrottle(lane)

@@ -17,6 +17,9 @@ from fairlane.store.write.runs.runs import Runs
 
 PAGES_KEPT = 32
 
+MOST_ROW = 1_000_000_000
+"""A run has fewer rows."""
+
 
 class KnownResults:
     """Finds results by item, for a batch of items at a time."""
@@ -120,8 +123,8 @@ class _ContinuedRun:
 
     def _old_item(self, ref: RunRef, spec: RunSpec, old: Continuation, cell: Cell) -> int | None:
         row = self._old_row(ref, spec, cell.row)
-        prompt = old.prompts[cell.prompt] if old.prompts else 0
-        model = old.models[cell.model] if old.models else 0
+        prompt = _at(old.prompts, cell.prompt) if old.prompts else 0
+        model = _at(old.models, cell.model) if old.models else 0
         if row < 0 or prompt < 0 or model < 0 or cell.repetition >= old.repetitions:
             return None
         cells = (row * old.old_prompts + prompt) * old.old_models + model
@@ -133,6 +136,16 @@ class _ContinuedRun:
         return rows[offset] if offset < len(rows) else -1
 
     def _read_origins(self, ref: RunRef, number: int) -> list[int]:
+        """A page's rows in the continued run; none where its client has written no list of numbers."""
         text = self._runs.origins(ref, number)
-        origins: list[int] = json.loads(text) if text else []
-        return origins
+        try:
+            origins = json.loads(text) if text else []
+        except (ValueError, RecursionError):
+            return []
+        if not isinstance(origins, list) or not all(type(each) is int for each in origins):
+            return []
+        return [each if each <= MOST_ROW else -1 for each in origins]
+
+
+def _at(indices: Sequence[int], place: int) -> int:
+    return indices[place] if place < len(indices) else -1

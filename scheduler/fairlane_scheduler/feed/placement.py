@@ -8,7 +8,17 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from fairlane.core.errors import BrokenPage, CutOff, TemplateError, UnknownModel, UnreadableRow, WorkRaised
+from redis.exceptions import RedisError
+
+from fairlane.core.errors import (
+    BrokenPage,
+    CutOff,
+    NoChild,
+    TemplateError,
+    UnknownModel,
+    UnreadableRow,
+    WorkRaised,
+)
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows, inflates_within
@@ -31,6 +41,7 @@ from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun
 
 RUNS_KEPT = 256
+MOST_REASON_CHARS = 500
 LOOKED_AHEAD = 512  # items that children get behind the one that is awaited
 PAGES_KEPT = 32
 LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
@@ -165,6 +176,7 @@ class Placement:
         self._work = None if pool is None else ChildWork(pool)
         self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
         self._uncalled = UncalledItems(runs, self._work)
+        self._surprising: set[RunRef] = set()
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
 
     def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[FeedBatch, int]:
@@ -207,6 +219,7 @@ class Placement:
         if self._work is not None:
             self._work.forget(ref)
         self._asked_until.pop(ref, None)
+        self._surprising.discard(ref)
         self._uncalled.forget(ref)
 
     def cut_off(self, ref: RunRef) -> int:
@@ -234,11 +247,25 @@ class Placement:
                 )
             if self._work is None or has_linear_model(item):
                 model = rendering.model(item.cell, row)
-                self._lanes.lane_of(model, spec.lane)
+                self._lanes.lane_of(model, spec.lane, spec.team)
             call = self._call(run, item, memory)
-            return PlacedItem(item, position, self._lanes.lane_of(call.model, spec.lane), call)
+            return PlacedItem(item, position, self._lanes.lane_of(call.model, spec.lane, spec.team), call)
         except (TemplateError, UnknownModel, UnreadableRow, CutOff, WorkRaised) as error:
             return PlacedItem(item, position, problem=str(error), model=model)
+        except (PageAwaited, WorkAwaited, NoChild, RedisError, OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  a row may make anything at all of a template or a request
+            problem = f"{type(error).__name__}: {error}"[:MOST_REASON_CHARS]
+            self._log_once(run.ref, number, problem)
+            return PlacedItem(item, position, problem=problem, model=model)
+
+    def _log_once(self, ref: RunRef, item: int, problem: str) -> None:
+        """Log the first item of a run that raised what nobody expected."""
+        if ref not in self._surprising:
+            self._surprising.add(ref)
+            log.warning(
+                Event.ITEM_RAISED, run=ref.run, team=ref.team, item=item, error=problem, exc_info=True
+            )
 
     def _call(self, run: ActiveRun, item: RunItem, memory: Mapping[bytes, bytes] | None) -> Call:
         """The call of an item's task, rendered here if that is linear in short texts."""

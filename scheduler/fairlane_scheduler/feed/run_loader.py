@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import zip_longest
+
 from pydantic import ValidationError
 
+from fairlane.core.clock import Clock
 from fairlane.core.errors import RunNotFound
 from fairlane.core.events import Event
 from fairlane.model.run import Plan, RunRef
@@ -20,7 +24,9 @@ from fairlane_scheduler.feed.feeder import Feeder
 from fairlane_scheduler.feed.session_index import SessionIndex
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 
-LOADED_AT_ONCE = 200  # a few hundred milliseconds: a leader must bid again in time
+LOADED_AT_ONCE = 200
+LOADED_MS = 200
+"""A pass ends after so many runs or milliseconds: a leader must bid again in time, however long plans are."""
 
 log = get_logger("runs")
 
@@ -28,10 +34,15 @@ log = get_logger("runs")
 class RunLoader:
     """Loads runs that another scheduler admitted, and drops runs that have ended."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, runs: Runs, backlog: Backlog, feeder: Feeder) -> None:
+    def __init__(
+        self, redis: RedisClient, keys: Keys, runs: Runs, backlog: Backlog, feeder: Feeder, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._runs, self._backlog, self._feeder = runs, backlog, feeder
         self._reader = RunReader(redis, keys)
         self._sessions = SessionIndex(runs)
+        self.complete = False
+        """Whether the backlog had every active run after the last `refresh`."""
         self._unreadable: set[RunRef] = set()  # logged once; they wait for a scheduler of a later version
 
     def refresh(self) -> bool:
@@ -42,8 +53,14 @@ class RunLoader:
                 self.forget(run.ref)
         self._unreadable &= active
         unknown = [ref for ref in active if self._backlog.get(ref) is None]
-        loaded = [self._load(ref) for ref in unknown[:LOADED_AT_ONCE]]
-        return any(loaded) and len(unknown) > LOADED_AT_ONCE
+        loaded, began_ms = list[bool](), self._clock.monotonic_ms()
+        readable = [ref for ref in unknown if ref not in self._unreadable]
+        for ref in [*_in_turn(readable), *self._unreadable]:
+            if len(loaded) >= LOADED_AT_ONCE or self._clock.monotonic_ms() - began_ms >= LOADED_MS:
+                break
+            loaded.append(self._load(ref))
+        self.complete = len(unknown) == len(loaded) and all(loaded)
+        return any(loaded) and len(unknown) > len(loaded)
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -106,3 +123,11 @@ class RunLoader:
             for lane in self._reader.status(ref, plan.spec).lanes
             if lane.known > judges.get(f"known:{lane.lane}", 0)
         }
+
+
+def _in_turn(refs: Iterable[RunRef]) -> list[RunRef]:
+    """A run of each team in turn, so that no team's runs wait for those of another."""
+    by_team: dict[str, list[RunRef]] = {}
+    for ref in refs:
+        by_team.setdefault(ref.team, []).append(ref)
+    return [ref for turn in zip_longest(*by_team.values()) for ref in turn if ref is not None]

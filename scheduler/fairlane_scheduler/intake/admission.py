@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,8 +38,13 @@ PAGES_MEASURED_AT_ONCE = 1000
 TEMPLATE_WORDS = 10_000
 TEMPLATE_CHARS = 2_000_000
 
+# Values of a spec, outside its texts: reading so many takes some 50 ms of a tick.
+SPEC_VALUES = 50_000
+
 REJECTED_KEPT = 1000  # rejected runs kept for a team; the oldest beyond them are deleted
 REASON_CHARS = 500
+
+_JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 log = get_logger("receiver")
 
@@ -81,6 +87,9 @@ class PayloadLimits:
         if len(text) > self._limits.spec_bytes:
             most = f"at most {self._limits.spec_bytes:,} are allowed (scheduler.limits.spec_bytes)"
             raise ValueError(f"spec: the run has more bytes without its rows than that: {most}")
+        if values_of(text) > SPEC_VALUES:
+            problem = f"spec: the run without its rows has more than {SPEC_VALUES:,} values"
+            raise ValueError(f"{problem}: put them into the rows")
         active, most_runs = self._by_team()[ref.team], self._limits.active_runs
         if active >= most_runs and self._backlog.get(ref) is None:
             allowed = f"at most {most_runs:,} are allowed (scheduler.limits.active_runs)"
@@ -142,6 +151,12 @@ class PayloadLimits:
         if self._active is None:
             self._active = Counter(run.ref.team for run in self._backlog.runs())
         return self._active
+
+
+def values_of(text: bytes) -> int:
+    """How many values a JSON document has at most, outside its texts; it is not read for that."""
+    bare = _JSON_TEXT.sub(b"", text)
+    return sum(bare.count(sign) for sign in (b",", b"[", b"{"))
 
 
 def check_jobs(spec: RunSpec, rows: int) -> None:
@@ -302,11 +317,13 @@ class Admission:
         for number, model in enumerate(spec.models):
             template = Template(f"models[{number}]", model, checked=True)
             if template.constant:
-                self._lanes.lane_of(template.render({}).strip(), spec.lane)
+                self._lanes.lane_of(template.render({}).strip(), spec.lane, spec.team)
         plan = Plan(
             spec=spec.admitted,
-            eval_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.evals),
-            session_lanes=tuple(self._lanes.lane_of(step.model, step.lane) for step in spec.session_evals),
+            eval_lanes=tuple(self._lanes.lane_of(each.model, each.lane, spec.team) for each in spec.evals),
+            session_lanes=tuple(
+                self._lanes.lane_of(each.model, each.lane, spec.team) for each in spec.session_evals
+            ),
             unstructured=self._unstructured,
             tooled=self._tooled,
             responses=self._responses,

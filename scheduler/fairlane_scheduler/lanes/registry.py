@@ -34,6 +34,7 @@ from fairlane_scheduler.state.server_time import Moment
 
 # Every worker polls a queue for each lane, and a row's template may name any model.
 MOST_LANES = 1000
+MOST_LANES_OF_TEAM = 200
 MOST_CHARS = 200
 SEPARATOR = "|"  # of a lane and a run in the marks of what has changed
 
@@ -50,8 +51,13 @@ class LaneRegistry:
         connections: Mapping[str, Connection],
         configured: Mapping[str, LaneLimits],
         limits_of: Callable[[str], LaneLimits | None],
+        most_of_team: int = MOST_LANES_OF_TEAM,
     ) -> None:
-        """``configured``: lanes of the configuration; ``limits_of`` adds the defaults of their providers."""
+        """``configured``: lanes of the configuration; ``limits_of`` adds the defaults of their providers.
+
+        ``most_of_team``: lanes that a team may open which the configuration does not describe.
+        """
+        self.most_of_team = most_of_team
         self._lanes = lanes
         self._sharing = sharing
         self._connections = connections
@@ -59,6 +65,8 @@ class LaneRegistry:
         self._limits_of = limits_of
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention
+        self._openers: dict[str, str] = {}
+        self._opening: dict[str, str] = {}  # lanes that are named, and not yet created
 
     def reload(self) -> None:
         """Write lanes to Redis that the configuration or a provider's preset has changed.
@@ -66,6 +74,8 @@ class LaneRegistry:
         A limit that was set at run time stays until the configuration changes.
         """
         self._known.clear()
+        self._openers = self._lanes.openers()
+        self._opening.clear()
         for table in self._configured:
             self._log_overruled(table)
             self.ensure(self._sharing.canonical_lane(table))
@@ -90,15 +100,41 @@ class LaneRegistry:
         if self._lanes.configure(lane, limits):
             log.info(Event.LANE_CREATED, lane=lane, **({"learned_from": source} if source else {}))
         self._known.add(lane)
+        if (team := self._opening.pop(lane, None)) is not None:
+            self._openers[lane] = team
+            self._lanes.note_opener(lane, team)
+
+    def opened_by(self, team: str) -> int:
+        """How many lanes a team has opened that the configuration does not describe."""
+        return sum(each == team for opened in (self._openers, self._opening) for each in opened.values())
+
+    def is_described(self, lane: str) -> bool:
+        """Whether the configuration has a table of the lane."""
+        return self._table(lane) in self._configured
+
+    @property
+    def openers(self) -> Mapping[str, str]:
+        """The teams that have opened lanes which the configuration does not describe, by lane."""
+        return self._openers
+
+    def forget(self, lane: str) -> None:
+        """Drop what is kept of a lane that is forgotten."""
+        self._known.discard(lane)
+        self._undescribed.discard(lane)
+        self._openers.pop(lane, None)
+
+    def forget_opening(self) -> None:
+        """Drop the lanes that were named, and whose items never came to be fed."""
+        self._opening.clear()
 
     def names(self) -> list[str]:
         """All lanes in Redis."""
         return self._lanes.names()
 
-    def lane_of(self, model: str, configured: str | None = None) -> str:
+    def lane_of(self, model: str, configured: str | None = None, team: str | None = None) -> str:
         """``"<connection>:<model>"`` → lane; ``configured`` is the lane of a function, if its run sets one.
 
-        Raises `UnknownModel`.
+        ``team``: whose run names the model. Raises `UnknownModel`, also where the team has opened too many.
         """
         try:
             connection, name = split_model(model)
@@ -111,19 +147,28 @@ class LaneRegistry:
                 raise UnknownModel(
                     f"model {model[:MOST_CHARS]!r}: a function's name and lane have no {SEPARATOR!r}"
                 )
-            return self._opened(f"{FUNCTIONS}:{configured or name}", model, endpoint=configured is not None)
+            lane = f"{FUNCTIONS}:{configured or name}"
+            return self._opened(lane, model, team, endpoint=configured is not None)
         known = self._connections.get(connection)
         if known is None:
             raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {self._hint(connection)}")
         _check_name(name, model)
         lane = lane_key(self._sharing.owner(connection), name, known.scope, known.base_url)
-        return self._opened(lane, model, endpoint=known.scope == "endpoint")
+        return self._opened(lane, model, team, endpoint=known.scope == "endpoint")
 
-    def _opened(self, lane: str, model: str, *, endpoint: bool = False) -> str:
-        if lane not in self._known and len(self._known) >= MOST_LANES:
-            raise UnknownModel(
-                f"model {model[:MOST_CHARS]!r}: there are {MOST_LANES} lanes already, no more are opened"
-            )
+    def _opened(self, lane: str, model: str, team: str | None, *, endpoint: bool = False) -> str:
+        if lane not in self._known and lane not in self._opening:
+            if len(self._known) + len(self._opening) >= MOST_LANES:
+                problem = f"there are {MOST_LANES} lanes already, no more are opened"
+                raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+            if team is not None and self.opened_by(team) >= self.most_of_team:
+                problem = (
+                    f"team {team} has opened {self.most_of_team} lanes (scheduler.limits.lanes). One that is "
+                    "not used for an hour makes room for another"
+                )
+                raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+            if team is not None:
+                self._opening[lane] = team
         if endpoint and lane not in self._configured:
             self._undescribed.add(lane)
         return lane

@@ -241,6 +241,11 @@ class Backlog:
         for lane in self._lanes.values():
             lane.set_queued(ref, 0)
 
+    def forget_lane(self, name: str) -> None:
+        """Drop the queue of a lane that has no jobs."""
+        if name in self._lanes and not self._lanes[name].depth:
+            del self._lanes[name]
+
     def lane(self, name: str) -> LaneQueue:
         """The queue of a lane."""
         found = self._lanes.get(name)

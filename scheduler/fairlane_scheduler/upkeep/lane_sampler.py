@@ -53,6 +53,10 @@ class LaneSampler:
         self._seen: dict[str, tuple[Activity, int]] = {}
         self._readings: dict[str, Reading] = {}
 
+    def forget(self, lane: str) -> None:
+        """Write no more samples of a lane."""
+        self._readings.pop(lane, None)
+
     def tick(self, moment: Moment, names: Callable[[], Sequence[str]]) -> None:
         """Write samples of all lanes if they are due."""
         if moment.monotonic_ms < self._due_ms:

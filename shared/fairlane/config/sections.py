@@ -174,6 +174,14 @@ class PayloadLimits(Section):
         description="Most unread requests of a team. Later ones are rejected.",
     )
     active_runs: int = Field(default=10_000, ge=1, description="Most unfinished runs of a team.")
+    lanes: int = Field(
+        default=200,
+        ge=1,
+        le=1000,
+        description="Most lanes that a team opens by using models that `[lanes]` does not describe. Items "
+        "for further models fail. A lane that is not used for a week is forgotten; where there are many, "
+        "after an hour.",
+    )
 
 
 class SchedulerSettings(Section):

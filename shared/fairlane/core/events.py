@@ -42,6 +42,7 @@ class Event(StrEnum):
     RUN_ARCHIVED = "run_archived"
     ARCHIVE_FAILED = "archive_failed"  # error
     FEEDING_FAILED = "feeding_failed"  # error
+    ITEM_RAISED = "item_raised"  # item, error
     TEMPLATES_UNCHECKED = "templates_unchecked"  # error
     SPEC_UNREADABLE = "spec_unreadable"
     PLAN_UNREADABLE = "plan_unreadable"  # errors
@@ -58,6 +59,7 @@ class Event(StrEnum):
 
     # Lanes
     LANE_CREATED = "lane_created"
+    LANE_FORGOTTEN = "lane_forgotten"  # unused_s
     LANE_BLOCKED = "lane_blocked"  # reason, delay_s
     LANE_RATE_CUT = "lane_rate_cut"  # reason
     LANE_PARKED = "lane_parked"  # reason

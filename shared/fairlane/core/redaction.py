@@ -28,6 +28,9 @@ LEAST_VARIED = 5
 LONGEST = 4096
 """Characters: a longer credential is masked as a whole only."""
 
+SEPARATORS = " \n\t-_.,:;|/\u200b"
+"""Signs that a provider may put between the characters of a credential."""
+
 LEAST_SPELLING = 8
 FINGERPRINT_DIGITS = 12
 
@@ -80,21 +83,34 @@ def spellings(secret: str) -> tuple[str, ...]:
 def disguises(secret: str) -> tuple[str, ...]:
     """`spellings` and those in which a provider may hide what it echoes, in lower case.
 
-    Base32 and HTML, each character percent-encoded, and reversed. Like base64, base32 inside a longer text
-    depends on its neighbours; only the constant part is included.
+    Base32 and HTML, reversed, and each character escaped. Like base64, base32 inside a longer text depends on
+    its neighbours; only the constant part is included.
     """
     raw = secret.encode(errors="replace")
     found = {
         secret,
         *spellings(secret),
         html.escape(secret),
-        "".join(f"%{byte:02x}" for byte in raw),
         secret[::-1],
+        *(
+            "".join(form % byte for byte in raw)
+            for form in ("%%%02x", "\\x%02x", "\\u%04x", "&#%d;", "&#x%x;")
+        ),
     }
     for before in range(5):
         whole = base64.b32encode(b"0" * before + raw).decode().rstrip("=")
         found.add(whole[-(-before * 8 // 5) : (before + len(raw)) * 8 // 5])
     return tuple({each.lower() for each in found if len(each) >= RUN})
+
+
+def separated(secret: str) -> Iterator[tuple[str, int]]:
+    """Its characters, and pairs of its hexadecimal digits, between signs, in lower case; and how many signs
+    one of them takes with the sign behind it.
+    """
+    pairs = secret.encode(errors="replace").hex(" ").split(" ")
+    for separator in SEPARATORS:
+        yield separator.join(secret).lower(), 2
+        yield separator.join(pairs), 3
 
 
 class Secrets:
@@ -112,6 +128,10 @@ class Secrets:
         self._sorted: list[str] | None = None
         for disguise in {each for secret in keys if len(secret) <= LONGEST for each in disguises(secret)}:
             runs = {disguise[at : at + RUN] for at in range(len(disguise) - RUN + 1)}
+            self._runs |= {run for run in runs if len(set(run)) >= LEAST_VARIED}
+        for text, step in {each for secret in keys if len(secret) <= LONGEST for each in separated(secret)}:
+            # None begins with the sign: it may follow any word.
+            runs = {text[at : at + RUN] for at in range(0, len(text) - RUN + 1, step)}
             self._runs |= {run for run in runs if len(set(run)) >= LEAST_VARIED}
         for run in self._runs:
             self._hints |= {run[at : at + HINT] for at in range(RUN - HINT + 1)}

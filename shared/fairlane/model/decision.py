@@ -46,7 +46,7 @@ class RetryPolicy(BaseModel):
     min(initial·2^(n-1) + up to half a second, max), so that no wait is shorter than the one before it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     max_attempts: int = Field(default=3, ge=1, le=100)
     initial_delay: float = Field(default=1.0, ge=0, le=3600)

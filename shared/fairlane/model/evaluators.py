@@ -11,7 +11,7 @@ NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
 
 
 class _Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str = Field(pattern=NAME)
 

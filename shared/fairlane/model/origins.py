@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+MOST_STEPS = 1 + 50 * 100
+"""Jobs of an item: its task, and fifty evaluators of a hundred criteria."""
+
+OldIndex = Annotated[int, Field(ge=-1, le=MOST_STEPS)]
 
 
 class Choice(BaseModel):
@@ -27,12 +32,12 @@ class Continuation(Choice):
     writes the old index of each row in pages, beside the rows.
     """
 
-    run: str
-    prompts: tuple[int, ...]
-    models: tuple[int, ...]
-    steps: tuple[int, ...]
-    repetitions: int
-    old_prompts: int = 1
-    old_models: int = 1
-    old_steps: int = 1
+    run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    prompts: tuple[OldIndex, ...] = Field(max_length=100)
+    models: tuple[OldIndex, ...] = Field(max_length=100)
+    steps: tuple[OldIndex, ...] = Field(max_length=MOST_STEPS)
+    repetitions: int = Field(ge=1, le=10_000)
+    old_prompts: int = Field(default=1, ge=1, le=100)
+    old_models: int = Field(default=1, ge=1, le=100)
+    old_steps: int = Field(default=1, ge=1, le=MOST_STEPS)
     retry_errors: bool = True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec
@@ -15,7 +17,19 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.origins import Choice, Continuation, Source
 from fairlane.model.steps import Step, item_steps, session_steps
 
-Rate = Annotated[float, Field(ge=0)] | Literal["auto"]
+LEAST_RATE = 1e-6
+"""Starts per second: a rate below one in eleven days is a mistake, and its gap has no end."""
+
+MOST_SECONDS = 1e9
+"""Of a run's bounds: thirty years."""
+
+LATEST_MS = 253_402_300_799_000
+"""The end of the year 9999, beyond which there are no dates."""
+
+MOST_NUMBER = 1e15
+"""Of all other numbers of a spec. Scripts compute with doubles, and times of 64 bits."""
+
+Rate = Annotated[float, Field(ge=0, le=MOST_NUMBER)] | Literal["auto"]
 
 AUTO_HEADROOM = 1.25
 """Tasks under "auto" start so much faster than a fixed rate of evaluations needs: a fifth of them may fail
@@ -46,12 +60,19 @@ class Bounds(Choice):
     task_rate: Rate = "auto"
     eval_rate: Rate = "auto"
     delay: float = Field(default=0.0, ge=0, le=86_400)
-    max_duration: float | None = Field(default=None, gt=0)
-    max_outage: float = Field(default=3600.0, gt=0)
+    max_duration: float | None = Field(default=None, gt=0, le=MOST_SECONDS)
+    max_outage: float = Field(default=3600.0, gt=0, le=MOST_SECONDS)
     on_refusal: OnRefusal = "fail"
     budget_tokens: int | None = Field(default=None, ge=1)
     budget_usd: float | None = Field(default=None, gt=0)
-    start_ms: int | None = Field(default=None, ge=0)
+    start_ms: int | None = Field(default=None, ge=0, le=LATEST_MS)
+
+    @field_validator("task_rate", "eval_rate")
+    @classmethod
+    def _starts_some_day(cls, rate: Rate) -> Rate:
+        if not isinstance(rate, str) and 0 < rate < LEAST_RATE:
+            raise ValueError(f"a rate is 0, or {LEAST_RATE:g} a second at least")
+        return rate
 
 
 class Order(Choice):
@@ -79,7 +100,7 @@ class CacheChoice(Choice):
     """Whether the team's cache answers equal calls; ``ttl`` is how many seconds it keeps an answer."""
 
     mode: CacheMode = "off"
-    ttl: float = Field(default=7 * 86_400.0, gt=0)
+    ttl: float = Field(default=7 * 86_400.0, gt=0, le=MOST_SECONDS)
 
     @property
     def reads(self) -> bool:
@@ -146,7 +167,7 @@ class RunSpec(StoredModel):
     ``traceparent`` of the submission, if it is traced. ``version`` is the earliest that honours all of it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     version: int = Field(default=1, ge=1, le=SPEC_VERSION)
     run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
@@ -175,7 +196,15 @@ class RunSpec(StoredModel):
     open: bool = False
     rows: int = Field(ge=0)
     page_rows: int = Field(ge=1, le=10_000)
-    submitted_ms: int = Field(ge=0)
+    submitted_ms: int = Field(ge=0, le=LATEST_MS)
+
+    @model_validator(mode="after")
+    def _has_usable_numbers(self) -> Self:
+        """No number is so large that a time or a count made of it is none. ``params`` are the provider's."""
+        for name, value in self:
+            if name != "params" and (where := _unusable(name, value)):
+                raise ValueError(f"{where}: a number is at most {MOST_NUMBER:,.0f}")
+        return self
 
     @model_validator(mode="after")
     def _has_a_task(self) -> Self:
@@ -258,6 +287,25 @@ class RunSpec(StoredModel):
     def jobs(self) -> int:
         """Jobs that progress counts: tasks and evaluations, also those that end without a call."""
         return self.items * (self.steps if self.calls_tasks else self.steps - 1) + self.session_jobs
+
+
+def _unusable(where: str, value: object) -> str | None:
+    """Where in a value a number is too large; ``None`` if all are usable."""
+    parts: Iterable[tuple[object, object]]
+    match value:
+        case bool() | str() | None:
+            return None
+        case int() | float():
+            return where if MOST_NUMBER < abs(value) < math.inf else None  # the models refuse infinite ones
+        case BaseModel():
+            parts = (part for part in value if part[0] != "params")
+        case dict():
+            parts = value.items()
+        case tuple() | list():
+            parts = enumerate(value)
+        case _:
+            return None
+    return next(filter(None, (_unusable(f"{where}.{name}", each) for name, each in parts)), None)
 
 
 class Plan(StoredModel):

@@ -23,8 +23,11 @@ MOST_ROWS = 10_000
 BLOCK = 128
 """Sessions whose members share one Redis field: few fields, and each a few kilobytes in usual runs."""
 
-_MOST_BYTES = 32 * 1024 * 1024
-"""Largest field as JSON, in bytes: three times a block of the largest sessions."""
+MOST_PAGE_ROWS = 10_000
+"""Most rows of a page, each of which has a session and its size."""
+
+_NUMBER_BYTES = 12
+"""Of a number as JSON, with its comma: a run has less than a billion rows."""
 
 
 class SessionMembership(NamedTuple):
@@ -84,7 +87,7 @@ def encode_memberships(memberships: Sequence[SessionMembership]) -> bytes:
 
 def decode_memberships(blob: bytes, sessions: int) -> list[SessionMembership]:
     """The memberships of a page, in a run of that many sessions. Raises `BrokenSessions`."""
-    columns = _decode(blob)
+    columns = _decode(blob, 2 * MOST_PAGE_ROWS)
     if len(columns) != 2 or len(columns[0]) != len(columns[1]):
         raise BrokenSessions("the memberships of a page are not a session and a size for each row")
     memberships = [SessionMembership(*pair) for pair in zip(*columns, strict=True)]
@@ -102,7 +105,7 @@ def encode_members(block: Sequence[Sequence[int]]) -> bytes:
 
 def decode_members(blob: bytes, rows: int) -> list[list[int]]:
     """The rows of each session of a block, in a run of that many rows. Raises `BrokenSessions`."""
-    block = _decode(blob)
+    block = _decode(blob, BLOCK * MOST_ROWS)
     for members in block:
         if not 1 <= len(members) <= MOST_ROWS or max(members) >= rows:
             raise BrokenSessions(f"a session has {len(members):,} rows, or one beyond the {rows:,} there are")
@@ -113,13 +116,15 @@ def _encode(numbers: Sequence[Sequence[int]]) -> bytes:
     return zlib.compress(json.dumps(numbers, separators=(",", ":")).encode(), 1)
 
 
-def _decode(blob: bytes) -> list[list[int]]:
-    """Lists of numbers from 0. Raises `BrokenSessions` for anything else: a client wrote it."""
-    inflater = zlib.decompressobj()
+def _decode(blob: bytes, most: int) -> list[list[int]]:
+    """Lists of numbers from 0, ``most`` in all. Raises `BrokenSessions` for what else a client wrote."""
+    inflater, most_bytes = zlib.decompressobj(), _NUMBER_BYTES * most + 2 * BLOCK
     try:
-        text = inflater.decompress(blob, _MOST_BYTES)
+        text = inflater.decompress(blob, most_bytes)
         if not inflater.eof:
-            raise BrokenSessions(f"sessions are cut short, or larger than {_MOST_BYTES:,} bytes")
+            raise BrokenSessions(f"sessions are cut short, or larger than {most_bytes:,} bytes")
+        if text.count(b",") + text.count(b"[") > most + BLOCK:
+            raise BrokenSessions(f"sessions hold more than {most:,} numbers")
         lists = json.loads(text)
     except (zlib.error, ValueError, RecursionError) as error:
         raise BrokenSessions(f"sessions cannot be read: {error}") from error

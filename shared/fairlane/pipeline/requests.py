@@ -36,7 +36,7 @@ def read_request(url: object, body: object, *, as_responses: bool) -> Asked:
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise MalformedRequest("it has no messages")
-    return Asked([dict(each) for each in messages], _without(body, "messages"))
+    return Asked(_objects(messages, "messages"), _without(body, "messages"))
 
 
 def inputs_of(given: object) -> tuple[str, ...]:
@@ -57,7 +57,15 @@ def _native(body: Mapping[str, Any]) -> Asked:
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list):
         raise MalformedRequest("input: a text or a list of items is expected")
-    return Asked([dict(each) for each in given], _without(body, "input"))
+    return Asked(_objects(given, "input"), _without(body, "input"))
+
+
+def _objects(given: list[Any], where: str) -> list[dict[str, Any]]:
+    """The items of a list that are all objects. Raises `MalformedRequest` for another."""
+    for place, each in enumerate(given):
+        if not isinstance(each, Mapping):
+            raise MalformedRequest(f"{where}[{place}] is no object")
+    return [dict(each) for each in given]
 
 
 def _without(body: Mapping[str, Any], content: str) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from fairlane.core.errors import BrokenPage
+from fairlane.core.errors import BrokenPage, BrokenSessions
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
 from fairlane.model.evaluators import Criterion
 from fairlane.model.run import cell_of
-from fairlane.model.sessions import SessionMembership
+from fairlane.model.sessions import SessionMembership, decode_members
 from fairlane.pipeline.completion import (
     Completion,
     complete_evaluation,
@@ -232,6 +232,30 @@ class ReadPage:
         """The rows' JSON. Raises `BrokenPage`."""
         if reply.startswith(b"!"):
             raise BrokenPage(reply[1:].decode(errors="replace"))
+        return reply.split(b"\n") if reply else []
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMembers:
+    """Decodes a block of sessions. Each comes back as a text, of which the parent reads those it needs."""
+
+    what: ClassVar[str] = "rows"
+
+    blob: bytes
+    rows: int
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """A line for each session: its rows as JSON; or ``!`` and the reason why there are none."""
+        try:
+            block = decode_members(self.blob, self.rows)
+        except BrokenSessions as broken:
+            return b"!" + str(broken).encode(errors="replace")
+        return b"\n".join(map(as_json, block))
+
+    def read(self, reply: bytes) -> list[bytes]:
+        """The sessions' JSON. Raises `BrokenSessions`."""
+        if reply.startswith(b"!"):
+            raise BrokenSessions(reply[1:].decode(errors="replace"))
         return reply.split(b"\n") if reply else []
 
 

@@ -27,6 +27,7 @@ class Keys:
         self.catalog = f"{self.prefix}catalog"  # string: the connections, as clients may see them
         self.lanes = f"{self.prefix}lanes"  # set: lane keys
         self.configured = f"{self.prefix}configured"  # hash: lane → its limits in the configuration
+        self.openers = f"{self.prefix}openers"  # hash: lane that nobody described → who opened it
         self.scopes = f"{self.prefix}scopes"  # hash: connection → whose lanes it uses, by which credential
         self.leases = f"{self.prefix}leases"  # zset: attempt id → deadline_ms
         self.leased = f"{self.prefix}leased"  # hash: attempt id → the lease's record

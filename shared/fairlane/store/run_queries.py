@@ -19,6 +19,9 @@ from fairlane.store.keys import Keys
 ORIGINS = "from:"
 """Prefix of the fields that hold the places of a page's rows in the continued run."""
 
+MOST_ORIGINS_BYTES = 1 << 18
+"""Of a number or two for each of the ten thousand rows of a page, as JSON."""
+
 ENOUGH_REFUSALS = 5
 """As in ``lib/run/model_refusals.lua``: equal rejections that hold the jobs for a model."""
 
@@ -342,16 +345,26 @@ class RunQueries:
         return blob
 
     def origins(self, ref: RunRef, number: int) -> bytes | None:
-        """The places of one page's rows in the run that this one continues: a JSON list of row numbers."""
-        text: bytes | None = read_hostile(lambda: self.redis.hget(self.keys.rows(ref), f"{ORIGINS}{number}"))
-        return text
+        """The places of one page's rows in the run that this one continues: a JSON list of row numbers.
+
+        ``None`` for one that is longer than any.
+        """
+        return self._bounded(ref, f"{ORIGINS}{number}", MOST_ORIGINS_BYTES)
 
     def memberships(self, ref: RunRef, number: int) -> bytes | None:
         """The stored memberships of one page's rows, for `fairlane.model.sessions.decode_memberships`."""
-        blob: bytes | None = read_hostile(
-            lambda: self.redis.hget(self.keys.rows(ref), memberships_field(number))
-        )
-        return blob
+        return self._bounded(ref, memberships_field(number), MOST_ORIGINS_BYTES)
+
+    def _bounded(self, ref: RunRef, field: str, most_bytes: int) -> bytes | None:
+        """What a client has written beside a run's pages, unless it is longer than that."""
+
+        def read() -> bytes | None:
+            if self.redis.hstrlen(self.keys.rows(ref), field) > most_bytes:
+                return None
+            blob: bytes | None = self.redis.hget(self.keys.rows(ref), field)
+            return blob
+
+        return read_hostile(read)
 
     def results(self, ref: RunRef, jobs: Iterable[int]) -> list[bytes | None]:
         """Stored results, ``None`` for jobs that have none."""

@@ -29,7 +29,7 @@ from tests.benchmarks.zoo.signals import Signs
 from tests.benchmarks.zoo.world import AxisLimit, Outage, World
 
 SURE, SAFE = 0.9999, 0.98
-"""Any number of calls may be on their way that are admitted with the first probability, some with the second."""
+"""Any number of calls that are admitted with the first probability may be on their way; some with the second."""
 UNHEARD = 0.1
 """How many those are, as a share of the calls that were admitted so far."""
 RISK = 0.5
@@ -266,7 +266,7 @@ class _Learner:
             self._belief.heard(call)
 
     def _block(self, pending: _Pending) -> None:
-        """Wait for as long as the answer says. An honest wait for the limit that binds says more than that."""
+        """Wait for as long as the answer says. An honest wait for the binding limit says more."""
         shown_ms, call = pending.shown_ms, pending.call
         if shown_ms is None:
             return

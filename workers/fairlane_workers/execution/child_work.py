@@ -26,6 +26,7 @@ from fairlane.sandbox.pieces import (
     EvaluationDigests,
     FindFlaw,
     Piece,
+    ReadMembers,
     ReadPage,
     RenderCall,
 )
@@ -56,6 +57,11 @@ class ChildWork:
         Raises `BrokenPage`, `CutOff`, `WorkRaised`.
         """
         found: list[bytes] = await self._done(ref, ReadPage(blob, self._row_bytes))
+        return found
+
+    async def members(self, ref: RunRef, blob: bytes, rows: int) -> list[bytes]:
+        """The JSON texts of a large block of sessions. Raises `BrokenSessions`, `CutOff`, `WorkRaised`."""
+        found: list[bytes] = await self._done(ref, ReadMembers(blob, rows))
         return found
 
     async def call(self, inputs: JobInputs) -> Call:

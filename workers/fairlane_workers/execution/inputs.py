@@ -22,7 +22,7 @@ from fairlane.core.errors import (
     WorkRaised,
 )
 from fairlane.core.lru import SharedReads
-from fairlane.datasets.rows import decode_page, inflates_within
+from fairlane.datasets.rows import MAX_PAGE_BYTES, decode_page, inflates_within
 from fairlane.model.job import MESSAGE_VERSION, Attempt
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
@@ -47,6 +47,9 @@ RUNS_KEPT, PAGES_KEPT = 64, 128
 LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
 BLOCKS_KEPT = 32  # blocks of sessions' rows
 RESULTS_AT_ONCE = 500
+
+_Block = list[list[int]] | list[bytes]
+"""Rows of each session of a block: numbers, or their JSON where there are many."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class JobInputs:
 
 
 class Children(Protocol):
-    """Child processes that decode pages and render calls which may take long."""
+    """Child processes that decode pages and blocks of sessions, and render calls, which may take long."""
 
     async def rows(self, ref: RunRef, blob: bytes) -> list[bytes]:
         """The JSON texts of a page's rows. Raises `BrokenPage`, `CutOff`, `WorkRaised`."""
@@ -115,6 +118,10 @@ class Children(Protocol):
 
     async def call(self, inputs: JobInputs) -> Call:
         """The rendered call of a job. Raises `TemplateError`, `CutOff`, `WorkRaised`."""
+        ...
+
+    async def members(self, ref: RunRef, blob: bytes, rows: int) -> list[bytes]:
+        """The JSON texts of its sessions. Raises `BrokenSessions`, `CutOff`, `WorkRaised`."""
         ...
 
 
@@ -134,7 +141,7 @@ class InputReader:
         self._pages: SharedReads[tuple[RunRef, int], list[dict[str, Any]] | None] = SharedReads(PAGES_KEPT)
         self._large_pages: SharedReads[tuple[RunRef, int], list[bytes]] = SharedReads(LARGE_PAGES_KEPT)
         self._memberships: SharedReads[tuple[RunRef, int], list[SessionMembership]] = SharedReads(PAGES_KEPT)
-        self._blocks: SharedReads[tuple[RunRef, str], list[list[int]]] = SharedReads(BLOCKS_KEPT)
+        self._blocks: SharedReads[tuple[RunRef, str], _Block] = SharedReads(BLOCKS_KEPT)
 
     async def of(self, attempt: Attempt) -> JobInputs:
         """Read the inputs of an attempt. Raises `RunGone`, `NewerVersion`."""
@@ -215,9 +222,9 @@ class InputReader:
         return page[offset]
 
     async def _read_memberships(self, ref: RunRef, spec: RunSpec, number: int) -> list[SessionMembership]:
-        blob = await self._batcher.send(("HGET", self._keys.rows(ref), memberships_field(number)))
+        blob = await self._field(ref, memberships_field(number), f"the sessions of page {number}")
         try:
-            return decode_memberships(blob or b"", spec.sessions)
+            return decode_memberships(blob, spec.sessions)
         except BrokenSessions as broken:
             raise _MissingInput(f"the sessions of page {number}: {broken}") from broken
 
@@ -226,13 +233,17 @@ class InputReader:
         block = await self._blocks.get((ref, field), lambda: self._read_members(ref, spec, field))
         if session % BLOCK >= len(block):
             raise _MissingInput(f"the rows of session {session + 1} are missing")
-        return block[session % BLOCK]
+        members = block[session % BLOCK]
+        found: list[int] = json.loads(members) if isinstance(members, bytes) else members
+        return found
 
-    async def _read_members(self, ref: RunRef, spec: RunSpec, field: str) -> list[list[int]]:
-        blob = await self._batcher.send(("HGET", self._keys.rows(ref), field))
+    async def _read_members(self, ref: RunRef, spec: RunSpec, field: str) -> _Block:
+        blob = await self._field(ref, field, f"{field} of the run's sessions")
         try:
-            return decode_members(blob or b"", spec.rows)
-        except BrokenSessions as broken:
+            if self._children is not None and not inflates_within(blob, LINEAR_CHARS):
+                return await self._children.members(ref, blob, spec.rows)
+            return decode_members(blob, spec.rows)
+        except (BrokenSessions, CutOff, WorkRaised) as broken:
             raise _MissingInput(f"the rows of sessions: {broken}") from broken
 
     async def _memory(self, ref: RunRef) -> Mapping[bytes, bytes]:
@@ -285,9 +296,16 @@ class InputReader:
             raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
 
     async def _blob(self, ref: RunRef, number: int) -> bytes:
-        blob = await self._batcher.send(("HGET", self._keys.rows(ref), str(number)))
+        return await self._field(ref, str(number), f"page {number} of the run's rows")
+
+    async def _field(self, ref: RunRef, field: str, what: str) -> bytes:
+        """What a client has written beside a run; its length is known before it is read."""
+        size = await self._batcher.send(("HSTRLEN", self._keys.rows(ref), field))
+        if size > MAX_PAGE_BYTES:
+            raise _MissingInput(f"{what} is larger than {MAX_PAGE_BYTES:,} bytes")
+        blob = await self._batcher.send(("HGET", self._keys.rows(ref), field))
         if blob is None:
-            raise _MissingInput(f"page {number} of the run's rows is gone from Redis")
+            raise _MissingInput(f"{what} is gone from Redis")
         return bytes(blob)
 
     async def _output(self, ref: RunRef, job: int) -> str:

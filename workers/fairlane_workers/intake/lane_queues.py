@@ -66,6 +66,15 @@ class LaneQueues:
         if behind and consumer is not None:
             consumer.call_soon(self._apply)
 
+    def want_only(self, lanes: list[str]) -> None:
+        """Consume the queues of these lanes, and of no others: the rest are forgotten."""
+        with self._lock:
+            left, self._wanted = not self._wanted.issubset(lanes), set(lanes)
+            behind = not self._held and (left or not self._consumed.issuperset(lanes))
+            consumer = self._consumer
+        if behind and consumer is not None:
+            consumer.call_soon(self._apply)
+
     def hold(self, held: bool) -> None:
         """Consume no lane's queue while ``held``, so that other workers take those messages."""
         with self._lock:

@@ -63,4 +63,4 @@ class WorkerHealth:
             return f"no heartbeat has reached Redis yet{why}"
         if silent_s > self._timeout_s:
             return f"no heartbeat has reached Redis for {silent_s:.0f} s{why}"
-        return None if self._consumes() else "it does not consume: is the broker there?"
+        return None if self._consumes() else f"it does not consume{why or ': is the broker there?'}"

@@ -123,6 +123,8 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
     if server.replica:
         remedy = "Name the primary in redis.url."
         yield Finding("redis role", Grade.FAIL, "this server is a replica and takes no writes", remedy)
+    elif server.refused is not None:
+        yield Finding("redis writes", Grade.FAIL, server.refused.problem, f"{server.refused.remedy}.")
     yield _check_persistence(server)
     yield _check_memory(server)
 

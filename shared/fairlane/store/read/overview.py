@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal
+from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal, refusing_state
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.runs.inbox import Inbox, submitted_by
@@ -41,10 +41,14 @@ class ServerView:
     eviction: str | None
     memory_used: int
     memory_limit: int
+    refused: Refusal | None = None
+    """Why it refused a write without effect, where this user may try one."""
 
     @property
     def refusing(self) -> Refusal | None:
-        """Why this server takes no writes, as far as it reports; ``None`` where it takes them."""
+        """Why this server takes no writes, as far as can be known; ``None`` where it takes them."""
+        if self.refused is not None:
+            return self.refused
         if self.replica:
             return REPLICA
         if self.append_failed:
@@ -65,7 +69,15 @@ class DeploymentReader:
             info: Mapping[str, Any] = self._redis.info()
         except ResponseError:
             return None
-        return _server(info) if "redis_version" in info else None
+        return _server(info, self._refused()) if "redis_version" in info else None
+
+    def _refused(self) -> Refusal | None:
+        """Why the server refuses to delete a key that there is not: INFO tells only some of the reasons."""
+        try:
+            self._redis.unlink(f"{self._keys.prefix}nothing")
+        except RedisError as error:
+            return refusing_state(error)
+        return None
 
     def leader(self) -> LeaderView | None:
         """The latest leader; ``None`` where there was none yet."""
@@ -137,7 +149,7 @@ class DeploymentReader:
         return sorted({run.decode() for run in admitted} | {run for run in waiting if run})
 
 
-def _server(info: Mapping[str, Any]) -> ServerView:
+def _server(info: Mapping[str, Any], refused: Refusal | None) -> ServerView:
     valkey = info.get("valkey_version")
     appends = info.get("aof_enabled")
     return ServerView(
@@ -149,4 +161,5 @@ def _server(info: Mapping[str, Any]) -> ServerView:
         eviction=info.get("maxmemory_policy"),
         memory_used=int(info.get("used_memory", 0)),
         memory_limit=int(info.get("maxmemory", 0)),
+        refused=refused,
     )

@@ -38,6 +38,10 @@ class LaneMemory:
                 pairs = zip(REMEMBERED, values, strict=True)
                 self._learned[lane] = {name: value.decode() for name, value in pairs if value is not None}
 
+    def forget(self, lane: str) -> None:
+        """Drop the copy of a lane that is forgotten."""
+        self._learned.pop(lane, None)
+
     def restore(self, now_ms: str | int = "") -> list[str]:
         """Bring back the lanes that Redis has lost; returns them. A lane that it knows is left as it is."""
         restored: list[str] = []

@@ -14,6 +14,7 @@ from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import script
+from fairlane.store.write.attempts import headroom_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.lane_memory import LEARNED
 from fairlane.store.write.lane_view import LaneView, read_view, stored_limit
@@ -90,6 +91,55 @@ class Lanes(Permits):
         if changed:
             self._redis.hset(self._keys.configured, lane, json.dumps(stated))
         return new
+
+    def openers(self) -> dict[str, str]:
+        """The teams that have opened lanes which nobody has described, by lane."""
+        found = self._redis.hgetall(self._keys.openers)
+        return {lane.decode(): team.decode() for lane, team in found.items()}
+
+    def note_opener(self, lane: str, team: str) -> None:
+        """Keep which team has opened a lane."""
+        self._redis.hset(self._keys.openers, lane, team)
+
+    def asked_ms(self, lanes: Sequence[str]) -> dict[str, int]:
+        """When permits were last requested of these lanes (server time); 0: never."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for lane in lanes:
+            pipeline.hget(self._keys.lane(lane), "asked_ms")
+        found = zip(lanes, pipeline.execute(), strict=True)
+        return {lane: int(float(asked or 0)) for lane, asked in found}
+
+    def forget(self, lane: str, epoch: int, unused_ms: int, now_ms: str | int = "") -> bool | None:
+        """Forget a lane that nobody has used for so long, unless somebody has set its limits or paused it.
+
+        ``None`` if this is not the leader.
+        """
+        keys = self._keys
+        stated = json.loads(self._redis.hget(keys.configured, lane) or "{}")
+        fields = dict(stored_limit(name, value) for name, value in stated.items() if value is not None)
+        call = script("lane_forget").bind(
+            {
+                "leader": keys.leader,
+                "lanes": keys.lanes,
+                "lane": keys.lane(lane),
+                "limits": keys.limits(lane),
+                "owed": keys.owed(lane),
+                "in_flight": keys.in_flight(lane),
+                "reserved_shares": keys.reserved_shares(lane),
+                "configured": keys.configured,
+                "openers": keys.openers,
+                **headroom_keys(keys, lane),
+            },
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "name": lane,
+                "unused_ms": unused_ms,
+                "limits": json.dumps(fields),
+            },
+        )
+        forgotten = call.run(self._redis)
+        return None if forgotten == -1 else bool(forgotten)
 
     def pause(self, lane: str) -> None:
         """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
