@@ -345,7 +345,7 @@ HOSTILE = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3).map(lambda each: f"[{', '.join(each)}]")
         | st.dictionaries(TEXT, inner, max_size=3).map(
-            lambda each: "{%s}" % ",".join(f"{json.dumps(name)}:{value}" for name, value in each.items())
+            lambda each: "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in each.items()) + "}"
         )
     ),
     max_leaves=8,

@@ -42,7 +42,8 @@ BYTES_AT_ONCE = 1024 * 1024
 """Results of one round trip, as Redis stores them: what a reader holds at a time."""
 
 _PARSED_AT_ONCE = 64
-"""With 700 new objects alive Python looks for garbage, and a record has ten: that took twice the time of all else."""
+"""A record has ten objects, and Python looks for garbage when 700 new ones are alive. That would take longer
+than all else."""
 
 _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobState.SKIPPED}
 """The state of a job without a record, by the state of its run; else it was cancelled."""
@@ -202,7 +203,7 @@ class RecordReader:
         return list(self.read(items))
 
     def read(self, items: Sequence[int]) -> Iterator[Record]:
-        """Fetch the records of ``items`` in two round trips or a few more, and make each when it is asked for.
+        """Fetch the records of ``items`` in two round trips or a few more; make each when it is asked for.
 
         An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
         only a stub of the run is left.
