@@ -33,6 +33,8 @@ MORE: tuple[tuple[str, str, str], ...] = (
     ("shared/fairlane/model/decision.py", "    max_rate_limits: int", f"{_FIELD}    max_rate_limits: int"),
     ("shared/fairlane/model/run.py", "    delay: float = Field(", f"{_FIELD}    delay: float = Field("),
     ("shared/fairlane/model/results.py", '"s": self.state,\n', '"s": self.state,\n"tomorrow": 1,\n'),
+    ("shared/fairlane/model/results.py", "return _dumped([*places, *optional, more])",
+     'return _dumped([*places, *optional, more | {"tomorrow": 1}, "tomorrow"])'),
     ("shared/fairlane/store/write/runs/inbox.py", '{"op": op,', '{"tomorrow": 1, "op": op,'),
     ("shared/fairlane/model/tokens.py",
      '{tokens.guessed:d}" if tokens.most_input or tokens.guessed else text',

@@ -14,8 +14,10 @@ from fairlane.client.following.records import Seen
 from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage
+from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.run_status import RoleTime
+from fairlane.store.read import reading
 from tests.support.stage import Stage
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
@@ -72,10 +74,36 @@ def test_a_record_tells_everything_of_its_item(stage: Stage) -> None:
 
 
 def test_results_are_read_a_bounded_number_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "RESULTS_AT_ONCE", 4)
+    monkeypatch.setattr(reading, "RESULTS_AT_ONCE", 4)
+    monkeypatch.setattr(reading, "MOST_AT_ONCE", 4)
     run = submit(stage, rows=7, evaluators=[JUDGE])
     stage.answer(run.id, 7)
     stage.judge(run.id, 7)
+    asked = counted(stage, monkeypatch)
+    assert items(run.results()) == list(range(7))
+    assert asked == [4, 4, 4, 2]
+
+
+def test_long_results_are_read_fewer_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a reader holds is bounded by bytes, but for its first look and for one result that is longer."""
+    monkeypatch.setattr(reading, "RESULTS_AT_ONCE", 4)
+    monkeypatch.setattr(reading, "BYTES_AT_ONCE", 300)
+    run = submit(stage, rows=14)
+    stage.answer(run.id, 14)
+    key = stage.keys.results(RunRef(run.team, run.id))
+    for item in range(4, 8):
+        stage.redis.hset(key, str(item), TaskResult(JobState.SUCCEEDED, "x" * 290).to_json(short=True))
+    asked = counted(stage, monkeypatch)
+    assert items(run.results()) == list(range(14))
+    first, *later = asked
+    assert first == 4
+    assert later[0] > 4, "short results are read many at a time"
+    assert later[1] == 1, "long results are read one at a time"
+    assert sum(asked) == 14
+
+
+def counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many results each read asks for, from now on."""
     asked: list[int] = []
     pipeline = stage.redis.pipeline
 
@@ -86,8 +114,7 @@ def test_results_are_read_a_bounded_number_at_a_time(stage: Stage, monkeypatch: 
         return made
 
     monkeypatch.setattr(stage.redis, "pipeline", counting)
-    assert items(run.results()) == list(range(7))
-    assert asked == [4, 4, 4, 2]
+    return asked
 
 
 def test_a_stream_yields_items_as_they_end(stage: Stage) -> None:

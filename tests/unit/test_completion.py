@@ -21,7 +21,11 @@ def judge(name: str, template: str = "{{ output }}") -> Judge:
 
 
 def place(
-    *evaluators: Any, row: dict[str, Any] | None = None, model: str = "sim:{{ lane }}", item: int = 2
+    *evaluators: Any,
+    row: dict[str, Any] | None = None,
+    model: str = "sim:{{ lane }}",
+    item: int = 2,
+    **fields: Any,
 ) -> RunItem:
     """Item 2 of a run with these evaluators."""
     judges = [each for each in evaluators if isinstance(each, Judge)]
@@ -35,6 +39,7 @@ def place(
         rows=10,
         page_rows=10,
         submitted_ms=0,
+        **fields,
     )
     rendering = Rendering(Plan(spec=spec, eval_lanes=LANES[: len(judges)]))
     content = {"q": "1 + 1", "answer": "2", "lane": "fast"} if row is None else row
@@ -47,6 +52,21 @@ def succeeded(at: RunItem, ended: FinishedJob | None = None) -> Completion:
 
 
 SUCCESS = Success("2", Usage(8, 1))
+
+
+def test_results_are_short_only_where_the_runs_client_reads_that() -> None:
+    long, short = (succeeded(place(short_results=reads)).payload for reads in (False, True))
+    assert long.startswith('{"s":"succeeded","o":"2"')
+    assert short == '["2",8,1,2,450,null,{"m":"sim:fast"}]'
+    assert TaskResult.from_json(long) == TaskResult.from_json(short)
+
+    item = place(judge("a"), short_results=True)
+    verdict = complete_evaluation(item, 1, FinishedJob(Success("yes", Usage(7, 1)), None, 1, 20), "2")
+    assert verdict.payload == '[1.0,"yes",7,1,1]'
+
+
+def test_the_model_that_a_spec_names_is_not_stored_again() -> None:
+    assert TaskResult.from_json(succeeded(place(model="sim:fast")).payload).model is None
 
 
 def test_a_task_is_recorded_with_its_output_usage_and_scores() -> None:

@@ -16,7 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.errors import BrokenPage, FairlaneError, SubmissionError
-from fairlane.datasets.rows import MAX_PAGE_BYTES, decode_page, encode_page, pages, read_rows
+from fairlane.datasets.rows import (
+    MAX_PAGE_BYTES,
+    check_row,
+    decode_page,
+    encode_page,
+    pages,
+    read_rows,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 JSON = st.recursive(
@@ -328,3 +335,33 @@ def test_any_bytes_are_a_page_or_refused(blob: bytes) -> None:
     for each in (blob, zlib.compress(blob)):
         with suppress(BrokenPage):
             assert isinstance(decode_page(each), list)
+
+
+HOSTILE = st.recursive(
+    st.sampled_from(
+        ["1e999", "-1e999", "NaN", "Infinity", '"\\ud800"', '"\\u0000"', "9" * 4290, "[" * 120 + "]" * 120]
+    )
+    | JSON.map(json.dumps),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda each: f"[{', '.join(each)}]")
+        | st.dictionaries(TEXT, inner, max_size=3).map(
+            lambda each: "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in each.items()) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(HOSTILE, st.sampled_from(["utf-8", "utf-16", "utf-8-sig"]))
+def test_a_page_has_the_rows_that_pythons_parser_and_a_look_at_each_find(text: str, encoding: str) -> None:
+    blob = zlib.compress(text.encode(encoding))
+    try:
+        found = json.loads(text)
+        expected = [check_row(row, 1) for row in found] if isinstance(found, list) else None
+    except (ValueError, RecursionError, SubmissionError):
+        expected = None
+    if expected is None:
+        with pytest.raises(BrokenPage):
+            decode_page(blob)
+    else:
+        assert decode_page(blob) == expected

@@ -55,6 +55,7 @@ def continued_spec(
             "evaluators": old.evaluators if evaluators is None else tuple(evaluators),
             "source": None,
             "open": False,
+            "short_results": True,
         }
     )
     fresh = RunSpec.model_validate_json(spec.model_dump_json())

@@ -122,6 +122,7 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
             },
             "rows": 0,
             "page_rows": PAGE_ROWS,
+            "short_results": True,
             "submitted_ms": submitted_ms,
         }
         fields["order"] = take_order(given, fields["prompts"])

@@ -8,9 +8,11 @@ import os
 import re
 import zlib
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from pydantic_core import from_json, to_json
 
 from fairlane.core.errors import BrokenPage, SubmissionError
 from fairlane.datasets.array import read_array
@@ -37,6 +39,7 @@ _PIECE_BYTES = 1024 * 1024  # of a page, inflated before it is measured
 _FEW_VALUES = 100_000  # a page with no more is read at once: they are some 10 MB
 
 _MAX_INT_BITS = 14_000  # Python reads and writes integers of up to 4,300 digits
+_SHORT_INT = 1 << 64
 _REMEDY = "Use text, finite numbers, true, false, null, lists and objects with text as keys."
 _DATASET_REMEDY = (
     "Give a path (.jsonl, .json, .csv, .tsv, .parquet), a DataFrame or table, or an iterable of rows."
@@ -72,10 +75,19 @@ def check_row(row: object, number: int) -> dict[str, Any]:
 
 def _check_object(path: str, fields: dict[Any, Any], depth: int) -> None:
     for key, value in fields.items():
+        if isinstance(key, str) and key.isascii() and _is_plain(value):
+            continue
         if not isinstance(key, str):
             raise _NotJson(path, key, "a field name must be text")
         _check_text(path, key)
         _check(f"{path}.{key}" if path else key, value, depth)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether little has to be looked at to see that a value is JSON, as most are."""
+    if isinstance(value, str):
+        return value.isascii()
+    return value is None or (isinstance(value, int) and -_SHORT_INT < value < _SHORT_INT)
 
 
 def _check(path: str, value: object, depth: int) -> None:
@@ -224,7 +236,7 @@ def pages(
     page_bytes = 2
     for number, given in enumerate(rows, start=1):
         row = dict(given)
-        size = _row_bytes(row, number)
+        size = _size_of(check_row(row, number))
         page_bytes += size + 1
         if size > max_row_bytes:
             problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
@@ -272,7 +284,7 @@ def bounded_rows(blob: bytes, most_bytes: int) -> list[dict[str, Any] | str]:
 
 
 def _bounded(row: dict[str, Any] | str, most_bytes: int) -> dict[str, Any] | str:
-    size = len(_encode(row).encode(errors="replace"))
+    size = _size_of(row)
     return row if size <= most_bytes else f"it has {size:,} bytes as JSON, at most {most_bytes:,} are allowed"
 
 
@@ -299,8 +311,9 @@ def _rows(text: bytes, values: int) -> list[dict[str, Any]]:
     """The rows of a page of at most ``values``; of a large one, what follows too many rows is not read."""
     try:
         if values <= _FEW_VALUES:
-            rows = json.loads(text)
+            rows, checked = _few_values(text)
         else:
+            checked = False
             rows = list(islice(_elements(text.decode()), MAX_PAGE_ROWS + 1))
     except (ValueError, RecursionError) as error:
         raise BrokenPage(f"a page of rows cannot be read: {error}") from error
@@ -308,10 +321,28 @@ def _rows(text: bytes, values: int) -> list[dict[str, Any]]:
         raise BrokenPage("a page of rows is no list of objects")
     if len(rows) > MAX_PAGE_ROWS:
         raise BrokenPage(f"a page of rows holds more than {MAX_PAGE_ROWS:,} rows")
+    if checked:
+        return rows
     try:
         return [check_row(row, number) for number, row in enumerate(rows, start=1)]
     except SubmissionError as error:
         raise BrokenPage(f"a page of rows holds what is no row: {error}") from error
+
+
+def _few_values(text: bytes) -> tuple[Any, bool]:
+    """The JSON of a page, and whether it is certainly a list of sound rows, as nearly all pages are.
+
+    pydantic's parser is the faster one, and takes only valid Unicode. What it does not read, Python's may.
+    """
+    try:
+        rows = from_json(text)
+    except ValueError:
+        return json.loads(text), False
+    if not isinstance(rows, list) or set(map(type, rows)) != {dict}:
+        return rows, False
+    values = list(chain.from_iterable(map(dict.values, rows)))
+    numbers = set(map(type, values)) - {str, bool, type(None)}
+    return rows, not numbers or (numbers == {int} and all(map(_is_plain, values)))
 
 
 def _elements(document: str) -> Iterator[Any]:
@@ -341,9 +372,6 @@ def _after_space(document: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _row_bytes(row: dict[str, Any], number: int) -> int:
-    try:
-        return len(_encode(row).encode())
-    except (TypeError, ValueError, RecursionError) as error:
-        check_row(row, number)  # its error names the value
-        raise SubmissionError(FIELD, "a row", f"is no JSON: {error}", "Simplify it.", row=number) from error
+def _size_of(row: object) -> int:
+    """Bytes of a checked row as JSON; ten times as fast as by the encoder of pages."""
+    return len(to_json(row))

@@ -10,7 +10,7 @@ from typing import BinaryIO, Literal, TypeAlias, get_args
 from fairlane.core.errors import UnknownFormat
 from fairlane.export.csv_table import write_csv
 from fairlane.export.files import as_text, whole_bytes
-from fairlane.export.lines import written
+from fairlane.export.lines import write_lines
 from fairlane.export.parquet import require_parquet, write_parquet
 from fairlane.export.spool import Spool
 from fairlane.model.results import Record
@@ -68,8 +68,7 @@ def write_records(
 ) -> int:
     """Write records to an open file. All but JSON lines pass through a temporary file in ``folder``."""
     if chosen == "jsonl":
-        with as_text(out) as text:
-            return sum(1 for _ in written(records, text))
+        return write_lines(records, out)
     with Spool(folder) as spool:
         spool.take(records)
         if chosen == "parquet":

@@ -6,7 +6,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic_core import from_json
@@ -20,7 +20,9 @@ PACK_CHARS = 400
 """Shorter results are stored plain: zlib would save little of them."""
 
 _STATES = {str(state): state for state in JobState}
+_SUCCEEDED = str(JobState.SUCCEEDED)
 _NO_USAGE = Usage()
+_NOTHING: Mapping[str, Any] = {}
 _ONLY_CELL = Cell(row=0, prompt=0, model=0, repetition=0)  # but for its row, which a record has already
 
 
@@ -41,29 +43,38 @@ class TaskResult:
     finish_reason: str | None = None
     left_out: tuple[str, ...] = ()
 
-    def to_json(self) -> str:
-        """The stored form: JSON with short keys, without what is ``None``."""
-        return _compact(
-            {
-                "s": self.state,
-                "o": self.output,
-                "e": self.error,
-                "u": _usage_list(self.usage),
-                "a": self.attempts,
-                "l": self.latency_ms,
-                "m": self.model,
-                "sc": dict(self.scores) or None,
-                "se": dict(self.score_errors) or None,
-                "c": 1 if self.cached else None,
-                "f": self.finish_reason,
-                "x": self.left_out or None,
-            }
-        )
+    def to_json(self, *, short: bool = False) -> str:
+        """The stored form: JSON with short keys, without what is ``None``.
+
+        ``short``: a success becomes the list that `_long_task` reads, half as long. Earlier versions do not
+        read it.
+        """
+        usage = _usage_list(self.usage)
+        rest = {
+            "m": self.model,
+            "sc": dict(self.scores) or None,
+            "se": dict(self.score_errors) or None,
+            "c": 1 if self.cached else None,
+            "x": self.left_out or None,
+        }
+        if short and self.state is JobState.SUCCEEDED and self.error is None:
+            places = [self.output, *_places(usage), self.attempts, self.latency_ms]
+            return _compact_list(places, [self.finish_reason], rest | _more_usage(usage))
+        first = {
+            "s": self.state,
+            "o": self.output,
+            "e": self.error,
+            "u": usage,
+            "a": self.attempts,
+            "l": self.latency_ms,
+            "f": self.finish_reason,
+        }
+        return _compact(first | rest)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TaskResult:
-        """Parse the stored form, packed or plain; unknown keys are ignored."""
-        data = _parsed(text)
+        """Parse a stored form, packed or plain; unknown keys and further places of a list are ignored."""
+        data = _long_task(_parsed(text))
         return cls(
             state=_state(data),
             output=data.get("o"),
@@ -93,25 +104,31 @@ class JudgeResult:
     cached: bool = False
     left_out: tuple[str, ...] = ()
 
-    def to_json(self) -> str:
-        """The stored form: JSON with short keys, without what is ``None``."""
-        return _compact(
-            {
-                "s": self.state,
-                "v": self.score,
-                "o": self.answer,
-                "e": self.error,
-                "u": _usage_list(self.usage),
-                "a": self.attempts,
-                "c": 1 if self.cached else None,
-                "x": self.left_out or None,
-            }
-        )
+    def to_json(self, *, short: bool = False) -> str:
+        """The stored form, as of a `TaskResult`."""
+        usage = _usage_list(self.usage)
+        rest = {"c": 1 if self.cached else None, "x": self.left_out or None}
+        if short and self.state is JobState.SUCCEEDED and self.error is None:
+            places = [self.score, self.answer, *_places(usage), self.attempts]
+            return _compact_list(places, [], rest | _more_usage(usage))
+        first = {
+            "s": self.state,
+            "v": self.score,
+            "o": self.answer,
+            "e": self.error,
+            "u": usage,
+            "a": self.attempts,
+        }
+        return _compact(first | rest)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> JudgeResult:
-        """Parse the stored form, packed or plain; unknown keys are ignored."""
-        data = _parsed(text)
+        """Parse a stored form, as of a `TaskResult`."""
+        return cls._of(_parsed(text))
+
+    @classmethod
+    def _of(cls, parsed: Any) -> JudgeResult:
+        data = _long_judge(parsed)
         return cls(
             state=_state(data),
             score=data.get("v"),
@@ -166,48 +183,78 @@ def assemble(
     missing: JobState = JobState.CANCELLED,
 ) -> Record:
     """The record of an item from its stored results, task first. ``missing``: the state of the rest."""
-    # Not by `TaskResult` and `Cell`: of a million records, a third of the time would go into making those.
-    task: dict[str, Any] = _parsed(stored[0]) if stored[0] else {"s": missing}
+    return record_of(spec, item, row, [_parsed(each) if each else None for each in stored], missing)
+
+
+def record_of(
+    spec: RunSpec, item: int, row: Mapping[str, Any], parsed: Sequence[Any], missing: JobState
+) -> Record:
+    """`assemble` of results that `parsed_results` has read.
+
+    It makes no `TaskResult` and no `Cell`, and calls no constructor of a `Record`: of a million records, half
+    of the time would go there.
+    """
+    task = parsed[0]
     cell = cell_of(spec, item) if spec.cells_per_row > 1 else _ONLY_CELL
-    scores: dict[str, float | None] = task.get("sc") or {}
-    errors: dict[str, str] = task.get("se") or {}
-    used: dict[str, Usage] = {}
-    arguments: dict[str, str] = {}
-    left_out = task.get("x")
-    notes = {"task": note_of(left_out)} if left_out else {}
-    for step, text in zip(spec.evals, stored[1:], strict=True):
-        result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
+    rest: Mapping[str, Any]
+    if type(task) is list:
+        output, read, written, attempts, latency_ms, *more = task
+        state, error, finish_reason = JobState.SUCCEEDED, None, more[0] if more else None
+        rest = more[1] if len(more) > 1 else _NOTHING
+        usage = _usage(rest.get("u") or (read, written))
+    else:
+        rest = task or {"s": missing}
+        state, output, error, usage = _state(rest), rest.get("o"), rest.get("e"), _usage(rest.get("u"))
+        attempts, latency_ms, finish_reason = rest.get("a", 0), rest.get("l"), rest.get("f")
+    draft: Any = _RecordDraft()
+    draft.item, draft.row, draft.prompt, draft.repetition = item, row, cell.prompt, cell.repetition
+    draft.state, draft.output, draft.error, draft.usage = state, output, error, usage
+    draft.attempts, draft.latency_ms, draft.finish_reason = attempts, latency_ms, finish_reason
+    draft.eval_usage, draft.arguments = {}, {}
+    draft.model = spec.models[cell.model] if spec.models else ""
+    if rest:
+        draft.model = rest.get("m") or draft.model
+        draft.scores, draft.score_errors = rest.get("sc") or {}, rest.get("se") or {}
+        draft.cached, left_out = bool(rest.get("c")), rest.get("x")
+        draft.notes = {"task": note_of(left_out)} if left_out else {}
+    else:
+        draft.scores, draft.score_errors, draft.cached, draft.notes = {}, {}, False, {}
+    if spec.evals:
+        _add_evaluations(draft, spec.evals, parsed[1:], missing)
+    draft.__class__ = Record
+    record: Record = draft
+    return record
+
+
+class _RecordDraft:
+    """A record until all its fields are set as plain attributes; then it becomes a `Record`.
+
+    The constructor of a frozen class sets each of 18 fields by a call, which takes four times as long.
+    """
+
+    __slots__ = tuple(each.name for each in fields(Record))
+
+
+class _UsageDraft:
+    """The same of a `Usage`."""
+
+    __slots__ = tuple(each.name for each in fields(Usage))
+
+
+def _add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState) -> None:
+    for step, each in zip(steps, parsed, strict=True):
+        result = JudgeResult._of(each) if each else JudgeResult(missing, error=str(missing))
         if result.usage.total is not None and not result.cached:
-            used[step.name] = result.usage
+            draft.eval_usage[step.name] = result.usage
         if result.left_out:
-            notes[step.name] = note_of(result.left_out)
+            draft.notes[step.name] = note_of(result.left_out)
         if step.batch:
             continue
         if reason := reason_of(step, result):
-            arguments[step.name] = reason
-        scores[step.name] = result.score
+            draft.arguments[step.name] = reason
+        draft.scores[step.name] = result.score
         if result.error:
-            errors[step.name] = result.error
-    return Record(
-        item=item,
-        row=row,
-        model=task.get("m") or (spec.models[cell.model] if spec.models else ""),
-        prompt=cell.prompt,
-        repetition=cell.repetition,
-        state=_state(task),
-        output=task.get("o"),
-        scores=scores,
-        score_errors=errors,
-        usage=_usage(task.get("u")),
-        attempts=task.get("a", 0),
-        error=task.get("e"),
-        latency_ms=task.get("l"),
-        cached=bool(task.get("c")),
-        eval_usage=used,
-        arguments=arguments,
-        notes=notes,
-        finish_reason=task.get("f"),
-    )
+            draft.score_errors[step.name] = result.error
 
 
 def reason_of(step: Step, result: JudgeResult) -> str | None:
@@ -244,8 +291,79 @@ def unpacked(stored: str | bytes) -> str | bytes:
     return zlib.decompress(stored[1:]) if isinstance(stored, bytes) and stored[:1] == b"z" else stored
 
 
-def _compact(data: dict[str, Any]) -> str:
-    return json.dumps({key: value for key, value in data.items() if value is not None}, separators=(",", ":"))
+def parsed_results(stored: Sequence[bytes | None]) -> list[Any]:
+    """The JSON of many results, for `record_of`; ``None`` for those that are missing. One parse for all."""
+    texts: list[Any] = [
+        b"null" if each is None else each if each[:1] != b"z" else unpacked(each) for each in stored
+    ]
+    found: list[Any]
+    try:
+        found = from_json(b"[%b]" % b",".join(texts))
+    except ValueError:
+        found = []
+    if len(found) == len(stored):
+        return found
+    return [None if each is None else _parsed(each) for each in stored]
+
+
+def stored_state(stored: str | bytes) -> str:
+    """The state in a stored result of any job; empty where there is none."""
+    data = _parsed(stored)
+    return _SUCCEEDED if isinstance(data, list) else str(data.get("s", ""))
+
+
+def long_form(stored: str | bytes) -> Any:
+    """The JSON of an evaluation's stored result as earlier versions read it, too."""
+    return _long_judge(_parsed(stored))
+
+
+def _compact(data: Mapping[str, Any]) -> str:
+    return _dumped({key: value for key, value in data.items() if value is not None})
+
+
+def _compact_list(places: list[Any], optional: list[Any], rest: Mapping[str, Any]) -> str:
+    """A list of values by place. Its last place is an object of whatever else has a value, by key."""
+    more = {key: value for key, value in rest.items() if value is not None}
+    if more:
+        return _dumped([*places, *optional, more])
+    return _dumped([*places, *(each for each in optional if each is not None)])
+
+
+def _dumped(data: Any) -> str:
+    """JSON whose texts are UTF-8; half a surrogate pair, which that cannot hold, is escaped."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":"))
+    return text
+
+
+_TASK_PLACES = ("o", "read", "written", "a", "l", "f")
+_JUDGE_PLACES = ("v", "o", "read", "written", "a")
+
+
+def _long_task(parsed: Any) -> dict[str, Any]:
+    return _by_key(parsed, _TASK_PLACES)
+
+
+def _long_judge(parsed: Any) -> dict[str, Any]:
+    return _by_key(parsed, _JUDGE_PLACES)
+
+
+def _by_key(parsed: Any, places: Sequence[str]) -> dict[str, Any]:
+    """A stored result by its short keys; a list is that of a success (`_compact_list`)."""
+    if not isinstance(parsed, list):
+        data: dict[str, Any] = parsed
+        return data
+    data = {key: value for key, value in zip(places, parsed, strict=False) if value is not None}
+    used = [data.pop("read", None), data.pop("written", None)]
+    if used != [None, None]:
+        data["u"] = used
+    rest = parsed[len(places)] if len(parsed) > len(places) else {}
+    return {"s": _SUCCEEDED} | data | rest
 
 
 def _usage_list(usage: Usage) -> list[int | None] | None:
@@ -255,23 +373,37 @@ def _usage_list(usage: Usage) -> list[int | None] | None:
     return [usage.input_tokens, usage.output_tokens, *cached]
 
 
+def _places(usage: list[int | None] | None) -> list[int | None]:
+    return usage[:2] if usage else [None, None]
+
+
+def _more_usage(usage: list[int | None] | None) -> dict[str, Any]:
+    """All counts, where there are more than the two that have places."""
+    return {"u": usage} if usage and len(usage) > 2 else {}
+
+
 def _state(data: Mapping[str, Any]) -> JobState:
     return _STATES.get(data["s"]) or JobState(data["s"])
 
 
-def _usage(stored: list[int | None] | None) -> Usage:
-    return Usage(*stored[:3]) if stored else _NO_USAGE  # a newer version may store more
+def _usage(stored: Sequence[int | None] | None) -> Usage:
+    if not stored:
+        return _NO_USAGE
+    draft: Any = _UsageDraft()
+    draft.input_tokens, draft.output_tokens = stored[0], stored[1]
+    draft.cached_tokens = stored[2] if len(stored) > 2 else None  # a newer version may store more
+    draft.__class__ = Usage
+    usage: Usage = draft
+    return usage
 
 
-def _parsed(stored: str | bytes) -> dict[str, Any]:
+def _parsed(stored: str | bytes) -> Any:
     """The JSON of a result. pydantic's parser is three times as fast, and reads no lone surrogate."""
     text = unpacked(stored)
-    data: dict[str, Any]
     try:
-        data = from_json(text)
+        return from_json(text)
     except ValueError:
-        data = json.loads(text)
-    return data
+        return json.loads(text)
 
 
 SKIPPED_JUDGE = JudgeResult(JobState.SKIPPED, error="the task has no output to judge").to_json()

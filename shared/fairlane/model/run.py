@@ -164,7 +164,8 @@ class RunSpec(StoredModel):
     A task calls a model with a prompt, or with the chat body in the row's ``request_field``. With
     ``output_field`` there is no call: the row holds the output to score. A model "python:…" is a function
     that takes the row. ``open``: the client still writes rows, so ``rows`` is not final. ``trace`` is the W3C
-    ``traceparent`` of the submission, if it is traced. ``version`` is the earliest that honours all of it.
+    ``traceparent`` of the submission, if it is traced. ``short_results``: its client reads results that are
+    stored as lists. ``version`` is the earliest that honours all of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -194,6 +195,7 @@ class RunSpec(StoredModel):
     continues: Continuation | None = None
     trace: str | None = Field(default=None, pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
     open: bool = False
+    short_results: bool = False
     rows: int = Field(ge=0)
     page_rows: int = Field(ge=1, le=10_000)
     submitted_ms: int = Field(ge=0, le=LATEST_MS)

@@ -155,7 +155,8 @@ def _of_item(
     """A completion with the session's, unless an evaluation of the item is still to be called."""
     pending = any(isinstance(each, ReadyJob) for each in follow)
     session = None if pending or membership is None else _session_completion(item, membership, output)
-    return Completion(result.state, result.to_json(), follow, malformed, memory or {}, session)
+    payload = result.to_json(short=item.spec.short_results)
+    return Completion(result.state, payload, follow, malformed, memory or {}, session)
 
 
 def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
@@ -163,7 +164,7 @@ def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
     common: dict[str, Any] = {
         "attempts": finished.attempts,
         "latency_ms": finished.latency_ms,
-        "model": item.model(),
+        "model": item.stored_model(),
         "cached": finished.cached,
     }
     if finished.answer is None:

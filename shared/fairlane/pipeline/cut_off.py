@@ -60,7 +60,8 @@ def task_cut_off(
         **common,
     )
     steps = range(1, len(lanes) + 1)
-    return Completion(result.state, result.to_json(), _invalid(item, steps, reason), session=session)
+    payload = result.to_json(short=item.spec.short_results)
+    return Completion(result.state, payload, _invalid(item, steps, reason), session=session)
 
 
 def evaluation_cut_off(

@@ -198,7 +198,8 @@ def _rendered(item: RunItem, step: Step, output: str) -> Call | str:
 
 def _recorded(item: RunItem, number: int, result: JudgeResult) -> RecordedJob:
     lane = item.rendering.plan.eval_lanes[number - 1]
-    return RecordedJob(item.job(number), result.state, result.to_json(), lane)
+    payload = result.to_json(short=item.spec.short_results)
+    return RecordedJob(item.job(number), result.state, payload, lane)
 
 
 def _ready_or_invalid(item: RunItem, number: int, call: Call | str) -> NextJob:

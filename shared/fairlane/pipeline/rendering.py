@@ -95,6 +95,11 @@ class RunItem:
         except TemplateError:
             return None
 
+    def stored_model(self) -> str | None:
+        """The same for the item's result; ``None`` also where the spec says it to whoever reads a record."""
+        model = self.model()
+        return None if self.spec.models and model == self.spec.models[self.cell.model] else model
+
 
 class Rendering:
     """The compiled templates of a run. Raises `TemplateError` if one does not compile."""

@@ -48,14 +48,10 @@ def _finished(client: Client, redis: Redis) -> Run:
         model="sim:short",
     )
     keys, ref = Keys("main"), RunRef(run.team, run.id)
+    reads_short = run.spec is not None and run.spec.short_results
     for first in range(0, ROWS, AT_ONCE):
-        results = {
-            str(n): TaskResult(
-                JobState.SUCCEEDED, f"answer {n}", usage=Usage(12, 4), attempts=1, latency_ms=500 + n % 400
-            ).to_json()
-            for n in range(first, min(first + AT_ONCE, ROWS))
-        }
-        redis.hset(keys.results(ref), mapping=results)
+        some = range(first, min(first + AT_ONCE, ROWS))
+        redis.hset(keys.results(ref), mapping={str(n): _result(n, short=reads_short) for n in some})
     counts = {
         "items": ROWS,
         "items_done": ROWS,
@@ -66,6 +62,19 @@ def _finished(client: Client, redis: Redis) -> Run:
     times = {"submitted_ms": 1, "started_ms": 1, "finished_ms": 2}
     redis.hset(keys.state(ref), mapping={"state": "completed", **counts, **times})
     return client.run(run.id)
+
+
+def _result(number: int, *, short: bool) -> str:
+    """What a worker stores of a chat of one model."""
+    result = TaskResult(
+        JobState.SUCCEEDED,
+        f"answer {number}",
+        usage=Usage(12, 4),
+        attempts=1,
+        latency_ms=500 + number % 400,
+        finish_reason="stop",
+    )
+    return result.to_json(short=short)
 
 
 def _read(run: Run, path: Path, server: int) -> Iterator[Finding]:

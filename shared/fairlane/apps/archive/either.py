@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fairlane.core.errors import RunNotFound
@@ -59,14 +59,14 @@ class EitherRecords(RecordReader):
         super().__init__(redis, keys, spec)
         self._archive, self._moved = archive, False
 
-    def records(self, items: Sequence[int]) -> list[Record]:
+    def read(self, items: Sequence[int]) -> Iterator[Record]:
         """Read items' records from Redis, else from the archive. Raises `RunNotFound`."""
         if not self._moved:
             try:
-                return super().records(items)
+                return super().read(items)
             except RunNotFound:
                 self._moved = True
-        return self._archive.reader.records(self._ref, items)
+        return iter(self._archive.reader.records(self._ref, items))
 
 
 class EitherSessions(SessionReader):

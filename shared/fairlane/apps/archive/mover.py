@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from fairlane.apps.archive.rows import Entry, Finished, SessionEntry
 from fairlane.client.archive import Moved
 from fairlane.client.deployment import Deployment
-from fairlane.client.following.records import RESULTS_AT_ONCE, Records
+from fairlane.client.following.records import Records
 from fairlane.core.errors import FairlaneError, RunArchived
 from fairlane.model.results import Record
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.sessions import SessionRecord, first_session_job
+from fairlane.store.read.reading import RESULTS_AT_ONCE
 from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.runs.archive_stub import ArchiveStubs, Left
 from fairlane.store.write.runs.runs import Runs

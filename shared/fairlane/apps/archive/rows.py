@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from fairlane.model.results import Record, TaskResult, unpacked
+from fairlane.model.results import Record, TaskResult, long_form
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import SessionRecord
 
@@ -85,7 +85,7 @@ def session_record_of(text: str) -> SessionRecord:
 
 def evaluations_text(stored: Sequence[bytes | str | None]) -> str:
     """Stored evaluation results as one JSON array, ``null`` for those that are missing."""
-    return plain_json([None if each is None else json.loads(unpacked(each)) for each in stored])
+    return plain_json([None if each is None else long_form(each) for each in stored])
 
 
 def results_of(spec: RunSpec, record: Record, evaluations: str) -> list[bytes | None]:

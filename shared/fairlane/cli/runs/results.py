@@ -113,7 +113,7 @@ def _write(run: Run, output: Path, chosen: Format, *, follow: bool, raw: bool) -
     records = run.stream() if follow else _at_the_end(run)
     if output != STANDARD_OUTPUT:
         return export_records(records, output, chosen, raw=raw)
-    if chosen == "jsonl":
+    if chosen == "jsonl" and (follow or sys.stdout.isatty()):
         return _print_lines(records, at_once=follow)
     return write_records(records, bytes_out(), chosen, raw=raw)
 

@@ -12,9 +12,7 @@ from fairlane.model.results import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
-
-RESULTS_AT_ONCE = 256
-"""Stored results fetched in one round trip."""
+from fairlane.store.read.reading import RESULTS_AT_ONCE
 
 ITEMS_LISTED_AT_ONCE = 1000
 
@@ -102,12 +100,11 @@ class Records:
 
     def _of(self, items: Iterable[int]) -> Iterator[Record | Wait]:
         remaining = iter(items)
-        size = max(1, RESULTS_AT_ONCE // self._spec.steps)
-        while batch := list(islice(remaining, size)):
+        while batch := list(islice(remaining, self._reader.items_at_once)):
             yield from (yield from self._fetch(batch))
 
-    def _fetch(self, items: Sequence[int]) -> Steps[list[Record]]:
-        return self._patience.insisting(lambda: self._reader.records(items))
+    def _fetch(self, items: Sequence[int]) -> Steps[Iterator[Record]]:
+        return self._patience.insisting(lambda: self._reader.read(items))
 
 
 def refusal(status: RunStatus) -> SubmissionError:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from fairlane.model.results import unpacked
+from fairlane.model.results import stored_state
 from fairlane.model.run import Plan, RunRef
 from fairlane.model.tokens import Entry
 from fairlane.store.connection.connect import RedisClient, if_allowed
@@ -167,7 +167,7 @@ class RunTraces:
             record = if_allowed(lambda: self._redis.hget(keys.leased, lease), None)
         return JobTraces(
             done=bool(done),
-            result_state=json.loads(unpacked(result)).get("s") if result else None,
+            result_state=stored_state(result) if result else None,
             run_state=state.decode() if state else "",
             flight=_flight(json.loads(record)) if record else None,
         )

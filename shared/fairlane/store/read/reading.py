@@ -18,7 +18,7 @@ from fairlane.datasets.references import SourcePages
 from fairlane.datasets.rows import decode_page
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS, lane_key, split_model
-from fairlane.model.results import Record, assemble
+from fairlane.model.results import Record, parsed_results, record_of
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
@@ -31,6 +31,19 @@ _NONE: Mapping[str, Connection] = {}
 
 PAGES_KEPT = 8
 """Decoded pages of rows kept while records are read out of order."""
+
+RESULTS_AT_ONCE = 256
+"""Stored results that a reader fetches first; how many it fetches then depends on their size."""
+
+MOST_AT_ONCE = 1024
+"""A round trip is a hundredth of the time that so many records take; Redis answers it in a millisecond."""
+
+BYTES_AT_ONCE = 1024 * 1024
+"""Results of one round trip, as Redis stores them: what a reader holds at a time."""
+
+_PARSED_AT_ONCE = 64
+"""A record has ten objects, and Python looks for garbage when 700 new ones are alive. That would take longer
+than all else."""
 
 _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobState.SKIPPED}
 """The state of a job without a record, by the state of its run; else it was cancelled."""
@@ -178,16 +191,26 @@ class RecordReader:
         self._ref = RunRef(spec.team, spec.run)
         self._pages = Lru[int, list[dict[str, Any]]](PAGES_KEPT)
         self._source_pages = None if spec.source is None else SourcePages(spec.source, spec.page_rows)
+        self._results_at_once = RESULTS_AT_ONCE
+
+    @property
+    def items_at_once(self) -> int:
+        """How many items to ask for next, by the size of the latest results."""
+        return max(1, self._results_at_once // self._spec.steps)
 
     def records(self, items: Sequence[int]) -> list[Record]:
-        """The records of ``items``, in that order, in two round trips or a few more.
+        """The records of ``items``, in that order: see `read`."""
+        return list(self.read(items))
+
+    def read(self, items: Sequence[int]) -> Iterator[Record]:
+        """Fetch the records of ``items`` in two round trips or a few more; make each when it is asked for.
 
         An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
         only a stub of the run is left.
         """
-        spec, steps, cells = self._spec, self._spec.steps, self._spec.cells_per_row
+        steps = self._spec.steps
         if not items:
-            return []
+            return iter(())
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hget(self._keys.state(self._ref), "state")
         pipeline.hget(self._keys.state(self._ref), "archived")
@@ -200,11 +223,37 @@ class RecordReader:
             raise RunNotFound(self._ref.run)
         if archived is not None:
             raise RunArchived(self._ref.run)
+        self._learn_size(stored)
         missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
-        return [
-            assemble(spec, item, self.row(item // cells), stored[i * steps : (i + 1) * steps], missing)
-            for i, item in enumerate(items)
-        ]
+        return self._made(items, list(self._rows_of(items)), stored, missing)
+
+    def _made(
+        self,
+        items: Sequence[int],
+        rows: Sequence[Mapping[str, Any]],
+        stored: Sequence[bytes | None],
+        missing: JobState,
+    ) -> Iterator[Record]:
+        spec, steps = self._spec, self._spec.steps
+        for first in range(0, len(items), _PARSED_AT_ONCE):
+            end = first + _PARSED_AT_ONCE
+            parsed = parsed_results(stored[first * steps : end * steps])
+            for place, (item, row) in enumerate(zip(items[first:end], rows[first:end], strict=True)):
+                yield record_of(spec, item, row, parsed[place * steps : (place + 1) * steps], missing)
+
+    def _learn_size(self, stored: Sequence[bytes | None]) -> None:
+        size = sum(len(each) for each in stored if each is not None)
+        self._results_at_once = max(1, min(MOST_AT_ONCE, BYTES_AT_ONCE * len(stored) // max(1, size)))
+
+    def _rows_of(self, items: Sequence[int]) -> Iterator[Mapping[str, Any]]:
+        """The row of each item, as `row` returns it. Neighbours share a page, which is looked up once."""
+        cells, page_rows = self._spec.cells_per_row, self._spec.page_rows
+        page, number = list[dict[str, Any]](), -1
+        for item in items:
+            wanted, within = divmod(item // cells, page_rows)
+            if wanted != number and self._with_rows:
+                page, number = self._page(wanted), wanted
+            yield page[within] if within < len(page) else {}
 
     def rows(self, count: int) -> Iterator[Mapping[str, Any]]:
         """The first ``count`` rows of the run, in order. Raises `RunNotFound` where one is lost."""
@@ -222,8 +271,11 @@ class RecordReader:
         if not self._with_rows:
             return {}
         number, within = divmod(row, self._spec.page_rows)
-        page = self._pages.get_or_make(number, lambda: self._read_page(number))
+        page = self._page(number)
         return page[within] if within < len(page) else None
+
+    def _page(self, number: int) -> list[dict[str, Any]]:
+        return self._pages.get_or_make(number, lambda: self._read_page(number))
 
     def _read_page(self, number: int) -> list[dict[str, Any]]:
         encoded = self._redis.hget(self._keys.rows(self._ref), str(number))
