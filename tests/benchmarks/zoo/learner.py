@@ -29,7 +29,7 @@ from tests.benchmarks.zoo.signals import Signs
 from tests.benchmarks.zoo.world import AxisLimit, Outage, World
 
 SURE, SAFE = 0.9999, 0.98
-"""Any number of calls that are admitted with the first probability may be on their way; some with the second."""
+"""Any number of calls that are admitted with the first probability may leave; some with the second."""
 UNHEARD = 0.1
 """How many those are, as a share of the calls that were admitted so far."""
 RISK = 0.5
@@ -77,7 +77,7 @@ class _Learner:
         self._admission, self._rtt_ms = Admission(world, 0), 2 * world.one_way_ms
         self._signs = Signs(world, self._admission, 0)
         self._chance = random.Random(f"outages/{world.seed}")
-        self._binding = binding_axis(world)
+        self._binding: Axis = binding_axis(world)
         limit = next(limit for limit in world.limits if limit.axis == self._binding)
         self._limit = limit
         largest = self._largest()
