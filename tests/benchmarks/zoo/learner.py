@@ -29,7 +29,7 @@ from tests.benchmarks.zoo.signals import Signs
 from tests.benchmarks.zoo.world import AxisLimit, Outage, World
 
 SURE, SAFE = 0.9999, 0.98
-"""Any number of calls may be on their way that are admitted with the first probability, some with the second."""
+"""Any number of calls are on their way that are admitted with the first probability, few with the second."""
 UNHEARD = 0.1
 """How many those are, as a share of the calls that were admitted so far."""
 RISK = 0.5
@@ -77,7 +77,7 @@ class _Learner:
         self._admission, self._rtt_ms = Admission(world, 0), 2 * world.one_way_ms
         self._signs = Signs(world, self._admission, 0)
         self._chance = random.Random(f"outages/{world.seed}")
-        self._binding = binding_axis(world)
+        self._binding: Axis = binding_axis(world)
         limit = next(limit for limit in world.limits if limit.axis == self._binding)
         self._limit = limit
         largest = self._largest()
@@ -266,7 +266,7 @@ class _Learner:
             self._belief.heard(call)
 
     def _block(self, pending: _Pending) -> None:
-        """Wait for as long as the answer says. An honest wait for the limit that binds says more than that."""
+        """Wait for as long as the answer says. An honest wait says more of the limit that binds."""
         shown_ms, call = pending.shown_ms, pending.call
         if shown_ms is None:
             return
@@ -295,7 +295,7 @@ class _Learner:
 
     def _largest(self) -> float:
         work, world = self._world.work, self._world
-        return amounts(work.input_tokens, world.largest_output, world.output_factor).get(self._binding, 1.0)
+        return amounts(work.input_tokens, world.largest_output, world.output_factor)[self._binding]
 
 
 def binding_axis(world: World) -> Axis:
