@@ -29,7 +29,7 @@ TOLERANCE = 1e-3
 SCALES = (1.0, 1.0, 4.0, 16.0)
 """How far new guesses are drawn from those that stand, as multiples of the distance between two."""
 NEARER, WIDER = 0.6, 1.5
-"""How much nearer they are drawn the next time, and how much farther if none explained all answers."""
+"""How much nearer they are drawn the next time, and how much farther away if none explains all answers."""
 LEAST_PARENTS, ROUNDS, MOST_DRAWN = 48, 4, 80
 """New guesses are drawn near so many at least; and so often after one answer, and in all."""
 FINEST = 2e-4
@@ -62,7 +62,7 @@ class Answer:
 
 
 class Guesses:
-    """Limits of one form, each with its own numbers, which see the same calls (`gates` has the forms)."""
+    """Limits of one form, each with numbers of its own, that see the same calls (see `gates`)."""
 
     def __init__(self, limit: AxisLimit, least: float, rates: Numbers, depths_s: Numbers) -> None:
         self._limit, self._least, self.rates, self.depths_s = limit, least, rates, depths_s

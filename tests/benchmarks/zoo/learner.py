@@ -29,7 +29,7 @@ from tests.benchmarks.zoo.signals import Signs
 from tests.benchmarks.zoo.world import AxisLimit, Outage, World
 
 SURE, SAFE = 0.9999, 0.98
-"""Any number of calls that are admitted with the first probability may leave; some with the second."""
+"""Any number of calls are on their way that are admitted with the first probability, few with the second."""
 UNHEARD = 0.1
 """How many those are, as a share of the calls that were admitted so far."""
 RISK = 0.5
@@ -266,7 +266,7 @@ class _Learner:
             self._belief.heard(call)
 
     def _block(self, pending: _Pending) -> None:
-        """Wait for as long as the answer says. An honest wait for the binding limit says more."""
+        """Wait for as long as the answer says. An honest wait says more of the limit that binds."""
         shown_ms, call = pending.shown_ms, pending.call
         if shown_ms is None:
             return
@@ -295,7 +295,7 @@ class _Learner:
 
     def _largest(self) -> float:
         work, world = self._world.work, self._world
-        return amounts(work.input_tokens, world.largest_output, world.output_factor).get(self._binding, 1.0)
+        return amounts(work.input_tokens, world.largest_output, world.output_factor)[self._binding]
 
 
 def binding_axis(world: World) -> Axis:

@@ -1,4 +1,4 @@
-"""A player's figures in a world: use beside the oracle and the learner, refusals, failed and lost jobs."""
+"""A player in a world: use beside the oracle and the learner, refusals, failed and lost jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Figures:
     ``used``: the player's successes within the horizon, divided by the oracle's, from a cold start.
     ``used_late``: the same for the second half of the horizon. ``refused``: the share of its calls
     that a limit refused. ``in_outage``: the number of its calls that failed in an outage.
-    ``learner_used``, ``learner_refused``: the same shares of a learner, who does not know the limit.
+    ``learner_used``, ``learner_refused``: the same shares of a learner, who is not told the limit.
     """
 
     seed: int
