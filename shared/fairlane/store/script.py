@@ -30,14 +30,15 @@ from typing import Any, cast
 from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from fairlane.core.errors import ScriptError
-from fairlane.store.connection.server_states import refusing_state
 from fairlane.store.preludes import LuaFile, Preludes
 from fairlane.store.redis_client import AsyncRedisClient, RedisClient, RedisCommands
 from fairlane.store.verb_text import Function, VerbText, digest, of_many, of_one
 
 Value = str | int | float | bytes
 
-_MISSING = re.compile(r"(?:ERR )?(?:Function not found|unknown command)")
+_MISSING = re.compile(
+    r"(?:ERR )?(?:Function not found|unknown (?:sub)?command|Error compiling function)", re.IGNORECASE
+)
 _FOLDER = files("fairlane.store") / "lua"
 
 
@@ -201,13 +202,11 @@ class Functions:
     def _note_refused(self, error: ResponseError) -> None:
         """Why FUNCTION LOAD failed: another process was first, or functions are not to be had.
 
-        Raises the error of a server that takes no commands now.
+        Raises any other error: the server takes no commands now.
         """
-        if "already exists" in str(error):
-            return
-        if refusing_state(error) is not None:
-            raise error
-        self._kept = False
+        if "already exists" not in str(error):
+            _raise_unless_missing(error)
+            self._kept = False
 
     def _function(self, call: Call) -> Function | None:
         return call.script.function if self._kept else None
