@@ -45,7 +45,7 @@ def parts(fake_redis: Redis, pool: SlowPool, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(target, guarded)
 
     only_in_children("fairlane.sandbox.pieces.complete_task")
-    only_in_children("fairlane_scheduler.feed.placement.render_evaluations")
+    only_in_children("fairlane_scheduler.feed.uncalled_items.render_evaluations")
     task = Rendering.task
 
     def guarded_task(self: Rendering, *args: Any, **kwargs: Any) -> Any:
