@@ -1,7 +1,7 @@
 """Writes the Lua text of a verb and its preludes, as a script for EVALSHA and as a library for FCALL.
 
 A script makes every function of its preludes anew at each call. A library keeps them from its first call on,
-which costs Redis a third as much (decision 0088). So preludes keep nothing in their own variables: what one
+which costs Redis a third as much (decision 0085). So preludes keep nothing in their own variables: what one
 call needs stands in the table ``CALL``, which is new for each.
 """
 
