@@ -67,9 +67,11 @@ def run_through(lossy: Lossy) -> None:
 
 
 def digests(verb: str) -> list[bytes]:
-    """What EVALSHA names a verb by: one call of it, and several that a worker merges."""
+    """What FCALL and EVALSHA name a verb by: one call of it, and several that a worker merges."""
     single = script(verb)
-    return [each.sha.encode() for each in (single, single.many) if each is not None]
+    forms = [each for each in (single, single.many) if each is not None]
+    functions = [each.function.name for each in forms if each.function is not None]
+    return [name.encode() for name in (*functions, *(each.sha for each in forms))]
 
 
 @pytest.mark.parametrize("verb", [*SCHEDULER_S, *WORKER_S])
