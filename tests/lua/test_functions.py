@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
-from redis.exceptions import OutOfMemoryError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
 from fairlane.model.job import Claim, JobState, Lesson, Usage
 from fairlane.store.functions import all_functions, keep_functions
 from fairlane.store.preludes import Preludes
-from fairlane.store.script import Functions, merged, script
+from fairlane.store.script import Functions, is_missing, merged, script
 from fairlane.store.verb_text import FUNCTION_PREFIX
 from fairlane_workers.execution.batcher import Batcher
 from tests.lua.test_merged_calls import RECORD, REPORT, near, reports
@@ -231,6 +231,26 @@ def test_a_worker_loads_what_the_server_misses_or_runs_scripts(bare: Redis, rule
         acl(bare, "DELUSER", "w")
     one, many = names_of("attempt_claim"), names_of("attempt_claim", many=True)
     assert ({one, many} <= libraries(bare)) == (rules == ("+@all",))
+
+
+@pytest.mark.parametrize(
+    ("error", "missing"),
+    [
+        (NoScriptError("No matching script"), True),
+        (ResponseError("Function not found"), True),
+        (ResponseError("ERR unknown command 'FCALL', with args beginning with: "), True),
+        (ResponseError("unknown subcommand 'LOAD'. Try FUNCTION HELP."), True),
+        (NoPermissionError("User w has no permissions to run the 'fcall' command"), True),
+        (NoPermissionError("User w has no permissions to run the 'function|load' command"), True),
+        (NoPermissionError("User w has no permissions to run the 'hset' command"), False),
+        (NoPermissionError("No permissions to access a key"), False),
+        (ResponseError("user_function:7: Function not found"), False),
+        (OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), False),
+        ("Function not found", False),
+    ],
+)
+def test_only_what_has_not_run_is_run_again(error: object, *, missing: bool) -> None:
+    assert is_missing(error) == missing
 
 
 def test_a_server_that_knows_no_functions_runs_scripts() -> None:

@@ -39,6 +39,7 @@ Value = str | int | float | bytes
 _MISSING = re.compile(
     r"(?:ERR )?(?:Function not found|unknown (?:sub)?command|Error compiling function)", re.IGNORECASE
 )
+_FORBIDDEN = re.compile(r"permissions to run the '(?:fcall|function)")
 _FOLDER = files("fairlane.store") / "lua"
 
 
@@ -213,8 +214,13 @@ class Functions:
 
 
 def is_missing(error: object) -> bool:
-    """Whether a server misses the script or the function of a call, or keeps no functions at all."""
-    if isinstance(error, NoScriptError | NoPermissionError):
+    """Whether a server misses the script or the function of a call, or keeps none for this user.
+
+    Nothing has run then. A user who lacks another right may fail in the middle of a script.
+    """
+    if isinstance(error, NoPermissionError):
+        return _FORBIDDEN.search(str(error)) is not None
+    if isinstance(error, NoScriptError):
         return True
     return isinstance(error, ResponseError) and _MISSING.match(str(error)) is not None
 
