@@ -186,3 +186,21 @@ def test_no_more_are_in_flight_than_window_cap_and_room_allow(
 
 def _attempts(ref: RunRef, jobs: list[tuple[int, int]]) -> list[Attempt]:
     return [Attempt(ref.run, ref.team, job, number, "sim:fast") for job, number in jobs]
+
+
+@on_real_redis
+@given(rate=rates, burst=bursts, jobs=st.integers(1, 60))
+def test_permits_gather_within_what_the_bucket_holds_and_the_run_needs(
+    real_redis: Redis, rate: float, burst: float, jobs: int
+) -> None:
+    d = Deployment(emptied(real_redis))
+    ref = d.queued_lane(jobs=jobs, requests_per_minute=rate, burst_seconds=burst)
+    grant = d.ask(ref)
+    if grant.reason != "requests":
+        assert grant.gather_ms == 0
+        return
+    assert 0 <= grant.gather_ms <= 250
+    left, full = jobs - len(grant.permits), max(1.0, rate * burst / 60)
+    d.advance(max(grant.wait_ms, grant.gather_ms))
+    gathered = len(d.ask(ref).permits)
+    assert 1 <= gathered <= min(left, max(1, full / 2 + 1), max(1, 12, rate * 0.25 / 60 + 1))

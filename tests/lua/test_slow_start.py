@@ -39,6 +39,12 @@ def test_an_unknown_lane_starts_with_a_quarter_of_a_second_of_a_guess(real_redis
     assert d.now_ms - int(d.lane_state()["known_ms"]) >= 9700
 
 
+def test_permits_of_a_limit_that_nobody_configured_gather_briefly(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref, _ = _held_back(d)
+    assert d.ask(ref).gather_ms <= 50
+
+
 def test_each_success_lets_one_more_be_in_flight(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     _, (first, second) = _held_back(d)

@@ -33,6 +33,9 @@ TEAM_WIDE = frozenset(("team_share", "team_budget"))  # bounds that throttle all
 # A lane that waits for its rate is asked at most this often. Its bucket keeps what it gathers meanwhile.
 AGAIN_MS = 10
 
+# Where several runs wait, permits gather for at most this long. A run that waits alone loses nothing by more.
+SHARED_GATHER_MS = 50
+
 log = get_logger("dispatcher")
 
 
@@ -62,6 +65,8 @@ class _LaneTurn:
 
     shares: LaneShares
     ask_ms: int | None = 0  # monotonic; None: when woken
+    alone: RunRef | None = None  # the run for which permits gather until `ask_ms`, as no other waits
+    shared_ms: int = 0  # monotonic; when the lane is asked if another run comes
     granted_ms: int = -1  # monotonic; before any permit, less than any time
     last: int = ASK_AT_LEAST
     reason: str = ""  # why the lane granted no more at the last request
@@ -72,6 +77,18 @@ class _LaneTurn:
     def wants(self) -> int:
         """How many permits are worth asking for."""
         return min(ASK_AT_MOST, 2 * self.last + ASK_AT_LEAST)
+
+    def wait(self, grant: Grant, only: RunRef | None, now_ms: int) -> None:
+        """Ask again when a blocked lane says, once permits have gathered; ``only``: the one run that waits."""
+        wait_ms = max(AGAIN_MS, grant.wait_ms)
+        self.shared_ms = now_ms + max(wait_ms, min(grant.gather_ms, SHARED_GATHER_MS))
+        self.alone = only
+        self.ask_ms = now_ms + max(wait_ms, grant.gather_ms) if only else self.shared_ms
+
+    def share(self, only: RunRef | None) -> None:
+        """No more permits gather for a run that waits alone than for several, once another waits."""
+        if self.alone and self.alone != only and self.ask_ms is not None:
+            self.ask_ms, self.alone = min(self.ask_ms, self.shared_ms), None
 
 
 class _Ask(NamedTuple):
@@ -146,6 +163,8 @@ class Dispatcher:
         now = moment.monotonic_ms
         self._backlog.unthrottle_due(moment.server_ms)
         waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
+        for lane, turn in waiting.items():
+            turn.share(self._backlog.lane(lane).only)
         due = [lane for lane, turn in waiting.items() if turn.ask_ms is not None and turn.ask_ms <= now]
         if waiting and not self._handover.connect():
             return BROKER_AWAY_MS
@@ -214,8 +233,9 @@ class Dispatcher:
             grant = self._ask(lane, ask, moment)
             self._apply(lane, turn, ask.offers, grant, quotas, moment)
             if grant.reason:
-                wait_ms = max(AGAIN_MS, grant.wait_ms, grant.gather_ms)
-                turn.ask_ms = moment.monotonic_ms + wait_ms if grant.at_ms else None
+                turn.ask_ms = None
+                if grant.at_ms:
+                    turn.wait(grant, queue.only, moment.monotonic_ms)
                 if reserved_only or grant.reason != "reserved":
                     return
                 reserved_only = True

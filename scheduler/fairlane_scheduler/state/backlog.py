@@ -119,6 +119,14 @@ class LaneQueue:
         self._arrived: set[str] = set()
         self._interactive_runs: set[RunRef] = set()
 
+    @property
+    def only(self) -> RunRef | None:
+        """The run whose jobs may start, if no other's may."""
+        if len(self.waiting) != 1:
+            return None
+        (runs,) = self.waiting.values()
+        return next(iter(runs)) if len(runs) == 1 else None
+
     def count(self, ref: RunRef) -> int:
         """Jobs of a run, throttled or not."""
         return self.waiting.get(ref.team, {}).get(ref, 0) + self._throttled.get(ref, _NOT).jobs

@@ -7,7 +7,6 @@ one attempt each, so Celery, its events and its tools see every attempt as a tas
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,12 +39,12 @@ def unbundled(message: Message) -> list[Message]:
     if HEADER not in message.headers:
         return [message]
     more = [Attempt.from_message(named) for named in message.headers.pop(HEADER)]
-    return [message, *(_message_of(attempt, message) for attempt in more)]
+    return [message, *(_message_of(attempt, message, place) for place, attempt in enumerate(more, 1))]
 
 
-def _message_of(attempt: Attempt, first: Message) -> Message:
+def _message_of(attempt: Attempt, first: Message, place: int) -> Message:
     channel: Any = first.channel
-    tag = uuid.uuid4().hex
+    tag = f"{first.delivery_tag}.{place}"
     names = {"id": attempt.id, "root_id": attempt.id, "kwargsrepr": shown(attempt)}
     message = type(first)(
         {

@@ -40,12 +40,15 @@ function blocked_by(admission, reserved, margins)
   return reason, at
 end
 
--- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again: whoever asks for
--- each permit alone asks as often as the lane makes calls. Its bucket stays below half of full, so nothing overflows.
-function gathering_ms(admission)
+-- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again, with `queued` jobs
+-- waiting: whoever asks for each permit alone asks as often as the lane makes calls. Its bucket stays below half of full,
+-- so nothing overflows, and gathers no more permits than there are jobs.
+function gathering_ms(admission, queued)
   for _, bucket in ipairs(admission.buckets) do
     if bucket.axis == 'requests' then
-      local units = math.min(GATHER_MS * bucket.pace, GATHER_CALLS * UNIT, bucket.full / 2 - bucket.level)
+      local most_ms = bucket.configured and CONFIGURED_GATHER_MS or GATHER_MS
+      local calls = math.min(GATHER_CALLS, queued) * UNIT
+      local units = math.min(most_ms * bucket.pace, calls - bucket.level, bucket.full / 2 - bucket.level)
       return math.max(0, math.floor(units / bucket.pace))
     end
   end

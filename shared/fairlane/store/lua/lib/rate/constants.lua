@@ -5,7 +5,7 @@
 --       UNRENEWED_CALLS LEAST_CUT CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT BACK_MS
 --       BACK_CALLS BACK_MOST_MS SURE SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE PROBE_MS
 --       CLIMB_MS UNSURE_CLIMB_MS SAVED_OF_WAIT ENOUGH_CALLS BOUNDED RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS SPREAD_MS
---       LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW
+--       CONFIGURED_GATHER_MS LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW
 --       KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR
 --       CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS
 --       BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
@@ -47,7 +47,8 @@ LEAST_OF_CONFIGURED = 0.01 -- share: an operator's number is not that wrong, so 
 
 -- buckets/buckets: bursts, in ms of the rate.
 GATHER_MS = 50 -- ms: half of SPREAD_MS, so that calls that leave together do not count as a burst
-GATHER_CALLS = 8 -- calls: more at once wait for each other at two workers
+CONFIGURED_GATHER_MS = 250 -- ms: the same where an operator decides what may burst; five requests for permits less
+GATHER_CALLS = 12 -- calls: more at once wait for each other at two workers
 SPREAD_MS = 100 -- requests that leave at once reach the provider spread over about this long
 LEARNED_BURST_MS = 250 -- the most that is saved of a rate nobody has configured: the bucket's depth is unknown
 
