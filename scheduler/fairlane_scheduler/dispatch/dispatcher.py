@@ -79,7 +79,7 @@ class _LaneTurn:
         return min(ASK_AT_MOST, 2 * self.last + ASK_AT_LEAST)
 
     def wait(self, grant: Grant, only: RunRef | None, now_ms: int) -> None:
-        """Ask again when a blocked lane says, once permits have gathered; ``only``: the one run that waits."""
+        """Ask again when a blocked lane says and permits have gathered; ``only``: the one run that waits."""
         wait_ms = max(AGAIN_MS, grant.wait_ms)
         self.shared_ms = now_ms + max(wait_ms, min(grant.gather_ms, SHARED_GATHER_MS))
         self.alone = only
