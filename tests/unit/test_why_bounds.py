@@ -280,6 +280,18 @@ def test_a_lane_that_is_shut_comes_before_a_runs_own_bounds(asked: Asked) -> Non
     assert asked.why().constraint == "paused"
 
 
+def test_a_team_whose_calls_alone_fail_is_told_so(asked: Asked) -> None:
+    ref, d = asked.run(), asked.d
+    d.redis.hset(d.keys.lane(TASKS), "shut_teams", f"other:3:9,{ref.team}:7:{d.now_ms}")
+    assert asked.grant(ref) == 1
+    constraint, sentence = announced(asked.why())
+    assert constraint == "circuit"
+    assert sentence == (
+        f"{TASKS} answers other teams, and none of team search's calls: they start one at a time until one is"
+        " answered"
+    )
+
+
 def test_of_two_rates_the_slower_is_reported(asked: Asked) -> None:
     asked.d.lane(TASKS, requests_per_minute=6)
     ref = asked.run(task_rate=2)

@@ -28,7 +28,10 @@ BROKER_AWAY_MS = 500  # while the broker is away nothing is granted, because not
 AHEAD_FACTOR = (
     2  # tasks run ahead by so many times the evaluations that can be in flight; a run may set a bound
 )
-TEAM_WIDE = frozenset(("team_share", "team_budget"))  # bounds that throttle all runs of a team
+TEAM_WIDE = frozenset(("team_share", "team_budget", "circuit"))  # bounds that throttle all runs of a team
+
+# Why a lane waits whose calls fail, maybe of one team alone.
+FAILING = frozenset(("circuit", "probing", "doubt", "blocked"))
 
 # A lane that waits for its rate is asked at most this often. Its bucket keeps what it gathers meanwhile.
 AGAIN_MS = 10
@@ -165,7 +168,7 @@ class Dispatcher:
         waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
         for lane, turn in waiting.items():
             turn.share(self._backlog.lane(lane).only)
-        due = [lane for lane, turn in waiting.items() if turn.ask_ms is not None and turn.ask_ms <= now]
+        due = [lane for lane, turn in waiting.items() if self._is_due(lane, turn, now)]
         if waiting and not self._handover.connect():
             return BROKER_AWAY_MS
         try:
@@ -179,6 +182,11 @@ class Dispatcher:
         if due_ms is not None:
             waits.append(due_ms - moment.server_ms)
         return min(waits, default=None)
+
+    def _is_due(self, lane: str, turn: _LaneTurn, now: int) -> bool:
+        """Whether to ask a lane: it is time, or a team arrives that may not be the one whose calls fail."""
+        timely = turn.ask_ms is not None and turn.ask_ms <= now
+        return timely or (turn.reason in FAILING and self._backlog.lane(lane).has_arrivals)
 
     def _precedence(self, lane: str) -> tuple[int, int]:
         """Lanes that use few slots go first; of equals, the one that has waited longest for a permit.

@@ -172,6 +172,11 @@ class LaneQueue:
                 self._unthrottle(ref)
         return min((until_ms for until_ms, _ in dated if until_ms > now_ms), default=None)
 
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether a team's first job was queued since the last call of `arrivals`."""
+        return bool(self._arrived)
+
     def arrivals(self) -> set[str]:
         """Teams whose first job was queued since the last call."""
         arrived, self._arrived = self._arrived, set()

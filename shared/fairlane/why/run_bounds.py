@@ -92,6 +92,7 @@ class RunBounds:
         return (
             self.paused()
             or self._refused(lane, head)
+            or self._shut_out(lane)
             or own
             or self._team_budget(lane, head.entry)
             or self._team_share(lane)
@@ -115,6 +116,13 @@ class RunBounds:
                     sentence += f"; `fairlane resume {self._traces.run}` tries again"
                 return Reason("request_refused", sentence)
         return None
+
+    def _shut_out(self, lane: str) -> Reason | None:
+        """That the lane answers other teams and none of this team's calls, so that few of them start."""
+        if not self._traces.shut_out(lane):
+            return None
+        sentence = f"{lane} answers other teams, and none of team {self._traces.team}'s calls"
+        return Reason("circuit", f"{sentence}: they start one at a time until one is answered")
 
     def _own(self, lane: str, head: Head) -> Reason | None:
         return (

@@ -112,6 +112,11 @@ class RunTraces:
             return None
         return HeldShare(100 * float(most), int(until_ms) or None)
 
+    def shut_out(self, lane: str) -> bool:
+        """Whether the team's calls alone fail on the lane (``lib/circuit/shut_out.lua``)."""
+        teams = self._redis.hget(self._keys.lane(lane), "shut_teams") or b""
+        return self._ref.team in {each.split(":")[0] for each in teams.decode().split(",")}
+
     def head(self, lane: str) -> Head | None:
         """The run's next job on a lane; ``None`` where it has nothing queued there."""
         keys, ref = self._keys, self._ref

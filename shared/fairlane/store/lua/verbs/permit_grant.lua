@@ -23,9 +23,14 @@ if not is_leader(KEY.leader, ARG.epoch, now) then return false end
 local offers, permits, delays, queued = cjson.decode(ARG.offers), {}, { runs = {} }, {}
 local admission, reason, at = open_lane(ARG.shares, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
 local row = admission.row
+local shut, shut_at = reason, at
+local order, passing
+order, passing, reason, at = turn_of_offers(offers, admission, reason, at)
 
-for i, each in ipairs(offers) do
+for _, i in ipairs(order) do
+  local each = offers[i]
   local offer = open_offer(i, each, #offers, ARG.name, now)
+  admission.team = offer.team
   for _ = 1, reason and 0 or each.most do
     local job = next_job(offer, admission)
     if not job then break end
@@ -48,6 +53,7 @@ local owed = true_up_shares(admission)
 if delays.reserved_until and not reason then
   reason, at = 'reserved', delays.reserved_until < math.huge and delays.reserved_until or 0
 end
+if passing and #permits == 0 and not reason then reason, at = shut, shut_at end
 if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
 close_lane(admission, reason, at)
 return cjson.encode({

@@ -8,11 +8,25 @@
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
 -- GIVES: too_short count_failure count_answer end_probe
--- USES: buckets/buckets circuit/circuit_constants circuit/doubt concurrency/detector_constants lane/state
+-- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/doubt circuit/shut_out
+--       concurrency/detector_constants lane/state team/in_flight
 
 -- Forgets failures: a call that started later was answered.
 local function forget_failures(row)
   row.first_n, row.fails, row.failures, row.doubt_for, row.down_ms, row.probes = '', 0, 0, '', '', 0
+  -- A circuit that is open stays so until a probe, and keeps whose calls opened it.
+  if (row.circuit or 'closed') == 'closed' then row.fail_team = '' end
+end
+
+-- Shuts the team out whose calls alone have failed, now that a later call of another team was answered: the lane is up.
+-- Returns whether it did. Others go on as before: they need no probe and no ramp.
+local function acquit(row, lease, now)
+  local team = blamed_team(row)
+  if not team or team == team_of(lease.ref) or known(row.held_until_ms) then return false end
+  if (row.circuit or 'closed') == 'closed' then return false end
+  shut_out(row, team, known(row.first_n) or lease.n, now)
+  row.circuit = 'closed'
+  return true
 end
 
 local function open_circuit(row, limits, now)
@@ -28,14 +42,29 @@ function too_short(row, deadline_ms)
   return deadline_ms < (usual and PATIENCE * usual or PATIENCE_MS)
 end
 
+local function begin_failures(row, lease, now)
+  row.first_n, row.fails, row.failures, row.down_ms = lease.n, 0, 0, now
+end
+
+-- A failure of a team that is shut out says nothing of the lane, unless nobody else was answered since its call before:
+-- then the lane may be down after all, and its circuit opens.
+local function fail_shut(row, limits, lease, now)
+  if not lease.alone or (row.circuit or 'closed') ~= 'closed' then return end
+  readmit(row, lease)
+  blame(row, lease)
+  begin_failures(row, lease, now)
+  open_circuit(row, limits, now)
+end
+
 -- Counts a failure that no call which started later has refuted. Failures that started together count as one: a
 -- dropped link breaks fifty calls at once. The circuit opens after enough of them, unless most calls between the
 -- first and this one, which had as much time, have not failed.
 function count_failure(row, limits, lease, answered_then, now)
-  if (row.circuit or 'closed') ~= 'closed' or lease.n <= (row.answered_n or 0) then return end
-  if not known(row.first_n) then
-    row.first_n, row.fails, row.failures, row.down_ms = lease.n, 0, 0, now
-  end
+  if lease.n <= (row.answered_n or 0) then return end
+  if is_shut(row, team_of(lease.ref)) then return fail_shut(row, limits, lease, now) end
+  blame(row, lease)
+  if (row.circuit or 'closed') ~= 'closed' then return end
+  if not known(row.first_n) then begin_failures(row, lease, now) end
   row.fails = row.fails + 1
   if row.failures == 0 or lease.granted_ms >= row.failed_ms + CIRCUIT_APART_MS then
     row.failures, row.failed_ms = row.failures + 1, lease.granted_ms
@@ -50,7 +79,13 @@ end
 
 -- Notes a call that the provider answered; only a success proves that the lane serves others.
 function count_answer(row, lease, signal, now)
-  if known(row.first_n) and lease.n > row.first_n then forget_failures(row) end
+  readmit(row, lease)
+  if known(row.first_n) and lease.n > row.first_n then
+    local blamed = blamed_team(row)
+    if blamed and blamed ~= team_of(lease.ref) then unblock(row) end
+    acquit(row, lease, now)
+    forget_failures(row)
+  end
   if signal ~= 'ok' then return end
   row.answered_n, row.answered_ms = math.max(row.answered_n or 0, lease.n), now
   local took = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
@@ -61,14 +96,18 @@ end
 -- provider.
 function end_probe(row, limits, lease, signal, failed, now)
   if not lease.probe then return end
+  if row.trial_n == lease.n then row.trial_n = '' end
+  if row.circuit ~= 'half-open' then return end
   if failed then
     row.probes = (row.probes or 0) + 1
     open_circuit(row, limits, now)
   elseif signal == 'none' or signal == 'unsent' then
     row.circuit, row.open_ms = 'open', now
   else
+    if not acquit(row, lease, now) then
+      row.circuit, row.failed_ms, row.ramp_ms = 'closed', now, now
+      empty_buckets(row, limits, row, now)
+    end
     forget_failures(row)
-    row.circuit, row.failed_ms, row.ramp_ms = 'closed', now, now
-    empty_buckets(row, limits, row, now)
   end
 end

@@ -3,7 +3,7 @@
 --   doubt_for, doubted, doubtful    for how long calls of a lane in doubt are awaited, how many have started, and how
 --                                   many of them are in flight
 -- GIVES: doubt_ends in_doubt
--- USES: circuit/circuit_constants lane/state
+-- USES: circuit/blame circuit/circuit_constants lane/state
 
 -- A doubt ends when a call that started in it has outlived the time in which the one before it failed.
 function doubt_ends(row)
@@ -13,8 +13,10 @@ end
 
 -- Until when a lane in doubt lets no further call start; nil where one may. Where calls fail and nobody is answered,
 -- as many as would open the circuit go first, apart in time, and twice as long as the failure took shows how they end.
-function in_doubt(row, limits, now)
-  local ends_ms = doubt_ends(row)
+-- Calls of `team` do not wait for those of another whose calls alone have failed.
+function in_doubt(row, limits, team, now)
+  local ends_ms, blamed = doubt_ends(row), blamed_team(row)
+  if blamed and blamed ~= team then return nil end
   if now >= ends_ms then
     row.doubt_for = ''
     return nil

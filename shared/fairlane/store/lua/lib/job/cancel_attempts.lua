@@ -11,7 +11,7 @@ local function end_lease(id, lease, lane, in_flight, now)
   redis.call('HINCRBY', lane, 'inflight', -1)
   if lease.pending then redis.call('HINCRBY', lane, 'pending', -1) end
   decrement_in_flight(in_flight, lease)
-  if lease.probe then redis.call('HSET', lane, 'circuit', 'open', 'open_ms', whole(now)) end
+  if lease.probe then redis.call('HSET', lane, 'circuit', 'open', 'open_ms', whole(now), 'trial_n', '') end
   true_up_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
   wake(KEY.dirty, ARG.channel, lease.lane)
 end

@@ -1,6 +1,6 @@
 -- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
 -- GIVES: admission_of blocked_by gathering_ms admit
--- USES: buckets/buckets buckets/token_bucket circuit/doubt concurrency/concurrency_limit lane/advance lane/limits
+-- USES: buckets/buckets buckets/token_bucket circuit/blame circuit/doubt concurrency/concurrency_limit lane/advance lane/limits
 --       lane/state rate/constants rate/reopening tokens/amounts tokens/token_charges
 -- NEEDS: KEY.leases
 
@@ -25,7 +25,7 @@ function blocked_by(admission, reserved, margins)
   if gap > 0 and now < (row.started_ms or 0) + gap then return 'gap', row.started_ms + gap end
   if admission.day_shut then return 'day', admission.day_shut end
   if admission.day_used >= admission.day then return 'day', admission.day_until end
-  local doubt_ends = in_doubt(row, admission.limits, now)
+  local doubt_ends = in_doubt(row, admission.limits, admission.team, now)
   if doubt_ends then return 'doubt', doubt_ends end
   local trial_ends = trial_until(row)
   if trial_ends then return 'refused', trial_ends end
@@ -64,7 +64,7 @@ function admit(admission, reserved)
   row.day_used, row.day_until_ms = admission.day_used, admission.day_until
   row.spent_input = (row.spent_input or 0) + reserved.input
   row.spent_output = (row.spent_output or 0) + reserved.output
-  if admission.probing then row.circuit = 'half-open' end
+  if admission.probing then begin_probe(row, admission.team) end
   if known(row.doubt_for) then row.doubted, row.doubtful = row.doubted + 1, row.doubtful + 1 end
   note_grant(row, admission.now)
   return take_tokens(row, admission.buckets, reserved)

@@ -1,7 +1,7 @@
 -- A lane while it grants permits: read and brought up to now in one step, and written back in one step.
--- GIVES: open_lane true_up_shares close_lane
--- USES: buckets/arrival_bounds lane/admission lane/advance lane/dominant_share lane/limits lane/state
---       team/reserved_shares tokens/token_charges
+-- GIVES: open_lane turn_of_offers true_up_shares close_lane
+-- USES: buckets/arrival_bounds circuit/blame lane/admission lane/advance lane/dominant_share lane/limits lane/state
+--       team/in_flight team/reserved_shares tokens/token_charges
 -- NEEDS: KEY.lane KEY.limits KEY.owed
 
 -- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane; then what shuts the
@@ -15,6 +15,27 @@ function open_lane(shares, room, most, now)
   local admission = admission_of(row, limits, room, most, now)
   admission.lane, admission.shares = lane, shares_of_lane(shares, row, limits, now)
   return admission, shut_reason(row, now)
+end
+
+-- The order in which offers get permits, as their indices: where one team's calls alone have failed, the others' go
+-- first. `reason` shuts the lane until `at`. Where that is because of these failures, the others' calls do not wait for
+-- it: then only they are in the order, and `passing` is true. Returns order, passing, reason, at.
+function turn_of_offers(offers, admission, reason, at)
+  local row = admission.row
+  local blamed, order, after = blamed_team(row), {}, {}
+  for i, offer in ipairs(offers) do
+    local list = blamed == team_of(offer.run) and after or order
+    list[#list + 1] = i
+  end
+  if blamed and reason and #order > 0 then
+    local passing, other, until_ms = passes(row, reason, admission.now)
+    if passing then
+      admission.probing = reason ~= 'blocked'
+      return order, true, other, until_ms
+    end
+  end
+  for _, i in ipairs(after) do order[#order + 1] = i end
+  return order, false, reason, at
 end
 
 -- Corrects the teams' shares by what the teams were charged too little, and saves them. Returns that by team, in

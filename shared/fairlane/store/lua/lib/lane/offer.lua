@@ -1,6 +1,6 @@
 -- Offers: the runs that a lane may grant permits to, their next jobs, and what of a run or its team delays them.
 -- GIVES: open_offer queued_jobs next_job delayed_by note_delay
--- USES: lane/dominant_share run/bounds run/model_refusals team/budget team/budget_charge team/in_flight
+-- USES: circuit/shut_out lane/dominant_share run/bounds run/model_refusals team/budget team/budget_charge team/in_flight
 --       team/reserved_shares tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues KEY.starved
 
@@ -39,6 +39,8 @@ end
 function delayed_by(offer, job, admission)
   if job.held_until then return HELD_BOUND, job.held_until end
   local entry, fresh = job.entry, job.queue == offer.fresh
+  local shut_ms = shut_bound(admission.row, offer.team, admission.now)
+  if shut_ms then return 'circuit', shut_ms end
   local reason, until_ms =
     bound_reached(offer.bounds, entry, fresh, offer.ahead, admission.cluster, admission.now)
   if not reason then reason, until_ms = over_budget(offer.budget, entry, offer.state) end
@@ -58,8 +60,9 @@ function note_delay(delays, offer, bound, until_ms, row)
   table.insert(delays.runs, { offer = offer.index - 1, bound = bound, until_ms = until_ms, in_flight = in_flight })
   if bound == 'cap' then
     redis.call('SADD', KEY.starved, offer.lane)
-  elseif bound == 'team_share' then
-    row.teams_wait = until_ms == 0 and 1 or row.teams_wait
+  elseif bound == 'team_share' or bound == 'circuit' then
+    -- A team that is shut out may go on with each call that ends on the lane.
+    row.teams_wait = (until_ms == 0 or bound == 'circuit') and 1 or row.teams_wait
   elseif until_ms == 0 then
     wake_when_released(offer.bounds)
   end

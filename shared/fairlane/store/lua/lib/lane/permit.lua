@@ -1,7 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
--- USES: core/time job/attempt_counts lane/admission lane/dominant_share run/charge_bounds team/budget_charge
---       team/in_flight team/reserved_shares
+-- USES: circuit/shut_out core/time job/attempt_counts lane/admission lane/dominant_share run/charge_bounds
+--       team/budget_charge team/in_flight team/reserved_shares
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 
 -- Writes the lease of a job's next attempt under a number greater than any before it, which fences those out.
@@ -21,13 +21,14 @@ function grant_permit(offer, job, admission, lease_ms)
   local row, limits, now, entry, reserved = admission.row, admission.limits, admission.now, job.entry, job.reserved
   redis.call('LPOP', job.queue)
   local charges = admit(admission, reserved)
+  local alone = start_shut(row, limits, offer.team, now)
   if job.guess then row.guesses = (row.guesses or 0) + 1 end
   local lease = {
     ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, inflight = row.inflight, granted_ms = now,
     ok = row.seen_ok, doubtful = row.doubt_for ~= '' and row.doubt_for and 1 or nil,
     input = entry.input, output = entry.output, kind = entry.kind, most = entry.most,
     learns = job.learns, guessed = entry.guessed and 1 or nil, probe = admission.probing or nil,
-    guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
+    alone = alone or nil, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
     charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
   }
   lease.held_ms = usual_call_ms(row, offer.state, entry.kind)

@@ -3,8 +3,8 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: circuit/circuit circuit/hold concurrency/concurrency_limit core/wake lane/dominant_share lane/state
---       rate/rejected rate/served reported/hints tokens/charges tokens/refund
+-- USES: circuit/circuit circuit/hold circuit/shut_out concurrency/concurrency_limit core/wake lane/dominant_share lane/state
+--       rate/rejected rate/served reported/hints team/in_flight tokens/charges tokens/refund
 -- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
 
 -- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.
@@ -41,8 +41,9 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
     served(row, limits, lease, signal, used, now)
   elseif signal == 'limited' then
     news = rejected(row, limits, lease, hints, retry_after_ms, now)
-  elseif signal == 'overloaded' then
-    back_off(row, lease, now)
+  elseif signal == 'overloaded' and not is_shut(row, team_of(lease.ref)) then
+    -- While the circuit is open, it is the wait.
+    if (row.circuit or 'closed') == 'closed' then back_off(row, lease, now) end
     overload_narrows(row, lease, now)
   end
   if failed then count_failure(row, limits, lease, (lane.seen_ok or 0) > (lease.ok or 0), now) end
@@ -52,7 +53,8 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   if signal == 'refused' then news = deny_access(row, lane, lease, reason, news) end
   if retry_after_ms > 0 then
     if news == '' and now >= (lane.blocked_ms or 0) then news = 'blocked' end
-    row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms)
+    row.named_ms = math.max(row.named_ms or 0, now + retry_after_ms)
+    row.blocked_ms = math.max(row.blocked_ms or 0, row.named_ms)
   end
   if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
   if asked_ms > retry_after_ms then hold(row, limits, lease, asked_ms, now) end

@@ -12,13 +12,17 @@ function back_off(row, lease, now)
   if lease.granted_ms < (row.signed_ms or 0) then return end
   row.signed_ms, row.streak = now, (row.streak or 0) + 1
   local wait = math.min(BUSY_MOST_MS, BUSY_MS * 2 ^ math.min(row.streak - 1, 16))
-  row.blocked_ms = math.max(row.blocked_ms or 0, now + wait)
+  row.busy_ms = now + wait
+  row.blocked_ms = math.max(row.blocked_ms or 0, row.busy_ms)
 end
 
 -- A 429 on an axis that the operator knows exactly, or says is never limited (0): then concurrency was the limit. The
 -- rate does not change.
 local function rejected_on_known(row, lease, configured, new, retry_after_ms, now)
-  if retry_after_ms <= 0 then back_off(row, lease, now) end
+  if retry_after_ms <= 0 then
+    back_off(row, lease, now)
+    row.busy_ms = 0
+  end
   if configured == 0 then return concurrency_refused(row, lease) and 'cut' or '' end
   if new then row.sign = row.granted end
   return suspects_concurrency(row, lease, new) and 'cut' or ''

@@ -1,0 +1,73 @@
+"""A team whose calls always fail on a lane that it shares, in virtual time: others hardly notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+from fairlane.model.job import (
+    Attempt,
+    JobState,
+    NetworkFailure,
+    Outcome,
+    Overloaded,
+    ServerError,
+    Success,
+    Usage,
+)
+from tests.support.scheduling import Cluster, assert_complete
+from tests.support.stand_ins import FakeWorker
+
+LANE, TIMES, LATENCY_S, RUNS = "sim:fast", 2.0, 1.0, 3
+FAILURES: dict[str, tuple[float, Outcome]] = {
+    "errors at once": (0.005, ServerError("broken", 500)),
+    "overloads": (0.005, Overloaded("busy", 503)),
+    "slow time-outs": (8.0, NetworkFailure("cut off")),
+}
+
+
+def played(redis: Redis, limit: dict[str, float | None], failing: tuple[float, Outcome] | None) -> Cluster:
+    redis.flushall()
+
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        if attempt.team == "flood" and failing is not None:
+            return failing
+        return LATENCY_S, Success("yes", Usage(10, 5))
+
+    cluster = Cluster(redis, provider=provider, workers=[FakeWorker("w1", 100)], lanes={LANE: limit})
+    if failing is not None:
+        cluster.submit(2000, team="flood")
+    cluster.run_for(20)
+    return cluster
+
+
+def victims_s(cluster: Cluster, jobs: int) -> float:
+    ref = cluster.submit(jobs, team="victim")
+    took_s = cluster.run_until_finished(ref, limit_s=900)
+    assert_complete(cluster, ref, JobState.SUCCEEDED)
+    return took_s
+
+
+LIMITS: dict[str, Callable[[], dict[str, float | None]]] = {
+    "no limit": lambda: {},
+    "20 a second": lambda: {"requests_per_minute": 1200},
+    "10 at once": lambda: {"max_concurrency": 10},
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("jobs", [5, 200])
+def test_a_victims_run_takes_at_most_twice_its_time_alone(
+    real_redis: Redis, kind: str, limit: str, jobs: int
+) -> None:
+    alone = played(real_redis, LIMITS[limit](), None)
+    alone_s = [victims_s(alone, jobs) for _ in range(RUNS)]
+    beside = played(real_redis, LIMITS[limit](), FAILURES[kind])
+    beside_s = [victims_s(beside, jobs) for _ in range(RUNS)]
+    assert [b / a <= TIMES for a, b in zip(alone_s, beside_s, strict=True)] == [True] * RUNS, (
+        alone_s,
+        beside_s,
+    )
