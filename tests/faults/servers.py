@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,10 @@ class OneServer:
         """Where the process ``name`` reaches it."""
         return f"redis://127.0.0.1:{self._ports[name]}/0"
 
+    def client(self) -> redis.Redis:
+        """A client of its own, past all proxies."""
+        return redis.Redis.from_url(self.server.url)
+
     def measure(self) -> None:
         """Note the length of the append-only file."""
         with suppress(OSError, ValueError):
@@ -70,11 +75,14 @@ class OneServer:
         known = [size for moment, which, size in self._sizes if moment <= before and which == file]
         os.truncate(file, min(known[-1] if known else 0, file.stat().st_size))
 
-    def fail_over(self, replica: EmbeddedRedis) -> None:
-        """Kill the primary and lead everybody to its replica."""
+    def fail_over(
+        self, replica: EmbeddedRedis, before_use: Callable[[redis.Redis], None] = lambda _: None
+    ) -> None:
+        """Kill the primary, and lead everybody to its replica once ``before_use`` has changed it."""
         self.server.kill()
         with redis.Redis.from_url(replica.url) as promoted:
             promoted.replicaof("NO", "ONE")
+            before_use(promoted)
         self.server = replica
         self._sizes.clear()
         self._proxies.lead_to(self.port, [*self._everybody])
@@ -111,6 +119,10 @@ class WatchedServers:
     def url_for(self, _: str) -> str:
         """The Sentinels' addresses."""
         return self.fleet.url
+
+    def client(self) -> redis.Redis:
+        """A client of the primary."""
+        return self.fleet.client(self.fleet.primary())
 
     def measure(self) -> None:
         """No fault cuts their files."""
