@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +21,10 @@ from fairlane.embedded.servers import find_server
 from tests.faults.proxy import Proxies
 from tests.support.redis_fleet import Fleet, watched_by_sentinels
 
+MEASURE_S = 0.05
+UNSYNCED_S = 1.0
+"""What a power loss takes: Redis syncs its file once a second."""
+
 FAILOVER_MS = 2000
 """Sentinels replace a primary again after twice this time."""
 
@@ -31,7 +36,9 @@ class OneServer:
         self._directory, self._guard = directory, guard
         self._proxies, self._everybody = proxies, everybody
         self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=400)
+        self._stopped = threading.Event()
         self.server = self.start_another("redis-1")
+        threading.Thread(target=self._measure, name="measure", daemon=True).start()
         self._ports = {name: proxies.add(name, self.port) for name in everybody}
 
     @property
@@ -47,11 +54,12 @@ class OneServer:
         """A client of its own, past all proxies."""
         return redis.Redis.from_url(self.server.url)
 
-    def measure(self) -> None:
-        """Note the length of the append-only file."""
-        with suppress(OSError, ValueError):
-            file = self._log_file()
-            self._sizes.append((time.monotonic(), file, file.stat().st_size))
+    def _measure(self) -> None:
+        """Note the length of the append-only file, again and again: whoever plays faults may be held up."""
+        while not self._stopped.wait(MEASURE_S):
+            with suppress(OSError, ValueError):
+                file = self._log_file()
+                self._sizes.append((time.monotonic(), file, file.stat().st_size))
 
     def heal(self) -> None:
         """Start it if it does not run, and let everything pass."""
@@ -61,6 +69,7 @@ class OneServer:
         self._proxies.each([*self._everybody], lambda proxy: proxy.mend())
 
     def stop(self) -> None:
+        self._stopped.set()
         self.server.stop()
 
     def wake(self) -> None:
@@ -69,11 +78,14 @@ class OneServer:
 
     def lose_a_second(self) -> None:
         """Kill Redis as a power cut does: what it wrote in the last second is not on its disk."""
-        before = time.monotonic() - 1.0
+        killed, file = time.monotonic(), self._log_file()
         self.server.kill()
-        file = self._log_file()
-        known = [size for moment, which, size in self._sizes if moment <= before and which == file]
-        os.truncate(file, min(known[-1] if known else 0, file.stat().st_size))
+        os.truncate(file, min(self._size_at(killed - UNSYNCED_S, file), file.stat().st_size))
+
+    def _size_at(self, moment: float, file: Path) -> int:
+        """The file's size at the first look after that moment, so that no more than that is lost."""
+        looks = list(self._sizes)
+        return next((size for at, which, size in looks if at >= moment and which == file), file.stat().st_size)
 
     def fail_over(
         self, replica: EmbeddedRedis, before_use: Callable[[redis.Redis], None] = lambda _: None
@@ -123,9 +135,6 @@ class WatchedServers:
     def client(self) -> redis.Redis:
         """A client of the primary."""
         return self.fleet.client(self.fleet.primary())
-
-    def measure(self) -> None:
-        """No fault cuts their files."""
 
     def heal(self) -> None:
         """Whatever is down starts again, and copies the primary."""
