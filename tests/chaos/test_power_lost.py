@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import redis
-
 from fairlane.embedded.guard import Guard
 from tests.faults.proxy import run_proxies
 from tests.faults.servers import UNSYNCED_S, OneServer

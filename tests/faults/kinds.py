@@ -202,6 +202,16 @@ KINDS = _kinds(
         silences=True,
         needs=SENTINELS,
     ),
+    Kind(
+        "sentinel_stop",
+        (ANY,),
+        (0.5, 3.0),
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=SENTINELS,
+    ),
     # Runs that end by themselves, or belong to others
     Kind("sessions", (ANY,), (0.5, 3.0), uses=SUBMIT),
     Kind("budget", (ANY,), (0.5, 3.0), uses=SUBMIT),

@@ -236,6 +236,18 @@ def replace_primary_late(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     fleet.restore()
 
 
+@fault("sentinel_stop")
+def replace_living_primary(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """The primary stands still, is replaced, and goes on: Sentinels demote it ten seconds later."""
+    fleet, begin = stage.deployment.fleet, stage.now
+    fleet.restore()
+    before = fleet.stop_primary()
+    yield (ANY,)
+    fleet.servers[before].kill(signal.SIGCONT)
+    fleet.demoted(before)
+    stage.workload.forget(stage.now - begin + FORGOTTEN_S, stage.now)
+
+
 def _promoted(stage: Stage, behind_since: float) -> None:
     """Kill the primary, and return once the other server is one; all since ``behind_since`` may be lost."""
     killed_s = stage.now

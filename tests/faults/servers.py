@@ -85,7 +85,9 @@ class OneServer:
     def _size_at(self, moment: float, file: Path) -> int:
         """The file's size at the first look after that moment, so that no more than that is lost."""
         looks = list(self._sizes)
-        return next((size for at, which, size in looks if at >= moment and which == file), file.stat().st_size)
+        return next(
+            (size for at, which, size in looks if at >= moment and which == file), file.stat().st_size
+        )
 
     def fail_over(
         self, replica: EmbeddedRedis, before_use: Callable[[redis.Redis], None] = lambda _: None

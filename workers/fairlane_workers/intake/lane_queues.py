@@ -98,7 +98,7 @@ class LaneQueues:
         consumer.call_soon(self._apply)
 
     def _leave_unwanted(self, consumer: Any) -> None:
-        """Deselect what has been forgotten or held since: Celery consumes all that its last connection did."""
+        """Deselect what was forgotten or held since: Celery consumes all that its last connection did."""
         with self._lock:
             wanted = set() if self._held else {queue_name(lane) for lane in self._wanted}
         selected = [name for name in consumer.app.amqp.queues.consume_from if name.startswith(QUEUE_PREFIX)]
