@@ -184,7 +184,6 @@ class Deployment:
 
     def mind(self) -> None:
         """Do what a supervisor does: start again what has ended, and note what ended as it should not."""
-        self.servers.measure()
         for name, process in self.processes.items():
             if name in self._stopping:
                 self._mind_stopping(name, process)

@@ -19,6 +19,9 @@ HANGS = "provider_hangs"
 QUIET_S = 2 * BEAT_S
 """A pause between two silences may be too short for a heartbeat and a report if it is shorter than this."""
 
+ON_ITS_WAY_S = 0.2
+"""An answer may take so long to its worker, and a provider that hangs meanwhile keeps it."""
+
 FORGOTTEN_S = 2.0
 """Redis forgets what it confirmed in so long before it loses writes: two turns of its sync."""
 
@@ -199,8 +202,9 @@ class History:
 
     def _answered_s(self, call: Call) -> float:
         """When its answer reached its worker: a provider that hangs keeps answers until it goes on."""
-        hangs = (span for span in self.faults if span.name == HANGS)
-        return max((span.end for span in hangs if span.begin <= call.ended <= span.end), default=call.ended)
+        hangs = [span for span in self.faults if span.name == HANGS]
+        kept = (span.end for span in hangs if span.begin - ON_ITS_WAY_S <= call.ended <= span.end)
+        return max(kept, default=call.ended)
 
     def _cuts(self, worker: str) -> Iterator[tuple[float, float]]:
         """When faults cut a worker off: each that does so alone, and silences that do so together.

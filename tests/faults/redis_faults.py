@@ -19,11 +19,14 @@ from tests.faults.schedule import Timed
 from tests.faults.stage import Stage, fault
 from tests.support.wait import wait_until
 
+ENDLESS = "while true do end"
 BUSY = "local start = os.clock() repeat until (os.clock() - start) * 1000 > tonumber(ARGV[1])"
 BUSY_MS = 60
 SYNCED_S = 10.0
 LOST_ROWS = 20
 REWRITE_S = 0.2
+FLUSH_S = 0.1
+BUSY_AFTER_MS, USUAL_BUSY_AFTER_MS = 100, 5000
 
 
 @fault("redis_kill")
@@ -40,6 +43,50 @@ def end(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     stage.deployment.server.process.stop()
     yield (ANY,)
     stage.deployment.server.start()
+
+
+@fault("redis_start_bare")
+def start_bare(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
+    """SIGKILL, and it starts again without functions and scripts, as a server restored from keys alone."""
+    yield from kill(stage, timed)
+    with stage.deployment.servers.client() as server:
+        _forget_code(server)
+
+
+@fault("functions_lost")
+def lose_functions(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """It loses all functions and scripts again and again, as when other versions load theirs in turn."""
+    yield from _asked_often(stage, FLUSH_S, _forget_code)
+
+
+def _forget_code(server: redis.Redis) -> None:
+    server.function_flush()
+    server.script_flush()
+
+
+@fault("redis_busy")
+def keep_busy(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """One endless script occupies it: it answers BUSY until an operator kills the script."""
+    with stage.deployment.servers.client() as server:
+        server.config_set("busy-reply-threshold", BUSY_AFTER_MS)
+        stage.beside(lambda: _run_endless(stage))
+        yield (ANY,)
+        wait_until(lambda: _killed_script(server), timeout=SYNCED_S)
+        server.config_set("busy-reply-threshold", USUAL_BUSY_AFTER_MS)
+
+
+def _run_endless(stage: Stage) -> None:
+    with stage.deployment.servers.client() as server, suppress(RedisError):
+        server.eval(ENDLESS, 0)
+
+
+def _killed_script(server: redis.Redis) -> bool:
+    """Whether no script runs any more. It answers nothing before it is busy for long enough."""
+    with suppress(RedisError):
+        server.script_kill()
+    with suppress(RedisError):
+        return bool(server.ping())
+    return False
 
 
 @fault("redis_stop")
@@ -93,7 +140,7 @@ def _asked_often(
     over = threading.Event()
 
     def run() -> None:
-        with redis.Redis.from_url(stage.deployment.server.url) as server:
+        with stage.deployment.servers.client() as server:
             while not over.wait(every_s):
                 with suppress(RedisError):
                     ask(server)
@@ -118,6 +165,15 @@ def fail_over(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """The primary dies, and its replica, which copies it asynchronously, takes its place and address."""
     with _replica(stage, timed) as (replica, _):
         stage.deployment.one.fail_over(replica)
+        stage.workload.forget(FORGOTTEN_S, stage.now)
+    yield (ANY,)
+
+
+@fault("redis_failover_bare")
+def fail_over_bare(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
+    """A replica takes over that has no functions, as one that copied the keys with another tool."""
+    with _replica(stage, timed) as (replica, _):
+        stage.deployment.one.fail_over(replica, before_use=_forget_code)
         stage.workload.forget(FORGOTTEN_S, stage.now)
     yield (ANY,)
 
@@ -178,6 +234,18 @@ def replace_primary_late(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
     yield (ANY,)
     _promoted(stage, begin)
     fleet.restore()
+
+
+@fault("sentinel_stop")
+def replace_living_primary(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
+    """The primary stands still, is replaced, and goes on: Sentinels demote it ten seconds later."""
+    fleet, begin = stage.deployment.fleet, stage.now
+    fleet.restore()
+    before = fleet.stop_primary()
+    yield (ANY,)
+    fleet.servers[before].kill(signal.SIGCONT)
+    fleet.demoted(before)
+    stage.workload.forget(stage.now - begin + FORGOTTEN_S, stage.now)
 
 
 def _promoted(stage: Stage, behind_since: float) -> None:

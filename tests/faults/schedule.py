@@ -118,7 +118,10 @@ def _used(fault: Timed) -> frozenset[str]:
     use = KINDS[fault.name].uses
     if use == MACHINE:
         return frozenset({*WORKERS, *SCHEDULERS, "redis", SUBMIT})
-    if fault.name == "redis_stop":  # a client that submits meanwhile would wait, and the schedule with it
+    if fault.name in (
+        "redis_stop",
+        "redis_busy",
+    ):  # a client that submits meanwhile would wait, and the schedule with it
         return frozenset({"redis", SUBMIT})
     if use == "workers" or (not use and fault.target == ANY):
         return frozenset({*WORKERS, *(SCHEDULERS if fault.target == ANY and not use else ())})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,10 @@ from fairlane.embedded.servers import find_server
 from tests.faults.proxy import Proxies
 from tests.support.redis_fleet import Fleet, watched_by_sentinels
 
+MEASURE_S = 0.05
+UNSYNCED_S = 1.0
+"""What a power loss takes: Redis syncs its file once a second."""
+
 FAILOVER_MS = 2000
 """Sentinels replace a primary again after twice this time."""
 
@@ -30,7 +36,9 @@ class OneServer:
         self._directory, self._guard = directory, guard
         self._proxies, self._everybody = proxies, everybody
         self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=400)
+        self._stopped = threading.Event()
         self.server = self.start_another("redis-1")
+        threading.Thread(target=self._measure, name="measure", daemon=True).start()
         self._ports = {name: proxies.add(name, self.port) for name in everybody}
 
     @property
@@ -42,11 +50,16 @@ class OneServer:
         """Where the process ``name`` reaches it."""
         return f"redis://127.0.0.1:{self._ports[name]}/0"
 
-    def measure(self) -> None:
-        """Note the length of the append-only file."""
-        with suppress(OSError, ValueError):
-            file = self._log_file()
-            self._sizes.append((time.monotonic(), file, file.stat().st_size))
+    def client(self) -> redis.Redis:
+        """A client of its own, past all proxies."""
+        return redis.Redis.from_url(self.server.url)
+
+    def _measure(self) -> None:
+        """Note the length of the append-only file, again and again: whoever plays faults may be held up."""
+        while not self._stopped.wait(MEASURE_S):
+            with suppress(OSError, ValueError):
+                file = self._log_file()
+                self._sizes.append((time.monotonic(), file, file.stat().st_size))
 
     def heal(self) -> None:
         """Start it if it does not run, and let everything pass."""
@@ -56,6 +69,7 @@ class OneServer:
         self._proxies.each([*self._everybody], lambda proxy: proxy.mend())
 
     def stop(self) -> None:
+        self._stopped.set()
         self.server.stop()
 
     def wake(self) -> None:
@@ -64,17 +78,25 @@ class OneServer:
 
     def lose_a_second(self) -> None:
         """Kill Redis as a power cut does: what it wrote in the last second is not on its disk."""
-        before = time.monotonic() - 1.0
+        killed, file = time.monotonic(), self._log_file()
         self.server.kill()
-        file = self._log_file()
-        known = [size for moment, which, size in self._sizes if moment <= before and which == file]
-        os.truncate(file, min(known[-1] if known else 0, file.stat().st_size))
+        os.truncate(file, min(self._size_at(killed - UNSYNCED_S, file), file.stat().st_size))
 
-    def fail_over(self, replica: EmbeddedRedis) -> None:
-        """Kill the primary and lead everybody to its replica."""
+    def _size_at(self, moment: float, file: Path) -> int:
+        """The file's size at the first look after that moment, so that no more than that is lost."""
+        looks = list(self._sizes)
+        return next(
+            (size for at, which, size in looks if at >= moment and which == file), file.stat().st_size
+        )
+
+    def fail_over(
+        self, replica: EmbeddedRedis, before_use: Callable[[redis.Redis], None] = lambda _: None
+    ) -> None:
+        """Kill the primary, and lead everybody to its replica once ``before_use`` has changed it."""
         self.server.kill()
         with redis.Redis.from_url(replica.url) as promoted:
             promoted.replicaof("NO", "ONE")
+            before_use(promoted)
         self.server = replica
         self._sizes.clear()
         self._proxies.lead_to(self.port, [*self._everybody])
@@ -112,8 +134,9 @@ class WatchedServers:
         """The Sentinels' addresses."""
         return self.fleet.url
 
-    def measure(self) -> None:
-        """No fault cuts their files."""
+    def client(self) -> redis.Redis:
+        """A client of the primary."""
+        return self.fleet.client(self.fleet.primary())
 
     def heal(self) -> None:
         """Whatever is down starts again, and copies the primary."""

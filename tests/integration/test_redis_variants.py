@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.exceptions import RedisError
 from typer.testing import CliRunner
 
 from fairlane.cli.main import app
+from fairlane.config.topology import topology_of
 from fairlane.core.events import Event
 from fairlane.embedded.server import start_embedded
+from fairlane.store.connection.connect import open_redis
+from fairlane.store.connection.primary_pool import async_primary_pool
 from tests.support.cluster import Cluster, cluster
 from tests.support.redis_fleet import Fleet, clustered, watched_by_sentinels
 from tests.support.strict_lane import start_strict_run
+from tests.support.wait import wait_until
 
 JOBS = 240
 
@@ -31,6 +42,39 @@ def test_a_run_goes_on_when_sentinels_name_another_primary(tmp_path: Path) -> No
         deployment.wait_logged(Event.STORE_BACK, source="runner")
         assert not deployment.stack.poll(), "a process has died"
         assert f"the primary is 127.0.0.1:{fleet.primary()}" in doctor(deployment)["redis"]
+
+
+DEMOTED_S = 10.0
+"""Sentinels wait for eight seconds before they demote a primary that they have replaced."""
+
+
+def test_a_primary_that_was_replaced_while_it_lived_is_left_before_it_is_demoted(tmp_path: Path) -> None:
+    with watched_by_sentinels(tmp_path, failover_ms=2000, guarded=True, replicas=2) as fleet:
+        topology = topology_of(fleet.url)
+        assert topology is not None
+
+        async def write(name: str) -> None:
+            await other.set(name, "here")
+
+        with open_redis(fleet.url, deployment="main") as client, asyncio.Runner() as loop:
+            other: Any = AsyncRedis.from_pool(async_primary_pool(topology, "main"))
+            client.set("first", "here")
+            loop.run(write("second"))
+            before = fleet.stop_primary()
+            fleet.servers[before].kill(signal.SIGCONT)
+            went_on = time.monotonic()
+            with fleet.client(*fleet.named()) as after:
+                wait_until(lambda: _there(after, "third", lambda: client.set("third", "here")))
+                wait_until(lambda: _there(after, "fourth", lambda: loop.run(write("fourth"))))
+            assert time.monotonic() - went_on < DEMOTED_S / 2
+            loop.run(other.aclose())
+
+
+def _there(server: Redis, name: str, write: Callable[[], object]) -> bool:
+    """Write, and see whether it is on this server."""
+    with suppress(RedisError):
+        write()
+    return bool(server.exists(name))
 
 
 def test_a_run_goes_on_when_its_slot_moves_and_when_its_node_dies(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,17 +60,33 @@ class Fleet:
         self.servers[port].join(READY_S)
         return port
 
+    def stop_primary(self) -> int:
+        """Stop that server, and return its port once Sentinels name another one."""
+        port = self.primary()
+        self.servers[port].kill(signal.SIGSTOP)
+        wait_until(lambda: port not in self.named() and len(self.named()) == 1, timeout=READY_S)
+        return port
+
+    def demoted(self, port: int) -> None:
+        """Return once Sentinels have made that server a replica, and it has copied the primary."""
+        with self.client(port) as server:
+            wait_until(lambda: _has_copied(server), timeout=READY_S)
+
     def promoted(self) -> int:
         """The port of the primary, once all Sentinels agree that it is: they may demote another one."""
         return wait_until(lambda: self._agreed(self._primary() or 0), timeout=READY_S)
 
     def _agreed(self, primary: int) -> int:
+        return primary if self.named() == {primary} else 0
+
+    def named(self) -> set[int]:
+        """The ports that Sentinels name as the primary's."""
+        found = set[int]()
         for sentinel in self.sentinels:
             with self.client(sentinel) as asked:
                 _, port = asked.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-                if int(port) != primary:
-                    return 0
-        return primary
+                found.add(int(port))
+        return found
 
     def replica(self) -> int:
         """The port of the running server that is not the primary."""
@@ -116,26 +133,31 @@ class Fleet:
 
 @contextmanager
 def watched_by_sentinels(
-    directory: Path, *, deployment: str = "main", failover_ms: int = 5000, guarded: bool = False
+    directory: Path,
+    *,
+    deployment: str = "main",
+    failover_ms: int = 5000,
+    guarded: bool = False,
+    replicas: int = 1,
 ) -> Iterator[Fleet]:
-    """A primary, its replica, and three Sentinels with a quorum of two.
+    """A primary, its replicas, and three Sentinels with a quorum of two.
 
     ``guarded``: a primary that no replica follows refuses writes, so that of two primaries one is useless.
     """
     with Guard() as guard:
-        first, second, *watching = _ports(5)
+        ports = _ports(4 + replicas)
+        (first, *copies), watching = ports[:-3], ports[-3:]
         further = _GUARDED if guarded else ()
-        servers = {port: _server(directory, port, guard, *further) for port in (first, second)}
+        servers = {port: _server(directory, port, guard, *further) for port in (first, *copies)}
         sentinels = [_sentinel(directory, port, first, guard, failover_ms) for port in watching]
         everything = [*servers.values(), *sentinels]
         try:
             _start(servers)
-            with Redis(host=LOOPBACK, port=second) as replica:
-                replica.replicaof(LOOPBACK, first)
-                wait_until(lambda: replica.info("replication")["master_link_status"] == "up", timeout=READY_S)
+            for copy in copies:
+                _follow(copy, first)
             for sentinel in sentinels:
                 sentinel.start()
-            wait_until(lambda: all(_sees_everything(port) for port in watching), timeout=READY_S)
+            wait_until(lambda: all(_sees_everything(port, replicas) for port in watching), timeout=READY_S)
             nodes = ",".join(f"{LOOPBACK}:{port}" for port in watching)
             yield Fleet(f"redis+sentinel://{nodes}/{SERVICE}/0", servers, Keys(deployment), tuple(watching))
         finally:
@@ -232,15 +254,27 @@ def _start(servers: dict[int, Process]) -> None:
         process.wait_ready(READY_S, probe=lambda port=port: answers(LOOPBACK, port))  # type: ignore[misc]
 
 
-def _sees_everything(sentinel: int) -> bool:
-    """Whether a Sentinel knows the replica and both other Sentinels, as a failover requires."""
+def _follow(copy: int, primary: int) -> None:
+    with Redis(host=LOOPBACK, port=copy) as replica:
+        replica.replicaof(LOOPBACK, primary)
+        wait_until(lambda: _has_copied(replica), timeout=READY_S)
+
+
+def _has_copied(replica: Redis) -> bool:
+    with suppress(RedisError):
+        return bool(replica.info("replication").get("master_link_status") == "up")
+    return False
+
+
+def _sees_everything(sentinel: int, replicas: int) -> bool:
+    """Whether a Sentinel knows the replicas and both other Sentinels, as a failover requires."""
     try:
         with Redis(host=LOOPBACK, port=sentinel, decode_responses=True) as asked:
             words = asked.execute_command("SENTINEL", "MASTER", SERVICE)
     except RedisError:
         return False
     known = words if isinstance(words, dict) else dict(zip(words[::2], words[1::2], strict=True))
-    return int(known["num-slaves"]) == 1 and int(known["num-other-sentinels"]) == 2
+    return int(known["num-slaves"]) == replicas and int(known["num-other-sentinels"]) == 2
 
 
 def _knows(port: int, count: int) -> bool:

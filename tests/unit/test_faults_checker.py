@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.checker import CHECKS, JUDGED, SETTLED_WITHIN_S, check, stated, windows
-from tests.faults.history import FORGOTTEN_S, QUIET_S, Call, Entry, History, Limit, RunSeen, Span
+from tests.faults.history import (
+    FORGOTTEN_S,
+    ON_ITS_WAY_S,
+    QUIET_S,
+    Call,
+    Entry,
+    History,
+    Limit,
+    RunSeen,
+    Span,
+)
 from tests.faults.kinds import ANY
 from tests.faults.schedule import Schedule, Timed
 
@@ -168,6 +178,11 @@ def test_a_fault_cuts_a_call_whose_answer_waits_in_a_provider_that_hangs() -> No
     hung = Span("provider_hangs", (ANY,), 0.5, 3.5)
     assert broken(replace(again, faults=(hung, later))) == set()
     assert broken(replace(again, faults=(replace(hung, end=2.0), later))) == {"paid_once"}
+    ended = 0.7  # of the first call
+    on_its_way = replace(hung, begin=ended + ON_ITS_WAY_S / 2)
+    assert broken(replace(again, faults=(on_its_way, later))) == set()
+    arrived = replace(hung, begin=ended + 2 * ON_ITS_WAY_S)
+    assert broken(replace(again, faults=(arrived, later))) == {"paid_once"}
 
 
 def test_faults_that_silence_a_worker_one_after_the_other_cut_its_calls_together() -> None:

@@ -10,12 +10,13 @@ import pytest
 import structlog
 from pydantic import SecretStr
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.apps.archive.opening import Archive
 from fairlane.config.sections import ArchiveSettings, RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import SystemClock
-from fairlane.core.errors import ConfigurationError
+from fairlane.core.errors import ConfigurationError, StoreUnavailable
 from fairlane.core.events import Event
 from fairlane_scheduler.upkeep import archiver as module
 from fairlane_scheduler.upkeep.archiver import AGAIN_S, LOOK_EVERY_S, Archiver, Stopping, start_archiver
@@ -100,6 +101,24 @@ def test_a_database_that_is_away_is_asked_again_and_redis_keeps_the_runs(
     assert archiver.tick() == LOOK_EVERY_S
     assert is_stub(stage, run)
     archive.close()
+
+
+@pytest.mark.parametrize("error", [RedisConnectionError(), StoreUnavailable("redis://", "away")])
+def test_redis_is_asked_again_at_the_next_look_since_runs_may_expire(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    run, troubles = completed(stage), [error]
+
+    def leads() -> bool:
+        if troubles:
+            raise troubles.pop()
+        return True
+
+    archiver = archiver_of(stage, monkeypatch, leads=leads, after=0)
+    with structlog.testing.capture_logs() as logs:
+        assert [archiver.tick(), archiver.tick()] == [LOOK_EVERY_S] * 2
+    assert [line["event"] for line in logs] == [Event.ARCHIVE_FAILED, Event.RUN_ARCHIVED]
+    assert is_stub(stage, run)
 
 
 def test_a_run_that_cannot_be_moved_lets_the_others_pass(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.broker.app import make_app
+from fairlane.broker.app import IDLE_QUEUE, make_app
 from fairlane.config.settings import Settings
 from fairlane.model.lane import queue_name
 from fairlane_workers.intake.lane_queues import POLL_S, LaneQueues, consumer_step
@@ -18,13 +18,15 @@ from fairlane_workers.intake.lane_queues import POLL_S, LaneQueues, consumer_ste
 class Consumer:
     """As much of Celery's consumer as lane queues touch; ``run`` is its thread's turn."""
 
-    def __init__(self) -> None:
-        self.app = make_app(Settings.model_validate({"celery": {"broker_url": "memory://"}}), "test")
+    def __init__(self, before: Consumer | None = None) -> None:
+        """``before``: the one whose connection was lost. Celery consumes what that one consumed."""
+        settings = Settings.model_validate({"celery": {"broker_url": "memory://"}})
+        self.app = before.app if before is not None else make_app(settings, "test")
         self.channel = SimpleNamespace(do_restore=True)
         self.task_consumer: Any = SimpleNamespace(
             channel=self.channel, consuming_from=lambda queue: queue in self.consumed
         )
-        self.consumed: list[str] = []
+        self.consumed = [name for name in self.app.amqp.queues.consume_from if name != IDLE_QUEUE]
         self.soon: list[Callable[[], None]] = []
         self.refuses = 0
         self.timer = SimpleNamespace(call_after=lambda _seconds, action: self.soon.append(action))
@@ -37,9 +39,11 @@ class Consumer:
         if self.refuses:
             self.refuses -= 1
             raise ConnectionResetError
+        self.app.amqp.queues.select_add(self.app.amqp.queues[queue])
         self.consumed.append(queue)
 
     def cancel_task_queue(self, queue: str) -> None:
+        self.app.amqp.queues.deselect(queue)
         self.consumed.remove(queue)
 
     def run(self) -> None:
@@ -151,6 +155,22 @@ def test_after_a_reconnection_everything_is_consumed_again(
     assert announced[-1] == frozenset({"sim:a", "sim:b"})
 
 
+def test_lanes_that_were_forgotten_while_the_broker_was_away_are_not_consumed_again(
+    queues: LaneQueues, announced: list[frozenset[str]]
+) -> None:
+    before = Consumer()
+    queues.want_only(["sim:a", "sim:b"])
+    attach(queues, before)
+    queues.detach()
+    queues.want_only(["sim:b"])
+
+    again = Consumer(before)
+    queues.attach(again)
+    assert again.consumed == [queue_name("sim:b")], "before the first message can come"
+    again.run()
+    assert (again.consumed, announced[-1]) == ([queue_name("sim:b")], frozenset({"sim:b"}))
+
+
 def test_a_queue_that_could_not_be_consumed_is_tried_at_the_next_beat(queues: LaneQueues) -> None:
     consumer = Consumer()
     attach(queues, consumer)
@@ -199,16 +219,25 @@ def test_a_held_worker_consumes_nothing_until_it_is_released(
     assert announced[-1] == frozenset({"sim:a", "sim:b", "sim:new"})
 
 
-def test_a_held_worker_that_reconnects_consumes_nothing(queues: LaneQueues) -> None:
+@pytest.mark.parametrize("away", [False, True])
+def test_a_held_worker_that_reconnects_consumes_nothing(queues: LaneQueues, *, away: bool) -> None:
+    before = Consumer()
     queues.want(["sim:a"])
-    attach(queues, Consumer())
-    queues.hold(True)
-    queues.detach()
+    attach(queues, before)
+    if away:
+        queues.detach()
+        queues.hold(True)
+    else:
+        queues.hold(True)
+        queues.detach()
 
-    again = Consumer()
+    again = Consumer(before)
     attach(queues, again)
 
     assert again.consumed == []
+    queues.hold(False)
+    again.run()
+    assert again.consumed == [queue_name("sim:a")]
 
 
 def test_what_is_held_already_is_left_alone(queues: LaneQueues) -> None:

@@ -65,9 +65,11 @@ class Archiver:
                         if not self._leads():
                             return LOOK_EVERY_S
                         self._move(ref)
-        except (ArchiveUnavailable, ConfigurationError, StoreUnavailable, RedisError) as error:
+        except (ArchiveUnavailable, ConfigurationError) as error:
             log.warning(Event.ARCHIVE_FAILED, error=str(error))
             return AGAIN_S
+        except (StoreUnavailable, RedisError) as error:
+            log.warning(Event.ARCHIVE_FAILED, error=str(error))
         return LOOK_EVERY_S
 
     def _move(self, ref: RunRef) -> None:

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from fairlane.broker.app import queue_of
 from fairlane.broker.bundle import unbundled
 from fairlane.core.events import Event
-from fairlane.model.lane import queue_name
+from fairlane.model.lane import QUEUE_PREFIX, queue_name
 from fairlane.store.connection.server_states import refusing_state
 from fairlane.telemetry.logs import get_logger
 
@@ -93,8 +93,18 @@ class LaneQueues:
         if getattr(channel, "do_restore", False):
             # Leases recover the messages of a lost connection; the broker would send them a second time.
             channel.do_restore = False
+        self._leave_unwanted(consumer)
         # Not at once: RabbitMQ would deliver before Celery has set its message handler.
         consumer.call_soon(self._apply)
+
+    def _leave_unwanted(self, consumer: Any) -> None:
+        """Deselect what was forgotten or held since: Celery consumes all that its last connection did."""
+        with self._lock:
+            wanted = set() if self._held else {queue_name(lane) for lane in self._wanted}
+        selected = [name for name in consumer.app.amqp.queues.consume_from if name.startswith(QUEUE_PREFIX)]
+        for name in selected:
+            if name not in wanted:
+                consumer.cancel_task_queue(name)
 
     def detach(self) -> None:
         """Report no lane as consumed: the consumer lost its connection or stops."""

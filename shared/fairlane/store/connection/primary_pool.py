@@ -9,11 +9,19 @@ from redis.asyncio.connection import Connection as AsyncConnection
 from redis.asyncio.connection import ConnectionPool as AsyncConnectionPool
 from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
 from redis.connection import Connection, ConnectionPool, SSLConnection, parse_url
-from redis.exceptions import AskError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MasterDownError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.config.topology import Topology
 from fairlane.store.connection.primary import Finder, finder_of
+from fairlane.store.connection.server_states import LONELY, refusing_state
 from fairlane.store.connection.tls_errors import options_of
 
 _ELSEWHERE = (ReadOnlyError, MasterDownError, AskError, TryAgainError, ClusterDownError)
@@ -22,13 +30,24 @@ or the nodes have not agreed yet who takes over."""
 
 
 class _Blocking(Connection):
-    """After a ``ConnectionError`` the next try connects to the primary."""
+    """After a ``ConnectionError`` the next try connects to the primary.
+
+    So does the next command after NOREPLICAS: a primary that Sentinels replaced while it lived answers so
+    for the ten seconds until they demote it.
+    """
 
     def __init__(self, *, finder: Finder, **options: Any) -> None:
-        self._finder = finder
+        self._finder, self._doubtful = finder, False
         super().__init__(**options)
 
+    def send_packed_command(self, *args: Any, **options: Any) -> Any:
+        """See redis-py's."""
+        if self._doubtful:
+            self.disconnect()
+        return super().send_packed_command(*args, **options)
+
     def _connect(self) -> Any:
+        self._doubtful = False
         self.host, self.port = self._finder.find()
         return super()._connect()
 
@@ -39,6 +58,9 @@ class _Blocking(Connection):
         except _ELSEWHERE as error:
             self.disconnect()
             raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
+        except ResponseError as error:
+            self._doubtful |= refusing_state(error) is LONELY
+            raise
 
 
 class _BlockingTls(_Blocking, SSLConnection):
@@ -49,10 +71,17 @@ class _Asynchronous(AsyncConnection):
     """`_Blocking` for asyncio. It looks for the primary on a thread: that is rare, and one piece of code."""
 
     def __init__(self, *, finder: Finder, **options: Any) -> None:
-        self._finder = finder
+        self._finder, self._doubtful = finder, False
         super().__init__(**options)
 
+    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        """See redis-py's."""
+        if self._doubtful:
+            await self.disconnect()
+        await super().send_packed_command(*args, **options)
+
     async def _connect(self) -> None:
+        self._doubtful = False
         self.host, self.port = await asyncio.to_thread(self._finder.find)
         await super()._connect()
 
@@ -63,6 +92,9 @@ class _Asynchronous(AsyncConnection):
         except _ELSEWHERE as error:
             await self.disconnect()
             raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
+        except ResponseError as error:
+            self._doubtful |= refusing_state(error) is LONELY
+            raise
 
 
 class _AsynchronousTls(_Asynchronous, AsyncSSLConnection):

@@ -41,6 +41,11 @@ DISK = Refusal(
     "Redis cannot write to its disk", f"Make room on its disk and see the server's log; {_RESUMES}"
 )
 
+LONELY = Refusal(
+    "Redis has fewer replicas than its min-replicas-to-write and takes no writes",
+    f"Start its replicas, or lower min-replicas-to-write; {_RESUMES}",
+)
+
 # Error codes of Redis and Valkey: https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors
 _STATES = {
     "OOM": FULL,
@@ -49,10 +54,7 @@ _STATES = {
     "UNBLOCKED": REPLICA,
     "LOADING": Refusal("Redis is loading its data from disk", f"Wait until it has; {_RESUMES}"),
     "MISCONF": DISK,
-    "NOREPLICAS": Refusal(
-        "Redis has fewer replicas than its min-replicas-to-write and takes no writes",
-        f"Start its replicas, or lower min-replicas-to-write; {_RESUMES}",
-    ),
+    "NOREPLICAS": LONELY,
     "BUSY": Refusal("Redis is busy with one long script", f"Wait, or run SCRIPT KILL; {_RESUMES}"),
     "MASTERDOWN": Refusal("this replica of Redis has lost its primary", f"Start the primary; {_RESUMES}"),
     "CLUSTERDOWN": Refusal(
