@@ -27,10 +27,13 @@ from fairlane.local.plan import StackPlan
 from fairlane.local.planning import keep_out_of_git
 from fairlane.local.stack import Stack
 
+app = typer.Typer()
+
 RESULTS = Path("demo-results")
 QUESTIONS = 1319
 
 
+@app.command()
 def demo(
     questions: Annotated[
         int, typer.Option("--questions", "-n", min=1, max=QUESTIONS, help="Number of questions to ask.")
@@ -108,8 +111,3 @@ def provider_url(stack: Stack) -> str:
     if stack.simulator_url is None:
         raise LocalStackError("simulator", "is not part of this stack")
     return stack.simulator_url
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(demo)

@@ -16,7 +16,10 @@ from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ru
 from fairlane.client.handle import Run
 from fairlane.core.errors import SubmissionError
 
+app = typer.Typer()
 
+
+@app.command(cls=RunCommand)
 @with_settings
 def report(
     invocation: Invocation,
@@ -66,8 +69,3 @@ def _ended(run: Run) -> Run:
         say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
         run.wait(progress=True)
     return run
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(report)

@@ -15,7 +15,10 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
 from fairlane.client.views.comparison import Comparison, Difference
 
+app = typer.Typer()
 
+
+@app.command(cls=RunCommand)
 @with_settings
 def compare(
     invocation: Invocation,
@@ -84,8 +87,3 @@ def _finished(deployment: Deployment, wanted: str) -> Run:
         say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
         run.wait(progress=True)
     return run
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(compare)
