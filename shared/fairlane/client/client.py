@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
@@ -282,9 +281,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _split(self, prompt: str | None, options: SubmitOptions) -> tuple[RunSpec, tuple[ClientScorer, ...]]:

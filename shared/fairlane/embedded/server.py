@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
-from types import TracebackType
 
 import redis
 from redis.backoff import NoBackoff
@@ -186,9 +185,7 @@ class EmbeddedRedis:
     def __enter__(self) -> EmbeddedRedis:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _listen(self, deadline: float) -> None:
