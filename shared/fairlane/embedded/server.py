@@ -54,7 +54,7 @@ def start_embedded(
 ) -> EmbeddedRedis:
     """Start the best server there is and return once it answers, what ``data_dir`` held loaded.
 
-    ``port`` ``None`` or 0 takes a free one of the loopback address, ``wished_port`` if that is free; with
+    ``port`` ``None`` or 0 takes a free one of the loopback address: ``wished_port`` if that is free. With
     ``unix_socket`` it listens on a socket file alone. It ends with this process, however that ends. ``tell``
     hears the caution if all that can be had is an imitation; left out, that is a `UserWarning`. Raises
     `LocalStackError`.

@@ -47,8 +47,8 @@ def demo(
 ) -> None:
     """Show what Fairlane does, in about a minute: real processes, a simulated provider.
 
-    1,319 questions go through two lanes with different limits; each answer is compared with the right one,
-    and judged by a model on a third lane. Settings of yours are left alone. Ctrl-C takes everything down.
+    1,319 questions go through two lanes with different limits. Each answer is compared with the right one,
+    and a model on a third lane judges it. Settings of yours are left alone. Ctrl-C takes everything down.
     """
     say("starting Redis, a simulated provider, a scheduler and workers")
     with (

@@ -100,8 +100,8 @@ class Surroundings:
     ) -> Reason | None:
         """What holds ``queued`` jobs there, those of ``team`` if one is named; ``own``: their run's bound.
 
-        A lane that is shut, or that nobody serves, comes before a run's bound, and that before what is used
-        up of the lane, unless that takes longer.
+        A lane that is shut, or that nobody serves, comes first, then the run's bound, then what is used up of
+        the lane. What takes longer than the run's bound comes before it.
         """
         if queued and self.refusing is not None:
             return self.refusing

@@ -106,8 +106,8 @@ def submit(
 ) -> None:
     """Submit a run and print its id.
 
-    With --wait it ends with 1 if an item failed, if the run did not complete, or if refusals hold all that is
-    left of it.
+    With --wait it ends with 1 if an item failed or the run did not complete, or if refusals hold all that is
+    left.
     """
     calls = read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
     evaluators = read_evaluators(
