@@ -37,8 +37,8 @@ ENDS: Mapping[RunState, Constraint] = {
 _SMALLEST = Cost(1, 1)
 MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
 _LOST = (
-    "the run is submitted, and nothing asks for the run any more: Redis has lost the request, as it may lose "
-    "its last second when it restarts. Submit it again"
+    "the run is submitted, but nothing asks for the run any more: Redis lost the request, perhaps when it "
+    "restarted. Submit it again"
 )
 _HANDED_OUT_SOON = "its next items are about to be handed out"
 

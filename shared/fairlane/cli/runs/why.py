@@ -30,7 +30,7 @@ def why(
         typer.Argument(
             metavar="TARGET",
             help='A lane; a run, by its id, the beginning of it, its name or "latest"; or a job: RUN/ITEM or '
-            "RUN/ITEM/STEP, where step 0 is the task and the others are its evaluations.",
+            "RUN/ITEM/STEP. Step 0 is the task, the others are its evaluations.",
         ),
     ] = LATEST,
     as_json: JsonOption = False,
