@@ -1,7 +1,7 @@
 """A decorator for a Celery application's tasks: what is sent of them goes through Fairlane, under a lane.
 
 ``delay`` and ``apply_async`` send a call at once. In a canvas (``s``, ``si``: chains, groups, chords) Celery
-delivers a relay, a task of the same application, which sends the call and looks for its result now and then.
+delivers a relay, a task of the same application. The relay sends the call and polls for its result.
 """
 
 from __future__ import annotations
@@ -233,8 +233,8 @@ def limited(
     """Decorates a Celery task so that what is sent of it is dispatched under ``lane``.
 
     All that names this lane shares its budget, on however many workers. With a Celery application instead
-    of a client, one is opened at the first call, as `Client()` is configured; a plain function becomes a
-    task of it first. ``timeout`` is seconds that one attempt may take.
+    of a client, a client is opened at the first call, as `Client()` is configured. A plain function becomes
+    a task of that application. ``timeout`` is seconds that one attempt may take.
     """
     client = app_or_client
 

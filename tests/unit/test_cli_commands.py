@@ -24,15 +24,13 @@ import typer
 from fairlane.cli.commands import RUNS, Command
 
 COMMANDS = (Command("greet", RUNS, "Print a greeting.", "greeting"),)
+app = typer.Typer()
 
 
+@app.command()
 def greet() -> None:
     """Print a greeting."""
     typer.echo("hello")
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command()(greet)
 '''
 
 

@@ -14,8 +14,8 @@ from fairlane.pipeline.rendering import Call, RunItem
 class FeedBatch:
     """A batch of placed items, as ``run_feed`` takes it.
 
-    ``entries``: jobs to queue, by lane; ``recorded``: jobs that end without a call; ``items``: how many items
-    are fed with it; ``memory``: outputs that later items read; ``sessions``: session completions by item.
+    ``entries``: jobs to queue, by lane. ``recorded``: jobs that end without a call. ``items``: how many items
+    are fed with it. ``memory``: outputs that later items read. ``sessions``: session completions by item.
     """
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)

@@ -105,7 +105,7 @@ class PayloadLimits:
                 raise ValueError(
                     "prompts: all templates of the run together may have "
                     f"{TEMPLATE_WORDS:,} words and signs in their markup and {TEMPLATE_CHARS:,} characters, "
-                    "and have more: shorten them, or put their texts into the rows"
+                    "and have more. Shorten them, or put their texts into the rows"
                 )
 
     def check_rows(self, spec: RunSpec, rows: int) -> int:

@@ -68,9 +68,9 @@ class Receiver:
     def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
         """Act on the requests of ``teams``; ``None``: of all teams.
 
-        Returns milliseconds until it must look again: 0 if requests are left, the least wait if all teams
-        that have some are throttled or wait for a child, ``None`` if nobody has. Raises `NotLeader` if
-        another scheduler leads; then no request is dropped.
+        Returns milliseconds until it must look again: 0 if requests are left, ``None`` if nobody has any. If
+        all teams that have some are throttled or wait for a child, it is the least wait. Raises `NotLeader`
+        if another scheduler leads; then no request is dropped.
         """
         started_ms = self._clock.monotonic_ms()
         self._admission.begin_tick()

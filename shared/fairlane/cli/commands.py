@@ -33,7 +33,7 @@ class Command:
     """A command before it is loaded.
 
     ``summary`` is the first line of its help, ``panel`` the heading that ``fairlane --help`` lists it under.
-    ``module`` has a function ``add_to(app)`` that registers the command in a `typer.Typer`.
+    ``module`` registers it in its own `typer.Typer`, named ``app``.
     """
 
     name: str
@@ -43,9 +43,8 @@ class Command:
 
     def load(self) -> Any:
         """Import the command's module and build the command."""
-        app = typer.Typer()
-        import_module(self.module).add_to(app)
-        app.callback()(lambda: None)
+        app = import_module(self.module).app
+        app.callback()(lambda: None)  # with a callback, typer keeps the names even of a single command
         group = typer.main.get_command(app)
         return cast(TyperGroup, group).commands[self.name]
 

@@ -37,9 +37,9 @@ class Interrupted(KeyboardInterrupt):
 def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
     """Inside the block these signals are noted, and what is yielded raises `Interrupted` if one has come.
 
-    It is to be called during every wait. A handler that raises by itself may do so inside a destructor, where
-    Python prints the exception and goes on as if nobody had pressed Ctrl-C. A user who insists while nothing
-    looks, because a read hangs, ends the process as it stands.
+    It is to be called during every wait. A handler that raises by itself may do so inside a destructor: there
+    Python prints the exception and continues. A user who insists while nothing looks, because a read hangs,
+    ends the process as it stands.
     """
     noted: list[int] = []
 

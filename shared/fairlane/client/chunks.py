@@ -23,8 +23,8 @@ ITEMS_KEPT = 100_000
 class Chunk(NamedTuple):
     """A piece of an item's output, streamed by its ``attempt``: 1 for the first, and more for each after it.
 
-    Where ``void`` is true, ``text`` is empty, and all pieces of that attempt are no part of the output: it
-    failed, or another attempt of the item has begun.
+    If ``void`` is true, the attempt failed, or another one of the item has begun. Then ``text`` is empty, and
+    no piece of that attempt is part of the output.
     """
 
     item: int

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
@@ -162,7 +161,7 @@ class Client:
     ) -> Run:
         """Continue a finished run: start a new run that takes over its results and does what is missing.
 
-        An item is the same if row content, prompt, model and repetition are equal, so ``dataset`` may have
+        An item is the same if row content, prompt, model and repetition are equal. So ``dataset`` may have
         grown or been reordered; by default it is the run's own. With other ``evaluators``, scores of equal
         ones are kept. ``retry_errors``: repeat failed jobs. The old run stays as it is. ``check`` is that of
         `submit`, for what is new: rows, evaluators, and the models of what is called again.
@@ -268,7 +267,7 @@ class Client:
         """Explain what a lane, a run of the team or a job waits for, and about when it starts.
 
         ``target`` is a lane's name, a run's id, or a job: ``"RUN/ITEM"`` (its first unfinished step) or
-        ``"RUN/ITEM/STEP"``, where step 0 is the task and step k the k-th judge, or its name. Its cost
+        ``"RUN/ITEM/STEP"``. Step 0 is the task, step k the k-th judge; a judge's name does, too. The cost
         grows with the number of active runs. Raises `TargetNotFound` with names that look like it.
         """
         with self._deployment.answering():
@@ -282,9 +281,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _split(self, prompt: str | None, options: SubmitOptions) -> tuple[RunSpec, tuple[ClientScorer, ...]]:

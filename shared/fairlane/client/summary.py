@@ -71,11 +71,11 @@ class Spending:
 class Summary:
     """A run's records, summed up.
 
-    ``scores`` are by evaluator, ``scores_by_model`` by the task's model, then by evaluator; those of whole
-    sessions are ``session_scores``, which a run in the archive has none of. ``tasks`` and ``evaluations`` say
-    by model what the calls used whose answers were kept; an answer from the cache (``cached`` tasks) used
-    nothing. Failures are in order of their count. ``predict`` is the time of tasks and ``score`` that of
-    evaluations, if the run's state still has it.
+    ``scores`` are by evaluator, ``scores_by_model`` by the task's model, then by evaluator.
+    ``session_scores`` are those of whole sessions; a run in the archive has none. ``tasks`` and
+    ``evaluations`` say by model what the calls used whose answers were kept; an answer from the cache
+    (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
+    and ``score`` that of evaluations, if the run's state still has it.
     """
 
     run: str

@@ -168,12 +168,12 @@ class Connection(Section):
     stream: bool | Literal["auto"] = Field(
         default="auto",
         description="Stream task calls. auto: those of a run that somebody listens to, and those to a model "
-        "whose latest calls took long, or of which no call has ended yet.",
+        "whose latest calls took long. A model of which no call has ended yet counts as slow.",
     )
     structured_output: StructuredOutput | None = Field(
         default=None,
-        description="Whether judges and agents are held to a JSON schema: by structured output (`true`), by "
-        'the arguments of a tool that they must call (`"tool"`), or not (`false`). Default: as its protocol '
+        description="What holds judges and agents to a JSON schema. `true`: structured output. "
+        '`"tool"`: the arguments of a tool that they must call. `false`: nothing. Default: as its protocol '
         "supports.",
     )
     connect_timeout: float = Field(default=10.0, gt=0, description="Most seconds to connect to the server.")

@@ -42,8 +42,8 @@ LanePart: TypeAlias = Literal["credential", "base_url", "region", "model"]
 class Preset:
     """What a connection to a provider is where its configuration does not say otherwise.
 
-    ``base_url`` may hold ``{region}`` and ``{project}``; it is ``None`` where every account has its own, as
-    ``example`` shows; ``elsewhere`` are the regions that lie at another. ``lane``: see `LanePart`.
+    ``base_url`` may hold ``{region}`` and ``{project}``. It is ``None`` where every account has its own, as
+    ``example`` shows. ``elsewhere`` are the regions that lie at another. ``lane``: see `LanePart`.
     ``settings`` are further fields of a connection, ``limits`` fields of a lane's limits besides ``charge``.
     ``output_factors`` are patterns of models (as `fnmatch` has them) whose output tokens count several times.
     """

@@ -246,8 +246,8 @@ class StoreRefuses(StoreUnavailable):
 class RateLimited(FairlaneError):
     """Your function raises it on a worker when the service that it calls answers "too fast".
 
-    Fairlane makes the call again, at no cost in attempts, and starts nothing on its lane for ``retry_after``:
-    seconds or a `timedelta`, if the service said so.
+    Fairlane makes the call again, at no cost in attempts. It starts nothing on the lane for ``retry_after``,
+    seconds or a `timedelta`, if the service named a wait.
     """
 
     def __init__(self, message: str = "too fast", *, retry_after: float | timedelta | None = None) -> None:

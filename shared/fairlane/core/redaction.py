@@ -104,8 +104,8 @@ def disguises(secret: str) -> tuple[str, ...]:
 
 
 def separated(secret: str) -> Iterator[tuple[str, int]]:
-    """Its characters, and pairs of its hexadecimal digits, between signs, in lower case; and how many signs
-    one of them takes with the sign behind it.
+    """Its characters, and pairs of its hexadecimal digits, between signs, in lower case. Each comes with how
+    many signs it takes, the one behind it included.
     """
     pairs = secret.encode(errors="replace").hex(" ").split(" ")
     for separator in SEPARATORS:

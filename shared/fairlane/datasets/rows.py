@@ -32,7 +32,7 @@ MAX_PAGE_ROWS = 10_000
 """Rows of a page: the most that a run's ``page_rows`` may be."""
 
 MAX_PAGE_VALUES = 4_000_000
-"""Commas and opening brackets of a page, also those inside texts: an upper bound of its values, each of which
+"""Commas and opening brackets of a page, also those inside texts: an upper bound of its values. Each value
 takes some 100 bytes of memory once it is read."""
 
 _PIECE_BYTES = 1024 * 1024  # of a page, inflated before it is measured

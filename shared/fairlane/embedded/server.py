@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
-from types import TracebackType
 
 import redis
 from redis.backoff import NoBackoff
@@ -55,7 +54,7 @@ def start_embedded(
 ) -> EmbeddedRedis:
     """Start the best server there is and return once it answers, what ``data_dir`` held loaded.
 
-    ``port`` ``None`` or 0 takes a free one of the loopback address, ``wished_port`` if that is free; with
+    ``port`` ``None`` or 0 takes a free one of the loopback address: ``wished_port`` if that is free. With
     ``unix_socket`` it listens on a socket file alone. It ends with this process, however that ends. ``tell``
     hears the caution if all that can be had is an imitation; left out, that is a `UserWarning`. Raises
     `LocalStackError`.
@@ -186,9 +185,7 @@ class EmbeddedRedis:
     def __enter__(self) -> EmbeddedRedis:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _listen(self, deadline: float) -> None:

@@ -124,8 +124,8 @@ def llm_judge(
     a text that an output meets (1) or not (0). ``model`` is ``"<connection>:<model>"``.
 
     Nothing but ``params`` is sent: reasoning models reject a temperature, and count their reasoning towards
-    a bound. A connection with structured output answers with a reason and a choice, and records keep the
-    reason in ``arguments``; with ``reasons=False`` it answers with a choice alone. ``None`` asks for reasons
+    a bound. A connection with structured output answers with a reason and a choice; records keep the reason
+    in ``arguments``. With ``reasons=False`` it answers with a choice alone. ``None`` asks for reasons
     unless ``params`` bound an answer to less than `rubrics.REASON_TOKENS`: then nothing but the template
     says how to answer.
     """

@@ -38,8 +38,8 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
 def copies(pattern: str) -> int:
     """An upper bound of the parts that the pattern has with its counted repeats written out.
 
-    Which signs are in a set or a comment is not decided: with comments all repeats are multiplied, and
-    else the pattern is read with sets and without.
+    It does not decide which signs are in a set or a comment. With comments it multiplies all repeats;
+    without any it reads the pattern with sets and without them.
     """
     counted = [_times(found) for found in _COUNTED.finditer(pattern)]
     if _UNREADABLE.search(pattern):

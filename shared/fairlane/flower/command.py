@@ -13,10 +13,13 @@ from fairlane.cli.process import become, require_ready
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.ports import FLOWER_PORT, LOOPBACK
 
+app = typer.Typer()
+
 FLOWER_MEMORY_TASKS = 10_000  # Flower keeps about 5 KB a task; its own default of 100,000 is half a gigabyte
 FLOWER_MEMORY_WORKERS_S = 86_400  # every restart is a worker of another name
 
 
+@app.command()
 @with_settings
 def flower(
     invocation: Invocation,
@@ -45,8 +48,3 @@ def flower(
     own += [] if events else ["--enable_events=False"]
     own += ["--show-text"] if show_text else []
     become("fairlane.flower", [*own, *options], invocation.environment())
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(flower)

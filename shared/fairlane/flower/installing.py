@@ -1,5 +1,5 @@
-"""Puts our pages into Flower before it starts, by what it leaves open to that: its list of handlers, its
-template loader, its task formatter and its options.
+"""Puts our pages into Flower before it starts: through its list of handlers, its template loader, its task
+formatter and its options.
 """
 
 from __future__ import annotations

@@ -27,10 +27,13 @@ from fairlane.local.plan import StackPlan
 from fairlane.local.planning import keep_out_of_git
 from fairlane.local.stack import Stack
 
+app = typer.Typer()
+
 RESULTS = Path("demo-results")
 QUESTIONS = 1319
 
 
+@app.command()
 def demo(
     questions: Annotated[
         int, typer.Option("--questions", "-n", min=1, max=QUESTIONS, help="Number of questions to ask.")
@@ -44,8 +47,8 @@ def demo(
 ) -> None:
     """Show what Fairlane does, in about a minute: real processes, a simulated provider.
 
-    1,319 questions go through two lanes with different limits; each answer is compared with the right one,
-    and judged by a model on a third lane. Settings of yours are left alone. Ctrl-C takes everything down.
+    1,319 questions go through two lanes with different limits. Each answer is compared with the right one,
+    and a model on a third lane judges it. Settings of yours are left alone. Ctrl-C takes everything down.
     """
     say("starting Redis, a simulated provider, a scheduler and workers")
     with (
@@ -108,8 +111,3 @@ def provider_url(stack: Stack) -> str:
     if stack.simulator_url is None:
         raise LocalStackError("simulator", "is not part of this stack")
     return stack.simulator_url
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(demo)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 
 from fairlane.core.errors import ConfigurationError, LocalStackError
 from fairlane.core.redaction import mask_text
@@ -173,9 +172,7 @@ class Stack:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _start_redis(self) -> None:

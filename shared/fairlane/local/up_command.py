@@ -39,6 +39,8 @@ from fairlane.local.planning import (
 from fairlane.local.planning import simulator_port as settings_port
 from fairlane.local.stack import Stack
 
+app = typer.Typer()
+
 DATA_DIR = Path(".fairlane")
 LOOK_EVERY_S = 0.2
 
@@ -47,6 +49,7 @@ def _port(of: str, default: str) -> Any:
     return typer.Option(metavar="PORT", min=1, max=65_535, help=f"Port of {of}.", show_default=default)
 
 
+@app.command()
 @with_settings
 def up(
     invocation: Invocation,
@@ -241,8 +244,3 @@ def missing(plan: StackPlan, settings: Settings) -> list[str]:
         for name in not_found(settings.worker.modules)
     ]
     return lines
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(up)

@@ -20,8 +20,8 @@ AXES: tuple[Axis, ...] = ("requests", "tokens", "input", "output")
 class AxisHint(NamedTuple):
     """One axis as a response reports it; a figure that it does not report is ``None``.
 
-    ``limit`` is the amount per minute (per day on the axis ``day``, at once on ``concurrency``),
-    ``remaining`` the unused part of it, ``reset_ms`` the time until the provider renews it.
+    ``limit`` is the amount per minute; per day on the axis ``day``, at once on ``concurrency``.
+    ``remaining`` is the unused part of it, ``reset_ms`` the time until the provider renews it.
     """
 
     limit: float | None = None

@@ -1,6 +1,6 @@
 """Sessions: rows that belong together; their outputs are also scored as a whole once all items ended.
 
-A client numbers a run's sessions by first appearance and writes two kinds of fields beside the pages of rows:
+A client numbers a run's sessions by first appearance and writes two kinds of fields beside the pages of rows.
 `memberships_field` holds the `SessionMembership` of each row of a page, `members_field` the rows of each
 session of a block.
 """

@@ -118,8 +118,8 @@ class Entry(NamedTuple):
     """A job in a queue. In Redis it is ``"job:input:output:kind:most_input:guessed"``, or only the first four
     if the others are 0.
 
-    ``kind`` groups the calls of a run whose answers have similar lengths: a task's is the index of its model,
-    and those of the evaluations follow.
+    ``kind`` groups the calls of a run whose answers have similar lengths. A task's kind is the index of its
+    model; those of the evaluations follow.
     """
 
     job: int

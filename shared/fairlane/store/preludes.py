@@ -1,9 +1,9 @@
 """Composes a Lua verb with the preludes it names: reads headers, checks them, and sorts by dependency.
 
-A prelude ``lua/lib/<folder>/<name>.lua`` holds functions that several verbs share. The folders are ``core``
-(time, leader, wake-ups), ``lane`` (its state and permits), ``buckets``, ``tokens``, ``rate`` (the learned
-limit), ``reported`` (limits in headers), ``concurrency``, ``circuit``, ``run``, ``job`` and ``team``. Its
-header says::
+A prelude ``lua/lib/<folder>/<name>.lua`` holds functions that several verbs share. ``core`` is time, leader
+and wake-ups, ``lane`` a lane's state and permits. ``rate`` is the learned limit, ``reported`` limits in
+headers. ``buckets``, ``tokens``, ``concurrency``, ``circuit``, ``run``, ``job`` and ``team`` are as named.
+A prelude's header says::
 
     -- GIVES: wake                       names that other files may use; other locals stay its own
     -- USES: core/time                   preludes whose names it uses itself

@@ -265,16 +265,6 @@ def _named(fields: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes,
     return {name.encode(): value for name, value in pairs if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Delayed:
-    """A job that waits out its back-off."""
-
-    member: str
-    ref: RunRef
-    entry: str
-    lane: str
-
-
 class Extent(NamedTuple):
     """Items fed and rows so far, whether more rows will come, when the run was admitted, whether it is
     paused, and its earlier pauses (`RunFields.pauses`).
@@ -393,12 +383,3 @@ class RunQueries:
     def over_within(self, ref: RunRef, first_byte: int, last_byte: int) -> int:
         """How many jobs have their record, of eight a byte."""
         return int(self.redis.bitcount(self.keys.done(ref), first_byte, last_byte))
-
-    def delayed(self, upto_ms: int, limit: int = 500) -> list[Delayed]:
-        """Jobs whose back-off ends by ``upto_ms``, soonest first."""
-        found = []
-        for raw in self.redis.zrangebyscore(self.keys.delayed, "-inf", upto_ms, start=0, num=limit):
-            member = raw.decode()
-            ref, entry, lane = member.split("|", 2)
-            found.append(Delayed(member, RunRef.parse(ref), entry, lane))
-        return found

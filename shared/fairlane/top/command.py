@@ -17,7 +17,10 @@ from fairlane.top.panes import PANES, Pane, sorted_lines
 from fairlane.top.reading import LaneLine, Reader, RunLine, Snapshot, TeamLine, WorkerLine
 from fairlane.top.screen import Top
 
+app = typer.Typer()
 
+
+@app.command()
 @with_settings
 def top(
     invocation: Invocation,
@@ -107,8 +110,3 @@ def _team(line: TeamLine) -> dict[str, Any]:
 
 def _worker(line: WorkerLine) -> dict[str, Any]:
     return worker_document(line.beat, line.state)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(top)

@@ -37,8 +37,8 @@ ENDS: Mapping[RunState, Constraint] = {
 _SMALLEST = Cost(1, 1)
 MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
 _LOST = (
-    "the run is submitted, and nothing asks for the run any more: Redis has lost the request, as it may lose "
-    "its last second when it restarts. Submit it again"
+    "the run is submitted, but nothing asks for the run any more: Redis lost the request, perhaps when it "
+    "restarted. Submit it again"
 )
 _HANDED_OUT_SOON = "its next items are about to be handed out"
 
@@ -100,8 +100,8 @@ class Surroundings:
     ) -> Reason | None:
         """What holds ``queued`` jobs there, those of ``team`` if one is named; ``own``: their run's bound.
 
-        A lane that is shut, or that nobody serves, comes before a run's bound, and that before what is used
-        up of the lane, unless that takes longer.
+        A lane that is shut, or that nobody serves, comes first, then the run's bound, then what is used up of
+        the lane. What takes longer than the run's bound comes before it.
         """
         if queued and self.refusing is not None:
             return self.refusing

@@ -118,8 +118,8 @@ class Waiting:
     """The answer to "why is this waiting?" at ``now_ms``. Times are server milliseconds.
 
     ``constraint`` is what limits it now, ``sentence`` says so in words, ``until_ms`` is when that ends if
-    time alone ends it. ``position`` is a job's place in its run's queue (1 is next) and ``ahead`` about how
-    many jobs start before it, those of other runs and teams included. ``eta`` is when the job starts, or the
+    time alone ends it. ``position`` is a job's place in its run's queue (1 is next). About ``ahead`` jobs
+    start before it, those of other runs and teams included. ``eta`` is when the job starts, or the
     last job of the run or of the lane's queue. ``state`` is the run's or the job's; a lane is open or shut.
     ``unknown`` is what the answer leaves out, since this team's user may not read it. ``held_teams`` are
     those whose jobs wait on a lane for the end of a budget.

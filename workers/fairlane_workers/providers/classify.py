@@ -43,8 +43,8 @@ class Reading:
 
     ``limits`` names the dialect of its rate-limit headers (`fairlane_workers.providers.limits`); the headers
     may prove another one. ``error_map`` gives the class of an error by its type, code (lower case) or status,
-    ahead of all rules. ``late_statuses``: see `Dialect`. ``shared``: several models share one lane, so a 403
-    that does not name the key rejects the model that was asked for, and the lane stays open to others.
+    ahead of all rules. ``late_statuses``: see `Dialect`. ``shared``: several models share one lane. There a
+    403 that does not name the key rejects the model that was asked for; the lane stays open to others.
     """
 
     limits: str | None = None

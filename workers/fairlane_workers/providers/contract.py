@@ -19,8 +19,8 @@ class Request:
     ``messages`` are ``{"role", "content"}``; a function takes ``arguments`` instead. ``params`` are sent
     unchanged if the provider has them by that name, else translated from OpenAI's vocabulary
     (`providers.parameters`). ``inputs`` are texts to embed, instead of messages. ``lane`` is the call's lane.
-    ``timeout_s`` bounds the whole call from the first byte sent to the last byte read, and before that the
-    time until it can be sent; ``max_response_bytes`` bounds how much of the answer is read.
+    ``timeout_s`` bounds the whole call, from the first byte sent to the last byte read, and also the time
+    until it can be sent. ``max_response_bytes`` bounds how much of the answer is read.
 
     Some providers begin a call and are polled for its answer. Such a call passes its ``handle`` to
     ``on_pending`` before the first pause. A request with a ``handle`` resumes that call, and begins a new one

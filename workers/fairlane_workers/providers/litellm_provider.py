@@ -179,8 +179,8 @@ def _headers_in(error: BaseException) -> dict[str, str]:
 def _imported() -> Any:
     """LiteLLM without telemetry and debug output; importing it takes seconds, so this runs in a thread.
 
-    Its first call imports as much again, on the event loop and within its deadline: a call to an address
-    where nothing can listen does that here.
+    LiteLLM's first call imports as much again. So this makes one to an address where nothing can listen:
+    else a job's call would import on the event loop, within its deadline.
     """
     for name, value in _OFFLINE.items():
         os.environ.setdefault(name, value)  # noqa: TID251 - it reads its settings nowhere else

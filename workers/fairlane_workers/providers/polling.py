@@ -17,7 +17,7 @@ from fairlane_workers.transport import Reply, TransportError
 
 GROWTH = 1.5
 MOST_PAUSE_S = 5.0
-"""Each pause is ``GROWTH`` times the one before, at most ``MOST_PAUSE_S``: a short answer is soon noticed,
+"""Each pause is ``GROWTH`` times the one before, at most ``MOST_PAUSE_S``. So a short answer is soon noticed,
 and a long one costs twelve polls a minute."""
 
 MOST_CUT = 3

@@ -38,8 +38,8 @@ def build_provider(
     """The provider of a connection, with a transport of its own unless one is given.
 
     Nothing is opened before the first call; ``aclose`` closes the transport. Raises `ConfigurationError` for
-    an unknown protocol, a base URL that is none or holds a password, a key that no header can carry, and what
-    `open_transport` refuses.
+    an unknown protocol, a bad base URL or one with a password, and a key that no header can carry. It raises
+    what `open_transport` raises, too.
     """
     field, clock = f"connections.{connection_name}", clock or SystemClock()
     protocol = load_protocol(f"{field}.protocol", connection.protocol)
@@ -64,9 +64,10 @@ def build_provider(
 def load_protocol(field: str, name: str) -> type[Dialect] | BuildProvider:
     """The object that the entry point ``name`` in group ``fairlane.protocols`` names, imported now.
 
-    That is a subclass of `Dialect` for a protocol of HTTP requests, or a callable that builds a `Provider`
-    from the connection's name, the connection, its key and a clock. Fairlane's own protocols take precedence.
-    Raises `ConfigurationError` about ``field`` if no such protocol is installed, or it cannot be imported.
+    For a protocol of HTTP requests it is a subclass of `Dialect`. Otherwise it is a callable that builds a
+    `Provider` from the connection's name, the connection, its key and a clock. Fairlane's own protocols take
+    precedence. Raises `ConfigurationError` about ``field`` if no such protocol is installed, or it cannot be
+    imported.
     """
     found = sorted(entry_points(group=PROTOCOL_GROUP, name=name), key=lambda point: not _is_own(point))
     if not found:

@@ -33,8 +33,8 @@ class Spans:
     """Makes an attempt's spans when its call has ended, with the times of its parts, so they delay no call.
 
     ``fairlane.attempt`` reaches from the permit to the end; a first attempt's begins at the submission.
-    Inside are ``fairlane.queued`` (of a first attempt), ``fairlane.granted`` (permit to start), and the call:
-    a model's is named for its operation and model (`gen_ai`), a function's ``fairlane.call``.
+    Inside are ``fairlane.queued`` (of a first attempt), ``fairlane.granted`` (permit to start), and the call.
+    A model's call is named for its operation and model (`gen_ai`), a function's ``fairlane.call``.
     """
 
     def __init__(

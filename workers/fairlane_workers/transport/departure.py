@@ -4,7 +4,7 @@ After a worker claims an attempt, it fetches credentials and may open a connecti
 paused. Without this check, all calls that a pause delayed would reach the provider at once.
 
 A worker that is short of CPU sends one after another what it claims at once. If it claimed all that the lane
-grants, the permits of the last calls would expire: their jobs would return to their queues, and the work on
+grants, the permits of the last calls would expire. Their jobs would return to their queues, and the work on
 them would be wasted when there is least time for it. So a worker claims no more than it sends in time.
 """
 
@@ -115,7 +115,7 @@ class Departures:
     """The calls of one lane at one worker that are on their way to the provider. Used on one event loop.
 
     The bound doubles with every round of calls that leave early, until a permit expires. Each expiry halves
-    it; from the first one on it grows by one a round (slow start and congestion avoidance; Jacobson,
+    it; from the first one on it grows by one a round. That is slow start and congestion avoidance (Jacobson,
     "Congestion avoidance and control", 1988). A lane without limits has no bound.
     """
 

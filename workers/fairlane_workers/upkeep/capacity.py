@@ -46,7 +46,7 @@ class Capacity:
     def update(self, busy: int) -> int:
         """The slots from now on, while ``busy`` of them are used. Called with each heartbeat.
 
-        A loop between in time and late keeps its slots, but gets back those that it began with: it was late
+        A loop between in time and late keeps its slots, but gets back those that it began with. It was late
         for another reason than its load, such as a busy machine.
         """
         if self._fixed or not self._delays_s or self._judged:

@@ -15,6 +15,8 @@ from fairlane.client.archive import Moved, Mover, require_archive
 from fairlane.client.deployment import Deployment
 from fairlane.model.run import RunRef
 
+app = typer.Typer()
+
 SAID = {
     Moved.MOVED: "is in the archive",
     Moved.MOVED_BEFORE: "was in the archive already",
@@ -26,6 +28,7 @@ SAID = {
 ARCHIVED = frozenset({Moved.MOVED, Moved.MOVED_BEFORE})
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def archive(
     invocation: Invocation,
@@ -68,8 +71,3 @@ def _finished(deployment: Deployment, mover: Mover) -> list[RunRef]:
 
 def _named(deployment: Deployment, wanted: Iterable[str]) -> list[RunRef]:
     return [RunRef(deployment.settings.team, find_run(deployment, each).id) for each in wanted]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(archive)

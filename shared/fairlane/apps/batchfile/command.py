@@ -30,7 +30,10 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
 from fairlane.model.run import RunState
 
+app = typer.Typer()
 
+
+@app.command(cls=FailingCommand)
 @with_settings
 def batch(
     invocation: Invocation,
@@ -172,8 +175,3 @@ def _write(
 
 def _be(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=FailingCommand)(batch)

@@ -35,6 +35,8 @@ from fairlane.cli.runs.submit import MoreOption
 from fairlane.cli.runs.summary import dollars
 from fairlane.client.client import Client
 
+app = typer.Typer()
+
 _LIMITS = {
     "requests": "request rate",
     "tokens": "token rate",
@@ -47,6 +49,7 @@ _LIMITS = {
 }
 
 
+@app.command()
 @with_settings
 def estimate(
     invocation: Invocation,
@@ -146,8 +149,3 @@ def _lane(lane: LaneForecast) -> tuple[object, ...]:
 
 def _duration(seconds: float | None) -> str:
     return "not known" if seconds is None else took(seconds * 1000)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(estimate)

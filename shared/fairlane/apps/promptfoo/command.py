@@ -23,11 +23,14 @@ from fairlane.cli.runs.run_views import counted
 from fairlane.core.errors import SubmissionError, UnsupportedError
 from fairlane.export.formats import export_records, format_of
 
+app = typer.Typer()
+
 SHOWN_FAILURES = 20
 SHOWN_REASONS = 160
 """Characters of a failure's reasons."""
 
 
+@app.command("eval", cls=FailingCommand)
 @with_settings
 def evaluate(
     invocation: Invocation,
@@ -245,8 +248,3 @@ def _document(tally: Tally, runs: Sequence[str]) -> dict[str, Any]:
             for (metric, cell), (score, weight) in tally.metrics.items()
         ],
     }
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command("eval", cls=FailingCommand)(evaluate)

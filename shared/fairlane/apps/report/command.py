@@ -11,12 +11,13 @@ from fairlane.apps.report.page import MOST_EXAMPLES
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
-from fairlane.cli.runs.run_views import share
-from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
-from fairlane.client.handle import Run
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.core.errors import SubmissionError
 
+app = typer.Typer()
 
+
+@app.command(cls=RunCommand)
 @with_settings
 def report(
     invocation: Invocation,
@@ -48,8 +49,8 @@ def report(
     refused.
     """
     with invocation.deployment() as deployment:
-        other = None if against is None else _ended(find_run(deployment, against))
-        found = _ended(find_run(deployment, run))
+        other = None if against is None else find_ended(deployment, against)
+        found = find_ended(deployment, run)
         path = html or Path(f"{found.id}.html")
         try:
             count = found.report(path, examples=examples, against=other)
@@ -57,17 +58,3 @@ def report(
             complain(str(refused))
             raise typer.Exit(FAILED) from refused
     say(f"{count:,} records of run {found.id} are in {path}")
-
-
-def _ended(run: Run) -> Run:
-    """The run, once it is over."""
-    status = run.status()
-    if not status.state.finished:
-        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
-        run.wait(progress=True)
-    return run
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(report)

@@ -13,6 +13,10 @@ from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.store.write.budgets import ALL_LANES, Allowance, Budgets, Unit, amount_in_words
 
+app = typer.Typer()
+group = typer.Typer()
+app.add_typer(group, name="budgets")
+
 NO_LIMIT = "none"
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _STATES = {"open": "open", "nearly_used": "80 % used", "used_up": "used up"}
@@ -21,6 +25,7 @@ TeamArgument = Annotated[str, typer.Argument(metavar="TEAM", help="Team that has
 Amount = Annotated[str | None, typer.Option(metavar="N", help='"none" takes the budget away.')]
 
 
+@group.callback(invoke_without_command=True)
 @with_settings
 def budgets(
     invocation: Invocation,
@@ -36,6 +41,7 @@ def budgets(
     emit([_document(each) for each in allowances], lambda: _print(allowances), as_json=as_json)
 
 
+@group.command("set")
 @with_settings
 def set_budget(
     invocation: Invocation,
@@ -125,11 +131,3 @@ def _print(allowances: list[Allowance]) -> None:
             for each in allowances
         ],
     )
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put these commands into the application."""
-    group = typer.Typer()
-    group.callback(invoke_without_command=True)(budgets)
-    group.command("set")(set_budget)
-    app.add_typer(group, name="budgets")

@@ -11,7 +11,10 @@ from fairlane.cli.output import emit, print_fields
 from fairlane.client.deployment import Deployment
 from fairlane.store.read.demand import slots_needed, slots_needed_in_all
 
+app = typer.Typer()
 
+
+@app.command()
 @with_settings
 def capacity(invocation: Invocation, as_json: JsonOption = False) -> None:
     """Show whether more workers would help: compares their slots with the calls that the lanes allow."""
@@ -41,8 +44,3 @@ def measure(deployment: Deployment) -> dict[str, object]:
         "needed": slots_needed_in_all(needed.values(), bounds.max_in_flight),
         "lanes": needed,
     }
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(capacity)

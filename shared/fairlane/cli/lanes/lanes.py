@@ -14,12 +14,17 @@ from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.model.lane import FUNCTIONS
 
+app = typer.Typer()
+group = typer.Typer()
+app.add_typer(group, name="lanes")
+
 NO_LIMIT = "none"
 _IN_WORDS = ("exact", "charge", "cache_reads")
 
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
 
 
+@group.callback(invoke_without_command=True)
 @with_settings
 def lanes(
     invocation: Invocation,
@@ -35,6 +40,7 @@ def lanes(
     emit([report.document() for report in reports], lambda: print_lanes(reports), as_json=as_json)
 
 
+@group.command("show")
 @with_settings
 def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False) -> None:
     """Show all about one lane."""
@@ -47,6 +53,7 @@ def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False
         emit(report.document(), lambda: print_lane(report), as_json=as_json)
 
 
+@group.command("set")
 @with_settings
 def set_limits(
     invocation: Invocation,
@@ -125,6 +132,7 @@ def set_limits(
         _mention_file(deployment, lane, set(changes))
 
 
+@group.command("pause")
 @with_settings
 def pause(invocation: Invocation, lane: LaneArgument) -> None:
     """Start no new call on a lane; calls in flight end normally."""
@@ -135,6 +143,7 @@ def pause(invocation: Invocation, lane: LaneArgument) -> None:
     say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
 
 
+@group.command("resume")
 @with_settings
 def resume(invocation: Invocation, lane: LaneArgument) -> None:
     """Resume a lane: ends its pause and every wait; a parked lane sends a single call first."""
@@ -206,14 +215,3 @@ def _mention_file(deployment: Deployment, lane: str, changed: set[str]) -> None:
     again = sorted(changed & stated.model_fields_set) if stated else []
     if again:
         say(f"this stays until the settings, which state {', '.join(again)} too, are changed there")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put these commands into the application."""
-    group = typer.Typer()
-    group.callback(invoke_without_command=True)(lanes)
-    group.command("show")(show)
-    group.command("set")(set_limits)
-    group.command("pause")(pause)
-    group.command("resume")(resume)
-    app.add_typer(group, name="lanes")

@@ -11,7 +11,10 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import ago, emit, iso, print_table, say
 from fairlane.store.write.workers import Beat, WorkerInfo
 
+app = typer.Typer()
 
+
+@app.command()
 @with_settings
 def workers(invocation: Invocation, as_json: JsonOption = False) -> None:
     """List the workers that are connected."""
@@ -72,8 +75,3 @@ def worker_document(beat: Beat, state: str) -> dict[str, Any]:
         "started_at": iso(info.started_ms),
         "beat_at": iso(beat.beat_ms),
     }
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(workers)

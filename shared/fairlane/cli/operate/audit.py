@@ -14,11 +14,14 @@ from fairlane.client.deployment import Deployment
 from fairlane.core.terminal_text import visible_line
 from fairlane.store.write.audit import Audited, AuditLog
 
+app = typer.Typer()
+
 WAIT_MS = 1000
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _AGE = re.compile(r"(\d{1,9})\s*(s|min|m|h|d)", re.ASCII)
 
 
+@app.command()
 @with_settings
 def audit(
     invocation: Invocation,
@@ -100,8 +103,3 @@ def _age_ms(text: str) -> int:
     if found is None:
         raise typer.BadParameter(f"{text!r} is no age: give one as 90s, 30min, 1h or 7d")
     return int(found[1]) * _SECONDS[found[2]] * 1000
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(audit)

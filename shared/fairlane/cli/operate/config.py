@@ -11,7 +11,10 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_table, say
 from fairlane.config.effective import DEFAULT, Effective, effective
 
+app = typer.Typer()
 
+
+@app.command()
 @with_settings
 def config(
     invocation: Invocation,
@@ -45,8 +48,3 @@ def config(
 def _row(setting: Effective) -> tuple[str, str, str]:
     value = setting.value
     return setting.key, "–" if value is None else json.dumps(value, ensure_ascii=False), setting.source
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(config)

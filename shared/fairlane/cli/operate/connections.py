@@ -24,6 +24,10 @@ from fairlane.config.presets import PROVIDERS, preset_of
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
 
+app = typer.Typer()
+group = typer.Typer()
+app.add_typer(group, name="connections")
+
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As [connections.NAME] has it.")]
 ProviderArgument = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="As `fairlane connections --providers` lists it.")
@@ -32,6 +36,7 @@ CONNECTION_COLUMNS = ("connection", "provider", "protocol", "address", "key", "l
 PROVIDER_COLUMNS = ("provider", "name", "protocol", "needs", "lanes by", "charges", "address")
 
 
+@group.callback(invoke_without_command=True)
 @with_settings
 def connections(
     invocation: Invocation,
@@ -59,6 +64,7 @@ def connections(
     )
 
 
+@group.command("show")
 @with_settings
 def show(invocation: Invocation, name: NameArgument, as_json: JsonOption = False) -> None:
     """Show all about one connection."""
@@ -68,6 +74,7 @@ def show(invocation: Invocation, name: NameArgument, as_json: JsonOption = False
     emit(document, lambda: print_fields(connection_fields(document)), as_json=as_json)
 
 
+@group.command("test")
 @with_settings
 def try_out(
     invocation: Invocation,
@@ -111,6 +118,7 @@ def try_out(
         raise typer.Exit(FAILED)
 
 
+@group.command("init")
 @with_settings
 def init(
     _: Invocation,
@@ -160,13 +168,3 @@ def _first_model(name: str, connection: Connection, settings: Settings) -> str:
         remedy = f"Say which model of {connection.provider or name} to ask: --model MODEL."
         raise ConfigurationError("--model", None, f"no lane in the settings names a model of {name}", remedy)
     return named[0]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put these commands into the application."""
-    group = typer.Typer()
-    group.callback(invoke_without_command=True)(connections)
-    group.command("show")(show)
-    group.command("test")(try_out)
-    group.command("init")(init)
-    app.add_typer(group, name="connections")

@@ -24,9 +24,12 @@ from fairlane.core.version import __version__
 from fairlane.store.connection.connect import without_password
 from fairlane.store.connection.primary import finder_of
 
+app = typer.Typer()
+
 MARKS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
 
 
+@app.command()
 @with_settings
 def doctor(invocation: Invocation, as_json: JsonOption = False) -> None:
     """Check Redis, scheduler, workers, connections and lanes, and say what to do.
@@ -119,8 +122,3 @@ def _verdict(findings: Sequence[Finding]) -> str:
             f", {found[Grade.WARN]} to look at" if found[Grade.WARN] else ""
         )
     return f"{found[Grade.WARN]} to look at, nothing fails" if found[Grade.WARN] else "all is well"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(doctor)

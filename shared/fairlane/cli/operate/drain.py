@@ -19,10 +19,13 @@ from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, WorkerNotFound
 from fairlane.store.write.workers import Beat, Wish
 
+app = typer.Typer()
+
 LOOK_S = 0.2
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@app.command()
 @with_settings
 def drain(
     invocation: Invocation,
@@ -136,8 +139,3 @@ def _asked(wish: Wish) -> str:
             return "take nothing new, and to end once it is idle"
         case Wish.WORK:
             return "take work again"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(drain)

@@ -15,6 +15,8 @@ from fairlane.config.loader import DEFAULT_FILE
 from fairlane.config.presets import PRESETS, PROVIDERS, ProviderName
 from fairlane.core.errors import ConfigurationError
 
+app = typer.Typer()
+
 STANDARD_OUTPUT = Path("-")
 
 _HEAD = """\
@@ -47,6 +49,7 @@ _TAIL = """\
 """
 
 
+@app.command()
 def init(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="File to write. -: standard output.")
@@ -100,8 +103,3 @@ def _is_incomplete(name: ProviderName) -> bool:
 
 def _commented(text: str) -> str:
     return "\n".join(line if line.startswith("#") else f"# {line}" for line in text.splitlines())
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(init)

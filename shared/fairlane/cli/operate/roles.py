@@ -10,7 +10,10 @@ from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.process import NameOption, ReadyFileOption, become, require_ready, stated
 from fairlane.config.sections import MOST_SLOTS
 
+app = typer.Typer()
 
+
+@app.command()
 @with_settings
 def scheduler(invocation: Invocation, name: NameOption = None, ready_file: ReadyFileOption = None) -> None:
     """Run a scheduler: one leads, others stand by."""
@@ -18,6 +21,7 @@ def scheduler(invocation: Invocation, name: NameOption = None, ready_file: Ready
     become("fairlane_scheduler", stated(name=name, ready_file=ready_file), invocation.environment())
 
 
+@app.command()
 @with_settings
 def worker(
     invocation: Invocation,
@@ -34,9 +38,3 @@ def worker(
     require_ready(invocation)
     arguments = stated(slots=slots, lanes=lanes, name=name, ready_file=ready_file)
     become("fairlane_workers", arguments, invocation.environment())
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put these commands into the application."""
-    app.command()(scheduler)
-    app.command()(worker)

@@ -29,6 +29,10 @@ from fairlane.store.write.acl import (
 from fairlane.store.write.audit import Act
 from fairlane.store.write.registry import Registry, TeamRecord
 
+app = typer.Typer()
+group = typer.Typer(no_args_is_help=True, help="Give each team a user of its own on the server.")
+app.add_typer(group, name="teams")
+
 NAME_CHARS = 64
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ and -.")]
 PrintOption = Annotated[
@@ -37,6 +41,7 @@ PrintOption = Annotated[
 ]
 
 
+@group.command("add")
 @with_settings
 def add(
     invocation: Invocation,
@@ -89,6 +94,7 @@ def add(
     say(f"team {name} has the weight {claim.weight:g}{bounds_in_words(claim)}")
 
 
+@group.command("list")
 @with_settings
 def list_teams(invocation: Invocation, as_json: JsonOption = False) -> None:
     """List the teams, their weights, and which have a Redis user."""
@@ -135,6 +141,7 @@ def _print_teams(found: Sequence[Mapping[str, Any]]) -> None:
     print_table(["team", ">weight", ">lends", ">borrows", ">most", "user", "dashboard"], rows)
 
 
+@group.command("rotate")
 @with_settings
 def rotate(
     invocation: Invocation,
@@ -173,6 +180,7 @@ def rotate(
     say(f"both passwords work; once every client has this URL: `fairlane teams rotate {name} --finish`")
 
 
+@group.command("remove")
 @with_settings
 def remove(invocation: Invocation, name: NameArgument) -> None:
     """Remove a team and its users. Its runs continue, and stay until they expire."""
@@ -189,6 +197,7 @@ def remove(invocation: Invocation, name: NameArgument) -> None:
     say(f"team {name} is removed; its clients are disconnected")
 
 
+@group.command("dashboard")
 @with_settings
 def dashboard(invocation: Invocation, name: NameArgument, only_print: PrintOption = False) -> None:
     """Add a Redis user that can only read a team's runs. Prints its URL once."""
@@ -267,14 +276,3 @@ def _user(team: Mapping[str, object]) -> str:
 
 def _yes(value: object) -> str:
     return "?" if value is None else "yes" if value else "no"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put these commands into the application."""
-    group = typer.Typer(no_args_is_help=True, help="Give each team a user of its own on the server.")
-    group.command("add")(add)
-    group.command("list")(list_teams)
-    group.command("rotate")(rotate)
-    group.command("remove")(remove)
-    group.command("dashboard")(dashboard)
-    app.add_typer(group, name="teams")

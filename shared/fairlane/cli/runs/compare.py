@@ -9,13 +9,13 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say
-from fairlane.cli.runs.run_views import share
-from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
-from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.client.views.comparison import Comparison, Difference
 
+app = typer.Typer()
 
+
+@app.command(cls=RunCommand)
 @with_settings
 def compare(
     invocation: Invocation,
@@ -29,7 +29,7 @@ def compare(
 ) -> None:
     """Compare the scores of two runs item by item: the second minus the first; waits for their ends."""
     with invocation.deployment() as deployment:
-        before, after = (_finished(deployment, wanted) for wanted in (first, second))
+        before, after = (find_ended(deployment, wanted) for wanted in (first, second))
         compared = before.compare(after, by=by or None)
     emit(compared.to_dict(), lambda: print_comparison(compared), as_json=as_json)
 
@@ -75,17 +75,3 @@ def _row(name: str, found: Difference) -> Iterator[str]:
 
 def _number(value: float | None, sign: str = "") -> str:
     return "–" if value is None else f"{value:{sign}.4g}"
-
-
-def _finished(deployment: Deployment, wanted: str) -> Run:
-    run = find_run(deployment, wanted)
-    status = run.status()
-    if not status.state.finished:
-        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
-        run.wait(progress=True)
-    return run
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(compare)

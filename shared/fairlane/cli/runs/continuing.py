@@ -15,7 +15,10 @@ from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.selection import RunArgument, find_run
 from fairlane.client.client import Client
 
+app = typer.Typer()
 
+
+@app.command("continue", cls=FailingRunCommand)
 @with_settings
 def continue_run(
     invocation: Invocation,
@@ -54,8 +57,3 @@ def continue_run(
         )
         note = f"; it continues run {old.id}"
         conclude_submission(deployment, new, wait=wait, allowed=fail_on_error, as_json=as_json, note=note)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command("continue", cls=FailingRunCommand)(continue_run)

@@ -27,9 +27,12 @@ from fairlane.export.lines import written
 from fairlane.export.trackers.exported import exporter_names
 from fairlane.model.results import Record
 
+app = typer.Typer()
+
 STANDARD_OUTPUT = Path("-")
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def results(
     invocation: Invocation,
@@ -134,8 +137,3 @@ def _print_lines(records: Iterable[Record], *, at_once: bool) -> int:
         if at_once:
             sys.stdout.flush()
     return count
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(results)

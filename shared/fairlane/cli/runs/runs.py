@@ -24,9 +24,12 @@ from fairlane.client.following.standstill import Held
 from fairlane.client.handle import Run
 from fairlane.model.run_status import RunStatus
 
+app = typer.Typer()
+
 LOOK_EVERY_S = 1.0
 
 
+@app.command()
 @with_settings
 def runs(
     invocation: Invocation,
@@ -45,6 +48,7 @@ def runs(
     emit(documents, lambda: print_runs(found, now_ms), as_json=as_json)
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def status(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOption = False) -> None:
     """Show the progress of a run, by default the latest."""
@@ -53,6 +57,7 @@ def status(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOptio
     emit(run_document(found), lambda: print_run(found, now_ms), as_json=as_json)
 
 
+@app.command(cls=FailingRunCommand)
 @with_settings
 def watch(
     invocation: Invocation,
@@ -71,6 +76,7 @@ def watch(
     conclude(end, fail_on_error)
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def cancel(
     invocation: Invocation,
@@ -90,6 +96,7 @@ def cancel(
         say(f"run {found.id} {ending(found.wait())}")
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def pause(invocation: Invocation, run: RunArgument) -> None:
     """Pause a run: no call of it starts until `fairlane resume`; calls in flight end."""
@@ -106,6 +113,7 @@ def pause(invocation: Invocation, run: RunArgument) -> None:
         caution_if_unled(deployment)
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def resume(invocation: Invocation, run: RunArgument) -> None:
     """Resume a paused run.
@@ -181,13 +189,3 @@ def caution_if_unled(deployment: Deployment) -> None:
     """Say so where a run would wait for a scheduler."""
     if not deployment.is_led():
         say("no scheduler leads now: nothing starts until one does (see `fairlane doctor`)")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put these commands into the application."""
-    app.command()(runs)
-    app.command(cls=RunCommand)(status)
-    app.command(cls=FailingRunCommand)(watch)
-    app.command(cls=RunCommand)(pause)
-    app.command(cls=RunCommand)(resume)
-    app.command(cls=RunCommand)(cancel)

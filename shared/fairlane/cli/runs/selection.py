@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from fairlane.cli.output import say
+from fairlane.cli.runs.run_views import share
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
@@ -54,3 +56,13 @@ def find_run(deployment: Deployment, wanted: str) -> Run:
         return client.run(matches[0])
     named = (status.run for status in client.runs(RUNS_NAMED) if wanted and status.name == wanted)
     return client.run(next(named, wanted))
+
+
+def find_ended(deployment: Deployment, wanted: str) -> Run:
+    """The run that `find_run` finds, once it has ended; waits for that and shows progress."""
+    run = find_run(deployment, wanted)
+    status = run.status()
+    if not status.state.finished:
+        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
+        run.wait(progress=True)
+    return run

@@ -39,6 +39,8 @@ from fairlane.cli.runs.scoring import (
 )
 from fairlane.client.client import Client
 
+app = typer.Typer()
+
 Texts = list[str] | None
 
 MoreOption = Annotated[
@@ -52,6 +54,7 @@ MoreOption = Annotated[
 ]
 
 
+@app.command(cls=FailingCommand)
 @with_settings
 def submit(
     invocation: Invocation,
@@ -103,8 +106,8 @@ def submit(
 ) -> None:
     """Submit a run and print its id.
 
-    With --wait it ends with 1 if an item failed, if the run did not complete, or if refusals hold all that is
-    left of it.
+    With --wait it ends with 1 if an item failed or the run did not complete, or if refusals hold all that is
+    left.
     """
     calls = read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
     evaluators = read_evaluators(
@@ -126,8 +129,3 @@ def submit(
             **calls,
         )
         conclude_submission(deployment, run, wait=wait, allowed=fail_on_error, as_json=as_json)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=FailingCommand)(submit)

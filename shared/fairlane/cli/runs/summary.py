@@ -16,10 +16,13 @@ from fairlane.core.clock import span
 from fairlane.core.errors import SubmissionError
 from fairlane.model.run_status import RoleTime, Scores
 
+app = typer.Typer()
+
 FAILURES_SHOWN = 10
 LONGEST_ERROR = 160
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def summary(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOption = False) -> None:
     """Sum up a run: scores with their standard errors, failures, tokens, cost; waits for its end.
@@ -128,8 +131,3 @@ def _spending(role: str, found: tuple[Spending, ...]) -> Iterator[tuple[object, 
     for each in found:
         tokens = (each.input_tokens, each.cached_tokens, each.output_tokens)
         yield role, each.model, f"{each.calls:,}", *(f"{n:,}" for n in tokens), dollars(each.cost_usd)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(summary)

@@ -15,10 +15,13 @@ from fairlane.core.clock import until
 from fairlane.core.errors import RunNotFound
 from fairlane.why.waiting import Eta, LaneWait, Waiting
 
+app = typer.Typer()
+
 _NOT_TO_START = ("done", "cancelled", "timed_out", "stopped", "run_refused", "running")
 _STARTS = {"lane": "last starts", "run": "last starts", "job": "starts"}
 
 
+@app.command(cls=RunCommand)
 @with_settings
 def why(
     invocation: Invocation,
@@ -27,7 +30,7 @@ def why(
         typer.Argument(
             metavar="TARGET",
             help='A lane; a run, by its id, the beginning of it, its name or "latest"; or a job: RUN/ITEM or '
-            "RUN/ITEM/STEP, where step 0 is the task and the others are its evaluations.",
+            "RUN/ITEM/STEP. Step 0 is the task, the others are its evaluations.",
         ),
     ] = LATEST,
     as_json: JsonOption = False,
@@ -159,8 +162,3 @@ def _whole_id(deployment: Deployment, target: str) -> str:
         return f"{find_run(deployment, run).id}{slash}{rest}"
     except RunNotFound:
         return target
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command(cls=RunCommand)(why)

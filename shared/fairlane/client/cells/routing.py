@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from fairlane.client.arguments import is_constant
@@ -80,9 +79,7 @@ class Cells:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _split(self, options: SubmitOptions) -> dict[str, SubmitOptions]:

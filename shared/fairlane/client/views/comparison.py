@@ -27,8 +27,8 @@ class Difference:
     """One evaluator's paired difference, the second run's score minus the first's.
 
     ``pairs`` items have a score in both runs; ``rows`` distinct rows have such an item. ``mean`` is the mean
-    over rows of each row's mean difference, and ``standard_error`` that of this mean, ``s / √rows``: the
-    repetitions, prompts and models of one row are not independent. There is none for fewer than two rows.
+    over rows of each row's mean difference: repetitions, prompts and models of one row are not independent.
+    ``standard_error`` is that of this mean, ``s / √rows``; there is none for fewer than two rows.
     ``better``, ``worse`` and ``equal`` count pairs. ``missing`` matched items lack a score in either run.
     """
 

@@ -27,8 +27,8 @@ log = get_logger("flower")
 def as_shown(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """An event as Flower should hear it; ``None`` if it says nothing.
 
-    To Celery every reported attempt is a success. Here a failed call is a failed task, a 429 is a retried
-    one, and an attempt that was cancelled or requeued is a revoked one.
+    To Celery every reported attempt is a success. Here a failed call is a failed task, and a 429 a retried
+    one. An attempt that was cancelled or requeued is a revoked task.
     """
     if event["type"] != "task-succeeded" or not is_attempt(event["uuid"]):
         return event

@@ -33,11 +33,14 @@ from fairlane.lab.rehearsal.plan import (
 from fairlane.lab.rehearsal.process import rehearse_apart
 from fairlane.model.tokens import DEFAULT_OUTPUT_TOKENS
 
+app = typer.Typer()
+
 PROVIDER, HANDS = "What the provider allows: a guess", "Who does it"
 
 ASSUMED_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS = 200, 256
 
 
+@app.command()
 @with_settings
 def rehearse(
     invocation: Invocation,
@@ -230,8 +233,3 @@ def _lanes(measure: Mapping[str, Any], work: list[Work]) -> Iterator[tuple[objec
         used = lane["utilisation"]
         share = "" if used is None else f"{used:.1%}"
         yield lane["model"], f"{jobs[lane['model']]:,}", f"{lane['calls']:,}", f"{lane['rejected']:,}", share
-
-
-def add_to(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    app.command()(rehearse)

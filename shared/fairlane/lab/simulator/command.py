@@ -13,6 +13,8 @@ from fairlane.embedded.ports import LOOPBACK
 from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
 from fairlane.lab.simulator.http.serving import run_simulator
 
+app = typer.Typer()
+
 SIMULATOR_PORT = 8100
 
 
@@ -23,6 +25,7 @@ MODELS = {
 """Models without a configuration: their scores are neither all 0 nor all 1."""
 
 
+@app.command()
 def simulate(
     config: Annotated[
         Path | None,
@@ -46,8 +49,3 @@ def simulate(
         simulated = simulated.model_copy(update={"seed": seed})
     say(f"simulating {', '.join(simulated.models)} on {host}, port {port or 'any'}")
     run_simulator(simulated, host, port, ready_file)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(simulate)

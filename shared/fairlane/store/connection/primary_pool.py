@@ -25,8 +25,8 @@ from fairlane.store.connection.server_states import LONELY, refusing_state
 from fairlane.store.connection.tls_errors import options_of
 
 _ELSEWHERE = (ReadOnlyError, MasterDownError, AskError, TryAgainError, ClusterDownError)
-"""The server is a replica now; our keys are with another node, or on their way there (MOVED, ASK, TRYAGAIN);
-or the nodes have not agreed yet who takes over."""
+"""The server is a replica now; or our keys are with another node, or on their way there (ASK, TRYAGAIN). Or
+the nodes have not agreed yet who takes over."""
 
 
 class _Blocking(Connection):

@@ -83,8 +83,8 @@ class Sample(NamedTuple):
 
 
 class Lately(NamedTuple):
-    """Calls that got a permit in the last minute, and the part of those ended in the last quarter of an hour
-    that were refused (``None`` where none ended).
+    """Calls that got a permit in the last minute, and the refused part of those that ended in the last
+    quarter of an hour. The part is ``None`` where none ended.
     """
 
     used_per_minute: int = 0

@@ -35,8 +35,8 @@ class AxisView(NamedTuple):
     """One axis of a lane. Rates are a minute's, on the axis ``day`` a day's; ``None``: there is none.
 
     ``allowed`` is the limit in force, from ``source``; ``learned`` is the one without the configuration.
-    ``configured`` is the operator's limit, ``reported`` the headers' one, ``probed`` the one detected from
-    refusals, with its standard deviation ``uncertainty``; the last two with their times. ``foreign`` is what
+    ``configured`` is the operator's limit, ``reported`` the headers' one. ``probed`` is the one detected from
+    refusals, with its standard deviation ``uncertainty``. The last two have their times. ``foreign`` is what
     others use of the same key. ``level`` is what may start now (``from_ms``: then), in requests or tokens;
     below 0, it is a debt. ``full`` is the most. A ``window`` or a day renews at ``renews_ms``.
     """

@@ -29,7 +29,7 @@ class Offer(NamedTuple):
 
 
 class ReservedShare(NamedTuple):
-    """A team's parts of a lane, of 1: ``own`` stays reserved while the team does not use it, ``most`` is the
+    """A team's parts of a lane, of 1. ``own`` stays reserved while the team does not use it; ``most`` is the
     most that it may take.
     """
 
@@ -47,8 +47,8 @@ class DelayedRun(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """A granted attempt: its offer's index, its dispatch number, its entry in the queue, and its dominant
-    share of the lane in minutes, which its team is charged.
+    """A granted attempt: its offer's index, its dispatch number and its entry in the queue. ``share``: its
+    dominant share of the lane in minutes, which its team is charged.
     """
 
     offer: int

@@ -12,7 +12,7 @@ _MOST_DETAILS = 50
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """``kinds``: the error's names for itself, most specific first, in lower case; ``message``: its prose;
+    """``kinds``: the error's names for itself, most specific first, in lower case. ``message``: its prose.
     ``error``: the error as received, empty if it is no JSON object.
     """
 

@@ -24,9 +24,9 @@ def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
     """Milliseconds until the provider accepts calls again, rounded up; ``None`` if it does not say.
 
     ``headers`` have names in lower case. ``retry-after-ms`` is finer and takes precedence, unless it is 0 and
-    ``retry-after`` is not. ``now_ms`` (epoch milliseconds) turns a date into a duration, unless the answer
-    has its own ``date``: then both times are the provider's, and clock differences cancel out. Past, negative
-    and unreadable values are ``None``.
+    ``retry-after`` is not. ``now_ms`` (epoch milliseconds) turns a date into a duration. If the answer has
+    its own ``date``, that does: both times are the provider's, and clock differences cancel out. Past,
+    negative and unreadable values are ``None``.
     """
     fine, coarse = headers.get("retry-after-ms"), headers.get("retry-after")
     if fine is None and coarse is None:

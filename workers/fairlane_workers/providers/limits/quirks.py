@@ -28,9 +28,9 @@ _PERIODS: tuple[Axis, ...] = ("requests", "tokens")
 def day_of_a_slow_refill(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
     """Move OpenAI's requests to the axis ``day`` if their period is a day.
 
-    The reset is the time to a full refill, so ``reset × limit ÷ used`` is the limit's whole period: 8.64 s
-    for one of 10,000 is a day, 6 ms for one of 10,000 a minute. Resets below a second are too coarse to show
-    it.
+    The reset is the time to a full refill, so ``reset × limit ÷ used`` is the limit's whole period. With one
+    of 10,000 used, a reset of 8.64 s shows a day, one of 6 ms a minute. Resets below a second are too coarse
+    to show it.
     """
     hint = axes.get("requests")
     if hint is None or not hint.limit or hint.remaining is None or (hint.reset_ms or 0) < _SECOND_MS:
@@ -51,9 +51,9 @@ def azure_limits(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
 def azure_window_ms(exhausted: Axis | None, headers: Mapping[str, str]) -> int | None:
     """The window of the tokens, ``renewalperiod`` long.
 
-    Azure rejects tokens with ``retry-after: 1``, ``retry-after-ms: 0`` and ``reset-tokens: 0`` under a window
-    of 60 s, or with resets of 0 alone: then only the window is right. Azure counts requests over 1 to 10 s,
-    so their window is wrong.
+    Under a window of 60 s Azure rejects tokens with ``retry-after: 1``, ``retry-after-ms: 0`` and
+    ``reset-tokens: 0``, or with resets of 0 alone. Then only the window is right. Azure counts requests over
+    1 to 10 s, so their window is wrong.
     """
     period_s = number(headers.get(_PERIOD + "tokens")) if exhausted == "tokens" else None
     return round(period_s * 1000) if period_s and period_s <= _HOUR_MS / 1000 else None
@@ -62,8 +62,8 @@ def azure_window_ms(exhausted: Axis | None, headers: Mapping[str, str]) -> int |
 def mistral_month(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
     """Note a month's tokens only if they are exhausted: until then they do not bound the rate.
 
-    An exhausted month becomes the axis ``day`` with nothing remaining, of unknown limit and reset, so that
-    the rate per minute is not cut for it.
+    An exhausted month becomes the axis ``day`` with nothing remaining, of unknown limit and reset. So the
+    rate per minute is not cut for it.
     """
     if number(headers.get("x-ratelimitbysize-remaining-month")) == 0:
         axes["day"] = AxisHint(remaining=0)

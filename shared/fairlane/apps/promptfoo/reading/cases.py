@@ -40,8 +40,8 @@ _DISABLES = "disableConversationVar"
 class Case:
     """A test as it is written, or one of `defaultTest`'s: with places, nothing of it rendered.
 
-    Tests of one ``group`` are one test, whose outputs are compared, in several forms: each is asked with
-    the prompt and of the provider ``only`` that have these labels.
+    Tests of one ``group`` are forms of one test, and their outputs are compared. Each form is asked with the
+    prompt and of the provider that ``only`` names by their labels.
     """
 
     place: Place

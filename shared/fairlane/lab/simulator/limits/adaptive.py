@@ -23,8 +23,8 @@ _GROWTH = 2
 class Acceleration:
     """Admits a request as long as the rate does not grow too fast.
 
-    The requests admitted in the last minute, including this one, may be at most ``factor`` times those of
-    the minute before it, or ``floor`` if that is more.
+    The last minute may have at most ``factor`` times the admitted requests of the minute before it. It may
+    have ``floor`` if that is more. This request counts.
     """
 
     steady = False

@@ -63,8 +63,8 @@ def question_of(prompt: str, enums: Iterable[str], solve: Solve) -> Question | N
 def truth_of(prompt: str, solve: Solve) -> bool | None:
     """Whether the judged answer is right, or meets its rubric; ``None`` if the prompt does not show it.
 
-    The prompt shows it by ``Expected:`` and ``Answer:`` lines, by a rubric and an output in tags, or by a
-    question that ``solve`` can answer, with its answer.
+    The prompt shows it by ``Expected:`` and ``Answer:`` lines, or by a rubric and an output in tags. A
+    question that ``solve`` can answer, with its answer, shows it too.
     """
     if len({each.strip().lower() for each in _LABELS.findall(prompt)}) == 2:
         return answer_agrees(prompt)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.ending import RecordedJob, SessionCompletion
@@ -12,7 +13,6 @@ from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Price, price_of
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import Delayed
 from fairlane.store.script import script
 from fairlane.store.write.attempts import follow_json, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
@@ -22,6 +22,16 @@ Fields = dict[str, int | float | str]
 
 PACE_SLACK_MS = 100
 """As in ``lib/run/bounds.lua``: how much lost time a pace may make up for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """A job that waits out its back-off."""
+
+    member: str
+    ref: RunRef
+    entry: str
+    lane: str
 
 
 class Runs(RunControl):
@@ -173,6 +183,15 @@ class Runs(RunControl):
             },
         )
         return int(call.run(self.redis))
+
+    def delayed(self, upto_ms: int, limit: int = 500) -> list[Delayed]:
+        """Jobs whose back-off ends by ``upto_ms``, soonest first."""
+        found = []
+        for raw in self.redis.zrangebyscore(self.keys.delayed, "-inf", upto_ms, start=0, num=limit):
+            member = raw.decode()
+            ref, entry, lane = member.split("|", 2)
+            found.append(Delayed(member, RunRef.parse(ref), entry, lane))
+        return found
 
     def promote(self, job: Delayed, now_ms: str | int = "") -> bool:
         """Queue a job whose back-off has ended."""

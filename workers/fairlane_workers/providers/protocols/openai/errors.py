@@ -42,8 +42,8 @@ def beside_choices(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
     """The error with details that some servers send beside message and type.
 
-    OpenRouter's moderation declines an input with the status of a bad key, and its ``message`` often says no
-    more than that there was an error: ``raw`` is what the provider behind it said.
+    OpenRouter's moderation declines an input with the status of a bad key. Its ``message`` often says no more
+    than that there was an error; ``raw`` is what the provider behind it said.
     """
     metadata = error.get("metadata")
     if not isinstance(metadata, dict):
