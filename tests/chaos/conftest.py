@@ -10,12 +10,30 @@ import pytest
 from tests.support.cluster import Cluster, cluster
 
 WORKERS, SLOTS = 3, 10
+LANES_OF_A_TEAM, SHARED = 100, 6
+"""Most lanes that a team opens; connections ``shared0`` … have a key each, whose models share one lane."""
+
+CONFIG = f"""
+[scheduler.limits]
+lanes = {LANES_OF_A_TEAM}
+""" + "".join(
+    f"""
+[connections.shared{n}]
+protocol = "openai"
+base_url = "{{base_url}}"
+lane_scope = "connection"
+api_key_env = "SHARED{n}_KEY"
+"""
+    for n in range(SHARED)
+)
 
 
 @pytest.fixture(scope="session")
 def battered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two schedulers and three workers of ten slots."""
-    with cluster(tmp_path_factory.mktemp("battered"), schedulers=2, workers=WORKERS, slots=SLOTS) as made:
+    place = tmp_path_factory.mktemp("battered")
+    keys = {f"SHARED{n}_KEY": f"key-of-shared{n}" for n in range(SHARED)}
+    with cluster(place, config=CONFIG, env=keys, schedulers=2, workers=WORKERS, slots=SLOTS) as made:
         yield made
 
 

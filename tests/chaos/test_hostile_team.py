@@ -1,4 +1,4 @@
-"""What one team writes to be rendered, scored or decoded delays no other team, and ends no worker."""
+"""What one team writes, asks for or chooses delays no other team, and ends no worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import pytest
 from fairlane import Client, llm_judge
 from fairlane.core.events import Event
 from fairlane.model.evaluators import Assertions
+from tests.chaos.conftest import LANES_OF_A_TEAM
 from tests.support.cluster import Cluster, all_succeeded, numbered
+from tests.support.hostile_team import ACTS, TEAM, HostileTeam
+from tests.support.hostile_team import generated as submit_generated
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.chaos
@@ -20,7 +23,10 @@ VICTIM_ITEMS = 5
 TIMES, MACHINE_S = 2.0, 1.0
 """The victim's bar, and what a machine with two cores that are both busy adds to any short run."""
 
-LATENCY_MS = 200
+LATENCY_MS, QUICK_MS = 200, 100
+READ_S = 60.0
+"""Longer than a scheduler needs to read a team's inbox, at the tenth of its time that such a team gets."""
+
 ROWS = 40
 LOOPS = "{% for a in s %}{% for b in s %}{{ a|upper }}{% endfor %}{% endfor %}{{ output }}"
 
@@ -78,21 +84,90 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 def timed(client: Client, model: str) -> float:
     began_s = time.monotonic()
-    run = client.submit(numbered(VICTIM_ITEMS), "{{ n }}", model=f"sim:{model}")
+    run = client.submit(numbered(VICTIM_ITEMS), "{{ n }}", model=model)
     all_succeeded(run)
     return time.monotonic() - began_s
+
+
+def assert_in_time(deployment: Cluster, alone_s: float, beside_s: float) -> None:
+    assert beside_s <= TIMES * alone_s + MACHINE_S
+    assert not deployment.logged(Event.WORKER_LOST)
+    assert not deployment.logged(Event.LEADER_LOST)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_victims_items_end_in_time_beside(deployment: Cluster, kind: str) -> None:
     victim, attacker = deployment.client_of("victim"), deployment.client_of("attacker")
-    calm, busy = deployment.new_model(latency_ms=LATENCY_MS), deployment.new_model(latency_ms=LATENCY_MS)
+    calm, busy = (f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}" for _ in range(2))
     timed(victim, calm)  # which opens its lane
     alone_s = timed(victim, calm)
-    attack = attacker.submit(prompt="{{ n }}", model=f"sim:{busy}", check=False, **HOSTILE[kind])
+    attack = attacker.submit(prompt="{{ n }}", model=busy, check=False, **HOSTILE[kind])
     wait_until(lambda: attack.status().jobs_done or attack.status().state.finished)
     beside_s = timed(victim, calm)
     attack.cancel()
-    assert beside_s <= TIMES * alone_s + MACHINE_S
-    assert not deployment.logged(Event.WORKER_LOST)
-    assert not deployment.logged(Event.LEADER_LOST)
+    assert_in_time(deployment, alone_s, beside_s)
+
+
+def beside(deployment: Cluster, act: Any) -> None:
+    """A victim's items end in time while a hostile team's words are read, and after that."""
+    victim, calm = deployment.client_of("victim"), f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}"
+    timed(victim, calm)
+    alone_s = timed(victim, calm)
+    team = HostileTeam(deployment.redis, deployment.keys, f"sim:{deployment.new_model()}")
+    act(team)
+    deployment.redis.publish(deployment.keys.wake, f"inbox:{TEAM}")
+    assert_in_time(deployment, alone_s, timed(victim, calm))
+    wait_until(lambda: not team.asks, timeout=READ_S)
+    assert_in_time(deployment, alone_s, timed(victim, calm))
+    team.give_up()
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_victims_items_end_in_time_beside_raw(deployment: Cluster, act: str) -> None:
+    beside(deployment, ACTS[act])
+
+
+def test_a_victims_items_end_in_time_beside_what_was_generated(deployment: Cluster) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    beside(deployment, lambda team: submit_generated(team, seed))
+
+
+CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a deadline that is too short": ({"latency_ms": 3000}, {"timeout": 0.5}),
+    "a model that always fails": ({"status_always": 500}, {}),
+    "a model that is always overloaded": ({"status_always": 503}, {}),
+    "a model that the key may not use": ({"status_always": 403}, {}),
+    "a model that does not exist": ({"status_always": 404}, {}),
+    "a model that answers nonsense": ({"faults": {"malformed": 1.0}}, {}),
+}
+
+
+@pytest.mark.parametrize(("place", "kind"), list(enumerate(CHOICES)))
+def test_what_a_team_chose_teaches_a_lane_that_it_shares_nothing(
+    deployment: Cluster, place: int, kind: str
+) -> None:
+    behaviour, options = CHOICES[kind]
+    victim, attacker = deployment.client_of("victim"), deployment.client_of(TEAM)
+    good = f"shared{place}:{deployment.new_model(latency_ms=QUICK_MS)}"
+    bad = f"shared{place}:{deployment.new_model(**behaviour)}"
+    timed(victim, good)
+    alone_s = timed(victim, good)
+    attack = attacker.submit(numbered(200), "{{ n }}", model=bad, check=False, **options)
+    wait_until(lambda: deployment.served(bad.split(":")[1]).requests >= 5)
+    for _ in range(3):
+        assert_in_time(deployment, alone_s, timed(victim, good))
+    attack.cancel()
+
+
+def test_lanes_without_end_are_a_teams_own(deployment: Cluster) -> None:
+    victim, attacker = deployment.client_of("victim"), deployment.client_of(TEAM)
+    alone_s = timed(victim, f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}")
+    attack = attacker.submit(numbered(3 * LANES_OF_A_TEAM), "{{ n }}", model="sim:zz{{ n }}", check=False)
+    beside_s = timed(victim, f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}")
+    attack.wait(timeout=READ_S)
+    after_s = timed(victim, f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}")
+    opened = [team for team in deployment.lanes.openers().values() if team == TEAM]
+    assert len(opened) <= LANES_OF_A_TEAM
+    assert_in_time(deployment, alone_s, beside_s)
+    assert_in_time(deployment, alone_s, after_s)

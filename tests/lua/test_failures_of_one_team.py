@@ -316,7 +316,7 @@ def test_a_resumed_lane_shuts_nobody_out(real_redis: Redis) -> None:
 def test_an_outage_meets_few_calls_whichever_teams_call_into_it(
     real_redis: Redis, steps: list[tuple[str, bool]]
 ) -> None:
-    """Nobody is answered; calls end in any order. Besides those in flight, a team that comes costs one call."""
+    """Nobody is answered; calls end in any order. Besides what is in flight, a team costs one call."""
     d = Deployment(emptied(real_redis))
     d.lane(LANE, max_concurrency=10)
     refs = dict(zip(("one", "two", "three"), runs_of(d, "one", "two", "three"), strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -245,6 +246,18 @@ def test_a_run_that_breaks_the_feeder_is_set_aside_and_the_others_go_on(
         ("feeding_failed", "error")
     ]
     assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == feeding.BROKEN_RUN_PAUSE_MS
+
+
+def test_a_team_that_opens_many_lanes_opens_a_few_at_a_time(parts: Parts) -> None:
+    run = parts.admit([{"q": n, "m": f"new{n}"} for n in range(30)], model="sim:{{ m }}")
+    opened = []
+    for _ in range(80):
+        parts.feeder.tick(parts.moment())
+        opened.append(len(parts.lanes.names()))
+        parts.clock.advance(0.01)
+    steps = {later - earlier for earlier, later in pairwise(opened)}
+    assert max(steps) == feeding.OPENED_AT_ONCE, "others are served in between"
+    assert run.fully_fed
 
 
 def test_an_item_that_raises_what_nobody_expected_is_invalid_and_its_run_ends(

@@ -319,8 +319,12 @@ class TeamThrottle:
         if took_ms <= self._allowed_ms:
             return 0
         throttled_ms = round(took_ms * THROTTLE_RATIO)
-        self._until_ms[team] = now_ms + throttled_ms
+        self.rest(team, now_ms, throttled_ms)
         return throttled_ms
+
+    def rest(self, team: str, now_ms: int, ms: int) -> None:
+        """Throttle a team for so many milliseconds at least."""
+        self._until_ms[team] = max(self._until_ms.get(team, 0), now_ms + ms)
 
     def left_ms(self, team: str, now_ms: int) -> int:
         """For how much longer a team is throttled; 0 if it is not."""

@@ -30,6 +30,10 @@ BATCH_MS = 10
 TICK_ITEMS = 1024
 TICK_MS = 40
 
+# A new lane costs some round trips, and every worker a queue: a batch opens so many, then its team rests for so long.
+OPENED_AT_ONCE = 8
+OPENING_MS = 80
+
 COSTLY_MS = 100  # a batch that renders for longer throttles its team
 SCAN_ITEMS = 4096  # how many items a serial run looks at to find the next one of its turn
 ENOUGH_QUEUED = 5_000  # with so many queued jobs a run is read ahead only every READ_AHEAD_EVERY_MS
@@ -143,8 +147,8 @@ class Feeder:
         if upto == start:
             self._paused_until_ms[run.ref] = moment.monotonic_ms + AWAITED_MS
             return 0
-        for lane in batch.entries:
-            self._lanes.ensure(lane)
+        if sum(self._lanes.ensure(lane) for lane in batch.entries) >= OPENED_AT_ONCE:
+            self._throttle.rest(run.ref.team, self._clock.monotonic_ms(), OPENING_MS)
         fed = self._runs.feed(
             run.ref,
             moment.epoch,
@@ -189,13 +193,18 @@ class Feeder:
 
     def _place(self, run: ActiveRun) -> tuple[FeedBatch, int]:
         """Place items from the cursor on; also returns where it stopped. A batch spans no two turns."""
-        started_ms = self._clock.monotonic_ms()
+        started_ms, opening = self._clock.monotonic_ms(), self._lanes.opening
         end = run.items if run.cursor < run.items else run.items * run.passes
         upto = min(run.cursor + (SCAN_ITEMS if run.serial else BATCH_ITEMS), end)
         self._throttle.begin()
         try:
             return self._placement.place(
-                run, upto, lambda: self._clock.monotonic_ms() - started_ms >= BATCH_MS
+                run,
+                upto,
+                lambda: (
+                    self._clock.monotonic_ms() - started_ms >= BATCH_MS
+                    or self._lanes.opening - opening >= OPENED_AT_ONCE
+                ),
             )
         finally:
             if throttled_ms := self._throttle.end(run.ref.team, self._clock.monotonic_ms()):

@@ -85,15 +85,15 @@ class LaneRegistry:
                 self.ensure(lane)
             self._known.add(lane)
 
-    def ensure(self, lane: str) -> None:
-        """Create a lane if it is new."""
+    def ensure(self, lane: str) -> bool:
+        """Create a lane if it is new; whether it was."""
         if lane in self._known:
-            return
+            return False
         limits = self._limits(lane)
         if lane in self._undescribed:
             if lane in self._lanes.names():  # a limit that was set at run time stays
                 self._known.add(lane)
-                return
+                return True
             known = limits.model_dump(exclude_unset=True) if limits else {}
             limits = LaneLimits.model_validate({"max_concurrency": ENDPOINT_CONCURRENCY, **known})
         source = self._inherit(lane)
@@ -103,6 +103,12 @@ class LaneRegistry:
         if (team := self._opening.pop(lane, None)) is not None:
             self._openers[lane] = team
             self._lanes.note_opener(lane, team)
+        return True
+
+    @property
+    def opening(self) -> int:
+        """How many lanes are named, and not yet created."""
+        return len(self._opening)
 
     def opened_by(self, team: str) -> int:
         """How many lanes a team has opened that the configuration does not describe."""
