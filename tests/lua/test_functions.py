@@ -208,6 +208,27 @@ def test_a_user_who_may_call_no_functions_runs_scripts(bare: Redis) -> None:
     assert libraries(bare) == set()
 
 
+def test_a_function_that_is_gone_again_when_it_is_called_is_a_script_once(bare: Redis) -> None:
+    class Raced(Redis):
+        """Another version's leader deletes what is loaded, before it is called."""
+
+        def function_load(self, code: str, replace: bool | None = False) -> Any:
+            loaded = super().function_load(code, replace)
+            if deletions:
+                self.function_delete(deletions.pop())
+            return loaded
+
+    deletions = [names_of("permit_grant")]
+    bare.function_flush()
+    with Raced(unix_socket_path=bare.connection_pool.connection_kwargs["path"]) as raced:
+        d = Deployment(raced)
+        ref = d.queued_lane(jobs=2)
+        assert len(d.take(ref, 1)) == 1
+        assert names_of("permit_grant") not in libraries(bare)
+        assert len(d.take(ref, 1)) == 1
+        assert names_of("permit_grant") in libraries(bare)
+
+
 @contextmanager
 def sending(bare: Redis, rules: tuple[str, ...]) -> Iterator[Callable[..., list[Any]]]:
     """Sends batches of calls, with the batcher of a worker whose user these rules are for."""

@@ -300,6 +300,7 @@ def test_a_redis_that_is_away_while_a_script_is_loaded_is_waited_for(
         ResponseError("MISCONF Errors writing to the AOF file"),
         ResponseError("BUSY Redis is busy running a script"),
         ResponseError("NOREPLICAS Not enough good replicas to write."),
+        ResponseError("Script killed by user with FUNCTION KILL. script: on @user_function:2."),
     ],
     ids=lambda error: str(error).split()[0],
 )

@@ -39,6 +39,7 @@ Value = str | int | float | bytes
 _MISSING = re.compile(
     r"(?:ERR )?(?:Function not found|unknown (?:sub)?command|Error compiling function)", re.IGNORECASE
 )
+_GONE = re.compile(r"(?:ERR )?Function not found", re.IGNORECASE)
 _FORBIDDEN = re.compile(r"permissions to run the '(?:fcall|function)")
 _FOLDER = files("fairlane.store") / "lua"
 
@@ -148,8 +149,8 @@ class Functions:
     """Runs the verbs of one client as functions where its server keeps functions, and as scripts elsewhere.
 
     A function that the server misses is loaded at the call that finds out: after a failover, or a restart
-    without a file. Servers before Redis 7.0 keep none, and a user's rules may not allow them: from the first
-    such answer on, every call is a script.
+    without a file. If it is gone again at once, that call is a script. Servers before Redis 7.0 keep none,
+    and a user's rules may not allow them: from the first such answer on, every call is a script.
     """
 
     def __init__(self) -> None:
@@ -181,7 +182,7 @@ class Functions:
                 return redis.fcall(function.name, *call.packed)
             except ResponseError as error:
                 _raise_unless_missing(error)
-                self._kept = False
+                self._note_missing(error)
         return call.run(redis)
 
     async def again(self, redis: AsyncRedisClient, calls: Sequence[Call]) -> list[Any]:
@@ -218,7 +219,7 @@ class Functions:
                 if isinstance(why := loaded[function.name], ResponseError) and _takes_no_commands(why):
                     replies[place] = why
                 else:
-                    self._kept = False
+                    self._note_missing(replies[place])
         return replies
 
     def _note_refused(self, error: ResponseError) -> None:
@@ -228,7 +229,12 @@ class Functions:
         """
         if _takes_no_commands(error):
             raise error
-        self._kept = self._kept and not is_missing(error)
+        self._note_missing(error)
+
+    def _note_missing(self, error: ResponseError) -> None:
+        """A function that was loaded and is gone again, another version deleted; any other error stays."""
+        if is_missing(error) and not _GONE.match(str(error)):
+            self._kept = False
 
     def _function(self, call: Call) -> Function | None:
         return call.script.function if self._kept else None

@@ -43,8 +43,9 @@ Command: TypeAlias = Call | tuple[Any, ...]
 _Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
 
 # The server answers and will accept the same call later: it fails over, is out of memory or disk, or is busy.
+# A script that an operator has ended has changed nothing.
 _LATER = (ReadOnlyError, OutOfMemoryError, MasterDownError)
-_LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN")
+_LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "Script killed by user")
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
