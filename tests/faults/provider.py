@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,6 +25,9 @@ T = TypeVar("T")
 WORKER_HEADER = "worker"
 BEAT_S = 0.01
 """The provider notes the time this often, so that the journal says how late it may have seen a request."""
+
+STALL_S, CAUGHT_UP_S = 0.5, 0.5
+"""A time without a beat that is a stall, and how long the provider then reads what came in it."""
 
 _sender: ContextVar[str] = ContextVar("sender", default="")
 
@@ -64,6 +67,20 @@ def _tokens(work: Work) -> int:
     return work.call.prompt_tokens + work.reply.completion_tokens
 
 
+def waiting_since(beats: Sequence[float], now: float) -> float:
+    """How long a request that is read now may have waited: since the last beat but one.
+
+    After a stall it may have come in the stall, for what came then is read in several turns.
+    """
+    since = min(beats[-2], now) if len(beats) > 1 else now
+    for last in range(len(beats) - 1, 0, -1):
+        if beats[last] < now - CAUGHT_UP_S:
+            break
+        if beats[last] - beats[last - 1] > STALL_S:
+            since = min(since, beats[last - 1])
+    return since
+
+
 class Journal:
     """All requests since `begin_again`. Times are monotonic seconds of this process."""
 
@@ -73,10 +90,10 @@ class Journal:
         self._beats: list[float] = []
 
     def begin(self, model: str, question: str, worker: str) -> int:
-        """Note an arrival; the entry's number. It may have waited since the last beat but one."""
+        """Note an arrival; the entry's number."""
         now = time.monotonic()
-        since = self._beats[-2] if len(self._beats) > 1 else now
-        self._calls.append(Call(model, question, worker, arrived=now, since=min(since, now)))
+        since = waiting_since(self._beats, now)
+        self._calls.append(Call(model, question, worker, arrived=now, since=since))
         return len(self._calls) - 1
 
     def end(self, entry: int, ending: str, tokens: int = 0) -> None:

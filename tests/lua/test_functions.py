@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +21,7 @@ from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError,
 from fairlane.model.job import Claim, JobState, Lesson, Usage
 from fairlane.store.functions import all_functions, keep_functions
 from fairlane.store.preludes import Preludes
-from fairlane.store.script import Functions, is_missing, merged, script
+from fairlane.store.script import Call, Functions, is_missing, merged, script
 from fairlane.store.verb_text import FUNCTION_PREFIX
 from fairlane_workers.execution.batcher import Batcher
 from tests.lua.test_merged_calls import RECORD, REPORT, near, reports
@@ -207,30 +208,83 @@ def test_a_user_who_may_call_no_functions_runs_scripts(bare: Redis) -> None:
     assert libraries(bare) == set()
 
 
+def test_a_function_that_is_gone_again_when_it_is_called_is_a_script_once(bare: Redis) -> None:
+    class Raced(Redis):
+        """Another version's leader deletes what is loaded, before it is called."""
+
+        def function_load(self, code: str, replace: bool | None = False) -> Any:
+            loaded = super().function_load(code, replace)
+            if deletions:
+                self.function_delete(deletions.pop())
+            return loaded
+
+    deletions = [names_of("permit_grant")]
+    bare.function_flush()
+    with Raced(unix_socket_path=bare.connection_pool.connection_kwargs["path"]) as raced:
+        d = Deployment(raced)
+        ref = d.queued_lane(jobs=2)
+        assert len(d.take(ref, 1)) == 1
+        assert names_of("permit_grant") not in libraries(bare)
+        assert len(d.take(ref, 1)) == 1
+        assert names_of("permit_grant") in libraries(bare)
+
+
+@contextmanager
+def sending(bare: Redis, rules: tuple[str, ...]) -> Iterator[Callable[..., list[Any]]]:
+    """Sends batches of calls, with the batcher of a worker whose user these rules are for."""
+    acl(bare, "SETUSER", "w", "on", ">secret", "~*", "&*", *rules)
+    path = bare.connection_pool.connection_kwargs["path"]
+
+    def send(*batches: Sequence[Call]) -> list[Any]:
+        async def gather() -> list[Any]:
+            redis: Any = AsyncRedis(unix_socket_path=path, username="w", password="secret")
+            batcher, replies = Batcher(redis), list[Any]()
+            for calls in batches:
+                replies += await asyncio.gather(*map(batcher.send, calls))
+            await redis.aclose()
+            return replies
+
+        return asyncio.run(gather())
+
+    try:
+        yield send
+    finally:
+        acl(bare, "DELUSER", "w")
+
+
 @pytest.mark.parametrize("rules", [("+@all",), ("+@all", "-fcall"), ("+@all", "-function|load")])
 def test_a_worker_loads_what_the_server_misses_or_runs_scripts(bare: Redis, rules: tuple[str, ...]) -> None:
     d = Deployment(bare)
     attempts = d.take(d.queued_lane(jobs=6), 6)
     bare.function_flush()
     bare.script_flush()
-    acl(bare, "SETUSER", "w", "on", ">secret", "~*", "&*", *rules)
-    path = bare.connection_pool.connection_kwargs["path"]
-
-    async def send() -> list[Any]:
-        redis: Any = AsyncRedis(unix_socket_path=path, username="w", password="secret")
-        batcher = Batcher(redis)
-        calls = [d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms) for attempt in attempts]
-        replies = [await batcher.send(calls[0])]
-        replies += await asyncio.gather(*map(batcher.send, calls[1:]))
-        await redis.aclose()
-        return replies
-
-    try:
-        assert [Claim.of(reply) for reply in asyncio.run(send())] == [Claim(0, 0, 0)] * 6
-    finally:
-        acl(bare, "DELUSER", "w")
+    calls = [d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms) for attempt in attempts]
+    with sending(bare, rules) as send:
+        replies = send(calls[:1], calls[1:])
+    assert [Claim.of(reply) for reply in replies] == [Claim(0, 0, 0)] * 6
     one, many = names_of("attempt_claim"), names_of("attempt_claim", many=True)
     assert ({one, many} <= libraries(bare)) == (rules == ("+@all",))
+
+
+@pytest.mark.parametrize(
+    ("rules", "loads", "scripts"), [(("+@all",), 1, 0), (("+@all", "-fcall"), 1, 1)], ids=["may", "may not"]
+)
+def test_a_worker_loads_what_many_of_its_calls_miss_once(
+    bare: Redis, rules: tuple[str, ...], loads: int, scripts: int
+) -> None:
+    d = Deployment(bare)
+    calls = []
+    for number in range(20):
+        lane = f"sim:{number}"
+        (attempt,) = d.take(d.queued_lane(1, lane, run=f"r{number}"), 1, lane)
+        calls.append(d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms))
+    bare.function_flush()
+    bare.script_flush()
+    bare.config_resetstat()
+    with sending(bare, rules) as send:
+        assert [Claim.of(reply) for reply in send(calls)] == [Claim(0, 0, 0)] * len(calls)
+    counts = {name: each["calls"] for name, each in bare.info("commandstats").items()}
+    assert (counts["cmdstat_function|load"], counts.get("cmdstat_eval", 0)) == (loads, scripts)
 
 
 @pytest.mark.parametrize(

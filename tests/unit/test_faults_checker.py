@@ -21,6 +21,7 @@ from tests.faults.history import (
     Span,
 )
 from tests.faults.kinds import ANY
+from tests.faults.provider import waiting_since
 from tests.faults.schedule import Schedule, Timed
 
 RATE, BURST = 5.0, 5.0
@@ -380,3 +381,11 @@ def test_the_worst_window_under_one_limit_is_that_of_all_windows(
         max(windows(calls, limits)) for limits in ([limit], [limit, replace(limit, since=1e9)])
     )
     assert one == pytest.approx(many, abs=1e-6)
+
+
+def test_a_request_that_is_read_after_a_stall_of_the_provider_may_have_come_in_it() -> None:
+    beats = [1.0, 1.01, 1.02, 3.0, 3.15, 3.3]
+    assert waiting_since(beats[:3], 1.025) == 1.01
+    assert waiting_since(beats, 3.31) == 1.02
+    assert waiting_since([*beats, 3.6, 3.61], 3.62) == 3.6, "all that waited has been read"
+    assert waiting_since([], 1.0) == waiting_since([0.9], 1.0) == 1.0

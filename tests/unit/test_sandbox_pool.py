@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -124,6 +126,17 @@ def test_a_child_ends_with_its_parent() -> None:
     process.stdin.close()  # as the kernel does where the parent is killed
     assert process.wait(PATIENCE_S) == 0
     pool.close()
+
+
+def test_a_child_whose_parent_ended_before_it_was_ready_ends_without_a_word() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-P", "-m", "fairlane.sandbox.child", "2.0", str(1 << 29), str(writer)]
+    try:
+        child = subprocess.run(command, pass_fds=[writer], input=b"", capture_output=True, check=False)
+    finally:
+        os.close(writer)
+    assert (child.returncode, child.stderr) == (0, b"")
 
 
 def test_a_child_has_none_of_the_credentials(pool: Pool) -> None:

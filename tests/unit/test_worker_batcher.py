@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest.mock import AsyncMock
 
 import fakeredis
 import pytest
@@ -276,14 +277,16 @@ def test_a_redis_that_is_away_while_a_script_is_loaded_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scene(wire: Wire) -> None:
-        evaluate, fails = wire.client.eval, [RedisConnectionError("gone")]
+        open_pipeline, fails = wire.client.pipeline, [None, RedisConnectionError("gone")]
 
-        async def flaky(*args: Any) -> Any:
-            if fails:
-                raise fails.pop()
-            return await evaluate(*args)
+        def flaky(**options: Any) -> Any:
+            """The second one is that of the scripts."""
+            pipeline = open_pipeline(**options)
+            if fails and (error := fails.pop(0)) is not None:
+                monkeypatch.setattr(pipeline, "execute", AsyncMock(side_effect=error))
+            return pipeline
 
-        monkeypatch.setattr(wire.client, "eval", flaky)
+        monkeypatch.setattr(wire.client, "pipeline", flaky)
 
         assert await gather(wire, resign(), ("INCR", "n")) == [0, 2], "the whole batch was sent again"
 
@@ -297,6 +300,7 @@ def test_a_redis_that_is_away_while_a_script_is_loaded_is_waited_for(
         ResponseError("MISCONF Errors writing to the AOF file"),
         ResponseError("BUSY Redis is busy running a script"),
         ResponseError("NOREPLICAS Not enough good replicas to write."),
+        ResponseError("Script killed by user with FUNCTION KILL. script: on @user_function:2."),
     ],
     ids=lambda error: str(error).split()[0],
 )

@@ -124,11 +124,13 @@ def main() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when it ends
     _limit_memory(memory)
-    with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(descriptor, "wb") as replies:
-        with suppress(BrokenPipeError):
-            serve(requests, replies, cpu_s)
-        with suppress(BrokenPipeError):
-            replies.flush()
+    # Without a parent nobody reads what is left to write, also when the file is closed.
+    with (
+        suppress(BrokenPipeError),
+        os.fdopen(os.dup(0), "rb") as requests,
+        os.fdopen(descriptor, "wb") as replies,
+    ):
+        serve(requests, replies, cpu_s)
 
 
 if __name__ == "__main__":

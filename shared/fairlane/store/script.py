@@ -39,6 +39,7 @@ Value = str | int | float | bytes
 _MISSING = re.compile(
     r"(?:ERR )?(?:Function not found|unknown (?:sub)?command|Error compiling function)", re.IGNORECASE
 )
+_GONE = re.compile(r"(?:ERR )?Function not found", re.IGNORECASE)
 _FORBIDDEN = re.compile(r"permissions to run the '(?:fcall|function)")
 _FOLDER = files("fairlane.store") / "lua"
 
@@ -148,15 +149,15 @@ class Functions:
     """Runs the verbs of one client as functions where its server keeps functions, and as scripts elsewhere.
 
     A function that the server misses is loaded at the call that finds out: after a failover, or a restart
-    without a file. Servers before Redis 7.0 keep none, and a user's rules may not allow them: from the first
-    such answer on, every call is a script.
+    without a file. If it is gone again at once, that call is a script. Servers before Redis 7.0 keep none,
+    and a user's rules may not allow them: from the first such answer on, every call is a script.
     """
 
     def __init__(self) -> None:
         self._kept = True
 
     def queue(self, pipeline: RedisCommands, call: Call) -> None:
-        """Append a call to a pipeline. Where a reply `is_missing`, `again` runs it."""
+        """Append a call to a pipeline. Where replies are `is_missing`, `again` runs their calls."""
         function = self._function(call)
         if function is None:
             call.queue(pipeline)
@@ -181,32 +182,58 @@ class Functions:
                 return redis.fcall(function.name, *call.packed)
             except ResponseError as error:
                 _raise_unless_missing(error)
-                self._kept = False
+                self._note_missing(error)
         return call.run(redis)
 
-    async def again(self, redis: AsyncRedisClient, call: Call) -> Any:
-        """Load the function or the script that a server misses, and execute it."""
-        function = self._function(call)
-        if function is not None:
-            try:
-                await redis.function_load(function.library)
-            except ResponseError as error:
-                self._note_refused(error)
-        if function is not None and self._kept:
-            try:
-                return await redis.fcall(function.name, *call.packed)
-            except ResponseError as error:
-                _raise_unless_missing(error)
-                self._kept = False
-        return await redis.eval(call.script.source, *call.packed)
+    async def again(self, redis: AsyncRedisClient, calls: Sequence[Call]) -> list[Any]:
+        """Load the functions or scripts that a server misses, once each, and execute these calls of them.
+
+        A reply may be an error. After a failover, all calls of a worker wait for this.
+        """
+        replies = dict[int, Any]()
+        asked = [place for place, call in enumerate(calls) if self._function(call) is not None]
+        for place, reply in zip(
+            asked, await self._load_and_call(redis, [calls[i] for i in asked]), strict=True
+        ):
+            if not is_missing(reply):
+                replies[place] = reply
+        rest = [place for place in range(len(calls)) if place not in replies]
+        replies.update(zip(rest, await _evaluate(redis, [calls[place] for place in rest]), strict=True))
+        return [replies[place] for place in range(len(calls))]
+
+    async def _load_and_call(self, redis: AsyncRedisClient, calls: Sequence[Call]) -> list[Any]:
+        """Replies of calls that have functions. One is missing where a script is to run instead."""
+        functions = [function for call in calls if (function := self._function(call)) is not None]
+        libraries = {function.name: function.library for function in functions}
+        if not libraries:
+            return []
+        pipeline = redis.pipeline(transaction=False)
+        for library in libraries.values():
+            pipeline.function_load(library)
+        for function, call in zip(functions, calls, strict=True):
+            pipeline.fcall(function.name, *call.packed)
+        raw = await pipeline.execute(raise_on_error=False)
+        loaded, replies = dict(zip(libraries, raw, strict=False)), raw[len(libraries) :]
+        for place, function in enumerate(functions):
+            if is_missing(replies[place]):
+                if isinstance(why := loaded[function.name], ResponseError) and _takes_no_commands(why):
+                    replies[place] = why
+                else:
+                    self._note_missing(replies[place])
+        return replies
 
     def _note_refused(self, error: ResponseError) -> None:
         """Why FUNCTION LOAD failed: another process was first, or functions are not to be had.
 
         Raises any other error: the server takes no commands now.
         """
-        if "already exists" not in str(error):
-            _raise_unless_missing(error)
+        if _takes_no_commands(error):
+            raise error
+        self._note_missing(error)
+
+    def _note_missing(self, error: ResponseError) -> None:
+        """A function that was loaded and is gone again, another version deleted; any other error stays."""
+        if is_missing(error) and not _GONE.match(str(error)):
             self._kept = False
 
     def _function(self, call: Call) -> Function | None:
@@ -223,6 +250,26 @@ def is_missing(error: object) -> bool:
     if isinstance(error, NoScriptError):
         return True
     return isinstance(error, ResponseError) and _MISSING.match(str(error)) is not None
+
+
+def _takes_no_commands(error: ResponseError) -> bool:
+    """Whether FUNCTION LOAD failed for now: neither was another process first, nor are functions refused."""
+    return "already exists" not in str(error) and not is_missing(error)
+
+
+async def _evaluate(redis: AsyncRedisClient, calls: Sequence[Call]) -> list[Any]:
+    """Replies of scripts that the server misses: EVAL loads one for those that follow."""
+    if not calls:
+        return []
+    pipeline, loaded = redis.pipeline(transaction=False), set[str]()
+    for call in calls:
+        if call.script.sha in loaded:
+            call.queue(pipeline)
+        else:
+            pipeline.eval(call.script.source, *call.packed)
+        loaded.add(call.script.sha)
+    replies: list[Any] = await pipeline.execute(raise_on_error=False)
+    return replies
 
 
 def _raise_unless_missing(error: ResponseError) -> None:

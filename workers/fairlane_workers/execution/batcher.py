@@ -16,7 +16,6 @@ from redis.exceptions import (
     MasterDownError,
     OutOfMemoryError,
     ReadOnlyError,
-    RedisError,
     ResponseError,
 )
 from redis.exceptions import (
@@ -44,8 +43,9 @@ Command: TypeAlias = Call | tuple[Any, ...]
 _Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
 
 # The server answers and will accept the same call later: it fails over, is out of memory or disk, or is busy.
+# A script that an operator has ended has changed nothing.
 _LATER = (ReadOnlyError, OutOfMemoryError, MasterDownError)
-_LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN")
+_LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "Script killed by user")
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
@@ -180,10 +180,9 @@ class Batcher:
             else:
                 pipeline.execute_command(*command)
         raw: list[Any] = await pipeline.execute(raise_on_error=False)
+        await self._run_missing([command for command, _ in sent], raw)
         replies: list[Any] = [None] * len(commands)
         for (command, places), reply in zip(sent, raw, strict=True):
-            if isinstance(command, Call) and is_missing(reply):
-                reply = await self._again(command)
             each = [reply] * len(places)
             if isinstance(command, Call) and not isinstance(reply, Exception):
                 each = command.replies(reply)
@@ -191,14 +190,17 @@ class Batcher:
                 replies[place] = one
         return replies
 
-    async def _again(self, call: Call) -> Any:
-        """Run a call whose script or function the server did not have."""
-        try:
-            return await self._functions.again(self._redis, call)
-        except _AWAY:
-            raise
-        except RedisError as error:
-            return error
+    async def _run_missing(self, commands: Sequence[Command], replies: list[Any]) -> None:
+        """Run the calls whose script or function the server did not have, and put their replies in place."""
+        missing = {
+            place: command
+            for place, command in enumerate(commands)
+            if isinstance(command, Call) and is_missing(replies[place])
+        }
+        if missing:
+            again = await self._functions.again(self._redis, list(missing.values()))
+            for place, reply in zip(missing, again, strict=True):
+                replies[place] = reply
 
     @staticmethod
     def _fail(batch: _Batch, error: Exception) -> None:
