@@ -44,11 +44,7 @@ for _, i in ipairs(order) do
     permits[#permits + 1] = grant_permit(offer, job, admission, tonumber(ARG.lease_ms))
   end
 end
-local waiting = 0
-for i = 1, #offers do
-  queued[i] = queued_jobs(i)
-  waiting = waiting + queued[i]
-end
+for i = 1, #offers do queued[i] = queued_jobs(i) end
 local owed = true_up_shares(admission)
 if delays.reserved_until and not reason then
   reason, at = 'reserved', delays.reserved_until < math.huge and delays.reserved_until or 0
@@ -59,5 +55,5 @@ close_lane(admission, reason, at)
 return cjson.encode({
   permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = reason or '', owed = owed,
   in_flight = row.inflight or 0, pending = row.pending or 0, window = math.min(admission.window, admission.most),
-  now_ms = now, gather_ms = reason == 'requests' and gathering_ms(admission, waiting) or 0,
+  now_ms = now, gather_ms = reason == 'requests' and gathering_ms(admission, queued) or 0,
 })

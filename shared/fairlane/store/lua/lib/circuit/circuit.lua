@@ -1,49 +1,18 @@
 -- The circuit breaker of a lane, shared by all workers: it opens while calls fail and none that started later is
 -- answered, and one probe closes it. In a lane's hash:
---   circuit, open_ms                closed | open | half-open, and when the next probe may start
---   first_n, fails, failures        the first failure that no later call has refuted, the failures since, and those
---                                   of them that started apart in time
---   failed_ms                       when the last of these started
---   down_ms, probes                 since when the lane is down, and how many probes have failed meanwhile
+--   fails, failures, failed_ms      failures since the first that no later call has refuted, those of them that started
+--                                   apart in time, and when the last of these started
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
 -- GIVES: too_short count_failure count_answer end_probe
--- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/doubt circuit/shut_out
+-- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/shut_out
 --       concurrency/detector_constants lane/state team/in_flight
-
--- Forgets failures: a call that started later was answered.
-local function forget_failures(row)
-  row.first_n, row.fails, row.failures, row.doubt_for, row.down_ms, row.probes = '', 0, 0, '', '', 0
-  -- A circuit that is open stays so until a probe, and keeps whose calls opened it.
-  if (row.circuit or 'closed') == 'closed' then row.fail_team = '' end
-end
-
--- Shuts the team out whose calls alone have failed, now that a later call of another team was answered: the lane is up.
--- Returns whether it did. Others go on as before: they need no probe and no ramp.
-local function acquit(row, lease, now)
-  local team = blamed_team(row)
-  if not team or team == team_of(lease.ref) or known(row.held_until_ms) then return false end
-  if (row.circuit or 'closed') == 'closed' then return false end
-  shut_out(row, team, known(row.first_n) or lease.n, now)
-  row.circuit = 'closed'
-  return true
-end
-
-local function open_circuit(row, limits, now)
-  local first, longest = limits.outage_delay or OUTAGE_DELAY_S, limits.outage_longest_delay or OUTAGE_LONGEST_S
-  local delay = first * (limits.outage_growth or OUTAGE_GROWTH) ^ math.min(row.probes or 0, 64)
-  row.circuit, row.doubt_for, row.open_ms = 'open', '', now + math.ceil(1000 * math.min(longest, delay))
-end
 
 -- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.
 function too_short(row, deadline_ms)
   if deadline_ms <= 0 then return false end
   local usual = known(row.usual_ms)
   return deadline_ms < (usual and PATIENCE * usual or PATIENCE_MS)
-end
-
-local function begin_failures(row, lease, now)
-  row.first_n, row.fails, row.failures, row.down_ms = lease.n, 0, 0, now
 end
 
 -- A failure of a team that is shut out says nothing of the lane, unless nobody else was answered since its call before:
@@ -61,7 +30,7 @@ end
 -- first and this one, which had as much time, have not failed.
 function count_failure(row, limits, lease, answered_then, now)
   if lease.n <= (row.answered_n or 0) then return end
-  if is_shut(row, team_of(lease.ref)) then return fail_shut(row, limits, lease, now) end
+  if is_shut(row, lease) then return fail_shut(row, limits, lease, now) end
   blame(row, lease)
   if (row.circuit or 'closed') ~= 'closed' then return end
   if not known(row.first_n) then begin_failures(row, lease, now) end

@@ -41,8 +41,8 @@ function shut_out(row, team, n, now)
   save_entry(row, team, n, now)
 end
 
-function is_shut(row, team)
-  return entry_of(row, team) ~= nil
+function is_shut(row, lease)
+  return entry_of(row, team_of(lease.ref)) ~= nil
 end
 
 -- Until when a team that is shut out starts no call (0: when woken); nil where it may start one. Each answer to another

@@ -1,7 +1,7 @@
 -- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
 -- GIVES: admission_of blocked_by gathering_ms admit
--- USES: buckets/buckets buckets/token_bucket circuit/blame circuit/doubt concurrency/concurrency_limit lane/advance lane/limits
---       lane/state rate/constants rate/reopening tokens/amounts tokens/token_charges
+-- USES: buckets/buckets buckets/token_bucket circuit/blame circuit/doubt concurrency/concurrency_limit lane/advance
+--       lane/limits lane/state rate/constants rate/reopening tokens/amounts tokens/token_charges
 -- NEEDS: KEY.leases
 
 function admission_of(row, limits, room, most, now)
@@ -40,14 +40,16 @@ function blocked_by(admission, reserved, margins)
   return reason, at
 end
 
--- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again, with `queued` jobs
--- waiting: whoever asks for each permit alone asks as often as the lane makes calls. Its bucket stays below half of full,
--- so nothing overflows, and gathers no more permits than there are jobs.
+-- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again, with `queued`
+-- jobs of each offer: whoever asks for each permit alone asks as often as the lane makes calls. Its bucket stays below
+-- half of full, so nothing overflows, and gathers no more permits than there are jobs.
 function gathering_ms(admission, queued)
+  local jobs = 0
+  for _, count in ipairs(queued) do jobs = jobs + count end
   for _, bucket in ipairs(admission.buckets) do
     if bucket.axis == 'requests' then
       local most_ms = bucket.configured and CONFIGURED_GATHER_MS or GATHER_MS
-      local calls = math.min(GATHER_CALLS, queued) * UNIT
+      local calls = math.min(GATHER_CALLS, jobs) * UNIT
       local units = math.min(most_ms * bucket.pace, calls - bucket.level, bucket.full / 2 - bucket.level)
       return math.max(0, math.floor(units / bucket.pace))
     end

@@ -1,7 +1,7 @@
 -- Offers: the runs that a lane may grant permits to, their next jobs, and what of a run or its team delays them.
 -- GIVES: open_offer queued_jobs next_job delayed_by note_delay
--- USES: circuit/shut_out lane/dominant_share run/bounds run/model_refusals team/budget team/budget_charge team/in_flight
---       team/reserved_shares tokens/reserve tokens/token_margins
+-- USES: circuit/shut_out lane/dominant_share run/bounds run/model_refusals team/budget team/budget_charge
+--       team/in_flight team/reserved_shares tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues KEY.starved
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.

@@ -3,8 +3,8 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: circuit/circuit circuit/hold circuit/shut_out concurrency/concurrency_limit core/wake lane/dominant_share lane/state
---       rate/rejected rate/served reported/hints team/in_flight tokens/charges tokens/refund
+-- USES: circuit/circuit circuit/hold circuit/shut_out concurrency/concurrency_limit core/wake lane/dominant_share
+--       lane/state rate/rejected rate/served reported/hints tokens/charges tokens/refund
 -- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
 
 -- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.
@@ -41,7 +41,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
     served(row, limits, lease, signal, used, now)
   elseif signal == 'limited' then
     news = rejected(row, limits, lease, hints, retry_after_ms, now)
-  elseif signal == 'overloaded' and not is_shut(row, team_of(lease.ref)) then
+  elseif signal == 'overloaded' and not is_shut(row, lease) then
     -- While the circuit is open, it is the wait.
     if (row.circuit or 'closed') == 'closed' then back_off(row, lease, now) end
     overload_narrows(row, lease, now)

@@ -1,0 +1,34 @@
+-- How a lane's circuit opens and closes. In the lane's hash:
+--   circuit, open_ms    closed | open | half-open, and when the next probe may start
+--   first_n, down_ms    the first failure that no later call has refuted, and since when the lane is down
+--   probes              how many probes have failed since
+-- GIVES: begin_failures forget_failures acquit open_circuit
+-- USES: circuit/blame circuit/circuit_constants circuit/shut_out lane/state team/in_flight
+
+function begin_failures(row, lease, now)
+  row.first_n, row.fails, row.failures, row.down_ms = lease.n, 0, 0, now
+end
+
+-- Forgets failures: a call that started later was answered.
+function forget_failures(row)
+  row.first_n, row.fails, row.failures, row.doubt_for, row.down_ms, row.probes = '', 0, 0, '', '', 0
+  -- A circuit that is open stays so until a probe, and keeps whose calls opened it.
+  if (row.circuit or 'closed') == 'closed' then row.fail_team = '' end
+end
+
+-- Shuts the team out whose calls alone have failed, now that a later call of another team was answered: the lane is up.
+-- Returns whether it did. Others go on as before: they need no probe and no ramp.
+function acquit(row, lease, now)
+  local team = blamed_team(row)
+  if not team or team == team_of(lease.ref) or known(row.held_until_ms) then return false end
+  if (row.circuit or 'closed') == 'closed' then return false end
+  shut_out(row, team, known(row.first_n) or lease.n, now)
+  row.circuit = 'closed'
+  return true
+end
+
+function open_circuit(row, limits, now)
+  local first, longest = limits.outage_delay or OUTAGE_DELAY_S, limits.outage_longest_delay or OUTAGE_LONGEST_S
+  local delay = first * (limits.outage_growth or OUTAGE_GROWTH) ^ math.min(row.probes or 0, 64)
+  row.circuit, row.doubt_for, row.open_ms = 'open', '', now + math.ceil(1000 * math.min(longest, delay))
+end
