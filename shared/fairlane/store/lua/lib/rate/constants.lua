@@ -8,7 +8,8 @@
 --       LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW
 --       KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR
 --       CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS
---       BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
+--       BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS PROBES PROBES_OF_CALLS
+--       SHUT_PART SHUT_MOST_MS
 
 -- rate/rate: bounds of every rate, in requests or tokens a minute.
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
@@ -101,4 +102,8 @@ SLACK_MS = 1000 -- ms in which jobs, not the limit, were scarce: the provider ma
 BACK_OFF_MS = 100 -- ms after the first 429, doubled with each
 BACK_OFF_MOST_MS = 2000 -- ms: no limit in calls a minute above 15 shuts for longer
 RARELY_MS = 30000 -- ms: the same for the slowest lanes
+SHUT_PART = 4 -- part of the time without an admitted call that is waited at least: the limit may be as slow (control)
+PROBES = 2 -- 429s in a row after which a lane waits for longer
+PROBES_OF_CALLS = 0.4 -- share of the calls before them, if that is more: a minute window of 80 calls is worth 33
+SHUT_MOST_MS = 300000 -- ms: and yet no longer than five minutes
 EDGE_MARGIN_MS = 20 -- ms after a known boundary: half a round trip

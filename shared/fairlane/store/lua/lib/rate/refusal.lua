@@ -5,6 +5,16 @@
 -- USES: buckets/buckets lane/counts lane/state rate/constants rate/curve rate/estimate_filter rate/limit_estimator
 --       rate/measurement rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
 
+-- How long a lane waits at least that meets many 429s in a row beside the calls that went through before: what the rate
+-- takes for a call, once more each time, and a part of the time without an admitted call. The limit may be as slow, and
+-- count what it refuses. Few 429s beside many calls are worth it: they show when a window ends.
+local function patience_ms(row, axis, now)
+  local calls = calls_a_minute(row, axis)
+  local before = (row.first - (row[axis .. '_open'] or 0)) * calls / row[axis .. '_est']
+  if row.refusals <= math.max(PROBES, PROBES_OF_CALLS * before) then return 0 end
+  return math.min(SHUT_MOST_MS, math.max((row.refusals - 1) * 60000 / calls, (now - row.first_ms) / SHUT_PART))
+end
+
 -- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles. What a
 -- provider says doubles too while it proves to be too short.
 local function try_again_ms(row, axis, retry_after_ms, now)
@@ -16,7 +26,8 @@ local function try_again_ms(row, axis, retry_after_ms, now)
   end
   row.again_ms = ''
   local most = math.min(RARELY_MS, math.max(BACK_OFF_MOST_MS, 30000 / row[axis .. '_est']))
-  local again = now + math.min(most, BACK_OFF_MS * 2 ^ math.min(row.refusals - 1, 16))
+  local pause_ms = math.min(most, BACK_OFF_MS * 2 ^ math.min(row.refusals - 1, 16))
+  local again = now + math.max(pause_ms, patience_ms(row, axis, now))
   if has_window(row, axis) and row.refusals == 1 then
     again = math.max(again, row[axis .. '_edge_ms'] + EDGE_MARGIN_MS)
   end
