@@ -1,15 +1,16 @@
 -- Constants of the rate controller: how fast a lane starts calls, and how it learns its limit from 429s. Each line
 -- has its unit, then its source or the reason for its value. A value marked (control) has no other source than the
 -- simulated lanes of docs/control: whoever changes it judges the change by `make simulate`.
--- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS UNRENEWED_MS
---       UNRENEWED_CALLS LEAST_CUT CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT BACK_MS
---       BACK_CALLS BACK_MOST_MS SURE SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE PROBE_MS
---       CLIMB_MS UNSURE_CLIMB_MS SAVED_OF_WAIT ENOUGH_CALLS BOUNDED RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS SPREAD_MS
---       CONFIGURED_GATHER_MS LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN STRAY_DOUBT
---       SURPRISE KEPT_OF_NEW
---       KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR
---       CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS
---       BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS
+-- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS WAITED
+--       UNRENEWED_MS UNRENEWED_CALLS LEAST_CUT CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT
+--       BACK_MS BACK_CALLS BACK_MOST_MS SURE SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE
+--       PROBE_MS CLIMB_MS UNSURE_CLIMB_MS SAVED_OF_WAIT ENOUGH_CALLS BOUNDED RAMP_MS RAMP_FROM GATHER_MS GATHER_CALLS
+--       CONFIGURED_GATHER_MS SPREAD_MS LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS MOST_STRAYS FALLEN
+--       STRAY_DOUBT SURPRISE
+--       KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN
+--       CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS
+--       BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS PROBES PROBES_OF_CALLS SHUT_PART SHUT_MOST_MS CUT_CALLS
+--       CUT_LEAST CUT_MOST
 
 -- rate/rate: bounds of every rate, in requests or tokens a minute.
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
@@ -38,6 +39,7 @@ REFUSAL_BUDGET = 0.005 -- share of calls: LaneLimits.refusal_budget where a lane
 COST_WEIGHT = 0.3 -- weight of the latest epoch in the cost of a probe
 PUT_OFF = 1.15 -- factor on the time between probes after one in vain (control)
 PUT_OFF_MOST = 2.3 -- the most: one probe every 46 s at 600 calls a minute (control)
+WAITED = 0.02 -- share of its time that a lane may wait because of probes, where it knows that waits are lost
 PROBE_TAKES_MS = 6000 -- ms: a probe spends what the provider saved during a rejection, 0.2 s of the rate, at 5 % of it
 -- rate/rate: limits that somebody else knows.
 UNDER_REPORTED = 0.997 -- share of a reported limit: just below it, so that jitter meets no 429 (control)
@@ -88,6 +90,11 @@ CLEAR = 0.95 -- share of that ground below which the lane stays
 CLEAR_MS = 120000 -- ms for which it stays there at first; then twice as long each time
 CLEAR_MOST_MS = 3600000 -- ms: an hour at most, since limits are raised
 
+-- rate/exhausted
+CUT_CALLS = 2 -- calls of those since the last such 429 by which the rate was too high: one is what a bucket shows
+CUT_LEAST = 0.03 -- share of the rate by which it is lowered at least: windows hold whole calls, and count jitter
+CUT_MOST = 0.3 -- the most: a burst of such 429s may have another cause
+
 -- reported/window_detector: limits per fixed minute.
 WINDOW_MS = 60000 -- ms: every provider's rate is a minute's
 AGREE_MS = 200 -- ms by which two ends of refusals may miss each other and still be one boundary: network jitter
@@ -103,4 +110,8 @@ SLACK_MS = 1000 -- ms in which jobs, not the limit, were scarce: the provider ma
 BACK_OFF_MS = 100 -- ms after the first 429, doubled with each
 BACK_OFF_MOST_MS = 2000 -- ms: no limit in calls a minute above 15 shuts for longer
 RARELY_MS = 30000 -- ms: the same for the slowest lanes
+SHUT_PART = 4 -- part of the time without an admitted call that is waited at least: the limit may be as slow (control)
+PROBES = 2 -- 429s in a row after which a lane waits for longer
+PROBES_OF_CALLS = 0.4 -- share of the calls before them, if that is more: a minute window of 80 calls is worth 33
+SHUT_MOST_MS = 300000 -- ms: and yet no longer than five minutes
 EDGE_MARGIN_MS = 20 -- ms after a known boundary: half a round trip

@@ -26,7 +26,7 @@ end
 -- the measurement was precise enough for a new one to begin here.
 function filter_estimate(row, axis, seen, var, long, now)
   local est, noise = row[axis .. '_est'], seen.noise
-  local off = seen.rate - est
+  local off, sure = seen.rate - est, not is_unsure(row, axis)
   local moved = math.abs(off) > SURPRISE * math.sqrt(var + noise)
   local risen = off > 0 and (moved or is_unsure(row, axis)) or row.risen_then == 1 and not (moved and off < 0)
   local new_ground = row.pace_then > NEW_GROUND * row.est_then and (risen or row[axis .. '_slow'] == 1)
@@ -42,7 +42,7 @@ function filter_estimate(row, axis, seen, var, long, now)
     if moved then probe_often(row, axis) elseif var < (SURE * est) ^ 2 then put_probe_off(row, axis) end
     local gain = var / (var + noise)
     set_estimate(row, axis, est + gain * off, var * (1 - gain), now)
-    local from = strayed_from(row, axis, est)
+    local from = strayed_from(row, axis, est, sure)
     if from then set_estimate(row, axis, from, (STRAY_DOUBT * from) ^ 2, now) end
     if row[axis .. '_var'] < (SURE * row[axis .. '_est']) ^ 2 then row[axis .. '_steady'] = 1 end
     adjust_slope(row, axis, now)

@@ -41,6 +41,7 @@ function learn_opening(row, limits, now)
   if shut_long and not late then note_boundary(row, axis, low, high, now) end
   local long = shut_long or row.last_ms - row.first_ms >= 1000
 
+  local shown = row.shown_then == 1 -- the report says what the limit is
   local opened_ms, in_window = lasted < 1000 and low or (low + high) / 2, known(row.in_window)
   if in_window then
     set_estimate(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)
@@ -48,9 +49,9 @@ function learn_opening(row, limits, now)
   else
     local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)
     local unsure_ms = lasted > 1000 and (high - low) / 2 or 0
-    if not learn_count(row, axis, count, span_ms, unsure_ms, long, now) then return end
+    if not shown and not learn_count(row, axis, count, span_ms, unsure_ms, long, now) then return end
   end
-  plan_probe(row, axis, limits.refusal_budget, now)
+  plan_probe(row, axis, limits.refusal_budget, shown and low - row.first_ms or 0, now)
   row.novice = 0
   mark_opening(row, axis, opened_ms, row.last)
   row[axis .. '_wait_ms'] = again and math.max(0, again - row.last_ms) or 0

@@ -2,45 +2,8 @@
 -- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
--- USES: buckets/buckets lane/counts lane/state rate/constants rate/curve rate/estimate_filter rate/limit_estimator
---       rate/measurement rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
-
--- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles. What a
--- provider says doubles too while it proves to be too short.
-local function try_again_ms(row, axis, retry_after_ms, now)
-  if retry_after_ms > 0 then
-    local longest = math.max(retry_after_ms, RARELY_MS)
-    local again = now + math.min(longest, retry_after_ms * 2 ^ math.min(row.refusals - 1, 16))
-    row.again_ms = again
-    return again
-  end
-  row.again_ms = ''
-  local most = math.min(RARELY_MS, math.max(BACK_OFF_MOST_MS, 30000 / row[axis .. '_est']))
-  local again = now + math.min(most, BACK_OFF_MS * 2 ^ math.min(row.refusals - 1, 16))
-  if has_window(row, axis) and row.refusals == 1 then
-    again = math.max(again, row[axis .. '_edge_ms'] + EDGE_MARGIN_MS)
-  end
-  return again
-end
-
--- Notes the first 429 of an epoch: its axis, the rate at that moment and the estimate that it followed. Slow start
--- overshoots by up to twice; a limit that was configured or reported does not.
-local function begin_epoch(row, axis, rate, est_then, starting, lease, now)
-  row.shut, row.first_ms, row.refusals, row.crowd = axis, lease.granted_ms, 1, lease.inflight
-  row.first, row.pace_then, row.est_then, row.epoch = row.last, rate, est_then, (row.epoch or 0) + 1
-  note_window_use(row, axis, now)
-  if not known(row[axis .. '_age_ms']) then
-    local start = rate * (starting and STARTED_WITH or KEPT_OF_NEW)
-    set_estimate(row, axis, start, start * start, now)
-    row.novice = 1
-  end
-  local climbed = (row[axis .. '_climb_ms'] or 0) > 0 and row[axis .. '_window'] ~= 1
-  local saved_ms = SAVED_OF_WAIT * (row[axis .. '_wait_ms'] or 0)
-  row.risen_then = climbed and has_risen(row, axis, row.first, saved_ms, row.first_ms) and 1 or 0
-  row.stray = below_estimate(row, axis) and 1 or 0
-  row.age_then, row.idle_then = known(row[axis .. '_age_ms']) or 0, row[axis .. '_idle_ms'] or 0
-  row[axis .. '_age_ms'], row[axis .. '_climb_ms'], row.proved = 0, 0, 0
-end
+-- USES: buckets/buckets lane/counts lane/state rate/constants rate/epoch rate/limit_estimator rate/patience
+--       rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
 
 -- A 429 that is reported after that of a call which started later: the counts at the later one included this call.
 local function uncount(row, lease)
@@ -74,7 +37,7 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
     miss_boundary(row, axis, lease.granted_ms)
   else
     count_cost(row, axis, true)
-    begin_epoch(row, axis, rate, est_then, starting, lease, now)
+    begin_epoch(row, limits, axis, rate, est_then, starting, lease, now)
   end
   row.sign, row.after_ms, row.refused_n, row.refused_on = row.granted, '', lease.n, axis
   local again = try_again_ms(row, axis, retry_after_ms, now)

@@ -29,12 +29,15 @@ function probe_often(row, axis)
 end
 
 -- Plans the next probe after a measurement; `budget` is a share of calls. The time between two probes passes mostly on
--- the way back to the estimate; probing itself takes some seconds. Where the budget pays for no more probes than every
--- lane makes, and where a window may shut for long, the way beyond the estimate is as slow as the way back.
-function plan_probe(row, axis, budget, now)
+-- the way back to the estimate; probing itself takes some seconds. A probe costs `waited_ms` of the rate, too. Where
+-- the budget pays for no more probes than every lane makes, and where a window may shut for long, the way beyond the
+-- estimate is as slow as the way back.
+function plan_probe(row, axis, budget, waited_ms, now)
   local calls = (row[axis .. '_cost'] or 1) / (budget or REFUSAL_BUDGET) * (row[axis .. '_put_off'] or 1)
   local apart_ms, window = calls * 60000 / calls_a_minute(row, axis), may_be_window(row, axis, now)
+  apart_ms = math.max(apart_ms, waited_ms / WAITED)
   local slow = window or apart_ms > 2 * BACK_MS
-  row[axis .. '_back_ms'] = slow and BACK_MS or math.max(apart_ms / 2, apart_ms - PROBE_TAKES_MS)
+  local seldom_ms = math.max(BACK_MS, waited_ms / WAITED / 2)
+  row[axis .. '_back_ms'] = slow and seldom_ms or math.max(apart_ms / 2, apart_ms - PROBE_TAKES_MS)
   row[axis .. '_slow'], row[axis .. '_window'] = slow and 1 or 0, window and 1 or 0
 end

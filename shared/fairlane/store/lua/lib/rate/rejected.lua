@@ -1,7 +1,7 @@
 -- What a lane learns from a rejected call: a 429, or an overloaded provider.
 -- GIVES: back_off rejected
--- USES: buckets/buckets circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_trial
---       lane/counts lane/limits lane/state rate/lift rate/refusal rate/slow_start reported/window_detector
+-- USES: circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_trial lane/counts
+--       lane/limits lane/state rate/lift rate/refusal rate/refused_axis rate/slow_start reported/window_detector
 --       tokens/length_refusals
 
 -- Blocks the lane of an overloaded provider for a moment. The moment doubles with each attempt that started after the
@@ -28,29 +28,15 @@ local function rejected_on_known(row, lease, configured, new, retry_after_ms, no
   return suspects_concurrency(row, lease, new) and 'cut' or ''
 end
 
--- The axis of a 429 and the level of its bucket: the axis that the provider names, else that of the emptiest bucket.
-local function refused_axis(buckets, exhausted)
-  local worst, least, levels = 'requests', 0.5, {}
-  for _, bucket in ipairs(buckets) do
-    local share = bucket.level / bucket.full
-    levels[bucket.axis] = bucket.level
-    if share < least then worst, least = bucket.axis, share end
-  end
-  for _, axis in ipairs(AXES) do
-    if axis == exhausted then worst = axis end
-  end
-  return worst, levels[worst] or 0
-end
-
 -- A 429. The rate does not change either where the day's requests or the calls in flight were too many.
 function rejected(row, limits, lease, hints, retry_after_ms, now)
   if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
   if hints.exhausted == 'day' then return '' end
-  local buckets = buckets_of(row, limits, now)
-  local axis, level = refused_axis(buckets, hints.exhausted)
+  local axis, level, shown = refused_axis(row, limits, hints, lease, now)
   if hints.exhausted == 'concurrency' then return concurrency_refused(row, lease) and 'cut' or '' end
   local new = lease.n > (row.sign or 0)
-  if new and axis == 'requests' and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
+  local may_be_places = axis == 'requests' and not shown
+  if new and may_be_places and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
     return concurrency_refused(row, lease) and 'cut' or ''
   end
   local configured = limits[CONFIGURED[axis]]
@@ -61,11 +47,12 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
     excuse(row, axis, level, lease, retry_after_ms, now)
     return ''
   end
+  row.shown_then = shown and 1 or 0
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
   local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))
   local cut = learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
-  local concurrency = axis == 'requests' and not has_window(row, axis) and suspects_concurrency(row, lease, cut)
+  local concurrency = may_be_places and not has_window(row, axis) and suspects_concurrency(row, lease, cut)
   if concurrency then forget_rate(row, limits) end
   return cut and 'cut' or ''
 end

@@ -1,0 +1,87 @@
+"""429s whose own headers show which limit is exhausted: that axis is blamed, and its reported rate is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fairlane.model.job import Attempt, Lesson, Reported
+from fairlane.model.tokens import Estimate
+from tests.support.deployment import Deployment
+from tests.support.hidden_limit import HiddenLimit, hints
+
+SECOND_MS = 1000
+
+
+def _refused(d: Deployment, attempt: Attempt, after_ms: int | None = None, **axes: Any) -> Reported:
+    reported = d.report(attempt, Lesson("limited", retry_after_ms=after_ms, hints=hints(**axes)), done=False)
+    assert reported is not None
+    return reported
+
+
+def test_the_axis_with_less_left_than_the_call_takes_is_blamed(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=10, tokens=Estimate(247, 226))
+    (attempt,) = d.start(ref, 1)
+    _refused(d, attempt, input=(25_000, 219, None), output=(26_000, 1120, None))
+    state = d.lane_state()
+    assert "requests_est" not in state
+    assert state["input_level"] == "0" != state["output_level"]
+
+
+def test_what_the_provider_names_counts_more_than_what_it_shows(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=10, tokens=Estimate(247, 226))
+    (attempt,) = d.start(ref, 1)
+    _refused(d, attempt, input=(25_000, 219, None), output=(26_000, 0, None), exhausted="output")
+    state = d.lane_state()
+    assert state["output_level"] == "0" != state["input_level"]
+
+
+def test_a_first_429_that_shows_a_reported_limit_exhausted_keeps_its_rate(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=10)
+    attempt, *_ = d.start(ref, 2)
+    _refused(d, attempt, requests=(600, 0, 1000), exhausted="requests")
+    assert float(d.lane_state()["requests_est"]) == pytest.approx(600, rel=0.01)
+
+
+@dataclass
+class Seconds:
+    """Windows of a second: a limit a minute of which each holds only whole calls. Its headers are true."""
+
+    per_minute: int
+    now_ms: Any
+    taken: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def _whole(self) -> int:
+        return self.per_minute // 60
+
+    def admit(self, now_ms: int, in_flight: int) -> bool:
+        second = now_ms // SECOND_MS
+        if self.taken.get(second, 0) >= self._whole:
+            return False
+        self.taken[second] = self.taken.get(second, 0) + 1
+        return True
+
+    def announced(self, now_ms: int, admitted: bool) -> Mapping[str, Any]:
+        left = self._whole - self.taken.get(now_ms // SECOND_MS, 0) if admitted else 0
+        shown = hints(requests=(self.per_minute, left, SECOND_MS - now_ms % SECOND_MS))
+        return {"hints": shown} | ({} if admitted else {"retry_after_ms": SECOND_MS})
+
+
+def test_windows_that_hold_whole_calls_do_not_bring_a_lane_far_below_what_they_report(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=5000)
+    limit = Seconds(1317, lambda: d.now_ms)  # 21 calls each second, not 21.95
+    lane = HiddenLimit(d, ref, limit, announced=limit.announced, latency_ms=lambda in_flight: 600)
+    lane.run(30_000)
+    began_ms = d.now_ms
+    lane.run(60_000)
+    assert lane.admitted(began_ms) >= 0.9 * 21 * 60
+    assert lane.refused(began_ms) <= 0.01 * 21 * 60
