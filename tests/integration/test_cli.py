@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fairlane.cli.main import app
-from fairlane.embedded.reaper import is_running
 from tests.support.exits import exit_status
+from tests.support.processes import processes_below
 from tests.support.wait import wait_until
 
 SIMULATOR = """
@@ -173,19 +173,6 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
     for process in started:
         process.kill()
         process.wait()
-
-
-def processes_below(folder: Path) -> set[int]:
-    """Running processes that work in ``folder`` or below it."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            works_there = entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(folder)
-        except OSError:
-            continue
-        if works_there and is_running(int(entry.name)):
-            found.add(int(entry.name))
-    return found
 
 
 @linux

@@ -38,21 +38,21 @@ def stamp(line: dict[str, Any]) -> datetime:
     return datetime.fromisoformat(line["timestamp"])
 
 
-def test_a_raised_rate_takes_effect_within_a_second(deployment: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ({"requests_per_minute": 30}, {"requests_per_minute": 60_000}),
+        ({"requests_per_minute": 30, "min_gap_ms": 1000}, {"requests_per_minute": None, "min_gap_ms": None}),
+    ],
+    ids=["raised", "taken away"],
+)
+def test_a_higher_rate_takes_effect_within_a_second(
+    deployment: Cluster, before: dict[str, int], change: dict[str, int | None]
+) -> None:
     model = deployment.new_model(latency_ms=20)
-    run = under_way(deployment, model, 40, requests_per_minute=30)
+    run = under_way(deployment, model, 40, **before)
     changed = datetime.now(UTC)
-    deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": 60_000})
-    all_succeeded(run)
-    few = permits_since(deployment, run, changed)[:FEW]
-    assert stamp(few[-1]) - changed <= timedelta(seconds=WITHIN_S + MARGIN_S)
-
-
-def test_a_rate_that_is_taken_away_takes_effect_within_a_second(deployment: Cluster) -> None:
-    model = deployment.new_model(latency_ms=20)
-    run = under_way(deployment, model, 40, requests_per_minute=30, min_gap_ms=1000)
-    changed = datetime.now(UTC)
-    deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": None, "min_gap_ms": None})
+    deployment.lanes.limit(f"sim:{model}", change)
     all_succeeded(run)
     few = permits_since(deployment, run, changed)[:FEW]
     assert stamp(few[-1]) - changed <= timedelta(seconds=WITHIN_S + MARGIN_S)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from fairlane import AsyncCallHandle, AsyncCallMap, AsyncClient, AsyncRun, CallHandle, CallMap, Client, Run
 from fairlane.client.asynchronous.rows import AsyncRowWriter
@@ -40,11 +39,6 @@ ONLY_BLOCKING = {
     "closing",
     "result_of",
 }  # how other code of the project makes or steps them
-
-
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
 
 
 def async_client(stage: Stage, **options: Any) -> AsyncClient:

@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from fairlane.client.deployment import SystemWaiter
 from fairlane.model.job import JobState
 from fairlane.model.run import RunSpec
 from tests.support.command_line import CommandLine
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 @pytest.fixture

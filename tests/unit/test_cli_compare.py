@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-from redis import Redis
-
 from fairlane import exact_match
 from tests.support.command_line import CommandLine
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 def scored(cli: CommandLine, name: str, right: int) -> str:

@@ -6,16 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from fairlane.cli.runs.portions import sample_of
 from fairlane.model.job import JobState
 from tests.support.command_line import CommandLine
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 @pytest.fixture

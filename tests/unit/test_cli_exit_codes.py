@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from redis import Redis
 
 from fairlane.cli.runs.conclusion import with_shares
 from fairlane.model.job import JobState
 from tests.support.command_line import CommandLine
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 def with_failures(cli: CommandLine, failed: int, rows: int = 10) -> str:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from fairlane.cli.lanes.lane_views import Allowed, LaneReport
 from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
@@ -160,11 +159,6 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         time.tzset()
         yield
     time.tzset()
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 def test_every_lane_is_listed_with_what_it_does(cli: CommandLine) -> None:

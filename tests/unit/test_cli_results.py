@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.model.job import JobState, Usage
@@ -17,11 +16,6 @@ from tests.support.command_line import CommandLine
 
 JUDGE = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, name="judge")
 PRICES = '[prices."sim:*"]\ninput = 1000000\noutput = 0\n'
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 def scored(cli: CommandLine) -> str:

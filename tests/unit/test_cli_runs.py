@@ -14,11 +14,6 @@ from fairlane.store.write.audit import operator
 from tests.support.command_line import CommandLine
 
 
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
-
-
 def test_runs_are_listed_newest_first(cli: CommandLine) -> None:
     first, second = cli.completed(name="one"), cli.submitted(name="two")
     lines = cli.out("runs").splitlines()

@@ -6,18 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.model.run import Message, RunSpec, RunState
 from tests.support.command_line import CommandLine
 
 ASK = ("--prompt", "Q: {{ question }}", "--model", "sim:fast")
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 @pytest.fixture

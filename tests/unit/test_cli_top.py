@@ -31,11 +31,6 @@ from tests.support.pseudo_terminal import PseudoTerminal, in_terminal
 ESCAPE, UP, DOWN, LEFT, RIGHT = "\x1b", "\x1b[A", "\x1b[B", "\x1b[D", "\x1b[C"
 
 
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
-
-
 def opened(cli: CommandLine, redis: Redis | None = None) -> Deployment:
     settings = Settings.model_validate({"redis": {"deployment": "test"}, "team": "search"})
     return Deployment(settings, redis or cli.stage.redis)

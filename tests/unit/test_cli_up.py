@@ -15,6 +15,7 @@ import pytest
 
 from fairlane.embedded.reaper import is_running
 from fairlane.embedded.server import ping, start_embedded
+from tests.support.processes import processes_below
 from tests.support.wait import wait_until
 
 Up = Callable[..., "subprocess.Popen[str]"]
@@ -23,19 +24,6 @@ Up = Callable[..., "subprocess.Popen[str]"]
 ALONE = ("--workers", "0", "--schedulers", "0", "--data-dir", "data", "--ready-file", "ready.json")
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="leftovers are looked for in /proc")
-
-
-def processes_below(folder: Path) -> set[int]:
-    """Running processes that work in ``folder`` or below it."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        try:
-            works_there = entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(folder)
-        except OSError:
-            continue
-        if works_there and is_running(int(entry.name)):
-            found.add(int(entry.name))
-    return found
 
 
 @pytest.fixture

@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from fairlane.cli.lanes.workers import worker_state
 from fairlane.store.write.workers import Beat, WorkerInfo
 from tests.support.command_line import CommandLine
-
-
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
 
 
 def info(**changes: Any) -> WorkerInfo:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from redis import Redis
 
 from fairlane.client.chunks import Chunk
 from fairlane.client.following import records
@@ -22,11 +21,6 @@ from tests.support.stage import Stage
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
 COMPLETE = range(5)
-
-
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
 
 
 def submit(stage: Stage, rows: int = 5, **arguments: Any) -> Any:

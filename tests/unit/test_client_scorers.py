@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from redis import Redis
 
 from fairlane import exact_match, scorer
 from fairlane.core.errors import SubmissionError
@@ -20,11 +19,6 @@ from tests.support.stage import Stage
 def is_short(output: str, row: dict[str, Any]) -> bool:
     """Of a module, so that workers can import it."""
     return len(output) < row["limit"]
-
-
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
 
 
 def submitted(stage: Stage, evaluators: list[Any], count: int = 1) -> Any:

@@ -22,11 +22,6 @@ from tests.support.command_line import CommandLine
 LENGTH = scorer(len, name="length", where="client")
 
 
-@pytest.fixture
-def cli(real_redis: Redis) -> CommandLine:
-    return CommandLine(real_redis)
-
-
 def ended(cli: CommandLine) -> Any:
     """A run of three items, whose outputs are 8, 8 and 2 characters long, with a client's scorer."""
     rows = [{"q": n} for n in range(3)]

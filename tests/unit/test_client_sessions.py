@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.references import Reference
@@ -28,11 +27,6 @@ from tests.support.stage import Stage
 
 JUDGE = llm_judge("sim:judge", "{{ session }}", {"yes": 1, "no": 0}, level="session", name="whole")
 ROWS = [{"q": n, "s": each} for n, each in enumerate(["a", "b", "a"])]
-
-
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
 
 
 def submit(stage: Stage, dataset: Any = ROWS, **arguments: Any) -> Any:

@@ -22,11 +22,6 @@ from tests.support.stage import Stage
 ROWS = [{"question": f"q{n}", "answer": n} for n in range(3)]
 
 
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
-
-
 def submit(stage: Stage, dataset: Any = ROWS, **arguments: Any) -> Any:
     return stage.client.submit(dataset, **{"prompt": "{{ question }}", "model": "sim:fast"} | arguments)
 

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from fairlane import Comparison, LaneNotFound, Run, exact_match
 from fairlane.client.views.html import MOST_ROWS, table
@@ -15,11 +14,6 @@ from fairlane.model.job import JobState
 from tests.support.stage import Stage
 
 NASTY = "<script>alert('&')</script>"
-
-
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
 
 
 def finished(

@@ -7,7 +7,6 @@ from typing import Any
 
 import fakeredis
 import pytest
-from redis import Redis
 from rich.console import Console
 
 from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
@@ -19,11 +18,6 @@ from fairlane.model.run import RunRef, RunState
 from fairlane.model.run_status import LaneProgress, Pause
 from fairlane.why.waiting import UNKNOWN, LaneWait, Waiting
 from tests.support.stage import Stage
-
-
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
 
 
 def submit(stage: Stage, rows: int = 4) -> Any:

@@ -14,7 +14,7 @@ from flower.events import EventsState
 from flower.options import options
 
 from fairlane.broker.app import TASK_NAME
-from fairlane.flower import ending
+from fairlane.flower import __main__ as flower_process
 from fairlane.flower.tasks.attempt_events import AttemptEvents, as_shown
 from fairlane.model.job import Outcome
 from tests.support.wait import wait_until
@@ -85,8 +85,8 @@ def test_a_broker_that_is_away_is_asked_again_and_soon_given_up_when_flower_stop
 
 def test_a_thread_that_waits_for_ever_does_not_keep_the_process() -> None:
     program = (
-        "import threading; from fairlane.flower import ending; ending.STOP_S = 0.2\n"
-        "threading.Thread(target=threading.Event().wait).start(); ending.end_soon(code=3)"
+        "import threading; from fairlane.flower import __main__ as process; process.STOP_S = 0.2\n"
+        "threading.Thread(target=threading.Event().wait).start(); process.end_soon(code=3)"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=30, check=False)
     assert ended.returncode == 3
@@ -94,10 +94,10 @@ def test_a_thread_that_waits_for_ever_does_not_keep_the_process() -> None:
 
 def test_a_place_that_is_taken_is_named_in_one_line() -> None:
     with pytest.raises(SystemExit) as end:
-        ending.refuse_place(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
+        flower_process.refuse_place(OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)))
     said = str(end.value.code)  # the interpreter prints it, and ends with 1
     assert "\n" not in said
     assert f":{options.port} is taken" in said
     assert "--port" in said
     with pytest.raises(OSError, match="broken"):
-        ending.refuse_place(OSError(errno.EIO, "broken"))
+        flower_process.refuse_place(OSError(errno.EIO, "broken"))

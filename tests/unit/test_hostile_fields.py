@@ -7,7 +7,6 @@ import zlib
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from fairlane.core.errors import BrokenSessions
 from fairlane.datasets.rows import MAX_PAGE_BYTES
@@ -20,11 +19,6 @@ from tests.support.scheduler_parts import Parts
 from tests.support.worker_parts import WorkerParts, on_loop
 
 OLD = {"run": "r0", "prompts": (0,), "models": (0,), "steps": (), "repetitions": 1}
-
-
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,6 @@ PAGES = 4
 ROWS = (PAGES - 1) * OPEN_PAGE_ROWS + 7
 
 
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
-
-
 def opened(stage: Stage) -> Any:
     return stage.client.open("{{ n }}", model="sim:fast", check=False)
 

@@ -20,16 +20,6 @@ ROWS_A_PAGE = 500
 ROWS = 2_300
 
 
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
-
-
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
-
-
 def submit(stage: Stage, rows: int = ROWS) -> Any:
     return stage.client.submit(numbered(rows), "{{ question }}", model="sim:fast")
 

@@ -53,11 +53,6 @@ URLS = [
 ]
 
 
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
-
-
 def spec_of(**fields: Any) -> RunSpec:
     message = Message(role="user", content="{{ q }}")
     base: dict[str, Any] = {

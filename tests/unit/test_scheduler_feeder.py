@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
@@ -29,11 +28,6 @@ from fairlane_scheduler.feed.feeder import (
 )
 from fairlane_scheduler.feed.placement import PAGES_KEPT, RowPages
 from tests.support.scheduler_parts import Parts
-
-
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
 
 
 def test_one_stretch_is_handed_out_and_queued_in_order(parts: Parts) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 
 import pytest
-from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane.datasets.rows import encode_page
@@ -22,11 +21,6 @@ from tests.support.worker_parts import lines
 
 LARGE = [{"q": f"{n}-" + "x" * 4000} for n in range(200)]
 PATIENCE_S = 60
-
-
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
 
 
 @pytest.fixture

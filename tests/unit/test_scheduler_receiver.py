@@ -20,11 +20,6 @@ from tests.support.scheduler_parts import Parts
 REF = RunRef("search", "r1")
 
 
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
-
-
 def write(parts: Parts, spec: bytes | str, ref: RunRef = REF) -> None:
     """Put a spec and a request for it where a client of ``ref.team`` can put them."""
     parts.redis.set(parts.keys.spec(ref), spec)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane.model.decision import RetryPolicy
@@ -14,11 +13,6 @@ from fairlane.store.write.workers import WorkerInfo
 from fairlane_scheduler.upkeep import recoverer as recovering
 from fairlane_scheduler.upkeep.recoverer import EVERY_MS, IDLE_MS, KILLED
 from tests.support.scheduler_parts import LEASE_MS, WORKER_TIMEOUT_MS, Parts
-
-
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
 
 
 def lease(

@@ -14,11 +14,6 @@ from fairlane_scheduler.feed import run_loader
 from tests.support.scheduler_parts import Parts
 
 
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
-
-
 def test_what_another_leader_admitted_and_fed_is_found(parts: Parts, fake_redis: Redis) -> None:
     run = parts.admit(300, judges=["sim:judge"])
     parts.feeder.tick(parts.moment())

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from redis import Redis
 from rich.console import Console
 
 from fairlane.client.following.progress import open_progress
@@ -35,11 +34,6 @@ JUDGE = Judge(
     choices={"yes": 1.0, "no": 0.0},
 )
 ROWS = [{"q": "a1", "s": "a"}, {"q": "b1", "s": "b"}, {"q": "a2", "s": "a"}]
-
-
-@pytest.fixture
-def parts(fake_redis: Redis) -> Parts:
-    return Parts(fake_redis)
 
 
 def sessions_of(rows: Sequence[dict[str, Any]], **spec: Any) -> dict[str, Any]:

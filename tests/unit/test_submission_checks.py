@@ -25,11 +25,6 @@ from tests.support.stage import Stage
 ROWS = [{"question": "1 + 1?", "answer": "2"}, {"question": "2 + 2?", "answer": "4"}]
 
 
-@pytest.fixture
-def stage(fake_redis: Redis) -> Stage:
-    return Stage(fake_redis)
-
-
 def submit(stage: Stage, rows: Any = None, prompt: str = "{{ question }}", **options: Any) -> Any:
     return stage.client.submit(ROWS if rows is None else rows, prompt, **{"model": "sim:fast"} | options)
 

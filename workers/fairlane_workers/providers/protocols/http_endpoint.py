@@ -20,7 +20,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
 from fairlane_workers.providers.framing.sse import SseParser
-from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES
+from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES
 
 _MOST_HANDLE = 500
 _SYSTEM_ROLES = frozenset({"system", "developer"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,6 @@ from fairlane.core.errors import LocalStackError
 from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
 from fairlane.lab.simulator.http.predictions import Predictions
 from fairlane.lab.simulator.http.transmission import Sleep, Transmission, error_response, reset
-from fairlane.lab.simulator.model.parameters import rejected_parameter
 from fairlane.lab.simulator.model.replies import Composer
 from fairlane.lab.simulator.model.served_model import Outage, Rejection, ServedModel, Work
 from fairlane.lab.simulator.model.stats import StatsReport
@@ -27,6 +27,19 @@ BACKLOG = 2048
 _WRONG_KEY = "Incorrect API key provided."
 GRACE_SECONDS = 0.05
 """A stop cuts off calls in flight; this grace only lets the server finish answers that it is writing."""
+
+REASONING: Mapping[str, Any] = {
+    "temperature": 1,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "logit_bias": {},
+    "max_tokens": None,
+}
+"""Parameters that reasoning models reject, and the one value of each that they accept (OpenAI's guide to
+reasoning models, "Parameter compatibility"; Anthropic's migration guide for Claude Opus 4.7)."""
 
 
 class SimulatedProvider:
@@ -158,7 +171,7 @@ class SimulatedProvider:
         if dialect.counts_tokens:
             return web.Response(body=dialect.count(call), content_type="application/json")
         if model.model.reasoning or model.model.rejects:
-            rejected = rejected_parameter(model.model, dialect, payload)
+            rejected = _rejected_parameter(model.model, dialect, payload)
             if rejected is not None:
                 self._bad_requests += 1
                 return error_response(dialect, rejected)
@@ -205,3 +218,15 @@ def _read_call(request: web.Request, dialect: Dialect, body: bytes) -> tuple[Cal
     except ValueError as error:
         raise RequestError("the body is not valid JSON") from error
     return dialect.parse(payload, {**request.query, **request.match_info}), payload
+
+
+def _rejected_parameter(
+    model: SimulatedModel, dialect: Dialect, payload: Mapping[str, Any]
+) -> Problem | None:
+    """The rejection of a request's first parameter that ``model`` does not support, or ``None``."""
+    for name, value in dialect.parameters(payload).items():
+        if value is None:
+            continue
+        if name in model.rejects or (model.reasoning and name in REASONING and value != REASONING[name]):
+            return dialect.unsupported(name, value)
+    return None

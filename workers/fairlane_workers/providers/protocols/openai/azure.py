@@ -11,8 +11,9 @@ from fairlane.config.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES, OpenAIChat
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
+from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES
 from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, refuse_foreign
 
 API_VERSION = "2024-10-21"

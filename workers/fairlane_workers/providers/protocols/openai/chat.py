@@ -21,30 +21,16 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
-from fairlane_workers.providers.protocols.openai.errors import beside_choices, error_in, error_of, read_error
+from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
+from fairlane_workers.providers.protocols.openai.errors import (
+    LATE_STATUSES,
+    beside_choices,
+    error_in,
+    error_of,
+    read_error,
+)
 from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
 
-LATE_STATUSES = {
-    **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
-    "invalid_prompt": 400,
-    "image_content_policy_violation": 400,
-    "invalid_api_key": 401,
-    "model_not_found": 404,
-    "insufficient_quota": 429,
-    "credit_balance_exhausted": 429,
-    "rate_limit_exceeded": 429,
-    "resource_exhausted": 429,
-    "slow_down": 429,
-    "too_many_requests": 429,
-    "server_error": 500,
-    "server_is_overloaded": 503,
-    "service_unavailable_error": 503,
-    "insufficient_system_resource": 503,
-}
 _TEXT_PARTS = ("text", "output_text", None)
 
 
@@ -66,8 +52,6 @@ class OpenAIChat(Dialect):
     @classmethod
     def embeddings_of(cls, connection: Connection) -> Dialect | None:
         """See `Dialect.embeddings_of`."""
-        from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
-
         return OpenAIEmbeddings()
 
     def target(self, request: Request) -> str:

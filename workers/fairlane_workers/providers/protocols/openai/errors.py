@@ -6,6 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
+
+LATE_STATUSES = {
+    **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
+    "context_length_exceeded": 400,
+    "content_filter": 400,
+    "content_policy_violation": 400,
+    "invalid_prompt": 400,
+    "image_content_policy_violation": 400,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+    "insufficient_quota": 429,
+    "credit_balance_exhausted": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "slow_down": 429,
+    "too_many_requests": 429,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "service_unavailable_error": 503,
+    "insufficient_system_resource": 503,
+}
 
 _BROKEN_OFF = ("error", "insufficient_system_resource")
 """Finish reasons that are failures: of Mistral and OpenRouter, and of DeepSeek."""

@@ -19,9 +19,8 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.openai.chat import LATE_STATUSES
 from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
-from fairlane_workers.providers.protocols.openai.errors import error_in, read_error
+from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES, error_in, read_error
 from fairlane_workers.providers.protocols.openai.responses_request import request_body
 
 _ENDINGS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
