@@ -55,7 +55,7 @@ def _role(deployment: Cluster, host: str, port: str) -> Iterator[None]:
 
 @contextmanager
 def _failing_snapshots(deployment: Cluster) -> Iterator[None]:
-    """No snapshot can be written, since a folder has its name: with stop-writes-on-bgsave-error writes stop."""
+    """No snapshot can be written, since a folder has its name: so writes stop."""
     folder, name = (deployment.redis.config_get(key)[key] for key in ("dir", "dbfilename"))
     obstacle = Path(folder) / name
     obstacle.unlink(missing_ok=True)
