@@ -311,6 +311,17 @@ def test_a_resumed_lane_shuts_nobody_out(real_redis: Redis) -> None:
     assert len(ask(d, [flood], most=50)[1]) == 50
 
 
+def test_a_resumed_lane_forgets_what_the_provider_asked(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, victim = runs_of(d, "flood", "victim")
+    (attempt,) = ask(d, [flood])[1]
+    d.defer(attempt, signal="overloaded", retry_after_ms=60_000)
+    d.lanes.resume(LANE, d.now_ms)
+    d.advance(15_000)  # its ramp
+    fail(d, flood)
+    assert ask(d, [victim])[1]
+
+
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), st.booleans()), min_size=5, max_size=60))
 def test_an_outage_meets_few_calls_whichever_teams_call_into_it(

@@ -125,11 +125,12 @@ def messages_of_anything(team: HostileTeam) -> None:
         5,
         "x",
     ]
-    bodies = [{"messages": part} for part in parts] + [
+    bodies: list[Any] = [{"messages": part} for part in parts] + [
         {"messages": [{}], "max_tokens": part} for part in parts
     ]
-    page = encode_page([{"r": each} for each in (*bodies, None, [], "x")])
-    team.submit(team.spec(rows=len(bodies) + 3, page_rows=50, prompts=[], request_field="r"), {"0": page})
+    bodies += [None, [], "x"]
+    page = encode_page([{"r": each} for each in bodies])
+    team.submit(team.spec(rows=len(bodies), page_rows=50, prompts=[], request_field="r"), {"0": page})
 
 
 def an_inbox_of_rubbish(team: HostileTeam) -> None:

@@ -8,11 +8,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kombu import Connection
+from kombu.exceptions import OperationalError
 
 from fairlane.broker.app import IDLE_QUEUE, make_app
 from fairlane.config.settings import Settings
 from fairlane.model.lane import queue_name
-from fairlane_workers.intake.lane_queues import POLL_S, LaneQueues, consumer_step
+from fairlane_workers.intake.lane_queues import (
+    POLL_S,
+    RECONNECT_S,
+    LaneQueues,
+    consumer_step,
+    hurried,
+)
 
 
 class Consumer:
@@ -298,6 +306,15 @@ def test_a_lane_that_is_left_is_reported_at_once(queues: LaneQueues, announced: 
     queues.hold(True)
     consumer.run()
     assert announced == [frozenset({"sim:a"}), frozenset()]
+
+
+def test_a_broker_that_is_back_is_found_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("kombu.utils.functional.sleep", waited.append)
+    nobody = Connection("redis://127.0.0.1:1/0")
+    with pytest.raises(OperationalError):
+        hurried(nobody).ensure_connection(max_retries=20)
+    assert sum(waited) / 20 <= RECONNECT_S <= 2
 
 
 def test_redis_is_polled_often_enough_for_a_new_lane(queues: LaneQueues) -> None:

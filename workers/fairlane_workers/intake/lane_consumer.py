@@ -21,7 +21,7 @@ from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.store.connection.server_states import refusing_state
 from fairlane.telemetry.logs import get_logger
-from fairlane_workers.intake.lane_queues import LaneQueues, attempts_of
+from fairlane_workers.intake.lane_queues import LaneQueues, attempts_of, hurried
 
 log = get_logger("consumer")
 
@@ -131,6 +131,10 @@ class LaneConsumer(ConsumerMixin):
                     action()
                 else:
                     self._due.append((at, action))
+
+    def create_connection(self) -> Any:
+        """See `ConsumerMixin`."""
+        return hurried(super().create_connection())
 
     def on_connection_error(self, exc: Any, interval: Any) -> None:
         """See `ConsumerMixin`."""

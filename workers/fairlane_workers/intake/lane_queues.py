@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from celery import bootsteps
@@ -32,6 +33,9 @@ OLDEST_POLL_S = 1.1  # a kombu that does not say when its pop began waits for on
 
 REFUSED_S = 1.0
 """How long a worker waits before it connects again to a broker that takes no writes."""
+
+RECONNECT_S = 2.0
+"""The longest that a worker waits before it tries its broker again."""
 
 _DELAYS = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
@@ -180,6 +184,12 @@ def attempts_of(message: Message) -> list[Message]:
         return [message]
 
 
+def hurried(connection: Any) -> Any:
+    """The connection, which tries an absent broker every `RECONNECT_S`; kombu comes to wait 30 s."""
+    connection.ensure_connection = partial(connection.ensure_connection, interval_max=RECONNECT_S)
+    return connection
+
+
 class BrokerRefuses(ConnectionError):
     """The broker answers and takes no writes: a state that ends, as a lost connection does."""
 
@@ -208,6 +218,10 @@ class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
                 if refused is None:
                     raise
                 raise BrokerRefuses(refused.problem) from error
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """See Celery's consumer."""
+        return super().ensure_connected(hurried(conn))
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
         """See Celery's consumer; each attempt of a message becomes a task of its own."""

@@ -19,7 +19,7 @@ from fairlane.config.sections import RedisSettings
 from fairlane.config.topology import topology_of
 from fairlane.core.errors import OldSchema, StoreRefuses, StoreUnavailable
 from fairlane.store.connection.primary_pool import primary_pool
-from fairlane.store.connection.server_states import refusing_state
+from fairlane.store.connection.server_states import DISK, refusing_state
 from fairlane.store.connection.tls_errors import first_word_refused, options_of, refusal_of, tls_alert
 from fairlane.store.keys import KEY_VERSION, Keys
 from fairlane.store.redis_client import RedisClient as RedisClient
@@ -61,7 +61,10 @@ def open_redis(url: str, *, deployment: str | None = None, retries: int = 1, **o
 
 
 def require(redis: RedisClient, url: str) -> RedisClient:
-    """The client, after one PING. Raises `StoreUnavailable`."""
+    """The client, after one PING. Raises `StoreUnavailable`.
+
+    A server that cannot write to its disk refuses PING as it refuses writes, and answers what is read.
+    """
     try:
         redis.ping()
     except BusyLoadingError as error:
@@ -71,7 +74,8 @@ def require(redis: RedisClient, url: str) -> RedisClient:
             raise StoreUnavailable(without_password(url), *hung_up) from error
         raise unavailable(without_password(url), _cause_of(error, url)) from error
     except RedisError as error:
-        raise answered(without_password(url), error) from error
+        if refusing_state(error) is not DISK:
+            raise answered(without_password(url), error) from error
     return redis
 
 
