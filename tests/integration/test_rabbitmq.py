@@ -16,7 +16,7 @@ from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.model.lane import queue_name
 from fairlane_scheduler.dispatch.publisher import Publisher
-from tests.support.cluster import all_succeeded, cluster
+from tests.support.cluster import all_succeeded, cluster, numbered
 from tests.support.rabbitmq import RabbitMQ, rabbitmq
 from tests.support.strict_lane import start_strict_run
 from tests.support.wait import wait_until
@@ -25,6 +25,7 @@ from tests.support.wait import wait_until
 pytestmark = [pytest.mark.brokers, pytest.mark.timeout(400)]
 
 JOBS = 300
+FAR_MS = 1 << 42
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,39 @@ def test_a_run_survives_a_dead_worker_and_two_restarts_of_the_broker(
         assert set(ours.values()) == {"quorum"}
         assert queue_name(f"sim:{strict.model}") in ours
         assert not [name for name in queues if name.startswith("celery_delayed")]
+
+
+def test_workers_leave_the_queue_of_a_lane_that_is_forgotten_until_it_is_back(
+    server: RabbitMQ, tmp_path: Path
+) -> None:
+    config = f'[celery]\nbroker_url = "{server.url}"\n'
+    with cluster(tmp_path, config=config, slots=10) as deployment:
+        lane = f"sim:{deployment.new_model()}"
+
+        def consumers() -> int:
+            return server.control("list_consumers", "queue_name").splitlines().count(queue_name(lane))
+
+        def answers() -> int:
+            run = deployment.client.submit(numbered(JOBS // 10), "{{ n }}", model=lane)
+            return len(all_succeeded(run))
+
+        assert answers() == JOBS // 10
+        assert consumers() == len(deployment.beats())
+        leader = deployment.leader()
+        leader.stop()
+        deployment.redis.hset(deployment.keys.leader, mapping={"until_ms": FAR_MS})
+        epoch = int(deployment.redis.hget(deployment.keys.leader, "epoch") or 0)
+        assert deployment.lanes.forget(lane, epoch, 0)
+        wait_until(lambda: consumers() == 0)
+        # The policy of docs/brokers.md, with a second in place of a week.
+        policy = ("unused", r"^fairlane\.lane\.", '{"expires":1000}', "--apply-to", "queues")
+        server.control("set_policy", *policy)
+        wait_until(lambda: queue_name(lane) not in server.queues())
+        server.control("clear_policy", "unused")
+        deployment.redis.hset(deployment.keys.leader, mapping={"until_ms": 0})
+        deployment.stack.restart(leader.name)
+        assert answers() == JOBS // 10
+        assert consumers() == len(deployment.beats())
 
 
 def test_messages_lie_on_the_lanes_queue_in_order(server: RabbitMQ, publisher: Publisher) -> None:

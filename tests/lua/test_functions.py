@@ -287,6 +287,22 @@ def test_a_worker_loads_what_many_of_its_calls_miss_once(
     assert (counts["cmdstat_function|load"], counts.get("cmdstat_eval", 0)) == (loads, scripts)
 
 
+def test_a_worker_that_may_not_load_functions_asks_for_them_once(bare: Redis) -> None:
+    d = Deployment(bare)
+    first, second = (
+        [
+            d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms)
+            for attempt in d.take(d.queued_lane(1, lane, run=lane[4:]), 1, lane)
+        ]
+        for lane in ("sim:a", "sim:b")
+    )
+    bare.function_flush()
+    bare.config_resetstat()
+    with sending(bare, ("+@all", "-function|load")) as send:
+        assert [Claim.of(reply) for reply in send(first, second)] == [Claim(0, 0, 0)] * 2
+    assert bare.info("commandstats")["cmdstat_fcall"]["calls"] == 2  # the first, and again after loading
+
+
 @pytest.mark.parametrize(
     ("error", "missing"),
     [

@@ -192,9 +192,8 @@ class Functions:
         """
         replies = dict[int, Any]()
         asked = [place for place, call in enumerate(calls) if self._function(call) is not None]
-        for place, reply in zip(
-            asked, await self._load_and_call(redis, [calls[i] for i in asked]), strict=True
-        ):
+        called = await self._load_and_call(redis, [calls[place] for place in asked])
+        for place, reply in zip(asked, called, strict=True):
             if not is_missing(reply):
                 replies[place] = reply
         rest = [place for place in range(len(calls)) if place not in replies]
@@ -213,14 +212,13 @@ class Functions:
         for function, call in zip(functions, calls, strict=True):
             pipeline.fcall(function.name, *call.packed)
         raw = await pipeline.execute(raise_on_error=False)
-        loaded, replies = dict(zip(libraries, raw, strict=False)), raw[len(libraries) :]
-        for place, function in enumerate(functions):
-            if is_missing(replies[place]):
-                if isinstance(why := loaded[function.name], ResponseError) and _takes_no_commands(why):
-                    replies[place] = why
-                else:
-                    self._note_missing(replies[place])
-        return replies
+        for reply in raw:
+            self._note_missing(reply)
+        refused = {name: why for name, why in zip(libraries, raw, strict=False) if _takes_no_commands(why)}
+        return [
+            refused.get(function.name, reply) if is_missing(reply) else reply
+            for function, reply in zip(functions, raw[len(libraries) :], strict=True)
+        ]
 
     def _note_refused(self, error: ResponseError) -> None:
         """Why FUNCTION LOAD failed: another process was first, or functions are not to be had.
@@ -231,8 +229,8 @@ class Functions:
             raise error
         self._note_missing(error)
 
-    def _note_missing(self, error: ResponseError) -> None:
-        """A function that was loaded and is gone again, another version deleted; any other error stays."""
+    def _note_missing(self, error: object) -> None:
+        """Note whether functions are to be had; one that is gone again, another version has deleted."""
         if is_missing(error) and not _GONE.match(str(error)):
             self._kept = False
 
@@ -252,9 +250,10 @@ def is_missing(error: object) -> bool:
     return isinstance(error, ResponseError) and _MISSING.match(str(error)) is not None
 
 
-def _takes_no_commands(error: ResponseError) -> bool:
+def _takes_no_commands(error: object) -> bool:
     """Whether FUNCTION LOAD failed for now: neither was another process first, nor are functions refused."""
-    return "already exists" not in str(error) and not is_missing(error)
+    failed = isinstance(error, ResponseError) and not is_missing(error)
+    return failed and "already exists" not in str(error)
 
 
 async def _evaluate(redis: AsyncRedisClient, calls: Sequence[Call]) -> list[Any]:
