@@ -19,6 +19,8 @@ FUNCTION_PREFIX = "fairlane_"
 
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
 
+_WORDS = re.compile(r"\w+")
+
 _HOLDERS = ("core/held_values", "core/held_hashes")  # what the calls of one script call run with
 
 _SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
@@ -110,7 +112,8 @@ def digest(text: str) -> str:
 def _text(verb: LuaFile, preludes: Preludes, before: Sequence[str], code: str) -> VerbText:
     needed = preludes.compose(verb)
     constants = {key: value for prelude in needed for key, value in prelude.constants.items()}
-    blocks = [*before, *(_enclosed(prelude) for prelude in needed if not prelude.constants)]
+    used = _used_elsewhere(verb, needed)
+    blocks = [*before, *(_enclosed(prelude, used) for prelude in needed if not prelude.constants)]
     return VerbText(
         verb.name, _stripped("\n".join(blocks), constants), _keys(verb), _stripped(code, constants)
     )
@@ -121,9 +124,30 @@ def _stripped(text: str, constants: Mapping[str, str]) -> str:
     return with_values(_COMMENTS.sub("", text), constants)
 
 
-def _enclosed(prelude: LuaFile) -> str:
-    """The prelude in a block of its own, which only the names that it gives are seen outside of."""
-    return f"local {', '.join(prelude.words('GIVES'))}\ndo\n{prelude.text}\nend"
+def _used_elsewhere(verb: LuaFile, needed: Sequence[LuaFile]) -> frozenset[str]:
+    """Names that a file of a verb gives and another of its files uses. A function of Lua has 200 names at most."""
+    words = {file.name: frozenset(_WORDS.findall(file.code)) for file in (*needed, verb)}
+    return frozenset(
+        name
+        for prelude in needed
+        for name in prelude.words("GIVES")
+        if any(name in found for other, found in words.items() if other != prelude.name)
+    )
+
+
+def _enclosed(prelude: LuaFile, used: frozenset[str] | None = None) -> str:
+    """The prelude in a block of its own, outside of which only the names that it gives and others use are seen.
+
+    Without ``used`` all that it gives are.
+    """
+    given = prelude.words("GIVES")
+    outside = [name for name in given if used is None or name in used]
+    inside = [name for name in given if name not in outside]
+    return f"{_declared(outside)}do\n{_declared(inside)}{prelude.text}\nend"
+
+
+def _declared(names: Sequence[str]) -> str:
+    return f"local {', '.join(names)}\n" if names else ""
 
 
 def _keys(verb: LuaFile) -> str:
