@@ -345,7 +345,7 @@ def test_a_run_says_itself_how_far_its_tasks_run_ahead(fake_redis: Redis) -> Non
 def test_a_team_whose_turn_is_late_is_offered_a_call_while_those_of_another_fail(
     fake_redis: Redis, arrives: str
 ) -> None:
-    """Calls that fail cost little, so the team that makes them is due for many before another has its turn."""
+    """Calls that fail cost little, so their team is due for many before another has its turn."""
     parts = staffed(fake_redis, 50)
     victim = parts.admit(2, run="v", team="victim")
     flood = parts.admit(100, run="f", team="flood")

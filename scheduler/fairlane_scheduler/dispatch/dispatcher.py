@@ -213,9 +213,9 @@ class Dispatcher:
         reserved_only = False  # the lane's rest is reserved: offer it to teams with a reserved share
         while queue.waiting:
             # Calls of one team may be what fails, so each team is offered one.
-            each_team = turn.reason in FAILING
-            most = [dict.fromkeys(queue.waiting, 1), *quotas] if each_team else quotas
-            ask = self._offers(lane, queue, turn, moment, most, reserved_only=reserved_only)
+            each_team = turn.reason in FAILING and len(queue.waiting) > 1
+            most: list[Mapping[str, int]] = [dict.fromkeys(queue.waiting, 1)] if each_team else []
+            ask = self._offers(lane, queue, turn, moment, [*most, *quotas], reserved_only=reserved_only)
             if not ask.offers:
                 break
             turn.short = ask.room == 0
@@ -241,7 +241,7 @@ class Dispatcher:
         queue: LaneQueue,
         turn: _LaneTurn,
         moment: Moment,
-        quotas: Sequence[Quotas],
+        quotas: Sequence[Mapping[str, int]],
         *,
         reserved_only: bool,
     ) -> _Ask:
