@@ -10,7 +10,7 @@ import pytest
 from tests.support.cluster import Cluster, cluster
 
 WORKERS, SLOTS = 3, 10
-LANES_OF_A_TEAM, SHARED = 100, 6
+LANES_OF_A_TEAM, SHARED = 100, 7
 """Most lanes that a team opens; connections ``shared0`` … have a key each, whose models share one lane."""
 
 CONFIG = f"""

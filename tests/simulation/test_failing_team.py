@@ -21,6 +21,9 @@ from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
 
 LANE, TIMES, LATENCY_S, RUNS = "sim:fast", 2.0, 1.0, 3
+THRESHOLD, SLOTS, PROBES = 5, 50, 5
+"""Probes within two minutes start 5, 15, 35 and 75 s after the first failures."""
+
 FAILURES: dict[str, tuple[float, Outcome]] = {
     "errors at once": (0.005, ServerError("broken", 500)),
     "overloads": (0.005, Overloaded("busy", 503)),
@@ -48,6 +51,26 @@ def victims_s(cluster: Cluster, jobs: int) -> float:
     took_s = cluster.run_until_finished(ref, limit_s=900)
     assert_complete(cluster, ref, JobState.SUCCEEDED)
     return took_s
+
+
+@pytest.mark.parametrize("takes_s", [0.005, 2.0])
+def test_an_outage_that_two_teams_meet_costs_few_calls(real_redis: Redis, takes_s: float) -> None:
+    """As many as one team's calls would cost, and as many again as open a circuit."""
+    calls, down_s = [0], 120.0
+
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        if began_s <= cluster.now_ms / 1000 < began_s + down_s:
+            calls[0] += 1
+            return takes_s, NetworkFailure("connection refused")
+        return LATENCY_S, Success("yes", Usage(10, 5))
+
+    cluster = Cluster(real_redis, provider=provider, workers=[FakeWorker("w1", SLOTS)])
+    began_s = cluster.now_ms / 1000 + 2
+    refs = [cluster.submit(200, team=team) for team in ("one", "other")]
+    cluster.run_until_finished(*refs, limit_s=600)
+    for ref in refs:
+        assert_complete(cluster, ref, JobState.SUCCEEDED)
+    assert 0 < calls[0] <= 2 * THRESHOLD + SLOTS + PROBES
 
 
 LIMITS: dict[str, Callable[[], dict[str, float | None]]] = {

@@ -384,3 +384,29 @@ def test_a_judges_lane_that_nobody_serves_yet_counts_the_slots_of_all_workers(fa
 
 def test_a_run_says_itself_how_far_its_tasks_run_ahead(fake_redis: Redis) -> None:
     assert begun(staffed(fake_redis, 2, "sim:fast", "sim:judge"), bounds={"ahead": 1}) == 1
+
+
+@pytest.mark.parametrize("arrives", ["before", "after"])
+def test_a_team_whose_turn_is_late_is_offered_a_call_while_those_of_another_fail(
+    fake_redis: Redis, arrives: str
+) -> None:
+    """Calls that fail cost little, so their team is due for many before another has its turn."""
+    parts = staffed(fake_redis, 50)
+    victim = parts.admit(2, run="v", team="victim")
+    flood = parts.admit(100, run="f", team="flood")
+    for run, share in ((victim, 1e6), (flood, 1e-9)):
+        parts.dispatcher._turn("sim:fast").shares.charge(run.ref, share)
+    if arrives == "before":
+        parts.feed_all()
+    else:
+        parts.feeder.tick(parts.moment())
+        parts.backlog.lane("sim:fast").throttle(victim.ref, None)
+    open_ms = parts.moment().server_ms + 60_000
+    opened = {"circuit": "open", "open_ms": open_ms, "fail_team": "/flood", "first_n": 1, "granted": 9}
+    fake_redis.hset(parts.keys.lane("sim:fast"), mapping=opened)
+    tick(parts)
+    if arrives == "after":
+        assert parts.mailbox.collect() == []
+        parts.backlog.unthrottle("sim:fast")
+        tick(parts)
+    assert [attempt.team for attempt in parts.mailbox.collect()] == ["victim"]

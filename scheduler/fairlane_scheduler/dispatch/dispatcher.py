@@ -231,7 +231,10 @@ class Dispatcher:
         turn.short = False
         reserved_only = False  # the lane's rest is reserved: offer it to teams with a reserved share
         while queue.waiting:
-            ask = self._offers(lane, queue, turn, moment, quotas, reserved_only=reserved_only)
+            # Calls of one team may be what fails, so each team is offered one.
+            each_team = turn.reason in FAILING and len(queue.waiting) > 1
+            most: list[Mapping[str, int]] = [dict.fromkeys(queue.waiting, 1)] if each_team else []
+            ask = self._offers(lane, queue, turn, moment, [*most, *quotas], reserved_only=reserved_only)
             if not ask.offers:
                 break
             turn.short = ask.room == 0
@@ -240,6 +243,8 @@ class Dispatcher:
                 return
             grant = self._ask(lane, ask, moment)
             self._apply(lane, turn, ask.offers, grant, quotas, moment)
+            if grant.reason in FAILING and not each_team and _leaves_out(ask.offers, queue):
+                continue
             if grant.reason:
                 turn.ask_ms = None
                 if grant.at_ms:
@@ -256,7 +261,7 @@ class Dispatcher:
         queue: LaneQueue,
         turn: _LaneTurn,
         moment: Moment,
-        quotas: Sequence[Quotas],
+        quotas: Sequence[Mapping[str, int]],
         *,
         reserved_only: bool,
     ) -> _Ask:
@@ -274,7 +279,7 @@ class Dispatcher:
         ordered = turn.shares.order(
             queue.waiting,
             self._priority,
-            max(1, min(room, turn.wants)),
+            max(1, min(room, turn.wants), len(queue.waiting) if turn.reason in FAILING else 0),
             moment.server_ms,
             queue.interactive,
             most_of if reserved_only or quotas else None,
@@ -376,3 +381,8 @@ class Dispatcher:
     def _priority(self, ref: RunRef) -> int:
         run = self._backlog.get(ref)
         return run.priority if run else 0
+
+
+def _leaves_out(offers: Sequence[Offer], queue: LaneQueue) -> bool:
+    """Whether a team with queued jobs is offered nothing."""
+    return len(queue.waiting) > len({offer.ref.team for offer in offers})

@@ -41,7 +41,7 @@ function count_failure(row, limits, lease, answered_then, now)
   local threshold, most = limits.outage_failures or OUTAGE_FAILURES, 2 * row.fails > lease.n - row.first_n + 1
   if row.failures >= threshold and most then return open_circuit(row, limits, now) end
   if not answered_then or row.fails >= threshold and most then
-    if now >= doubt_ends(row) then row.doubted, row.doubtful = 0, 0 end
+    if now >= doubt_ends(row) then row.doubted, row.doubtful, row.guests = 0, 0, 0 end
     row.doubt_for = 2 * (now - lease.granted_ms) + threshold * CIRCUIT_APART_MS
   end
 end

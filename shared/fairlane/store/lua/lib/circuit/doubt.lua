@@ -2,7 +2,8 @@
 -- hash:
 --   doubt_for, doubted, doubtful    for how long calls of a lane in doubt are awaited, how many have started, and how
 --                                   many of them are in flight
--- GIVES: doubt_ends in_doubt
+--   guests                          calls of teams that have started in it although another team's calls alone failed
+-- GIVES: doubt_ends in_doubt start_doubted
 -- USES: circuit/blame circuit/circuit_constants lane/state
 
 -- A doubt ends when a call that started in it has outlived the time in which the one before it failed.
@@ -11,18 +12,38 @@ function doubt_ends(row)
   return row.doubtful > 0 and row.started_ms + row.doubt_for or math.huge
 end
 
--- Until when a lane in doubt lets no further call start; nil where one may. Where calls fail and nobody is answered,
--- as many as would open the circuit go first, apart in time, and twice as long as the failure took shows how they end.
--- Calls of `team` do not wait for those of another whose calls alone have failed.
+-- Whether calls of `team` do not wait for a doubt: another team's calls alone have failed.
+local function is_guest(row, team)
+  local blamed = blamed_team(row)
+  return blamed and blamed ~= team
+end
+
+-- Until when a lane in doubt lets no further call of `team` start (0: when woken); nil where one may. Where calls fail
+-- and nobody is answered, as many as would open the circuit go first, apart in time, and twice as long as the failure
+-- took shows how they end. As many of other teams go at once: they may not fail.
 function in_doubt(row, limits, team, now)
-  local ends_ms, blamed = doubt_ends(row), blamed_team(row)
-  if blamed and blamed ~= team then return nil end
+  local ends_ms, most = doubt_ends(row), limits.outage_failures or OUTAGE_FAILURES
   if now >= ends_ms then
     row.doubt_for = ''
     return nil
   end
-  if row.doubtful == 0 and row.doubted >= (limits.outage_failures or OUTAGE_FAILURES) then row.doubted = 0 end
-  if row.doubted >= (limits.outage_failures or OUTAGE_FAILURES) then return ends_ms end
+  if is_guest(row, team) then
+    if (row.guests or 0) < most then return nil end
+    return ends_ms < math.huge and ends_ms or 0
+  end
+  if row.doubtful == 0 and row.doubted >= most then row.doubted = 0 end
+  if row.doubted >= most then return ends_ms end
   local next_ms = (row.started_ms or 0) + CIRCUIT_APART_MS
   return next_ms > now and next_ms or nil
+end
+
+-- Counts a call that starts in a doubt. Returns whether the doubt awaits its end.
+function start_doubted(row, team)
+  if not known(row.doubt_for) then return false end
+  if is_guest(row, team) then
+    row.guests = (row.guests or 0) + 1
+    return false
+  end
+  row.doubted, row.doubtful = row.doubted + 1, row.doubtful + 1
+  return true
 end

@@ -67,7 +67,7 @@ function admit(admission, reserved)
   row.spent_input = (row.spent_input or 0) + reserved.input
   row.spent_output = (row.spent_output or 0) + reserved.output
   if admission.probing then begin_probe(row, admission.team) end
-  if known(row.doubt_for) then row.doubted, row.doubtful = row.doubted + 1, row.doubtful + 1 end
+  admission.doubted = start_doubted(row, admission.team)
   note_grant(row, admission.now)
   return take_tokens(row, admission.buckets, reserved)
 end

@@ -25,7 +25,7 @@ function grant_permit(offer, job, admission, lease_ms)
   if job.guess then row.guesses = (row.guesses or 0) + 1 end
   local lease = {
     ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, inflight = row.inflight, granted_ms = now,
-    ok = row.seen_ok, doubtful = row.doubt_for ~= '' and row.doubt_for and 1 or nil,
+    ok = row.seen_ok, doubtful = admission.doubted and 1 or nil,
     input = entry.input, output = entry.output, kind = entry.kind, most = entry.most,
     learns = job.learns, guessed = entry.guessed and 1 or nil, probe = admission.probing or nil,
     alone = alone or nil, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
