@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from fairlane.export.parsed import Parsed, parse_outputs
     from fairlane.model.decision import RetryPolicy
     from fairlane.model.job import JobState, Usage
-    from fairlane.model.results import Record
+    from fairlane.model.record import Record
     from fairlane.model.run import RunState
     from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
     from fairlane.model.sessions import SessionRecord
@@ -209,7 +209,7 @@ _HOMES = {
     "RetryPolicy": "fairlane.model.decision",
     "LaneProgress": "fairlane.model.run_status",
     "RoleTime": "fairlane.model.run_status",
-    "Record": "fairlane.model.results",
+    "Record": "fairlane.model.record",
     "RunState": "fairlane.model.run",
     "RunStatus": "fairlane.model.run_status",
     "SessionRecord": "fairlane.model.sessions",

@@ -13,7 +13,7 @@ from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluati
 from fairlane.config.environment import process_environment
 from fairlane.core.errors import UnsupportedError
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 KNOWN = frozenset({"openai", "anthropic"})
 

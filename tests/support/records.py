@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import Message, RunSpec
 
 

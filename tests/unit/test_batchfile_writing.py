@@ -14,7 +14,7 @@ from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, c
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import base64_of, pack
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from tests.support.documents import ROOT, coded, table
 
 WRITER = BatchWriter("01run", 1_700_000_000)

@@ -20,7 +20,7 @@ from fairlane.evaluators.builders import scorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FunctionScorer
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane_workers.functions.catalog import AppTasks
 

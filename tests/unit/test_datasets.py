@@ -7,7 +7,7 @@ import tracemalloc
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +253,43 @@ def test_a_folder_is_no_dataset(tmp_path: Path) -> None:
 @given(ROWS)
 def test_a_page_comes_back_as_it_was(rows: list[dict[str, Any]]) -> None:
     assert decode_page(encode_page(rows)) == rows
+
+
+def told_apart(value: Any) -> Any:
+    """A value in which 1, 1.0 and true differ, as do 0.0 and -0.0."""
+    return json.dumps(value, sort_keys=True)
+
+
+@given(ROWS, st.integers(1, 4))
+def test_a_page_holds_the_json_of_its_rows_as_the_encoder_of_any_list_writes_it(
+    rows: list[dict[str, Any]], size: int
+) -> None:
+    for page in pages(rows, size):
+        assert type(page) is not list
+        assert [told_apart(row) for row in decode_page(encode_page(page))] == [told_apart(r) for r in page]
+        assert decode_page(encode_page(page)) == decode_page(encode_page(list(page)))
+
+
+class Labelled(int, Enum):
+    """Its value is a label; as JSON it is a number."""
+
+    ONE = 1
+
+    def __new__(cls, number: int) -> Labelled:
+        made = int.__new__(cls, number)
+        made._value_ = f"number {number}"
+        return made
+
+
+def test_a_number_with_a_label_stays_a_number() -> None:
+    (page,) = pages([{"a": Labelled.ONE, "b": Colour.RED, "c": [Colour.RED]}], 2)
+    assert decode_page(encode_page(page)) == [{"a": 1, "b": "red", "c": ["red"]}]
+
+
+@pytest.mark.parametrize("most", [2**63, 2**64 - 1, 2**64, 10**4000])
+def test_large_numbers_keep_their_digits(most: int) -> None:
+    rows = [{"a": most, "b": -most, "c": 1e16, "d": -0.0, "e": 5e-324}]
+    assert told_apart(decode_page(encode_page(next(pages(rows, 1))))) == told_apart(rows)
 
 
 @given(ROWS, st.integers(1, 4))

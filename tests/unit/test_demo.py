@@ -23,7 +23,7 @@ from fairlane.local.demo_command import QUESTIONS, data_folder
 from fairlane.local.keeper import WatchfulWaiter
 from fairlane.model.job import JobState, Usage
 from fairlane.model.lane import LaneLimits
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
 

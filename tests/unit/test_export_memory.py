@@ -19,7 +19,7 @@ from fairlane.export.trackers import mlflow_runs, phoenix_experiments, record_sp
 from fairlane.export.trackers.exported import Exported, ExportedRun
 from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from tests.support.records import make_record, spec_of
 
 COUNT = 6_000

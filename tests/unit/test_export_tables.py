@@ -24,7 +24,7 @@ from fairlane.export.frames import to_frame
 from fairlane.export.lines import record_line
 from fairlane.export.spool import Spool
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from tests.support.records import make_record
 
 GOOD = make_record(

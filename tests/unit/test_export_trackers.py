@@ -16,7 +16,7 @@ from fairlane.core.errors import FairlaneError, MissingExtra, UnknownFormat
 from fairlane.evaluators.builders import contains, exact_match
 from fairlane.export.trackers import exported
 from fairlane.export.trackers.exported import Exported, ExportedRun, exporter_names, find_exporter
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from tests.support.command_line import CommandLine
 from tests.support.records import make_record, spec_of
 

@@ -11,7 +11,7 @@ from redis import Redis
 from fairlane.core.errors import CutOff, NoChild
 from fairlane.model.evaluators import Regex
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import Message, RunRef
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.read.reading import RecordReader

@@ -15,7 +15,7 @@ from fairlane.apps.promptfoo.evaluation import Evaluation
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from tests.support.promptfoo import Folder, config, path_with_node, record
 
 NODE = path_with_node()

@@ -13,7 +13,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from tests.support.promptfoo import KNOWN, Folder, config, record
 
 TESTS = [{"vars": {"word": ["a", "b"]}}, {"vars": {"word": "c"}}]

@@ -28,7 +28,7 @@ from fairlane.client.summary import TASK, Failure
 from fairlane.core.clock import ManualClock
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import Message, RunSpec, RunState
 from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
 from fairlane.model.tokens import Price

@@ -14,12 +14,11 @@ from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage
 from fairlane.model.results import (
     JudgeResult,
+    Portion,
     TaskResult,
     assemble,
     long_form,
     packed,
-    parsed_results,
-    record_of,
     stored_state,
 )
 from tests.support.records import spec_of
@@ -85,10 +84,10 @@ def test_records_are_the_same_from_either_form_alone_and_together(found: Any, sh
     spec = spec_of([JUDGE], rows=9)
     plain = [[each.to_json().encode(errors="surrogatepass") for each in pair] for pair in found]
     stored = [[as_bytes(packed(each.to_json(short=short))) for each in pair] for pair in found]
-    together = parsed_results([text for pair in stored for text in pair])
-    for item, pair in enumerate(found):
+    texts = [text for pair in stored for text in pair]
+    together = Portion(spec, range(len(found)), [{}] * len(found), texts, JobState.CANCELLED)
+    for item, (pair, made) in enumerate(zip(found, together, strict=True)):
         expected = assemble(spec, item, {}, plain[item])
-        made = record_of(spec, item, {}, together[2 * item : 2 * item + 2], JobState.CANCELLED)
         assert made == assemble(spec, item, {}, stored[item]) == expected
         assert (made.output, made.state, made.usage) == (pair[0].output, pair[0].state, pair[0].usage)
         assert hash(made.usage) == hash(pair[0].usage)
@@ -124,8 +123,7 @@ def test_what_earlier_and_later_versions_store_is_read() -> None:
     assert TaskResult.from_json(earlier) == TaskResult.from_json(later)
     assert TaskResult.from_json(later).output == "Gö"
     spec = spec_of(rows=2)
-    both = parsed_results([earlier, None, later])
-    assert both[1] is None
-    first, second = (record_of(spec, 0, {}, [each], JobState.CANCELLED) for each in (both[0], both[2]))
-    assert first == second
-    assert record_of(spec, 0, {}, [None], JobState.TIMED_OUT).state is JobState.TIMED_OUT
+    portion = Portion(spec, range(3), [{}] * 3, [earlier, None, later], JobState.TIMED_OUT)
+    first, none, second = portion
+    assert replace(first, item=2) == second
+    assert none.state is JobState.TIMED_OUT

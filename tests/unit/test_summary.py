@@ -21,7 +21,7 @@ from fairlane.core.errors import RunArchived
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, Judge
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord

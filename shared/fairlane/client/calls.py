@@ -12,7 +12,7 @@ from fairlane.core.errors import CallFailed, SubmissionError
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FUNCTION
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.why.waiting import Waiting
 
 Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]

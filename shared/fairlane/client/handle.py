@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
@@ -23,7 +23,7 @@ from fairlane.client.following.progress import ProgressView, draw, open_progress
 from fairlane.client.following.records import Closure, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
 from fairlane.core.errors import FairlaneError, RunTimeout
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
@@ -176,6 +176,11 @@ class Run:
         status = yield from self._ending()
         yield from self._scored(self._records(status).item_steps())
 
+    def _portions(self) -> Iterator[Iterable[Record] | Wait]:
+        """The steps of `results`, with the records of some items at a time."""
+        status = yield from self._ending()
+        yield from self._records(status).portion_steps()
+
     def sessions(self) -> Iterator[SessionRecord]:
         """Every session's record, in the order in which sessions first appear. Waits for the run to be over.
 
@@ -215,9 +220,10 @@ class Run:
         or not at all. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
         ``raw``. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
         """
+        from fairlane.client.exporting import stored_records
         from fairlane.export.formats import export_records
 
-        return export_records(self.results(), path, format, raw=raw)
+        return export_records(stored_records(self), path, format, raw=raw)
 
     def export_to(self, exporter: str, target: str = "") -> Exported:
         """Send every record to another tool, once the run is over; returns how many, and where they are.

@@ -13,7 +13,7 @@ from typing import Any
 from fairlane.core.errors import RunArchived
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import RoleTime, Scores
 from fairlane.model.sessions import SessionRecord

@@ -22,7 +22,7 @@ from fairlane.core.errors import SubmissionError
 from fairlane.export.extras import library
 from fairlane.export.trackers.mlflow_runs import feedback
 from fairlane.model.evaluators import EVALUATORS
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 _REMEDY = 'Define it in a module that worker.modules names, or give "<connection>:<model>".'
 

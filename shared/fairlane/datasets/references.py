@@ -78,7 +78,7 @@ class SourcePages:
                 self._pages, self._next = pages(open_reference(self._source), self._page_rows), 0
             page: list[dict[str, Any]] = []
             while self._next <= number:
-                page = next(self._pages, [])
+                page = list(next(self._pages, []))  # without the rows' JSON
                 self._next += 1
         except SubmissionError:
             self._pages = None

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from fairlane.model.job import Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Record))
 _LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1

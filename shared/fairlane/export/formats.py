@@ -13,7 +13,8 @@ from fairlane.export.files import as_text, whole_bytes
 from fairlane.export.lines import write_lines
 from fairlane.export.parquet import require_parquet, write_parquet
 from fairlane.export.spool import Spool
-from fairlane.model.results import Record
+from fairlane.export.stored_lines import StoredRecords
+from fairlane.model.record import Record
 
 Format: TypeAlias = Literal["jsonl", "csv", "parquet"]
 
@@ -68,7 +69,7 @@ def write_records(
 ) -> int:
     """Write records to an open file. All but JSON lines pass through a temporary file in ``folder``."""
     if chosen == "jsonl":
-        return write_lines(records, out)
+        return records.write_lines(out) if isinstance(records, StoredRecords) else write_lines(records, out)
     with Spool(folder) as spool:
         spool.take(records)
         if chosen == "parquet":

@@ -8,7 +8,7 @@ from typing import Any
 from fairlane.export.columns import Column, Kind
 from fairlane.export.extras import library
 from fairlane.export.spool import Spool
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 _TYPES = {Kind.BOOLEAN: "boolean", Kind.INTEGER: "Int64", Kind.NUMBER: "Float64"}
 

@@ -5,25 +5,33 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
+
+
+class Lines(NamedTuple):
+    """Some JSON lines, as UTF-8, each with its end."""
+
+    number: int
+    text: bytes
+
 
 LINES_AT_ONCE = 50
 """Lines that are made at once: so few records that Python does not look for garbage meanwhile."""
 
 _MARK = "\uffff\uffff\uffff"
-"""Stands between two records while they are one array. No language has this character: a search is fast."""
+"""Stands between two values while they are one array. No language has this character: a search is fast."""
 
 _MARKED = f',"{_MARK}",'.encode()
 
 
 def record_line(record: Record) -> str:
     """The record as one line of JSON, with its end. A lone surrogate, which no file can hold, is escaped."""
-    fields = _fields(record)
+    fields = record_fields(record)
     try:
         line = to_json(fields, fallback=_as_object).decode()
     except PydanticSerializationError:
@@ -32,19 +40,25 @@ def record_line(record: Record) -> str:
 
 
 def record_lines(records: Sequence[Record]) -> bytes:
-    """The same of several records, as UTF-8.
-
-    They become one array with a mark between two records, where it is then split.
-    """
-    marked: list[Any] = [_MARK] * (2 * len(records) - 1)
-    marked[::2] = map(_fields, records)
-    try:
-        lines = to_json(marked, fallback=_as_object)[1:-1].split(_MARKED)
-    except PydanticSerializationError:
-        lines = []
-    if len(lines) != len(records):  # a list in a row may hold the mark, too
+    """The same of several records, as UTF-8."""
+    lines = json_of_each(list(map(record_fields, records)))
+    if lines is None:
         return "".join(map(record_line, records)).encode()
     return b"\n".join([*lines, b""])
+
+
+def json_of_each(values: Sequence[Any]) -> list[bytes] | None:
+    """The JSON of each value, by one call for all; ``None`` where that does not work.
+
+    They become one array with a mark between two values, where it is then split.
+    """
+    marked: list[Any] = [_MARK] * (2 * len(values) - 1)
+    marked[::2] = values
+    try:
+        found = to_json(marked, fallback=_as_object)[1:-1].split(_MARKED)
+    except PydanticSerializationError:
+        return None
+    return found if len(found) == len(values) else None  # a list in a row may hold the mark, too
 
 
 def read_record(line: str | bytes) -> Record:
@@ -63,23 +77,38 @@ def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
         yield record
 
 
-def write_lines(records: Iterable[Record], out: BinaryIO) -> int:
-    """Write records to ``out``, some at a time; returns how many. Those before an error are written, too."""
-    count, waiting = 0, list[Record]()
+def lines_of(records: Iterable[Record]) -> Iterator[Lines]:
+    """The lines of records, some at a time. Those before an error come before it."""
+    waiting = list[Record]()
     try:
         for record in records:
             waiting.append(record)
-            count += 1
             if len(waiting) == LINES_AT_ONCE:
                 some, waiting = waiting, []
-                out.write(record_lines(some))
-    finally:
+                yield Lines(len(some), record_lines(some))
+    except (Exception, KeyboardInterrupt):
         if waiting:
-            out.write(record_lines(waiting))
+            yield Lines(len(waiting), record_lines(waiting))
+        raise
+    if waiting:
+        yield Lines(len(waiting), record_lines(waiting))
+
+
+def write_lines(records: Iterable[Record], out: BinaryIO) -> int:
+    """Write records to ``out``, some at a time; returns how many. Those before an error are written, too."""
+    return write_all(lines_of(records), out)
+
+
+def write_all(lines: Iterable[Lines], out: BinaryIO) -> int:
+    """Write lines to ``out``; returns how many."""
+    count = 0
+    for some in lines:
+        out.write(some.text)
+        count += some.number
     return count
 
 
-def _fields(record: Record) -> dict[str, Any]:
+def record_fields(record: Record) -> dict[str, Any]:
     """The fields of a record, in their order; a literal, since this is done for each of a million records."""
     used = record.usage
     return {

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 Value = TypeVar("Value")
 

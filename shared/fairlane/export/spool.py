@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fairlane.export.columns import Column, Columns, fitted
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 BATCH_ROWS = 5_000
 BATCH_BYTES = 16 * 1024 * 1024

@@ -1,18 +1,18 @@
-"""Stored results of jobs, and the record that an item's results become."""
+"""Stored results of jobs: their forms, and the records that they become."""
 
 from __future__ import annotations
 
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic_core import from_json
 
-from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState, Usage
+from fairlane.model.record import Record, note_of, reason_of
 from fairlane.model.run import Cell, RunSpec, cell_of
 from fairlane.model.steps import Step
 
@@ -20,10 +20,15 @@ PACK_CHARS = 400
 """Shorter results are stored plain: zlib would save little of them."""
 
 _STATES = {str(state): state for state in JobState}
-_SUCCEEDED = str(JobState.SUCCEEDED)
+_SUCCESS = JobState.SUCCEEDED
+_SUCCEEDED = str(_SUCCESS)
 _NO_USAGE = Usage()
 _NOTHING: Mapping[str, Any] = {}
 _ONLY_CELL = Cell(row=0, prompt=0, model=0, repetition=0)  # but for its row, which a record has already
+
+_PARSED_AT_ONCE = 64
+"""A record has ten objects, and Python looks for garbage when 700 new ones are alive. That would take longer
+than all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,37 +147,63 @@ class JudgeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """The one terminal record of an item: its task's outcome and every evaluator's score.
+class Portion:
+    """Items of a run with their rows and what is stored of them: a result or ``None`` for each of their jobs.
 
-    ``scores`` maps evaluator names to scores; ``None`` if there is none, then ``score_errors`` says why.
-    ``output`` is ``None`` unless the task succeeded. ``eval_usage`` has the tokens of each evaluation's call,
-    ``arguments`` the reasons that agents and judges gave for their scores, by the same names. ``notes`` says
-    which parameters a call went without, since its model does not support them: by the same names, and under
-    ``task``.
-
-    ``attempts``: how many of its `RetryPolicy.max_attempts` the task has used, its last call included.
-    Calls that cost none (429s, overloads, outages) are not in it; 0: no call was made, or the cache answered.
+    ``missing`` is the state of jobs without a result. Iterating makes the records, each when it is asked for.
     """
 
-    item: int
-    row: Mapping[str, Any]
-    model: str
-    prompt: int
-    repetition: int
-    state: JobState
-    output: str | None
-    scores: Mapping[str, float | None]
-    score_errors: Mapping[str, str]
-    usage: Usage
-    attempts: int
-    error: str | None
-    latency_ms: int | None = None
-    cached: bool = False
-    eval_usage: Mapping[str, Usage] = field(default_factory=dict)
-    finish_reason: str | None = None
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
+    spec: RunSpec
+    items: Sequence[int]
+    rows: Sequence[Mapping[str, Any]]
+    stored: Sequence[bytes | None]
+    missing: JobState
+
+    def part(self, first: int, end: int) -> Portion:
+        """The items from one place to another, the latter excluded."""
+        steps = self.spec.steps
+        stored = self.stored[first * steps : end * steps]
+        return Portion(self.spec, self.items[first:end], self.rows[first:end], stored, self.missing)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Make the records.
+
+        It makes no `TaskResult` and no `Cell`, and calls no constructor of a `Record` and no function for a
+        success: of a million records, half of the time would go there.
+        """
+        spec, steps, evals, models = self.spec, self.spec.steps, self.spec.evals, self.spec.models
+        cells, cell = spec.cells_per_row, _ONLY_CELL
+        rest: Mapping[str, Any]
+        for first in range(0, len(self.items), _PARSED_AT_ONCE):
+            end, place = first + _PARSED_AT_ONCE, 0
+            parsed = parsed_results(self.stored[first * steps : end * steps])
+            for item, row in zip(self.items[first:end], self.rows[first:end], strict=True):
+                task: Any = parsed[place]
+                draft: Any = _RecordDraft()
+                if type(task) is list:
+                    output, read, written, attempts, latency_ms, *more = task
+                    rest = more[1] if len(more) > 1 else _NOTHING
+                    draft.state, draft.output, draft.error, draft.attempts = _SUCCESS, output, None, attempts
+                    draft.latency_ms, draft.finish_reason = latency_ms, more[0] if more else None
+                    draft.usage = _usage(rest.get("u") or (read, written))
+                else:
+                    rest = task or {"s": self.missing}
+                    draft.state, draft.output, draft.error = _state(rest), rest.get("o"), rest.get("e")
+                    draft.attempts, draft.latency_ms = rest.get("a", 0), rest.get("l")
+                    draft.finish_reason, draft.usage = rest.get("f"), _usage(rest.get("u"))
+                if cells > 1:
+                    cell = cell_of(spec, item)
+                draft.item, draft.row, draft.model = item, row, models[cell.model] if models else ""
+                draft.prompt, draft.repetition = cell.prompt, cell.repetition
+                draft.scores, draft.score_errors, draft.cached = {}, {}, False
+                draft.eval_usage, draft.arguments, draft.notes = {}, {}, {}
+                if rest:
+                    _add_rest(draft, rest)
+                if evals:
+                    _add_evaluations(draft, evals, parsed[place + 1 : place + steps], self.missing)
+                place += steps
+                draft.__class__ = Record
+                yield draft
 
 
 def assemble(
@@ -183,47 +214,8 @@ def assemble(
     missing: JobState = JobState.CANCELLED,
 ) -> Record:
     """The record of an item from its stored results, task first. ``missing``: the state of the rest."""
-    return record_of(spec, item, row, [_parsed(each) if each else None for each in stored], missing)
-
-
-def record_of(
-    spec: RunSpec, item: int, row: Mapping[str, Any], parsed: Sequence[Any], missing: JobState
-) -> Record:
-    """`assemble` of results that `parsed_results` has read.
-
-    It makes no `TaskResult` and no `Cell`, and calls no constructor of a `Record`: of a million records, half
-    of the time would go there.
-    """
-    task = parsed[0]
-    cell = cell_of(spec, item) if spec.cells_per_row > 1 else _ONLY_CELL
-    rest: Mapping[str, Any]
-    if type(task) is list:
-        output, read, written, attempts, latency_ms, *more = task
-        state, error, finish_reason = JobState.SUCCEEDED, None, more[0] if more else None
-        rest = more[1] if len(more) > 1 else _NOTHING
-        usage = _usage(rest.get("u") or (read, written))
-    else:
-        rest = task or {"s": missing}
-        state, output, error, usage = _state(rest), rest.get("o"), rest.get("e"), _usage(rest.get("u"))
-        attempts, latency_ms, finish_reason = rest.get("a", 0), rest.get("l"), rest.get("f")
-    draft: Any = _RecordDraft()
-    draft.item, draft.row, draft.prompt, draft.repetition = item, row, cell.prompt, cell.repetition
-    draft.state, draft.output, draft.error, draft.usage = state, output, error, usage
-    draft.attempts, draft.latency_ms, draft.finish_reason = attempts, latency_ms, finish_reason
-    draft.eval_usage, draft.arguments = {}, {}
-    draft.model = spec.models[cell.model] if spec.models else ""
-    if rest:
-        draft.model = rest.get("m") or draft.model
-        draft.scores, draft.score_errors = rest.get("sc") or {}, rest.get("se") or {}
-        draft.cached, left_out = bool(rest.get("c")), rest.get("x")
-        draft.notes = {"task": note_of(left_out)} if left_out else {}
-    else:
-        draft.scores, draft.score_errors, draft.cached, draft.notes = {}, {}, False, {}
-    if spec.evals:
-        _add_evaluations(draft, spec.evals, parsed[1:], missing)
-    draft.__class__ = Record
-    record: Record = draft
-    return record
+    found = [(each.encode() if isinstance(each, str) else each) or None for each in stored]
+    return next(iter(Portion(spec, (item,), (row,), found, missing)))
 
 
 class _RecordDraft:
@@ -241,6 +233,15 @@ class _UsageDraft:
     __slots__ = tuple(each.name for each in fields(Usage))
 
 
+def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
+    """What few results have."""
+    draft.model = rest.get("m") or draft.model
+    draft.scores, draft.score_errors = rest.get("sc") or {}, rest.get("se") or {}
+    draft.cached = bool(rest.get("c"))
+    if left_out := rest.get("x"):
+        draft.notes["task"] = note_of(left_out)
+
+
 def _add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState) -> None:
     for step, each in zip(steps, parsed, strict=True):
         result = JudgeResult._of(each) if each else JudgeResult(missing, error=str(missing))
@@ -250,25 +251,11 @@ def _add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], m
             draft.notes[step.name] = note_of(result.left_out)
         if step.batch:
             continue
-        if reason := reason_of(step, result):
+        if reason := reason_of(step, result.answer):
             draft.arguments[step.name] = reason
         draft.scores[step.name] = result.score
         if result.error:
             draft.score_errors[step.name] = result.error
-
-
-def reason_of(step: Step, result: JudgeResult) -> str | None:
-    """Why an agent or a judge scored as it did; ``None`` for a choice alone, and for other evaluators."""
-    if not isinstance(step.evaluator, Judge):
-        return result.answer if step.criterion is not None else None
-    bare = {choice.casefold() for choice in step.evaluator.choices}
-    said = result.answer or ""
-    return None if said.strip(" \n.!*\"'`").casefold() in bare else said or None
-
-
-def note_of(left_out: Sequence[str]) -> str:
-    """What a record says of parameters that a call went without."""
-    return f"sent without {', '.join(left_out)}: the model does not support it"
 
 
 def read_score(answer: str) -> float:
@@ -292,7 +279,7 @@ def unpacked(stored: str | bytes) -> str | bytes:
 
 
 def parsed_results(stored: Sequence[bytes | None]) -> list[Any]:
-    """The JSON of many results, for `record_of`; ``None`` for those that are missing. One parse for all."""
+    """The JSON of many results; ``None`` for those that are missing. One parse for all."""
     texts: list[Any] = [
         b"null" if each is None else each if each[:1] != b"z" else unpacked(each) for each in stored
     ]

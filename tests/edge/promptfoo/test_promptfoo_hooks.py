@@ -16,7 +16,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from tests.edge.promptfoo.test_promptfoo_verdicts import promptfoo
 from tests.support.promptfoo_command import Promptfoo
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from fairlane.apps.batchfile.writing import BatchWriter
 from fairlane.evaluators.embeddings import pack
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 CHAT_TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
 TOOLS = [{"type": "function", "name": "add", "parameters": {}, "strict": True}]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fairlane.core.errors import RunNotFound
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
@@ -59,14 +59,14 @@ class EitherRecords(RecordReader):
         super().__init__(redis, keys, spec)
         self._archive, self._moved = archive, False
 
-    def read(self, items: Sequence[int]) -> Iterator[Record]:
+    def fetch(self, items: Sequence[int]) -> Iterable[Record]:
         """Read items' records from Redis, else from the archive. Raises `RunNotFound`."""
         if not self._moved:
             try:
-                return super().read(items)
+                return super().fetch(items)
             except RunNotFound:
                 self._moved = True
-        return iter(self._archive.reader.records(self._ref, items))
+        return self._archive.reader.records(self._ref, items)
 
 
 class EitherSessions(SessionReader):

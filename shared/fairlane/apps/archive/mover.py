@@ -14,7 +14,7 @@ from fairlane.client.archive import Moved
 from fairlane.client.deployment import Deployment
 from fairlane.client.following.records import Records
 from fairlane.core.errors import FairlaneError, RunArchived
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.sessions import SessionRecord, first_session_job
 from fairlane.store.read.reading import RESULTS_AT_ONCE

@@ -14,7 +14,7 @@ from fairlane.apps.archive.database import Database
 from fairlane.apps.archive.rows import record_of, results_of, session_record_of
 from fairlane.apps.archive.schema import records, runs, sessions
 from fairlane.core.errors import RunNotFound
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord

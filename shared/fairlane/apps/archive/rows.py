@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from fairlane.model.results import Record, TaskResult, long_form
+from fairlane.model.record import Record
+from fairlane.model.results import TaskResult, long_form
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import SessionRecord
 

@@ -14,7 +14,7 @@ from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import BrokenEmbeddings
 from fairlane.export.files import whole_file
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.pipeline.requests import EMBEDDINGS_URL, RESPONSES_URL, URL_FIELD
 
 _SUFFIXES = (".jsonl", ".ndjson", ".json")

@@ -14,7 +14,7 @@ from fairlane.apps.promptfoo.reading.providers import ANSWER, CALLED, Provider
 from fairlane.apps.promptfoo.rows import ASKED, DESCRIPTION
 from fairlane.apps.promptfoo.scoring.subjects import as_text
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 
 @dataclass(frozen=True, slots=True)

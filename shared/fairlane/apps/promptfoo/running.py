@@ -23,7 +23,7 @@ from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
 from fairlane.client.options import SubmitOptions
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import OnRefusal, RunState
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 MOST_CELLS = 200
 """Most pairs of prompt and model that are compared; rows that name their model may make any number."""

@@ -24,7 +24,7 @@ from fairlane.client.views.comparison import Comparison
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.model.sessions import SessionRecord

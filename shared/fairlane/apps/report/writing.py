@@ -9,7 +9,7 @@ from fairlane.apps.report.activity import activity_of
 from fairlane.apps.report.page import ReportSource, write_report
 from fairlane.client.deployment import Deployment
 from fairlane.client.views.comparison import Comparison
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import bytes_out, complain, lines_out, say
 from fairlane.cli.runs.run_views import share
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.client.exporting import stored_records
 from fairlane.client.handle import Run
 from fairlane.core.errors import SubmissionError, UnknownFormat
 from fairlane.export.formats import (
@@ -24,8 +25,9 @@ from fairlane.export.formats import (
     write_records,
 )
 from fairlane.export.lines import written
+from fairlane.export.stored_lines import StoredRecords
 from fairlane.export.trackers.exported import exporter_names
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 app = typer.Typer()
 
@@ -113,7 +115,7 @@ def _format(output: Path, stated: str | None) -> Format:
 
 def _write(run: Run, output: Path, chosen: Format, *, follow: bool, raw: bool) -> int:
     """How many records there were. Raises `SubmissionError` if the run was refused."""
-    records = run.stream() if follow else _at_the_end(run)
+    records: Iterable[Record] = run.stream() if follow else _at_the_end(run)
     if output != STANDARD_OUTPUT:
         return export_records(records, output, chosen, raw=raw)
     if chosen == "jsonl" and (follow or sys.stdout.isatty()):
@@ -121,13 +123,17 @@ def _write(run: Run, output: Path, chosen: Format, *, follow: bool, raw: bool) -
     return write_records(records, bytes_out(), chosen, raw=raw)
 
 
-def _at_the_end(run: Run) -> Iterable[Record]:
+def _at_the_end(run: Run) -> StoredRecords:
     """Records in item order, shown to be waited for once the first is asked for."""
-    status = run.status()
-    if not status.state.finished:
-        say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
-        run.wait(progress=True)
-    yield from run.results()
+
+    def portions() -> Iterator[Iterable[Record]]:
+        status = run.status()
+        if not status.state.finished:
+            say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
+            run.wait(progress=True)
+        yield from stored_records(run).portions
+
+    return StoredRecords(portions())
 
 
 def _print_lines(records: Iterable[Record], *, at_once: bool) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from fairlane.client.asynchronous.threads import Threads, off_loop
 from fairlane.client.handle import Run
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord

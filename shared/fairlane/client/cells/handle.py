@@ -18,7 +18,7 @@ from fairlane.client.summary import Summary, summarise
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import FairlaneError, RunTimeout, StoreUnavailable
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState, cell_of
 from fairlane.model.run_status import RunStatus
 from fairlane.model.tokens import Price

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, blocking
 from fairlane.core.errors import RunLost, SubmissionError
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
@@ -47,7 +47,12 @@ class Records:
     def item_steps(self) -> Iterator[Record | Wait]:
         """The steps of `in_item_order`."""
         count = yield from self._items()
-        yield from self._of(range(count))
+        yield from self._each_of(range(count))
+
+    def portion_steps(self) -> Iterator[Iterable[Record] | Wait]:
+        """The steps of `in_item_order`, with the records of some items at a time."""
+        count = yield from self._items()
+        yield from self._portions(range(count))
 
     def finish_steps(self) -> Iterator[Record | Wait]:
         """The steps of `as_they_finish`."""
@@ -60,7 +65,7 @@ class Records:
             elif self._closure is not None and not state.finished:
                 self._closure.check()
             listed += len(items)
-            yield from self._of([item for item in items if seen.add(item)])
+            yield from self._each_of([item for item in items if seen.add(item)])
             if len(items) == ITEMS_LISTED_AT_ONCE:
                 continue
             if state is RunState.REFUSED:
@@ -72,7 +77,7 @@ class Records:
             yield Wait(pace.next_s())
         # Also what a Redis that lost its last second has listed at a place already read.
         count = yield from self._items()
-        yield from self._of(item for item in range(count) if seen.add(item))
+        yield from self._each_of(item for item in range(count) if seen.add(item))
 
     def session_steps(self) -> Iterator[SessionRecord | Wait]:
         """The steps of `of_sessions`."""
@@ -98,13 +103,17 @@ class Records:
             lambda: self._deployment.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE)
         )
 
-    def _of(self, items: Iterable[int]) -> Iterator[Record | Wait]:
+    def _each_of(self, items: Iterable[int]) -> Iterator[Record | Wait]:
+        for step in self._portions(items):
+            if isinstance(step, Wait):
+                yield step
+            else:
+                yield from step
+
+    def _portions(self, items: Iterable[int]) -> Iterator[Iterable[Record] | Wait]:
         remaining = iter(items)
         while batch := list(islice(remaining, self._reader.items_at_once)):
-            yield from (yield from self._fetch(batch))
-
-    def _fetch(self, items: Sequence[int]) -> Steps[Iterator[Record]]:
-        return self._patience.insisting(lambda: self._reader.read(items))
+            yield (yield from self._patience.insisting(partial(self._reader.fetch, batch)))
 
 
 def refusal(status: RunStatus) -> SubmissionError:

@@ -11,7 +11,7 @@ from fairlane.client.deployment import Deployment, Wait
 from fairlane.client.summary import Moments
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.client_side import ClientScorer, scored
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunRef
 from fairlane.store.write.runs.client_scores import write_client_scores
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fairlane.client.views.html import comparison_html
 from fairlane.core.errors import FairlaneError, SubmissionError
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeAlias, cast
 
 from fairlane.core.errors import UnknownFormat
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, cell_of
 
 GROUP = "fairlane.exporters"

@@ -14,7 +14,7 @@ from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, as
 from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.finish_reasons import openai_reason
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 DEFAULT_FOLDER = "logs"
 """Where ``inspect view`` looks."""

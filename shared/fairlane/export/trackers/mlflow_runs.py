@@ -15,7 +15,7 @@ from fairlane.export.spool import Spool
 from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, plain
 from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 TABLE = "records.json"
 BATCH = 1_000

@@ -10,7 +10,7 @@ from fairlane.export.extras import library
 from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, plain
 from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 
 def export_phoenix(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:

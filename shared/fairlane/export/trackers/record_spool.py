@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from fairlane.export.lines import read_record, record_line
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 Key = TypeVar("Key", bound=Hashable)
 

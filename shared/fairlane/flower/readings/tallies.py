@@ -12,7 +12,7 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.summary import Summary, Tally
 from fairlane.core.errors import RunNotFound
 from fairlane.core.lru import Lru
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.store.read.reading import RecordReader
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlane.model.lane import LaneLimits
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run_status import RunStatus
 
 STATS_TIMEOUT_S = 5.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from fairlane.datasets.references import SourcePages
 from fairlane.datasets.rows import decode_page
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS, lane_key, split_model
-from fairlane.model.results import Record, parsed_results, record_of
+from fairlane.model.record import Record
+from fairlane.model.results import Portion
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
@@ -40,10 +41,6 @@ MOST_AT_ONCE = 1024
 
 BYTES_AT_ONCE = 1024 * 1024
 """Results of one round trip, as Redis stores them: what a reader holds at a time."""
-
-_PARSED_AT_ONCE = 64
-"""A record has ten objects, and Python looks for garbage when 700 new ones are alive. That would take longer
-than all else."""
 
 _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobState.SKIPPED}
 """The state of a job without a record, by the state of its run; else it was cancelled."""
@@ -199,18 +196,22 @@ class RecordReader:
         return max(1, self._results_at_once // self._spec.steps)
 
     def records(self, items: Sequence[int]) -> list[Record]:
-        """The records of ``items``, in that order: see `read`."""
+        """The records of ``items``, in that order: see `fetch`."""
         return list(self.read(items))
 
     def read(self, items: Sequence[int]) -> Iterator[Record]:
-        """Fetch the records of ``items`` in two round trips or a few more; make each when it is asked for.
+        """The same, each made when it is asked for."""
+        return iter(self.fetch(items))
+
+    def fetch(self, items: Sequence[int]) -> Iterable[Record]:
+        """Fetch what the records of ``items`` are made of, in two round trips or a few more.
 
         An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
         only a stub of the run is left.
         """
         steps = self._spec.steps
         if not items:
-            return iter(())
+            return ()
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hget(self._keys.state(self._ref), "state")
         pipeline.hget(self._keys.state(self._ref), "archived")
@@ -225,21 +226,7 @@ class RecordReader:
             raise RunArchived(self._ref.run)
         self._learn_size(stored)
         missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
-        return self._made(items, list(self._rows_of(items)), stored, missing)
-
-    def _made(
-        self,
-        items: Sequence[int],
-        rows: Sequence[Mapping[str, Any]],
-        stored: Sequence[bytes | None],
-        missing: JobState,
-    ) -> Iterator[Record]:
-        spec, steps = self._spec, self._spec.steps
-        for first in range(0, len(items), _PARSED_AT_ONCE):
-            end = first + _PARSED_AT_ONCE
-            parsed = parsed_results(stored[first * steps : end * steps])
-            for place, (item, row) in enumerate(zip(items[first:end], rows[first:end], strict=True)):
-                yield record_of(spec, item, row, parsed[place * steps : (place + 1) * steps], missing)
+        return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)
 
     def _learn_size(self, stored: Sequence[bytes | None]) -> None:
         size = sum(len(each) for each in stored if each is not None)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from fairlane.core.errors import BrokenSessions, RunArchived, RunNotFound
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import JudgeResult, note_of, reason_of
+from fairlane.model.record import note_of, reason_of
+from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.sessions import BLOCK, SessionRecord, decode_members, members_field, session_job
 from fairlane.store.connection.connect import RedisClient
@@ -75,7 +76,7 @@ class SessionReader:
                 errors[step.name] = result.error
             if result.usage.total is not None and not result.cached:
                 used[step.name] = result.usage
-            if reason := reason_of(step, result):
+            if reason := reason_of(step, result.answer):
                 arguments[step.name] = reason
             if result.left_out:
                 notes[step.name] = note_of(result.left_out)

@@ -7,7 +7,7 @@ from typing import Any
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.export.trackers.exported import ExportedRun
 from fairlane.model.job import JobState, Usage
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 
 MODELS = ("sim:small", "sim:{{ 'large' }}")

@@ -11,7 +11,7 @@ from fairlane.apps.promptfoo.scoring.results import CheckError
 from fairlane.client.handle import Run
 from fairlane.client.options import SubmitOptions
 from fairlane.model.evaluators import Similarity
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 REQUEST, OUTPUT, REFERENCE = "request", "output", "reference"
 _COSINE = "cosine"

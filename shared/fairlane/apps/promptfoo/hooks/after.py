@@ -15,7 +15,7 @@ from fairlane.apps.promptfoo.rows import ASKED, STEP
 from fairlane.apps.promptfoo.scoring.tally import Cell
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict
 from fairlane.cli.output import say
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 _REASONS = {"passed": 0, "failed": 1, "error": 2}
 """promptfoo's ``failureReason``."""

@@ -32,7 +32,7 @@ from fairlane.apps.promptfoo.scoring.results import CheckError, Result
 from fairlane.apps.promptfoo.scoring.subjects import Subject, located, shaped, transformed
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 from fairlane.model.tokens import Price, cost_usd, price_of
 
 Outcome = Result | CheckError

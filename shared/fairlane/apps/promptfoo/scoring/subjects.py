@@ -11,7 +11,7 @@ from typing import Any
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program, split_reference
 from fairlane.apps.promptfoo.reading.providers import CALLED, Provider
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 
 @dataclass(frozen=True, slots=True)

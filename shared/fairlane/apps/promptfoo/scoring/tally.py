@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fairlane.apps.promptfoo.scoring.derived import COUNT, Derived
 from fairlane.apps.promptfoo.scoring.verdicts import Outcome, Verdict
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 PASS, SCORE = "pass", "score"
 """Scores that a record gets beside its evaluators': 1 or 0, and the weighted share."""

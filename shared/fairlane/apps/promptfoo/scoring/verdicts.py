@@ -12,7 +12,7 @@ from fairlane.apps.promptfoo.rows import ASSERTIONS, RUBRICS, THRESHOLD
 from fairlane.apps.promptfoo.scoring.kinds import RUBRIC, SIMILAR
 from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.model.job import JobState
-from fairlane.model.results import Record
+from fairlane.model.record import Record
 
 SHOWN = 80
 """Characters of a value that a reason quotes."""

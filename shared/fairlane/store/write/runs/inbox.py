@@ -24,6 +24,13 @@ BY_CHARS = 100  # of the name in a request
 SEARCHED_AT_ONCE = 1000
 NOTED_AT_ONCE = 64
 
+SENT_PER_WAITING = 8
+"""While an upload grows, so do its requests: a page waits for others where eight times as many are sent.
+One request for each page of short rows would take as long as all else."""
+
+MOST_WAITING_BYTES = 64 * 1024
+"""Compressed pages that wait, at most; a larger page is sent at once."""
+
 
 RELIEVING = frozenset(("cancel", "pause"))
 """Requests that a client may make while Redis is full."""
@@ -71,14 +78,19 @@ class Outbox:
 
     def upload(self, ref: RunRef, pages: Iterable[list[dict[str, Any]]]) -> int:
         """Write pages of rows as they come; returns the number of rows. Leaves nothing behind if it fails."""
-        key, rows = self._keys.rows(ref), 0
+        key, rows, sent = self._keys.rows(ref), 0, 0
+        waiting, waiting_bytes = dict[str, bytes](), 0
         try:
             for number, page in enumerate(pages):
-                pipeline = self._redis.pipeline(transaction=True)
-                pipeline.hset(key, str(number), encode_page(page))
-                pipeline.expire(key, UPLOAD_TTL_S)
-                pipeline.execute()
+                encoded = encode_page(page)
+                waiting[str(number)] = encoded
+                waiting_bytes += len(encoded)
                 rows += len(page)
+                if len(waiting) > sent // SENT_PER_WAITING or waiting_bytes >= MOST_WAITING_BYTES:
+                    self._add(key, waiting)
+                    sent, waiting, waiting_bytes = number + 1, {}, 0
+            if waiting:
+                self._add(key, waiting)
         except BaseException:
             self._redis.unlink(key)
             raise
@@ -90,13 +102,17 @@ class Outbox:
         noted = iter(fields)
         try:
             while some := dict(islice(noted, NOTED_AT_ONCE)):
-                pipeline = self._redis.pipeline(transaction=True)
-                pipeline.hset(key, mapping=some)
-                pipeline.expire(key, UPLOAD_TTL_S)
-                pipeline.execute()
+                self._add(key, some)
         except BaseException:
             self._redis.unlink(key)
             raise
+
+    def _add(self, key: str, fields: dict[str, bytes]) -> None:
+        """Write fields of an upload, which expires some time after the last."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hset(key, mapping=fields)
+        pipeline.expire(key, UPLOAD_TTL_S)
+        pipeline.execute()
 
     def missing(self, ref: RunRef, pages: int) -> int:
         """How many of an upload's pages are not in Redis."""
