@@ -125,7 +125,7 @@ def _stripped(text: str, constants: Mapping[str, str]) -> str:
 
 
 def _used_elsewhere(verb: LuaFile, needed: Sequence[LuaFile]) -> frozenset[str]:
-    """Names that a file of a verb gives and another of its files uses. A function of Lua has 200 names at most."""
+    """Names that a file of a verb gives and another of them uses. A function of Lua has at most 200 names."""
     words = {file.name: frozenset(_WORDS.findall(file.code)) for file in (*needed, verb)}
     return frozenset(
         name
