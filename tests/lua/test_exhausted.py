@@ -1,4 +1,4 @@
-"""429s whose own headers show which limit is exhausted: that axis is blamed, and its reported rate is kept."""
+"""429s whose headers show which limit is exhausted: that axis is blamed, and its reported rate is kept."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class Seconds:
         return {"hints": shown} | ({} if admitted else {"retry_after_ms": SECOND_MS})
 
 
-def test_windows_that_hold_whole_calls_do_not_bring_a_lane_far_below_what_they_report(real_redis: Redis) -> None:
+def test_windows_that_hold_whole_calls_do_not_bring_a_lane_far_below_what_they_report(
+    real_redis: Redis,
+) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=5000)
     limit = Seconds(1317, lambda: d.now_ms)  # 21 calls each second, not 21.95
