@@ -1,4 +1,4 @@
-"""429s whose own headers show which limit is exhausted: that axis is blamed, and its reported rate is kept."""
+"""429s whose headers show which limit is exhausted: that axis is blamed, and its reported rate is kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _refused(d: Deployment, attempt: Attempt, after_ms: int | None = None, **axe
 
 def test_the_axis_with_less_left_than_the_call_takes_is_blamed(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.unknown_lane(jobs=10, tokens=Estimate(247, 226))
+    ref = d.queued_lane(jobs=10, tokens=Estimate(247, 226), requests_per_minute=None)
     (attempt,) = d.start(ref, 1)
     _refused(d, attempt, input=(25_000, 219, None), output=(26_000, 1120, None))
     state = d.lane_state()
@@ -35,7 +35,7 @@ def test_the_axis_with_less_left_than_the_call_takes_is_blamed(real_redis: Redis
 
 def test_what_the_provider_names_counts_more_than_what_it_shows(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.unknown_lane(jobs=10, tokens=Estimate(247, 226))
+    ref = d.queued_lane(jobs=10, tokens=Estimate(247, 226), requests_per_minute=None)
     (attempt,) = d.start(ref, 1)
     _refused(d, attempt, input=(25_000, 219, None), output=(26_000, 0, None), exhausted="output")
     state = d.lane_state()

@@ -1,4 +1,4 @@
-"""429s that a lower rate does not end: a lane that knew its limit returns to it, one that searches does not."""
+"""429s that a lower rate does not end: whoever knew its limit returns to it, whoever searches does not."""
 
 from __future__ import annotations
 

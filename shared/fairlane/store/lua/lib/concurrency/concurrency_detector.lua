@@ -1,7 +1,7 @@
 -- Detects from 429s whether a provider limits concurrent calls or a rate. Under a limit of concurrency the provider
 -- rejects every call that meets as many calls in flight as a rejected one did. Under a limit of rate some calls go
 -- through at more. Where the number in flight never varies, both look alike, and the lane assumes a rate.
--- GIVES: room_suggests_concurrency served_suspect_concurrency suspects_concurrency
+-- GIVES: served_suspect_concurrency suspects_concurrency
 -- USES: concurrency/concurrency_floor concurrency/concurrency_trial concurrency/detector_constants lane/state
 --       rate/constants rate/curve reported/window_detector
 
@@ -50,14 +50,5 @@ function served_suspect_concurrency(row)
   local wanted, enough = wanted_floors(row) / 2, math.max(MANY_UNDER, LATENCIES * floor)
   if not row.floors_wanted and floor >= LEAST_FIRST then wanted, enough = 1, math.max(UNDER, floor) end
   if agreeing(row) < wanted or (row.over or 0) > 0 or (row.under or 0) < enough then return false end
-  return try_concurrency(row)
-end
-
--- Whether a 429 whose headers show room in every limit of rate makes the lane try a concurrency limit at once: where
--- others were in flight, and no trial has been refuted.
-function room_suggests_concurrency(row, lease)
-  local known_otherwise = known(row.window) or known(row.shut) or row.floors_wanted or has_window(row, 'requests')
-  if known_otherwise or lease.inflight < 2 then return false end
-  row.floor, row.low = lease.inflight, lease.inflight
   return try_concurrency(row)
 end

@@ -9,8 +9,8 @@
 --       STRAY_DOUBT SURPRISE
 --       KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN
 --       CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS
---       BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS PROBES PROBES_OF_CALLS SHUT_PART SHUT_MOST_MS ROOMY
---       CUT_CALLS CUT_LEAST CUT_MOST
+--       BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS PROBES PROBES_OF_CALLS SHUT_PART SHUT_MOST_MS CUT_CALLS
+--       CUT_LEAST CUT_MOST
 
 -- rate/rate: bounds of every rate, in requests or tokens a minute.
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
@@ -89,9 +89,6 @@ KNOWN_WITHIN = 0.11 -- relative standard deviation above which a lane still sear
 CLEAR = 0.95 -- share of that ground below which the lane stays
 CLEAR_MS = 120000 -- ms for which it stays there at first; then twice as long each time
 CLEAR_MOST_MS = 3600000 -- ms: an hour at most, since limits are raised
-
--- rate/refused_axis
-ROOMY = 2 -- calls left: one may be on its way
 
 -- rate/exhausted
 CUT_CALLS = 2 -- calls of those since the last such 429 by which the rate was too high: one is what a bucket shows

@@ -1,6 +1,6 @@
 -- The axis that a 429 was for.
--- GIVES: refused_axis shows_room
--- USES: buckets/buckets buckets/depth lane/state rate/constants tokens/amounts
+-- GIVES: refused_axis
+-- USES: buckets/buckets buckets/depth lane/state tokens/amounts
 
 -- The axis of which the 429's own headers show less left than the call takes; of several, the one with the least.
 local function shown_exhausted(hints, lease)
@@ -12,13 +12,6 @@ local function shown_exhausted(hints, lease)
     end
   end
   return found
-end
-
--- Whether a 429's own headers report requests, and show room on every axis that they report: then another limit refused
--- it, such as one of calls at once.
-function shows_room(hints, lease)
-  if hints.exhausted or not hints.requests or hints.requests[2] < ROOMY then return false end
-  return not shown_exhausted(hints, lease)
 end
 
 -- The axis of a 429, the level of its bucket, and whether headers show that axis exhausted: the axis that the provider

@@ -36,14 +36,8 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
   if hints.exhausted == 'concurrency' then return concurrency_refused(row, lease) and 'cut' or '' end
   local new = lease.n > (row.sign or 0)
   local may_be_places = axis == 'requests' and not shown
-  local crowd = new and may_be_places and lease.inflight > 1
-  if crowd and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
+  if new and may_be_places and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
     return concurrency_refused(row, lease) and 'cut' or ''
-  end
-  if crowd and shows_room(hints, lease) and room_suggests_concurrency(row, lease) then
-    row.sign = row.granted
-    forget_rate(row, limits)
-    return 'cut'
   end
   local configured = limits[CONFIGURED[axis]]
   if configured == 0 or configured and limits.exact == 1 then
