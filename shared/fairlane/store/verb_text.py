@@ -136,7 +136,7 @@ def _used_elsewhere(verb: LuaFile, needed: Sequence[LuaFile]) -> frozenset[str]:
 
 
 def _enclosed(prelude: LuaFile, used: frozenset[str] | None = None) -> str:
-    """The prelude in a block of its own, outside of which only the names that it gives and others use are seen.
+    """The prelude in a block of its own, outside of which only names that it gives and others use are seen.
 
     Without ``used`` all that it gives are.
     """
