@@ -80,7 +80,7 @@ def test_an_answer_that_cannot_be_used_carries_hints() -> None:
 
 def test_an_answer_that_does_not_end_in_time_carries_hints() -> None:
     begun = http_head(200, {"content-type": "application/json", "content-length": "100", **LEFT})
-    outcome, _ = call(OpenAIChatWire(), ask(timeout_s=0.3), [begun, Fault.HANG])
+    outcome, _ = call(OpenAIChatWire(), ask(timeout_s=1.0), [begun, Fault.HANG])
     assert isinstance(outcome, TimedOut)
     assert outcome.hints == LEFT_HINTS
 

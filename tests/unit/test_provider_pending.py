@@ -264,14 +264,14 @@ def real_time(*script: Exchange, timeout_s: float) -> tuple[Outcome, list[str]]:
 
 def test_the_deadline_covers_all_looks_and_cancels_the_call() -> None:
     cancelled: Exchange = [http(200, WIRE.prediction("canceled"))]
-    outcome, asked = real_time(BEGUN, cancelled, timeout_s=0.2)
+    outcome, asked = real_time(BEGUN, cancelled, timeout_s=1.5)
     assert isinstance(outcome, TimedOut)
-    assert "0.2 s" in outcome.message
+    assert "1.5 s" in outcome.message
     assert asked == [BEGIN, CANCEL]
 
 
 def test_a_cancellation_that_is_not_answered_keeps_nobody() -> None:
-    outcome, asked = real_time(BEGUN, [Fault.CLOSE], timeout_s=0.2)
+    outcome, asked = real_time(BEGUN, [Fault.CLOSE], timeout_s=1.5)
     assert isinstance(outcome, TimedOut)
     assert asked[-1] == CANCEL
 
