@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from fairlane.core.clock import ManualClock
-from fairlane.core.pause import Pause, sleep
+from fairlane.core.pause import Pause
 from fairlane.model.job import (
     AccessDenied,
     InvalidResponse,
@@ -258,20 +258,25 @@ def test_text_that_was_there_when_it_was_begun_is_heard_once() -> None:
 # The end of patience
 
 
-def real_time(*script: Exchange, timeout_s: float) -> tuple[Outcome, list[str]]:
-    return play(*script, request=ask(timeout_s=timeout_s), pause=sleep)
+def before_any_look(*script: Exchange, timeout_s: float) -> tuple[Outcome, list[str]]:
+    """The deadline in real time, in which no look is due."""
+
+    async def pause(_: float) -> None:
+        await asyncio.Event().wait()
+
+    return play(*script, request=ask(timeout_s=timeout_s), pause=pause)
 
 
 def test_the_deadline_covers_all_looks_and_cancels_the_call() -> None:
     cancelled: Exchange = [http(200, WIRE.prediction("canceled"))]
-    outcome, asked = real_time(BEGUN, cancelled, timeout_s=1.5)
+    outcome, asked = before_any_look(BEGUN, cancelled, timeout_s=1.5)
     assert isinstance(outcome, TimedOut)
     assert "1.5 s" in outcome.message
     assert asked == [BEGIN, CANCEL]
 
 
 def test_a_cancellation_that_is_not_answered_keeps_nobody() -> None:
-    outcome, asked = real_time(BEGUN, [Fault.CLOSE], timeout_s=1.5)
+    outcome, asked = before_any_look(BEGUN, [Fault.CLOSE], timeout_s=1.5)
     assert isinstance(outcome, TimedOut)
     assert asked[-1] == CANCEL
 
