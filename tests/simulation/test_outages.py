@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from statistics import median
 
 import pytest
 from redis import Redis
@@ -21,6 +22,7 @@ from fairlane.model.job import (
     Usage,
 )
 from fairlane.model.run import RunRef
+from tests.support.redis import emptied
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
 
@@ -113,7 +115,21 @@ def test_a_minute_of_half_the_calls_overloaded_fails_no_job(real_redis: Redis, l
     cluster = play(real_redis, provider, JOBS, LIMITS[limit](), 600)
     bar = THRESHOLD + IN_FLIGHT[limit] + probes_within(60, QUICK_S)
     assert 0 < len(provider.failed) <= bar, "as in an outage in which nobody is answered"
-    assert provider.took_s(cluster) <= BEGIN_S + 60 + 30, "the lane is soon as fast as before"
+    # Probes that fail by chance double the delay: to 40 s at most within a minute.
+    assert provider.took_s(cluster) <= BEGIN_S + 60 + 40 + 30, "the lane is soon as fast as before"
+
+
+def test_most_lanes_are_as_fast_as_before_soon_after_a_minute_of_half_the_calls_overloaded(
+    real_redis: Redis,
+) -> None:
+    took_s: list[float] = []
+    for seed in range(1, 10):
+        provider = Provider(Overloaded("busy", 529), 60, share=0.5, seed=seed)
+        took_s.append(
+            provider.took_s(play(emptied(real_redis), provider, JOBS, LIMITS["25 a second"](), 600))
+        )
+    assert median(took_s) <= BEGIN_S + 60 + 30
+    assert sum(each > BEGIN_S + 60 + 30 for each in took_s) <= 2, took_s
 
 
 def test_five_minutes_of_hangs_fail_no_job_and_meet_few_calls(real_redis: Redis) -> None:
