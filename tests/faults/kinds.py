@@ -42,6 +42,20 @@ class Kind:
     needs: str = ""
 
 
+def _loses_writes(name: str, seconds: tuple[float, float]) -> Kind:
+    """A fault of the one Redis after which writes that it confirmed are gone."""
+    return Kind(
+        name,
+        (ANY,),
+        seconds,
+        uses="redis",
+        cuts_after=ALWAYS,
+        forgets=True,
+        silences=True,
+        needs=ONE_SERVER,
+    )
+
+
 def _kinds(*kinds: Kind) -> dict[str, Kind]:
     return {kind.name: kind for kind in kinds}
 
@@ -100,60 +114,15 @@ KINDS = _kinds(
     Kind("redis_kill", (ANY,), (0.2, 2.0), uses="redis", silences=True, needs=ONE_SERVER),
     Kind("redis_term", (ANY,), (0.2, 1.0), uses="redis", silences=True, needs=ONE_SERVER),
     Kind("redis_stop", (ANY,), (1.0, 5.0), uses="redis", silences=True, needs=ONE_SERVER),
-    Kind(
-        "redis_power",
-        (ANY,),
-        (0.2, 1.0),
-        uses="redis",
-        cuts_after=ALWAYS,
-        forgets=True,
-        silences=True,
-        needs=ONE_SERVER,
-    ),
-    Kind(
-        "submit_lost",
-        (ANY,),
-        (0.2, 1.0),
-        uses="redis",
-        cuts_after=ALWAYS,
-        forgets=True,
-        silences=True,
-        needs=ONE_SERVER,
-    ),
+    _loses_writes("redis_power", (0.2, 1.0)),
+    _loses_writes("submit_lost", (0.2, 1.0)),
     Kind("redis_full", (ANY,), (0.5, 6.0), uses="redis", silences=True, needs=ONE_SERVER),
     Kind("redis_disk_full", (ANY,), (0.5, 5.0), uses="redis", silences=True, needs=ONE_SERVER),
     Kind("redis_rewrite", (ANY,), (1.0, 4.0), uses="redis", needs=ONE_SERVER),
     Kind("redis_slow", (ANY,), (2.0, 4.0), uses="redis", needs=ONE_SERVER),
-    Kind(
-        "redis_failover",
-        (ANY,),
-        (0.5, 1.0),
-        uses="redis",
-        cuts_after=ALWAYS,
-        forgets=True,
-        silences=True,
-        needs=ONE_SERVER,
-    ),
-    Kind(
-        "redis_lag",
-        (ANY,),
-        (0.5, 2.5),
-        uses="redis",
-        cuts_after=ALWAYS,
-        forgets=True,
-        silences=True,
-        needs=ONE_SERVER,
-    ),
-    Kind(
-        "redis_failover_bare",
-        (ANY,),
-        (0.5, 1.0),
-        uses="redis",
-        cuts_after=ALWAYS,
-        forgets=True,
-        silences=True,
-        needs=ONE_SERVER,
-    ),
+    _loses_writes("redis_failover", (0.5, 1.0)),
+    _loses_writes("redis_lag", (0.5, 2.5)),
+    _loses_writes("redis_failover_bare", (0.5, 1.0)),
     Kind("redis_start_bare", (ANY,), (0.2, 2.0), uses="redis", silences=True, needs=ONE_SERVER),
     Kind("redis_busy", (ANY,), (0.5, 5.0), uses="redis", silences=True, needs=ONE_SERVER),
     Kind("functions_lost", (ANY,), (0.5, 4.0), uses="redis"),

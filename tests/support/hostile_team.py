@@ -1,4 +1,4 @@
-"""A team that writes below its own keys what no client of ours would write, and what it may come to."""
+"""A hostile team: it writes values below its own keys that no client of ours writes."""
 
 from __future__ import annotations
 

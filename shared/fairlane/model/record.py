@@ -1,4 +1,4 @@
-"""The record of an item: what a run tells of it in the end."""
+"""The record of an item: its state, output, scores and usage once it has ended."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def attempts_of(message: Message) -> list[Message]:
 
 
 def hurried(connection: Any) -> Any:
-    """The connection, which tries an absent broker every `RECONNECT_S`; kombu comes to wait 30 s."""
+    """The connection. It tries an absent broker every `RECONNECT_S`; kombu would wait up to 30 s."""
     connection.ensure_connection = partial(connection.ensure_connection, interval_max=RECONNECT_S)
     return connection
 

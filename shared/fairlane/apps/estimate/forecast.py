@@ -15,8 +15,9 @@ Limit = Literal["requests", "tokens", "input", "output", "day", "places", "slots
 class LaneForecast:
     """A lane's part. ``seconds`` is what it needs by what it allows now, ``None`` where nobody knows.
 
-    ``limited_by`` is what makes it take that long, and ``source`` who says so. "starting" is a lane that
-    nothing has limited yet: it becomes faster. ``queued`` calls of other runs wait there already.
+    ``limited_by`` names the limit that decides ``seconds``, and ``source`` says who stated that limit.
+    "starting" is a lane that nothing has limited yet: it becomes faster. ``queued`` calls of other runs
+    wait there already.
     """
 
     lane: str
