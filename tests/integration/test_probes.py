@@ -1,4 +1,4 @@
-"""What probes hear of a deployment: ready while Redis is there, and in good health while it is not."""
+"""What probes hear of a deployment: ready while Redis takes writes, and in good health while it does not."""
 
 from __future__ import annotations
 
@@ -25,23 +25,33 @@ def deployment(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def asked(made: Cluster, path: str) -> dict[str, int]:
-    """What every process answers."""
+    """The status that every process answers with."""
+    return {name: status for name, (status, _) in replies(made, path).items()}
+
+
+def replies(made: Cluster, path: str) -> dict[str, tuple[int, str]]:
+    """The status and the text of every process' answer."""
     shown = {}
     for name in made.stack.processes:
         if name.startswith(("scheduler", "worker")):
             file = made.stack.plan.ready_file(name)
             url = json.loads(file.read_text(encoding="utf-8"))["metrics"]
-            shown[name] = _status(f"{url}{path}")
+            shown[name] = _reply(f"{url}{path}")
     return shown
 
 
-def _status(url: str) -> int:
+def said(made: Cluster, path: str) -> dict[str, str]:
+    """What every process says."""
+    return {name: text for name, (_, text) in replies(made, path).items()}
+
+
+def _reply(url: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 - our own, on loopback
-            return int(reply.status)
+            return int(reply.status), reply.read().decode()
     except urllib.error.HTTPError as refused:
         with refused:
-            return refused.code
+            return refused.code, refused.read().decode()
 
 
 def test_without_redis_nobody_is_ready_and_nobody_is_sick(deployment: Cluster) -> None:
@@ -55,4 +65,19 @@ def test_without_redis_nobody_is_ready_and_nobody_is_sick(deployment: Cluster) -
     wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, UNAVAILABLE))
     assert asked(deployment, "/healthz") == dict.fromkeys(roles, OK)
     server.start()
+    wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK), timeout=60)
+
+
+def test_while_an_idle_redis_is_full_everybody_says_so(deployment: Cluster) -> None:
+    roles = ("scheduler-1", "scheduler-2", "worker-1")
+    wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK))
+
+    deployment.redis.config_set("maxmemory", "1")
+
+    wait_until(
+        lambda: all("Redis is full" in text for text in said(deployment, "/readyz").values()), timeout=60
+    )
+    assert asked(deployment, "/readyz") == dict.fromkeys(roles, UNAVAILABLE)
+    assert asked(deployment, "/healthz") == dict.fromkeys(roles, OK)
+    deployment.redis.config_set("maxmemory", "0")
     wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK), timeout=60)

@@ -14,7 +14,9 @@ from redis.exceptions import RedisError
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.connection.server_states import Refusal, refusing_state
 from fairlane.store.keys import Keys
+from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import server_ms
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.lane_view import LaneView
@@ -40,9 +42,11 @@ class DeploymentSample:
 
 
 class DeploymentSampler:
-    """Standbys measure the round trip to Redis only; their ``sample`` is ``None``.
+    """Standbys look at the server and measure the round trip to it only; their ``sample`` is ``None``.
 
-    A sample costs a script per hundred lanes, and two commands per run, of at most 500 runs.
+    ``refusing`` is why the server takes no writes, ``None`` where it takes them. An idle scheduler makes no
+    write that would tell it so. A sample costs a script per hundred lanes, and two commands per run, of at
+    most 500 runs.
     """
 
     def __init__(
@@ -55,23 +59,28 @@ class DeploymentSampler:
         leads: Callable[[], bool],
     ) -> None:
         self._redis, self._metrics, self._leads = redis, metrics, leads
+        self._deployment = DeploymentReader(redis, keys)
         self._lanes, self._workers = Lanes(redis, keys), Workers(keys)
         self._runs = RunTally(RunStates(redis, keys), metrics, clock)
         self._timeout_ms = worker_timeout_ms
         self.sample: DeploymentSample | None = None
         self.reachable = False
+        self.refusing: Refusal | None = None
         self.thread = PeriodicThread("sampler", self._look_and_log, lambda: self._redis.close())
 
     def tick(self) -> None:
         """Take one sample."""
         try:
             now_ms = self._measure()
+            server = self._deployment.server()
+            self.refusing = None if server is None else server.refusing
             self.sample = self._look(now_ms) if self._leads() else None
             if self.sample is None:
                 self._runs.forget_all()
             self.reachable = True
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
             self._metrics.redis_errors.inc()
+            self.refusing = refusing_state(error)
             self.sample, self.reachable = None, False
 
     def _measure(self) -> int:

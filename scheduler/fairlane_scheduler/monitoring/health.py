@@ -1,10 +1,14 @@
-"""Health for probes: whether the loop runs, and whether this scheduler leads or could lead."""
+"""Health for probes: whether the loop runs, and whether this scheduler leads or could lead.
+
+A scheduler is not ready while Redis takes no writes: it leads, and can start nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from fairlane.core.clock import Clock
+from fairlane.store.connection.server_states import Refusal
 from fairlane.telemetry.metrics_server import Pulse
 
 STUCK_S = 75.0
@@ -14,12 +18,18 @@ SPARE_S = 5.0
 
 
 class SchedulerHealth:
-    """Notes each pass of the loop, and each that succeeded."""
+    """Notes each pass of the loop, and each that succeeded. ``refusing`` says why Redis takes no writes."""
 
-    def __init__(self, clock: Clock, leader_lease_s: float, observe: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        leader_lease_s: float,
+        observe: Callable[[float], None],
+        refusing: Callable[[], Refusal | None] = lambda: None,
+    ) -> None:
         self._turned, self._ticked = Pulse(clock), Pulse(clock)
         self._patience_s = leader_lease_s + SPARE_S
-        self._observe = observe
+        self._observe, self._refusing = observe, refusing
         self._trouble: str | None = None
 
     def turned(self) -> None:
@@ -54,4 +64,5 @@ class SchedulerHealth:
             )
         if silent_s > self._patience_s:
             return f"no pass has succeeded for {silent_s:.0f} s: {self._trouble or 'is Redis there?'}"
-        return None
+        refusing = self._refusing()
+        return None if refusing is None else refusing.problem

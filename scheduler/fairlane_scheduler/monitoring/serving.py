@@ -5,6 +5,7 @@ from __future__ import annotations
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.store.connection.connect import open_store
+from fairlane.store.connection.server_states import Refusal
 from fairlane.store.keys import Keys
 from fairlane.store.write.leader import Leader
 from fairlane.telemetry.metrics_server import MetricsServer
@@ -21,7 +22,7 @@ class Monitoring:
         self._settings, self._clock = settings, clock
         self.metrics = metrics = scheduler_metrics(settings)
         self.health = SchedulerHealth(
-            clock, settings.scheduler.leader_lease_seconds, metrics.tick_seconds.observe
+            clock, settings.scheduler.leader_lease_seconds, metrics.tick_seconds.observe, self._refusing
         )
         port = settings.metrics.scheduler_port
         self._server = MetricsServer(settings.metrics, port, metrics.registry, self.health)
@@ -48,6 +49,9 @@ class Monitoring:
         self.metrics.registry.register(DeploymentMetrics(leader, self.metrics, self._sampler))
         self._sampler.thread.start()
         self._server.start()
+
+    def _refusing(self) -> Refusal | None:
+        return None if self._sampler is None else self._sampler.refusing
 
     def stop(self) -> None:
         """Stop the server and the sampler."""
