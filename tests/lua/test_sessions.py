@@ -131,7 +131,8 @@ class Play:
             call = self.d.attempts.recover(
                 attempt,
                 self.d.epoch,
-                dead_worker="",
+                worker="",
+                worker_timeout_ms=0,
                 max_attempts=1,
                 payload=SPENT,
                 follow=follow,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.job import Attempt
 from fairlane.store.write.workers import WorkerInfo
+from tests.support.conservation import Books
 from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.redis import emptied
 
 INFO = WorkerInfo("w1", slots=4, lanes=("sim:fast",), version="1.0", pid=7, host="h", started_ms=1, busy=2)
 
@@ -74,3 +79,39 @@ def test_a_beat_of_a_newer_version_is_read(real_redis: Redis) -> None:
     )
     [beat] = d.workers.beats(real_redis)
     assert (beat.worker, beat.beat_ms, beat.info.slots, beat.info.busy) == ("w9", 5, 1, 0)
+
+
+SILENCE_MS = 5000
+acts = st.lists(
+    st.tuples(st.sampled_from(["beat", "claim", "recover"]), st.sampled_from([0, 1, 2000, 4999, 5000, 7000])),
+    max_size=12,
+)
+
+
+@given(acts)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_lease_is_taken_only_from_a_worker_that_is_silent_in_that_moment(
+    real_redis: Redis, acts: list[tuple[str, int]]
+) -> None:
+    d = Deployment(emptied(real_redis))
+    ref = d.queued_lane(jobs=12)
+    beat_ms, claimed = -SILENCE_MS, dict[Attempt, int]()
+    for act, wait_ms in acts:
+        d.advance(wait_ms)
+        if act == "beat":
+            _beat(d, "w1", [attempt.id for attempt in claimed])
+            beat_ms = d.now_ms
+        elif act == "claim":
+            claimed[d.start(ref, 1, worker="w1")[0]] = d.now_ms
+        else:
+            for attempt, since_ms in list(claimed.items()):
+                lapsed = d.redis.zscore(d.keys.leases, attempt.id) <= d.now_ms
+                silent = max(beat_ms, since_ms) + SILENCE_MS <= d.now_ms
+                taken = d.recover(attempt, "w1", 99, worker_timeout_ms=SILENCE_MS)
+                assert taken == int(lapsed or silent), (attempt, beat_ms, since_ms, d.now_ms)
+                if taken:
+                    del claimed[attempt]
+            forgotten = d.workers.forget_silent(d.redis, "w1", SILENCE_MS, d.now_ms)
+            assert not (forgotten and beat_ms + SILENCE_MS > d.now_ms)
+            assert bool(d.workers.beats(d.redis)) == (beat_ms + SILENCE_MS > d.now_ms)
+    Books(d.redis, d.keys).check()

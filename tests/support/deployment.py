@@ -232,11 +232,13 @@ class Deployment:
         dead_worker: str = "",
         max_attempts: int = 3,
         follow: Sequence[RecordedJob] = (),
+        worker_timeout_ms: int = 0,
     ) -> int:
         call = self.attempts.recover(
             attempt,
             self.epoch,
-            dead_worker=dead_worker,
+            worker=dead_worker,
+            worker_timeout_ms=worker_timeout_ms,
             max_attempts=max_attempts,
             payload=SPENT,
             follow=follow,

@@ -9,6 +9,7 @@ from fairlane.model.decision import RetryPolicy
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef
+from fairlane.store.write.leases import Lease
 from fairlane.store.write.workers import WorkerInfo
 from fairlane_scheduler.upkeep import recoverer as recovering
 from fairlane_scheduler.upkeep.recoverer import EVERY_MS, IDLE_MS, KILLED
@@ -87,6 +88,35 @@ def test_all_leases_of_a_dead_worker_come_back_long_before_they_lapse(parts: Par
     assert [(line["worker"], line["leases"]) for line in logs if line["event"] == "worker_lost"] == [
         ("dead", 3)
     ]
+
+
+@pytest.mark.parametrize("returns", ["beats", "claims"])
+def test_a_worker_that_is_back_while_its_leases_are_read_keeps_what_it_claims(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, returns: str
+) -> None:
+    run = parts.admit(6)
+    parts.feed_all()
+    lost, permitted = lease(parts, run.ref, 2, "w1"), parts.permits(run.ref, 1, "sim:fast")
+    beat(parts, "w1", lost)
+    of_worker = parts.recoverer._leases.of_worker
+
+    def back(worker: str) -> list[Lease]:
+        """The worker's first words after its silence come after the look at its beats."""
+        parts.attempts.claim(permitted[0], "w1", LEASE_MS, parts.now_ms).run(parts.redis)
+        if returns == "beats":
+            beat(parts, "w1", [*lost, *permitted])
+        return of_worker(worker)
+
+    monkeypatch.setattr(parts.recoverer._leases, "of_worker", back)
+    with capture_logs() as logs:
+        pass_time(parts, WORKER_TIMEOUT_MS / 1000 + 1)
+
+    kept = [*lost, *permitted] if returns == "beats" else permitted
+    assert {found.attempt for found in parts.leases.of_worker("w1")} == set(kept)
+    assert bool(parts.workers.beats(parts.redis)) == (returns == "beats")
+    assert [line["event"] for line in logs if line["event"] == "worker_lost"] == (
+        [] if returns == "beats" else ["worker_lost"]
+    )
 
 
 def test_a_worker_that_wakes_up_again_hears_what_it_lost(parts: Parts) -> None:

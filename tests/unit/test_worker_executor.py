@@ -29,7 +29,7 @@ from fairlane.model.run import SPEC_VERSION, CacheChoice, Order, RunRef
 from fairlane.pipeline.rendering import Prompt
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported import AdaptingProvider
-from tests.support.worker_parts import ANSWER, WORKER, WorkerParts, lines, on_loop
+from tests.support.worker_parts import ANSWER, WorkerParts, lines, on_loop
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -263,9 +263,10 @@ def test_a_report_that_comes_too_late_changes_nothing_and_is_counted() -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
         task = await parts.calling(attempt)
+        parts.scheduler.redis.zadd(parts.scheduler.keys.leases, {attempt.id: 0})  # it lapses
         parts.scheduler.attempts.recover(
-            attempt, parts.scheduler.leader.epoch, dead_worker=WORKER, max_attempts=3, payload="{}",
-            follow=(), now_ms=parts.scheduler.now_ms,
+            attempt, parts.scheduler.leader.epoch, worker="", worker_timeout_ms=0, max_attempts=3,
+            payload="{}", follow=(), now_ms=parts.scheduler.now_ms,
         ).run(parts.scheduler.redis)  # fmt: skip
 
         with capture_logs() as logs:

@@ -119,9 +119,10 @@ def test_whoever_gets_the_job_of_a_worker_that_died_goes_on_with_its_call() -> N
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
         task = await pending(parts, attempt)
+        parts.scheduler.redis.zadd(parts.scheduler.keys.leases, {attempt.id: 0})  # it lapses
         parts.scheduler.attempts.recover(
-            attempt, parts.scheduler.leader.epoch, dead_worker=WORKER, max_attempts=3, payload="{}",
-            follow=(), now_ms=parts.scheduler.now_ms,
+            attempt, parts.scheduler.leader.epoch, worker="", worker_timeout_ms=0, max_attempts=3,
+            payload="{}", follow=(), now_ms=parts.scheduler.now_ms,
         ).run(parts.scheduler.redis)  # fmt: skip
         assert counts(parts) == ({"sim:fast": 0}, 0)
         (request,) = parts.provider.requests

@@ -17,7 +17,6 @@ from fairlane.config.settings import Settings
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import Call
 from fairlane.store.write.audit import Auditor
 from fairlane.store.write.budgets import Allowance
 from fairlane.store.write.lanes import Lanes
@@ -192,13 +191,15 @@ class MeasuredRuns(Runs):
 
 
 class MeasuredWorkers(Workers):
-    """Counts lost workers: a scheduler removes no others."""
+    """Counts lost workers."""
 
     def __init__(self, keys: Keys, metrics: SchedulerMetrics) -> None:
         super().__init__(keys)
         self._metrics = metrics
 
-    def leave(self, worker: str) -> Call:
-        """See `Workers.leave`."""
-        self._metrics.workers_lost.inc()
-        return super().leave(worker)
+    def forget_silent(self, redis: RedisClient, worker: str, timeout_ms: int, now_ms: str | int = "") -> bool:
+        """See `Workers.forget_silent`."""
+        lost = super().forget_silent(redis, worker, timeout_ms, now_ms)
+        if lost:
+            self._metrics.workers_lost.inc()
+        return lost

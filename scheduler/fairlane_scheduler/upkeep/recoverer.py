@@ -67,19 +67,20 @@ class Recoverer:
 
     def _remove_worker(self, beat: Beat, moment: Moment) -> None:
         held = self._leases.of_worker(beat.worker)
-        for lease in held:
-            self._recover(lease, beat.worker, moment)
-        self._workers.leave(beat.worker).run(self._redis)
-        log.warning(Event.WORKER_LOST, worker=beat.info.name, leases=len(held))
+        taken = sum(self._recover(lease, beat.worker, moment) for lease in held)
+        if self._workers.forget_silent(self._redis, beat.worker, self._timeout_ms, moment.argument):
+            log.warning(Event.WORKER_LOST, worker=beat.info.name, leases=taken)
 
-    def _recover(self, lease: Lease, dead_worker: str, moment: Moment) -> None:
+    def _recover(self, lease: Lease, worker: str, moment: Moment) -> bool:
+        """Recover a lease if it has lapsed, or if ``worker`` holds it and is still silent."""
         plan = self._loader.plan(lease.ref)
         attempts = plan.spec.retry.max_attempts if plan else NEVER
         completion = self._completion(lease, plan, attempts)
         taken = self._attempts.recover(
             lease.attempt,
             moment.epoch,
-            dead_worker=dead_worker,
+            worker=worker,
+            worker_timeout_ms=self._timeout_ms,
             max_attempts=attempts,
             payload=completion.payload,
             follow=completion.follow,
@@ -87,12 +88,13 @@ class Recoverer:
             now_ms=moment.argument,
         ).run(self._redis)
         if not taken:
-            return
+            return False
         fields = lease.attempt.labels | (plan.spec.labels(lease.attempt.job) if plan else {})
         log.warning(Event.LEASE_RECOVERED, **fields, worker=lease.worker, failed=taken == 2)
         if taken == 2 and "dimension" in fields:
             outcome = {"status_code": None, "elapsed_s": None, "attempts": attempts, "reason": KILLED}
             log.error(Event.EVALUATION_FAILED, **fields, **outcome)
+        return True
 
     def _completion(self, lease: Lease, plan: Plan | None, attempts: int) -> Completion:
         """The completion of the lease's job, for the case that its attempts are used up."""

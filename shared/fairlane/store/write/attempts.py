@@ -199,14 +199,15 @@ class Attempts:
         attempt: Attempt,
         epoch: int,
         *,
-        dead_worker: str,
+        worker: str,
+        worker_timeout_ms: int,
         max_attempts: int,
         payload: str,
         follow: Sequence[ReadyJob | RecordedJob],
         joined: SessionCompletion | None = None,
         now_ms: str | int = "",
     ) -> Call:
-        """Requeue the job of a lapsed lease, or of ``dead_worker``'s lease. Past ``max_attempts`` the job
+        """Requeue the job of a lapsed lease, or of a lease of ``worker``, if that is silent. Past ``max_attempts`` the job
         fails with ``payload``, and ``follow`` and ``joined`` apply as in `finish`. The reply is 0 (nothing to
         do), 1 (requeued) or 2 (failed).
         """
@@ -215,14 +216,15 @@ class Attempts:
             {"leader": self._keys.leader}
             | self._lane_keys(attempt.lane)
             | run_keys(self._keys, ref)
-            | {"budget": self._keys.budget(attempt.team)}
+            | {"budget": self._keys.budget(attempt.team), "workers": self._keys.workers}
             | {"hot": [self._keys.hot(ref, attempt.lane), *self._queues(ref, follow, joined)]},
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
                 "channel": self._keys.wake,
                 "attempt": attempt.id,
-                "dead_worker": dead_worker,
+                "worker": worker,
+                "worker_timeout_ms": worker_timeout_ms,
                 "max_attempts": max_attempts,
                 "payload": payload,
                 "follow": follow_json(follow),

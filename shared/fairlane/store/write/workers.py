@@ -91,10 +91,17 @@ class Workers:
         )
 
     def leave(self, worker: str) -> Call:
-        """Forget a worker that stops."""
+        """Forget a worker that stops. The reply is 1, or 0 where nobody knew it."""
+        return self._forget(worker, "", "")
+
+    def forget_silent(self, redis: RedisClient, worker: str, timeout_ms: int, now_ms: str | int = "") -> bool:
+        """Forget a worker if it has not beaten for ``timeout_ms``; false where it has."""
+        return bool(self._forget(worker, timeout_ms, now_ms).run(redis) == 1)
+
+    def _forget(self, worker: str, timeout_ms: str | int, now_ms: str | int) -> Call:
         return script("worker_leave").bind(
             {"workers": self._keys.workers, "drains": self._keys.drains, "dirty": self._keys.dirty},
-            {"channel": self._keys.wake, "worker": worker},
+            {"now_ms": now_ms, "channel": self._keys.wake, "worker": worker, "worker_timeout_ms": timeout_ms},
         )
 
     def ask(self, redis: RedisClient, worker: str, wish: Wish) -> bool:
