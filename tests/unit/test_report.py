@@ -26,6 +26,7 @@ from fairlane.apps.report.gathering import MOST_CELLS, Gathering
 from fairlane.apps.report.page import ReportSource, write_report
 from fairlane.client.summary import TASK, Failure
 from fairlane.core.clock import ManualClock
+from fairlane.core.terminal_text import visible
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.model.job import JobState, Usage
 from fairlane.model.record import Record
@@ -193,22 +194,23 @@ def test_no_text_of_prompts_rows_or_outputs_is_in_it_unless_examples_are_asked_f
     assert SECRET in page
 
 
-def evil_source() -> ReportSource:
+def evil_source(words: str = EVIL) -> ReportSource:
+    """A run in which everything that a team or a provider writes is ``words``."""
     evil = replace(
         next(records()),
-        row={EVIL: EVIL},
-        model=EVIL,
-        output=EVIL,
-        error=EVIL,
+        row={words: words},
+        model=words,
+        output=words,
+        error=words,
         scores={"exact_match": 1.0},
-        score_errors={"judge": EVIL},
-        arguments={"judge": EVIL},
+        score_errors={"judge": words},
+        arguments={"judge": words},
     )
     failed = replace(evil, item=1, state=JobState.FAILED, scores={})
-    named = spec(name=EVIL, models=(EVIL,), params={EVIL: EVIL}, output_field=None)
-    activity = lane_activity(EVIL)
+    named = spec(name=words, models=(words,), params={words: words}, output_field=None)
+    activity = lane_activity(words)
     made = source([evil, failed], spec=named, activity=[activity])
-    return replace(made, status=replace(made.status, reason=EVIL))
+    return replace(made, status=replace(made.status, reason=words))
 
 
 def test_what_looks_like_html_is_text(tmp_path: Path) -> None:
@@ -227,6 +229,16 @@ def test_any_text_survives_as_text(words: str, tmp_path_factory: pytest.TempPath
     seen = Seen(page_of(tmp_path_factory.mktemp("page"), made, examples=1))
     assert plain in seen.text
     assert "script" not in seen.tags
+
+
+STEERING = "\x1b[2J\x00\x9b\u202egnp.exe\u2066\ud800\x85"
+
+
+def test_what_steers_a_terminal_or_the_order_of_letters_is_written_out(tmp_path: Path) -> None:
+    """A page is also read by `less`; an override shows the letters of a name in another order."""
+    page = page_of(tmp_path, evil_source(STEERING), examples=5)
+    assert not (set(STEERING) - set("[2Jgnp.exe")) & set(page)
+    assert page.count(visible(STEERING)) >= 8
 
 
 def test_a_table_has_a_header_for_each_column_and_a_chart_its_name(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from fairlane.apps.report.activity import LaneActivity, Point
 from fairlane.apps.report.binning import Bin, nice_steps
+from fairlane.core.terminal_text import visible
 
 WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 30
@@ -182,5 +183,5 @@ def _text(parent: Element, x: float, y: float, words: str, kind: str, anchor: st
 
 
 def _markup(svg: Element) -> Markup:
-    """An element that was built as a tree, so that all text in it is escaped."""
-    return Markup(tostring(svg, encoding="unicode"))  # noqa: S704
+    """An element that was built as a tree, so that all text in it is escaped, without hidden signs."""
+    return Markup(visible(tostring(svg, encoding="unicode")))  # noqa: S704

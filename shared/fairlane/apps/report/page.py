@@ -21,6 +21,7 @@ from fairlane.apps.report.description import configuration_of, evaluators_of, fa
 from fairlane.apps.report.gathering import CellSums, Gathering
 from fairlane.client.summary import Summary, summarise
 from fairlane.client.views.comparison import Comparison
+from fairlane.core.terminal_text import visible
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
 from fairlane.model.job import JobState, Usage
@@ -83,6 +84,7 @@ def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("fairlane.apps.report"),
         autoescape=True,
+        finalize=_made_visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -90,6 +92,11 @@ def _template() -> Template:
     for each in (words.number, words.change, words.error, words.percent, words.dollars, words.clipped):
         environment.filters[each.__name__] = each
     return environment.get_template("report.html.j2")
+
+
+def _made_visible(value: object) -> object:
+    """A value of the template. A text that a team wrote may hold signs that hide or reorder others."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _contents(source: ReportSource, summary: Summary, gathering: Gathering) -> dict[str, Any]:

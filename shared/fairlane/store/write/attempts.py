@@ -207,9 +207,10 @@ class Attempts:
         joined: SessionCompletion | None = None,
         now_ms: str | int = "",
     ) -> Call:
-        """Requeue the job of a lapsed lease, or of a lease of ``worker``, if that is silent. Past ``max_attempts`` the job
-        fails with ``payload``, and ``follow`` and ``joined`` apply as in `finish`. The reply is 0 (nothing to
-        do), 1 (requeued) or 2 (failed).
+        """Requeue the job of a lapsed lease, or of a lease of ``worker``, if that is silent.
+
+        Past ``max_attempts`` the job fails with ``payload``, and ``follow`` and ``joined`` apply as in
+        `finish`. The reply is 0 (nothing to do), 1 (requeued) or 2 (failed).
         """
         ref = RunRef(attempt.team, attempt.run)
         return script("attempt_recover").bind(
