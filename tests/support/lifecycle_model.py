@@ -285,8 +285,10 @@ class Model:
                     asked = {"room": 9, "max_in_flight": 9, "lease_ms": 9, "now_ms": d.now_ms}
                     assert d.lanes.grant(lane, old, [Offer(ref, 9)], **asked) is None
             for lease in d.leases.lapsed(d.now_ms + FOREVER_MS):
-                dead: Any = {"dead_worker": lease.worker or "", "max_attempts": 1, "now_ms": d.now_ms}
-                call = d.attempts.recover(lease.attempt, old, payload="{}", follow=[], **dead)
+                dead: Any = {"worker": lease.worker or "", "worker_timeout_ms": 0, "max_attempts": 1}
+                call = d.attempts.recover(
+                    lease.attempt, old, payload="{}", follow=[], now_ms=d.now_ms, **dead
+                )
                 assert call.run(self.redis) == 0
         assert read_contents(self.redis) == before
 
