@@ -44,6 +44,6 @@ def leftovers(redis: Redis, keys: Keys) -> dict[str, str]:
         found["killed client"] = "its run was submitted"
     try:
         Books(redis, keys).check()
-    except (AssertionError, KeyError) as error:  # a run that expires while it is read lacks fields; look again
+    except (AssertionError, KeyError) as error:  # a run that expires while it is read lacks fields
         found["inconsistent"] = repr(error)[:300]
     return found
