@@ -10,6 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+import hiredis
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import NoScriptError, ResponseError
@@ -79,59 +80,30 @@ class _Line:
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
-        self._buffer, self._at = b"", 0
+        self._reader = hiredis.Reader(replyError=_error)
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one write; returns the replies in order, errors among them."""
         if not commands:
             return []
-        self._socket.sendall(b"".join([_packed(command) for command in commands]))
+        self._socket.sendall(b"".join([hiredis.pack_command(_words(command)) for command in commands]))
         return [self._reply() for _ in commands]
 
     def close(self) -> None:
         self._socket.close()
 
     def _reply(self) -> Any:
-        line = self._read_line()
-        kind, rest = line[:1], line[1:]
-        if kind == b"$":
-            return None if rest == b"-1" else self._read_bytes(int(rest))
-        if kind == b":":
-            return int(rest)
-        if kind == b"*":
-            return None if rest == b"-1" else [self._reply() for _ in range(int(rest))]
-        if kind == b"+":
-            return rest
-        return _error(rest.decode(errors="replace"))
-
-    def _read_line(self) -> bytes:
-        while (end := self._buffer.find(b"\r\n", self._at)) < 0:
-            self._receive()
-        line = self._buffer[self._at : end]
-        self._at = end + 2
-        return line
-
-    def _read_bytes(self, length: int) -> bytes:
-        while len(self._buffer) < self._at + length + 2:
-            self._receive()
-        start, self._at = self._at, self._at + length + 2
-        return self._buffer[start : start + length]
-
-    def _receive(self) -> None:
-        more = self._socket.recv(READ_BYTES)
-        if not more:
-            raise ConnectionResetError("the embedded Redis has closed its connection")
-        self._buffer, self._at = self._buffer[self._at :] + more, 0
+        while (reply := self._reader.gets()) is False:  # it is not complete
+            more = self._socket.recv(READ_BYTES)
+            if not more:
+                raise ConnectionResetError("the embedded Redis has closed its connection")
+            self._reader.feed(more)
+        return reply
 
 
-def _packed(command: Command) -> bytes:
-    # A command of two words is one argument to redis-py: "SCRIPT LOAD".
-    parts = [*command[0].split(" "), *command[1:]] if " " in command[0] else command
-    packed = [b"*%d\r\n" % len(parts)]
-    for part in parts:
-        value = part if isinstance(part, bytes) else str(part).encode()
-        packed.append(b"$%d\r\n%b\r\n" % (len(value), value))
-    return b"".join(packed)
+def _words(command: Command) -> Command:
+    """The arguments on the wire; a command of two words is one argument to redis-py: "SCRIPT LOAD"."""
+    return (*command[0].split(" "), *command[1:]) if " " in command[0] else command
 
 
 def _error(text: str) -> ResponseError:

@@ -53,6 +53,7 @@ class SimulatedWorkers:
         self._events, self._rng = events, random.Random(seed)
         self._queues: dict[str, deque[tuple[int, Attempt]]] = defaultdict(deque)
         self._calls: list[StoreCall] = []
+        self._plans: dict[RunRef, Plan] = {}
 
     def take_calls(self) -> list[StoreCall]:
         """Reports and heartbeats since the last call, in order."""
@@ -171,7 +172,7 @@ class SimulatedWorkers:
         self._calls.append((call, heard))
 
     def _finish(self, worker: SimulatedWorker, attempt: Attempt, outcome: Outcome, decision: Finish) -> Call:
-        completion = _completion(attempt, self.specs[ref_of(attempt)], outcome, decision)
+        completion = _completion(attempt, self._plan(ref_of(attempt)), outcome, decision)
         return self._attempts.finish(
             attempt,
             worker.name,
@@ -181,6 +182,14 @@ class SimulatedWorkers:
             completion.follow,
             self._events.now_ms,
         )
+
+    def _plan(self, ref: RunRef) -> Plan:
+        """The plan of a run; a rehearsal's judges have lanes called as their models."""
+        plan = self._plans.get(ref)
+        if plan is None:
+            spec = self.specs[ref]
+            plan = self._plans[ref] = Plan(spec=spec, eval_lanes=tuple(step.model for step in spec.evals))
+        return plan
 
     def _defer(self, worker: SimulatedWorker, attempt: Attempt, decision: Defer) -> Call:
         return self._attempts.defer(
@@ -200,9 +209,8 @@ def ref_of(attempt: Attempt) -> RunRef:
     return RunRef(attempt.team, attempt.run)
 
 
-def _completion(attempt: Attempt, spec: RunSpec, outcome: Outcome, decision: Finish) -> Completion:
-    """The completion of a simulated call; a rehearsal's judges have lanes called as their models."""
+def _completion(attempt: Attempt, plan: Plan, outcome: Outcome, decision: Finish) -> Completion:
+    """The completion of a simulated call."""
     answer = outcome if decision.error is None and isinstance(outcome, Success) else None
-    plan = Plan(spec=spec, eval_lanes=tuple(step.model for step in spec.evals))
     finished = FinishedJob(answer, decision.error, decision.attempts)
     return complete_without_row(plan, attempt.job, finished, JUDGE_TOKENS)
