@@ -72,9 +72,9 @@ if TYPE_CHECKING:
         llm_judge,
         numeric_match,
         regex,
-        scorer,
         similarity,
     )
+    from fairlane.evaluators.function_scorers import scorer
     from fairlane.export.parsed import Parsed, parse_outputs
     from fairlane.model.decision import RetryPolicy
     from fairlane.model.job import JobState, Usage
@@ -200,7 +200,7 @@ _HOMES = {
     "llm_judge": "fairlane.evaluators.builders",
     "numeric_match": "fairlane.evaluators.builders",
     "regex": "fairlane.evaluators.builders",
-    "scorer": "fairlane.evaluators.builders",
+    "scorer": "fairlane.evaluators.function_scorers",
     "similarity": "fairlane.evaluators.builders",
     "Parsed": "fairlane.export.parsed",
     "parse_outputs": "fairlane.export.parsed",

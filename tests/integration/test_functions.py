@@ -11,7 +11,7 @@ import pytest
 
 from fairlane import JobState, exact_match
 from fairlane.config.environment import process_environment
-from fairlane.evaluators.builders import scorer
+from fairlane.evaluators.function_scorers import scorer
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 
 ROOT = Path(__file__).parents[2]
