@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairlane.core.errors import RunArchived
-from fairlane.model.evaluators import CallSpec
-from fairlane.model.job import JobState, Usage
-from fairlane.model.record import Record
-from fairlane.model.run import RunSpec, RunState
+from fairlane.client.views.html import Cell, note, number, table
+from fairlane.model.job import JobState
+from fairlane.model.run import RunState
 from fairlane.model.run_status import RoleTime, Scores
-from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price, cost_usd, price_of
-from fairlane.pipeline.evaluations import NOT_JUDGED
 
 TASK = "task"
 """The step that is no evaluation, in `Failure.step`."""
-
-MOST_FAILURES = 1000
-"""Different failures that are counted separately; further ones count as `OTHER_ERRORS`."""
-
-OTHER_ERRORS = "other errors"
-ERROR_CHARS = 300
-
-_ONE_OFF = re.compile(
-    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
-    r"|\b(?=\w*\d)\w{12,}\b"  # an id, like req_011CSHoEeqs5C35K
-    r"|\b\d{5,}\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +95,7 @@ class Summary:
         return tuple(sorted({each.model for each in spent if each.cost_usd is None}))
 
     def _repr_html_(self) -> str:
-        from fairlane.client.views.html import summary_html
-
-        return summary_html(self)
+        return _tables(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything above, ready for JSON."""
@@ -131,187 +108,43 @@ class Summary:
         }
 
 
-class Tally:
-    """Sums records up as they come; what is held grows with models, evaluators and kinds of failure alone."""
-
-    def __init__(self, spec: RunSpec, prices: Mapping[str, Price]) -> None:
-        self._spec, self._names = spec, _score_names(spec)
-        self._models = {step.name: step.model for step in spec.evals}
-        self._sums = {name: Moments() for name in self._names}
-        self._by_model: dict[str, dict[str, Moments]] = {}
-        self._items_by_model, self._by_state = Counter[str](), Counter[JobState]()
-        self._failures, self._tasks, self._evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
-        self._cached = 0
-
-    @property
-    def items(self) -> int:
-        """Records so far."""
-        return self._by_state.total()
-
-    def add(self, record: Record) -> None:
-        """Add a record; call it once for each."""
-        self._by_state[record.state] += 1
-        self._cached += record.cached
-        self._failures.look_at(record)
-        if record.state is JobState.INVALID:
-            return  # its model may be any text of its row
-        self._items_by_model[record.model] += 1
-        of_model = self._by_model.setdefault(record.model, {name: Moments() for name in self._names})
-        for name, value in record.scores.items():
-            if value is not None:
-                self._sums.setdefault(name, Moments()).add(value)
-                of_model.setdefault(name, Moments()).add(value)
-        if not record.cached:
-            self._tasks.book(record.model, record.usage)
-        for name, usage in record.eval_usage.items():
-            self._evaluations.book(self._models.get(name, name), usage)
-
-    def add_sessions(self, sessions: Iterable[SessionRecord]) -> dict[str, Scores]:
-        """Take the records of whole sessions; their scores."""
-        return _of_sessions(self._spec, sessions, self._failures, self._evaluations)
-
-    def summary(self, state: RunState, session_scores: Mapping[str, Scores] | None = None) -> Summary:
-        """All so far."""
-        return Summary(
-            run=self._spec.run,
-            name=self._spec.name,
-            state=state,
-            items=self.items,
-            by_state=dict(self._by_state),
-            cached=self._cached,
-            scores={name: each.scores(self.items) for name, each in self._sums.items()},
-            scores_by_model={
-                model: {name: each.scores(self._items_by_model[model]) for name, each in found.items()}
-                for model, found in self._by_model.items()
-                if found
-            },
-            session_scores=session_scores or {},
-            failures=self._failures.all(),
-            tasks=self._tasks.all(),
-            evaluations=self._evaluations.all(),
-        )
+def _tables(summary: Summary) -> str:
+    """Items, scores, failures and use, for a notebook."""
+    states = ", ".join(f"{count:,} {state}" for state, count in summary.by_state.items())
+    parts = [
+        note(f"{summary.name} ({summary.run}): {summary.state}. {summary.items:,} items: {states or 'none'}.")
+    ]
+    columns = ["evaluator", "mean", "± standard error", "scored", "missing"]
+    if summary.scores:
+        parts.append(table("Scores", columns, [_scores(name, each) for name, each in summary.scores.items()]))
+    if len(summary.scores_by_model) > 1:
+        rows = [
+            [model, *_scores(name, each)]
+            for model, scores in summary.scores_by_model.items()
+            for name, each in scores.items()
+        ]
+        parts.append(table("Scores by model", ["model", *columns], rows))
+    if summary.session_scores:
+        rows = [_scores(name, each) for name, each in summary.session_scores.items()]
+        parts.append(table("Scores of sessions", columns, rows))
+    if summary.failures:
+        failed: list[Sequence[Cell]] = [
+            [each.count, each.step, each.error, each.item] for each in summary.failures
+        ]
+        parts.append(table("Failures", ["items", "step", "error", "first item"], failed))
+    spent = [*summary.tasks, *summary.evaluations]
+    if spent:
+        used: list[Sequence[Cell]] = [
+            [each.model, each.calls, each.input_tokens, each.output_tokens, _dollars(each.cost_usd)]
+            for each in spent
+        ]
+        parts.append(table("Use", ["model", "calls", "input tokens", "output tokens", "cost"], used))
+    return "".join(parts)
 
 
-def summarise(
-    spec: RunSpec,
-    state: RunState,
-    records: Iterable[Record],
-    prices: Mapping[str, Price],
-    sessions: Iterable[SessionRecord] = (),
-) -> Summary:
-    """Sum all records of a run up as they pass."""
-    tally = Tally(spec, prices)
-    for record in records:
-        tally.add(record)
-    return tally.summary(state, tally.add_sessions(sessions))
+def _scores(name: str, scores: Scores) -> list[Cell]:
+    return [name, number(scores.mean), number(scores.standard_error), scores.count, scores.missing]
 
 
-def _of_sessions(
-    spec: RunSpec, sessions: Iterable[SessionRecord], failures: _Failures, evaluations: _Ledger
-) -> dict[str, Scores]:
-    models = {step.name: step.model for step in spec.session_evals}
-    sums, count = {name: Moments() for name in models}, 0
-    with suppress(RunArchived):
-        for session in sessions:
-            count += 1
-            for name, value in session.scores.items():
-                if value is not None:
-                    sums[name].add(value)
-            for name, error in session.score_errors.items():
-                failures.count(name, error, session.items[0])
-            for name, usage in session.eval_usage.items():
-                evaluations.book(models[name], usage)
-    return {name: each.scores(count) for name, each in sums.items()} if count else {}
-
-
-def _score_names(spec: RunSpec) -> list[str]:
-    """Names of the scores that every item may have."""
-    pure = [each.name for each in spec.evaluators if not isinstance(each, CallSpec)]
-    return [*pure, *(step.name for step in spec.evals if step.scored)]
-
-
-class Moments:
-    """Mean and squared deviations, a value at a time: Welford 1962, so never a difference of large sums."""
-
-    __slots__ = ("_count", "_maximum", "_mean", "_minimum", "_squares")
-
-    def __init__(self) -> None:
-        """Without any value."""
-        self._count, self._mean, self._squares = 0, 0.0, 0.0
-        self._minimum, self._maximum = math.inf, -math.inf
-
-    def add(self, value: float) -> None:
-        """Take a value."""
-        self._count += 1
-        before = value - self._mean
-        self._mean += before / self._count
-        self._squares += before * (value - self._mean)
-        self._minimum, self._maximum = min(self._minimum, value), max(self._maximum, value)
-
-    def scores(self, items: int) -> Scores:
-        """The values so far, of so many items."""
-        n = self._count
-        if not n:
-            return Scores(0, items)
-        error = math.sqrt(self._squares / (n - 1) / n) if n > 1 else None
-        return Scores(n, items - n, self._mean, error, self._minimum, self._maximum)
-
-
-class _Failures:
-    """Failures by step and error, with the first item of each."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, str], tuple[int, int]] = {}
-
-    def look_at(self, record: Record) -> None:
-        """What followed from a task that failed is not counted again."""
-        if record.state is not JobState.SUCCEEDED:
-            self.count(TASK, record.error or str(record.state), record.item)
-            return
-        for name, error in record.score_errors.items():
-            if error != NOT_JUDGED:
-                self.count(name, error, record.item)
-
-    def all(self) -> tuple[Failure, ...]:
-        found = [Failure(*key, count, item) for key, (count, item) in self._found.items()]
-        return tuple(sorted(found, key=lambda each: (-each.count, each.step, each.error)))
-
-    def count(self, step: str, error: str, item: int) -> None:
-        key = (step, _ONE_OFF.sub("…", error)[:ERROR_CHARS])
-        if key not in self._found and len(self._found) >= MOST_FAILURES:
-            key = (step, OTHER_ERRORS)
-        count, first = self._found.get(key, (0, item))
-        self._found[key] = (count + 1, min(first, item))
-
-
-class _Ledger:
-    """What models used."""
-
-    def __init__(self, prices: Mapping[str, Price]) -> None:
-        self._prices = prices
-        self._booked: dict[str, tuple[int, Usage]] = {}
-
-    def book(self, model: str, usage: Usage) -> None:
-        if usage.total is None:
-            return
-        calls, so_far = self._booked.get(model, (0, Usage(0, 0, 0)))
-        parts = ("input_tokens", "output_tokens", "cached_tokens")
-        sums = ((getattr(so_far, part) or 0) + (getattr(usage, part) or 0) for part in parts)
-        self._booked[model] = (calls + 1, Usage(*sums))
-
-    def all(self) -> tuple[Spending, ...]:
-        return tuple(
-            Spending(
-                model,
-                calls,
-                used.input_tokens or 0,
-                used.output_tokens or 0,
-                used.cached_tokens or 0,
-                self._cost(model, used),
-            )
-            for model, (calls, used) in sorted(self._booked.items())
-        )
-
-    def _cost(self, model: str, used: Usage) -> float | None:
-        price = price_of(model, self._prices)
-        return None if price is None else cost_usd(used, price)
+def _dollars(cost: float | None) -> str | None:
+    return None if cost is None else f"${cost:,.4f}"

@@ -1,4 +1,4 @@
-"""Builds evaluators but for Python functions: pure ones, which need no call, and judges, agents and others."""
+"""Builds evaluators other than functions: pure ones, which need no call, and judges, agents and others."""
 
 from __future__ import annotations
 
