@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairlane.apps.estimate.forecast import Forecast
     from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
     from fairlane.client.asynchronous.client import AsyncClient
     from fairlane.client.asynchronous.run import AsyncRun
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from fairlane.client.handle import Run
     from fairlane.client.summary import Summary
     from fairlane.client.views.comparison import Comparison, Difference
+    from fairlane.client.views.forecast import Forecast
     from fairlane.client.views.lanes import Lane, LaneList
     from fairlane.config.settings import Settings
     from fairlane.core.errors import (
@@ -171,7 +171,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Forecast": "fairlane.apps.estimate.forecast",
+    "Forecast": "fairlane.client.views.forecast",
     "AsyncCallHandle": "fairlane.client.asynchronous.calls",
     "AsyncCallMap": "fairlane.client.asynchronous.calls",
     "AsyncClient": "fairlane.client.asynchronous.client",

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.apps.estimate.estimating import estimate
-from fairlane.apps.estimate.forecast import Forecast, LaneForecast
 from fairlane.apps.estimate.sampling import VALUES_KEPT, Distinct, take_sample
 from fairlane.client.deployment import Deployment as Context
+from fairlane.client.views.forecast import Forecast, LaneForecast
 from fairlane.config.connection import Connection
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings

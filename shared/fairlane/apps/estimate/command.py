@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fairlane.apps.estimate.forecast import Forecast, LaneForecast
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
 from fairlane.cli.runs.assignments import read_options, read_params
@@ -34,6 +33,7 @@ from fairlane.cli.runs.scoring import (
 from fairlane.cli.runs.submit import MoreOption
 from fairlane.cli.runs.summary import dollars
 from fairlane.client.client import Client
+from fairlane.client.views.forecast import Forecast, LaneForecast
 
 app = typer.Typer()
 

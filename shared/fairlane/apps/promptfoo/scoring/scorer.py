@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairlane.apps.promptfoo.asking import asked_text, text_of
+from fairlane.apps.promptfoo.checking.checks import COMPARES, SETS, outcome
+from fairlane.apps.promptfoo.checking.coded import graded
 from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import select_best
 from fairlane.apps.promptfoo.grading.rounds import Asker, grade
@@ -15,6 +17,7 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import CALLED
+from fairlane.apps.promptfoo.results import CheckError, Result
 from fairlane.apps.promptfoo.rows import (
     ASKED,
     CHECKS,
@@ -26,11 +29,8 @@ from fairlane.apps.promptfoo.rows import (
     THRESHOLD,
     TRANSFORM,
 )
-from fairlane.apps.promptfoo.scoring.checks import COMPARES, SETS, outcome
-from fairlane.apps.promptfoo.scoring.coded import graded
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result
-from fairlane.apps.promptfoo.scoring.subjects import Subject, located, shaped, transformed
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
+from fairlane.apps.promptfoo.subjects import Subject, located, shaped, transformed
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Price, cost_usd, price_of
