@@ -1,4 +1,4 @@
-"""No files import each other, and no folders beside each other do: imports for types and in functions count."""
+"""No files or folders import each other in a circle. Imports for types and inside of functions count."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Loads Lua verbs by their headers and runs them by named keys and arguments.
 
-A file ``lua/verbs/<noun>_<verb>.lua`` opens with its purpose and four lines that are its signature::
+Verbs stand in folders of ``lua/verbs``: those on attempts, permits and delays in ``job``, those on lanes in
+``lane``, on runs in ``run``, on inboxes and budgets in ``team``, on leader and workers in ``process``. A file
+``<noun>_<verb>.lua`` opens with its purpose and four lines that are its signature::
 
     -- KEYS: leader lane queues*        names of the keys; a trailing * takes a list
     -- ARGV: now_ms epoch offers        names of the arguments
@@ -293,18 +295,18 @@ def merged(calls: Sequence[Call]) -> Call:
 
 @cache
 def script(name: str) -> Script:
-    """The verb ``lua/verbs/<name>.lua``, read once per process."""
-    return compose(_FOLDER / "verbs", name, _preludes())
+    """The verb of that name, read once per process."""
+    return _composed(_verbs(), name, _preludes())
 
 
 def load(folder: Traversable, name: str) -> Script:
-    """The verb ``verbs/<name>.lua`` of a folder that has its preludes in ``lib``."""
-    return compose(folder / "verbs", name, Preludes(folder / "lib"))
+    """A verb below ``verbs`` of a folder that has its preludes in ``lib``."""
+    return _composed(_verbs_in(folder / "verbs"), name, Preludes(folder / "lib"))
 
 
-def compose(verbs: Traversable, name: str, preludes: Preludes) -> Script:
-    """A verb of a folder behind the preludes that it needs. Raises `ScriptError` for a wrong header."""
-    verb = LuaFile.parse(name, (verbs / f"{name}.lua").read_text(encoding="utf-8"))
+def _composed(verbs: Mapping[str, Traversable], name: str, preludes: Preludes) -> Script:
+    """A verb behind the preludes that it needs. Raises `ScriptError` for a wrong header."""
+    verb = LuaFile.parse(name, verbs[name].read_text(encoding="utf-8"))
     many = _form(verb, of_many(verb, preludes), f"{name}, many") if verb.words("MERGES") else None
     return replace(_form(verb, of_one(verb, preludes), name), many=many)
 
@@ -316,6 +318,22 @@ def _form(verb: LuaFile, text: VerbText, name: str) -> Script:
 
 
 @cache
+def _verbs() -> Mapping[str, Traversable]:
+    return _verbs_in(_FOLDER / "verbs")
+
+
+def _verbs_in(folder: Traversable) -> Mapping[str, Traversable]:
+    """The file of each verb by its name; which folder it stands in is for readers alone."""
+    return {
+        entry.name.removesuffix(".lua"): entry
+        for room in folder.iterdir()
+        if room.is_dir()
+        for entry in room.iterdir()
+        if entry.name.endswith(".lua")
+    }
+
+
+@cache
 def _preludes() -> Preludes:
     return Preludes(_FOLDER / "lib")
 
@@ -323,8 +341,7 @@ def _preludes() -> Preludes:
 @cache
 def all_scripts() -> tuple[Script, ...]:
     """Every verb that ships with the package."""
-    names = (entry.name for entry in (_FOLDER / "verbs").iterdir() if entry.name.endswith(".lua"))
-    return tuple(script(name.removesuffix(".lua")) for name in sorted(names))
+    return tuple(script(name) for name in sorted(_verbs()))
 
 
 def load_all(redis: Any) -> None:
