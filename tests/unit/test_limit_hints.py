@@ -13,7 +13,7 @@ from fairlane.core.clock import ManualClock
 from fairlane.model.hints import AxisHint, Hints
 from fairlane.model.job import InvalidResponse, Outcome, RateLimited, Success, TimedOut
 from fairlane_workers.providers.classify import Reading
-from fairlane_workers.providers.http_provider import HttpProvider
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.transport import Reply, Transport
 from tests.support.provider_calls import (

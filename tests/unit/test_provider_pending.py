@@ -23,8 +23,8 @@ from fairlane.model.job import (
     TimedOut,
 )
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.http_provider import HttpProvider
-from fairlane_workers.providers.polling import MOST_CUT, MOST_PAUSE_S
+from fairlane_workers.providers.http.polling import MOST_CUT, MOST_PAUSE_S
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.replicate import LOOK_AFTER_S, Replicate
 from fairlane_workers.transport import Transport
 from tests.support.provider_calls import ask

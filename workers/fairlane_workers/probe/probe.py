@@ -22,12 +22,12 @@ from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.model.job import Outcome, Success, UnsupportedParameter
 from fairlane.model.lane import LaneLimits
 from fairlane_workers.probe.charge import ChargeModel, check_charge
-from fairlane_workers.providers.connecting import open_transport
 from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.http.connecting import open_transport
+from fairlane_workers.providers.http.reply_reader import plain
 from fairlane_workers.providers.limits import dialect_of
 from fairlane_workers.providers.limits.table import GENERIC, NAMES, LimitDialect, dialect_in, tells_limits
 from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.providers.reply_reader import plain
 from fairlane_workers.providers.unsupported import AdaptingProvider
 from fairlane_workers.transport import Reply, Transport
 

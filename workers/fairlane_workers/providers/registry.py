@@ -17,10 +17,10 @@ from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey
 from fairlane_workers.providers.auth.google import google_token
 from fairlane_workers.providers.auth.sigv4 import SigV4, region_of
 from fairlane_workers.providers.classify import Reading
-from fairlane_workers.providers.connecting import open_transport
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.http_provider import HttpProvider
+from fairlane_workers.providers.http.connecting import open_transport
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.transport import Transport
 
 BuildProvider: TypeAlias = Callable[[str, Connection, SecretStr | None, Clock], Provider]
