@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
-from fairlane.config.presets import PROVIDERS
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import PROVIDERS
 from fairlane.lab.simulator.vendors import VENDORS
 from fairlane.model.job import Outcome, Overloaded, RateLimited, Success
 from fairlane.testing import ManualClock, ServedProvider, SimulatorConfig, serve_in_thread

@@ -13,8 +13,8 @@ from redis import Redis
 from typer.testing import CliRunner, Result
 
 from fairlane.cli.main import app
+from fairlane.config.connections.presets import PRESETS
 from fairlane.config.loader import load_settings
-from fairlane.config.presets import PRESETS
 from tests.support.command_line import CommandLine
 
 

@@ -15,7 +15,7 @@ from fairlane.apps.estimate.estimating import estimate
 from fairlane.apps.estimate.sampling import VALUES_KEPT, Distinct, take_sample
 from fairlane.client.deployment import Deployment as Context
 from fairlane.client.views.forecast import Forecast, LaneForecast
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import TemplateError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import LaneDirectory
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.config.loader import load_settings
 from fairlane.core.clock import ManualClock
 from fairlane.model.job import Outcome, Success

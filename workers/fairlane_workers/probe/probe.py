@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from fairlane.config.connection import Connection
-from fairlane.config.lane_identity import lane_identity
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.lane_identity import lane_identity
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import Clock, SystemClock

@@ -9,8 +9,8 @@ from typing import TypeAlias, cast
 import httpx
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
-from fairlane.config.connection_checks import PROTOCOL_GROUP
+from fairlane.config.connections.checks import PROTOCOL_GROUP
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey
