@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from fairlane.client.chunks import Chunk
     from fairlane.client.client import Client
     from fairlane.client.handle import Run
-    from fairlane.client.summary import Summary
     from fairlane.client.views.comparison import Comparison, Difference
     from fairlane.client.views.forecast import Forecast
     from fairlane.client.views.lanes import Lane, LaneList
+    from fairlane.client.views.summary import Summary
     from fairlane.config.settings import Settings
     from fairlane.core.errors import (
         AmbiguousRun,
@@ -184,7 +184,7 @@ _HOMES = {
     "Chunk": "fairlane.client.chunks",
     "Client": "fairlane.client.client",
     "Run": "fairlane.client.handle",
-    "Summary": "fairlane.client.summary",
+    "Summary": "fairlane.client.views.summary",
     "Comparison": "fairlane.client.views.comparison",
     "Difference": "fairlane.client.views.comparison",
     "Lane": "fairlane.client.views.lanes",

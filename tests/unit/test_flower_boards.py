@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fairlane.client.deployment import Deployment
-from fairlane.client.tally import summarise
+from fairlane.client.views.tally import summarise
 from fairlane.config.settings import Settings
 from fairlane.core.errors import LaneNotFound, RunNotFound, TargetNotFound
 from fairlane.flower.readings.error_words import error_shown

@@ -24,7 +24,7 @@ from fairlane.apps.report.charts import histogram, throughput
 from fairlane.apps.report.description import without_quotes
 from fairlane.apps.report.gathering import MOST_CELLS, Gathering
 from fairlane.apps.report.page import ReportSource, write_report
-from fairlane.client.summary import TASK, Failure
+from fairlane.client.views.summary import TASK, Failure
 from fairlane.core.clock import ManualClock
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.model.job import JobState, Usage

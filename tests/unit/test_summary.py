@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.client import tally
-from fairlane.client.summary import TASK, Failure, Spending, Summary
-from fairlane.client.tally import OTHER_ERRORS, summarise
+from fairlane.client.views import tally
+from fairlane.client.views.summary import TASK, Failure, Spending, Summary
+from fairlane.client.views.tally import OTHER_ERRORS, summarise
 from fairlane.core.errors import RunArchived
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, Judge

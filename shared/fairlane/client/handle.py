@@ -32,8 +32,8 @@ from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
     from fairlane.client.chunks import Chunk
-    from fairlane.client.summary import Summary
     from fairlane.client.views.comparison import Comparison
+    from fairlane.client.views.summary import Summary
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
     from fairlane.export.parsed import Parsed
@@ -273,7 +273,7 @@ class Run:
 
         Prices are those of the client's settings. Raises what `results` does.
         """
-        from fairlane.client.tally import summarise
+        from fairlane.client.views.tally import summarise
 
         status = self.wait()
         spec, records = self._readable(status), self._records(status)

@@ -19,9 +19,9 @@ from fairlane.apps.report.binning import QUANTILES, bins_of, quantile
 from fairlane.apps.report.charts import Mark
 from fairlane.apps.report.description import configuration_of, evaluators_of, failures_of
 from fairlane.apps.report.gathering import CellSums, Gathering
-from fairlane.client.summary import Summary
-from fairlane.client.tally import summarise
 from fairlane.client.views.comparison import Comparison
+from fairlane.client.views.summary import Summary
+from fairlane.client.views.tally import summarise
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
 from fairlane.model.job import JobState, Usage

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from fairlane.client.summary import TASK, Failure, Spending, Summary
+from fairlane.client.views.summary import TASK, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState, Usage
