@@ -13,9 +13,9 @@ from fairlane.apps.promptfoo.evaluation import Evaluation
 from fairlane.apps.promptfoo.grading.asks import Ask, Chat, asked, first_object
 from fairlane.apps.promptfoo.grading.rounds import grade
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.results import CheckError, Result
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
+from fairlane.apps.promptfoo.subjects import CheckError, Result
 from tests.support.promptfoo import Folder, asserting, config, record
 
 

@@ -12,8 +12,7 @@ from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import GRADERS
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.results import CheckError, Result, met
-from fairlane.apps.promptfoo.subjects import Subject, transformed
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
 from fairlane.evaluators.assertions import NOT, TYPES, AssertionsError, check
 
 PROGRAMS = frozenset(("javascript", "python"))

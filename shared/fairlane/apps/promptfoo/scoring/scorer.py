@@ -17,7 +17,6 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import CALLED
-from fairlane.apps.promptfoo.results import CheckError, Result
 from fairlane.apps.promptfoo.rows import (
     ASKED,
     CHECKS,
@@ -30,7 +29,7 @@ from fairlane.apps.promptfoo.rows import (
     TRANSFORM,
 )
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
-from fairlane.apps.promptfoo.subjects import Subject, located, shaped, transformed
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, shaped, transformed
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Price, cost_usd, price_of
