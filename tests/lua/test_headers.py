@@ -12,7 +12,7 @@ from redis import Redis
 
 from fairlane.core.errors import ScriptError
 from fairlane.store.preludes import LuaFile, Preludes
-from fairlane.store.script import all_scripts, script
+from fairlane.store.verbs import all_scripts, script
 
 FOLDER = Path(str(files("fairlane.store") / "lua"))
 PATHS = sorted((FOLDER / "verbs").rglob("*.lua"), key=lambda path: path.stem)

@@ -10,7 +10,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlane.store.script import Script, load
+from fairlane.store.script import Script
+from fairlane.store.verbs import load
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("shared/fairlane", "scheduler/fairlane_scheduler", "workers/fairlane_workers")

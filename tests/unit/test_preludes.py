@@ -8,7 +8,8 @@ import pytest
 
 from fairlane.core.errors import ScriptError
 from fairlane.store.preludes import LuaFile, with_values
-from fairlane.store.script import Script, load
+from fairlane.store.script import Script
+from fairlane.store.verbs import load
 
 CLOCK = "-- Time.\n-- GIVES: clock\nfunction clock()\n  return 1\nend\n"
 WAKE = (
