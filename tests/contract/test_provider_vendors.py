@@ -56,7 +56,7 @@ def called(
 
 
 @pytest.mark.parametrize("vendor", REPORTED)
-def test_what_a_provider_tells_of_its_limits_is_what_they_are(vendor: str) -> None:
+def test_what_a_provider_reports_of_its_limits_is_what_they_are(vendor: str) -> None:
     (outcome,), _ = called(vendor, **LIMITS)
     assert isinstance(outcome, Success)
     assert outcome.hints is not None

@@ -157,7 +157,7 @@ def test_a_paused_lane_has_no_time_and_says_why(scene: Scene) -> None:
     assert "sim:fast is paused by an operator" in found.notes
 
 
-def test_without_a_worker_it_says_so_and_tells_the_time_all_the_same(scene: Scene) -> None:
+def test_without_a_worker_it_says_so_and_shows_the_time_all_the_same(scene: Scene) -> None:
     scene.deployment.lane("sim:fast", requests_per_minute=60)
     found = scene.forecast(spec_of())
     assert found.seconds == pytest.approx(100, rel=0.05)

@@ -54,7 +54,7 @@ def test_a_streamed_success_carries_hints(wire: Wire) -> None:
 
 
 @every_protocol
-def test_an_answer_that_tells_nothing_has_no_hints(wire: Wire) -> None:
+def test_an_answer_without_limits_has_no_hints(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole("x"))])
     assert outcome.hints is None
 

@@ -158,9 +158,9 @@ def test_all_that_is_asked_in_a_round_goes_out_together() -> None:
         rounds.append(len(asks))
         return ["x"] * len(asks)
 
-    settled = grade({number: grader(number) for number in range(4)}, ask)
+    graded = grade({number: grader(number) for number in range(4)}, ask)
     assert rounds == [6, 4, 2]
-    assert {key: each.score for key, each in settled.items() if isinstance(each, Result)} == {
+    assert {key: each.score for key, each in graded.items() if isinstance(each, Result)} == {
         0: 0.0,
         1: 1.0,
         2: 2.0,

@@ -156,7 +156,7 @@ class Seen(HTMLParser):
         self.words += data.split()
 
 
-def test_it_tells_what_the_run_came_to(tmp_path: Path) -> None:
+def test_it_says_how_the_run_ended(tmp_path: Path) -> None:
     text = " ".join(Seen(page_of(tmp_path, source())).words)
     for shown in (
         "Sums, two prompts",

@@ -76,7 +76,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a configuration amounts to. ``notes`` tell what was left out without changing a result."""
+    """What a configuration amounts to. ``notes`` say what was left out without changing a result."""
 
     name: str
     rows: Sequence[Mapping[str, Any]]
