@@ -1,7 +1,7 @@
 """Reads Lua verbs from their files and composes them with their preludes; headers are their signatures.
 
-Verbs stand in folders of ``lua/verbs``: those on attempts, permits and delays in ``job``, those on lanes in
-``lane``, on runs in ``run``, on inboxes and budgets in ``team``, on leader and workers in ``process``. A file
+Verbs stand in folders of ``lua/verbs``. ``job`` is attempts, permits and delays, ``team`` inboxes and
+budgets, ``process`` the leader and the workers; ``lane`` and ``run`` are as named. A file
 ``<noun>_<verb>.lua`` opens with its purpose and four lines that are its signature::
 
     -- KEYS: leader lane queues*        names of the keys; a trailing * takes a list
