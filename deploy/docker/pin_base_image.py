@@ -43,7 +43,7 @@ def digest_of(image: str, client: httpx.Client) -> str:
             reply = client.head(url, headers={**headers, "Authorization": f"Bearer {token}"})
         reply.raise_for_status()
     except httpx.HTTPError as error:
-        raise NoDigestError(f"{registry} does not tell the digest of {image}: {error}") from error
+        raise NoDigestError(f"{registry} does not state the digest of {image}: {error}") from error
     digest = reply.headers.get("Docker-Content-Digest", "")
     if reply.headers.get("Content-Type", "").partition(";")[0] not in INDEXES or not _DIGEST.fullmatch(
         digest

@@ -14,7 +14,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.functions import keep_functions
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates
-from fairlane.store.script import load_all
+from fairlane.store.verbs import load_all
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.audit import Auditor
 from fairlane.store.write.budgets import Budgets

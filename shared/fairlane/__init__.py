@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairlane.apps.estimate.forecast import Forecast
     from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
     from fairlane.client.asynchronous.client import AsyncClient
     from fairlane.client.asynchronous.run import AsyncRun
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
     from fairlane.client.chunks import Chunk
     from fairlane.client.client import Client
     from fairlane.client.handle import Run
-    from fairlane.client.summary import Summary
     from fairlane.client.views.comparison import Comparison, Difference
+    from fairlane.client.views.forecast import Forecast
     from fairlane.client.views.lanes import Lane, LaneList
+    from fairlane.client.views.summary import Summary
     from fairlane.config.settings import Settings
     from fairlane.core.errors import (
         AmbiguousRun,
@@ -72,9 +72,9 @@ if TYPE_CHECKING:
         llm_judge,
         numeric_match,
         regex,
-        scorer,
         similarity,
     )
+    from fairlane.evaluators.function_scorers import scorer
     from fairlane.export.parsed import Parsed, parse_outputs
     from fairlane.model.decision import RetryPolicy
     from fairlane.model.job import JobState, Usage
@@ -171,7 +171,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Forecast": "fairlane.apps.estimate.forecast",
+    "Forecast": "fairlane.client.views.forecast",
     "AsyncCallHandle": "fairlane.client.asynchronous.calls",
     "AsyncCallMap": "fairlane.client.asynchronous.calls",
     "AsyncClient": "fairlane.client.asynchronous.client",
@@ -184,7 +184,7 @@ _HOMES = {
     "Chunk": "fairlane.client.chunks",
     "Client": "fairlane.client.client",
     "Run": "fairlane.client.handle",
-    "Summary": "fairlane.client.summary",
+    "Summary": "fairlane.client.views.summary",
     "Comparison": "fairlane.client.views.comparison",
     "Difference": "fairlane.client.views.comparison",
     "Lane": "fairlane.client.views.lanes",
@@ -200,7 +200,7 @@ _HOMES = {
     "llm_judge": "fairlane.evaluators.builders",
     "numeric_match": "fairlane.evaluators.builders",
     "regex": "fairlane.evaluators.builders",
-    "scorer": "fairlane.evaluators.builders",
+    "scorer": "fairlane.evaluators.function_scorers",
     "similarity": "fairlane.evaluators.builders",
     "Parsed": "fairlane.export.parsed",
     "parse_outputs": "fairlane.export.parsed",

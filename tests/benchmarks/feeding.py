@@ -17,7 +17,7 @@ from fairlane.core.clock import SystemClock
 from fairlane.embedded.server import start_embedded
 from fairlane.model.run import Message
 from fairlane.sandbox.pool import Pool, open_pool
-from fairlane.store.script import load_all
+from fairlane.store.verbs import load_all
 from fairlane.telemetry.logs import configure_logging
 from fairlane_scheduler.feed.feeder import Feeder
 from fairlane_scheduler.state.backlog import ActiveRun

@@ -17,7 +17,7 @@ from fairlane.model.job import Attempt, JobState, Lesson, Usage
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate
-from fairlane.store.script import load_all
+from fairlane.store.verbs import load_all
 from fairlane.store.write.workers import Beat, WorkerInfo
 from fairlane.telemetry.logs import configure_logging
 from fairlane_scheduler.state.backlog import ActiveRun

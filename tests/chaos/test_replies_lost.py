@@ -10,7 +10,7 @@ import pytest
 from fairlane import JobState, RetryPolicy
 from fairlane.embedded.server import start_embedded
 from fairlane.evaluators.builders import llm_judge
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.testing import SimulatedModel
 from tests.support.cluster import Cluster, cluster, numbered, whole
 from tests.support.lossy_proxy import LossyProxy, lossy_proxy

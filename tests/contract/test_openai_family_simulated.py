@@ -88,7 +88,7 @@ def test_a_refused_parameter_is_named(wire: Wire) -> None:
 
 
 @of_openai
-def test_a_rate_limit_tells_its_axis(wire: Wire) -> None:
+def test_a_rate_limit_reports_its_axis(wire: Wire) -> None:
     (_, limited) = outcomes(wire, False, calls=2, requests_per_minute=6, headers="full")
     assert isinstance(limited, RateLimited)
     assert limited.retry_after_ms is not None

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.redaction import MASK, RUN
 from fairlane.model.job import (
     AccessDenied,

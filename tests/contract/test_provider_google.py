@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
 from fairlane.model.hints import AxisHint
 from fairlane.model.job import (
@@ -75,7 +75,7 @@ def test_a_days_quota_waits_for_the_day_and_not_the_seconds_that_it_says() -> No
     assert (shown.retry_after_ms or 0) > 60_000
 
 
-def test_what_vertex_tells_is_that_its_capacity_is_used_up() -> None:
+def test_vertex_reports_that_its_capacity_is_used_up() -> None:
     _, shown = outcomes(VertexWire(), 2, requests_per_minute=6)
     assert isinstance(shown, RateLimited)
     assert shown.retry_after_ms is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.connection import ANYWHERE, Connection
+from fairlane.config.connections.connection import ANYWHERE, Connection
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.job import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.presets import PRESETS, PROVIDERS, ProviderName
+from fairlane.config.connections.presets import PRESETS, PROVIDERS, ProviderName
 from fairlane.model.job import AccessDenied, Outcome, Overloaded, PermanentFailure, RateLimited, Success
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request

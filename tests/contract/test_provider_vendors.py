@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
-from fairlane.config.presets import PROVIDERS
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import PROVIDERS
 from fairlane.lab.simulator.vendors import VENDORS
 from fairlane.model.job import Outcome, Overloaded, RateLimited, Success
 from fairlane.testing import ManualClock, ServedProvider, SimulatorConfig, serve_in_thread
@@ -56,7 +56,7 @@ def called(
 
 
 @pytest.mark.parametrize("vendor", REPORTED)
-def test_what_a_provider_tells_of_its_limits_is_what_they_are(vendor: str) -> None:
+def test_what_a_provider_reports_of_its_limits_is_what_they_are(vendor: str) -> None:
     (outcome,), _ = called(vendor, **LIMITS)
     assert isinstance(outcome, Success)
     assert outcome.hints is not None

@@ -16,7 +16,7 @@ from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.job import Claim, JobState, Usage
 from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate
-from fairlane.store.script import all_scripts, load_all
+from fairlane.store.verbs import all_scripts, load_all
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.conservation import Books

@@ -14,7 +14,7 @@ from redis.exceptions import NoPermissionError, RedisError
 from fairlane import scorer
 from fairlane.core.errors import SubmissionError, TargetNotFound
 from fairlane.model.run import RunRef
-from fairlane.store.script import all_scripts, script
+from fairlane.store.verbs import all_scripts, script
 from fairlane.store.write.acl import CONNECTING, READING, WRITING, Users, team_access
 from fairlane.why.waiting import Waiting
 from tests.support.fences import KEYS, Recording, member_of, onlooker_of

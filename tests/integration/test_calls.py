@@ -102,7 +102,7 @@ def test_a_call_that_fails_says_why(served: Cluster) -> None:
     assert (failed.value.call, failed.value.attempts) == (handle.id, 1)
 
 
-def test_a_map_tells_each_result_or_its_failure(served: Cluster) -> None:
+def test_a_map_reports_each_result_or_its_failure(served: Cluster) -> None:
     calls = submit_calls(
         served.client,
         "tests.support.served_app.double",

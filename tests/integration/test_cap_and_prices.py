@@ -43,7 +43,7 @@ def test_a_budget_of_dollars_stops_a_run_before_it_is_exceeded(priced: Cluster) 
     assert 0 < spent <= 0.05
 
 
-def test_an_estimate_tells_calls_tokens_and_cost_and_calls_nobody(priced: Cluster) -> None:
+def test_an_estimate_reports_calls_tokens_and_cost_and_calls_nobody(priced: Cluster) -> None:
     model = priced.new_model(latency_ms=2)
     forecast = priced.client.estimate(
         numbered(50), "{{ n }}", model=f"sim:{model}", params={"max_tokens": 10}, repetitions=2

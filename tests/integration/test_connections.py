@@ -83,7 +83,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         yield Shell(folder, served)
 
 
-def test_an_answer_shows_all_that_the_provider_tells(shell: Shell) -> None:
+def test_an_answer_shows_all_that_the_provider_reports(shell: Shell) -> None:
     report = shell.report("sim")
     assert (report["outcome"], report["status"], report["lane"]) == ("Success", 200, "sim:fast")
     assert report["shared_by"].startswith("credential=")

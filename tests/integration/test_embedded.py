@@ -162,7 +162,7 @@ def test_a_socket_file_in_a_deep_directory_is_put_where_its_path_is_short_enough
     assert not socket.parent.exists()
 
 
-def test_a_server_that_does_not_come_up_tells_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_server_that_does_not_come_up_reports_the_end_of_its_log(tmp_path: Path) -> None:
     found = find_server()
     broken = Server(found.kind, (*found.command, "--no-such-option", "1"), found.version)
     with pytest.raises(LocalStackError, match="no-such-option") as caught:
@@ -184,7 +184,7 @@ def test_the_imitation_serves_scripts_and_says_what_it_is_for(tmp_path: Path) ->
     assert "for trying out only" in news[0]
 
 
-def test_without_anybody_to_tell_the_imitation_warns(tmp_path: Path) -> None:
+def test_an_imitation_of_redis_warns(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="for trying out only"):
         start_embedded(tmp_path, server=FAKE).stop()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fairlane.config.presets import PRESETS, PROVIDERS
+from fairlane.config.connections.presets import PRESETS, PROVIDERS
 from fairlane.local.plan import address_of
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole

@@ -11,7 +11,7 @@ import pytest
 
 from fairlane import JobState, exact_match
 from fairlane.config.environment import process_environment
-from fairlane.evaluators.builders import scorer
+from fairlane.evaluators.function_scorers import scorer
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def test_a_function_of_a_module_that_is_not_allowed_is_refused_by_name(allowed: 
         assert record.error == "module 'os' is not in worker.modules of this worker"
 
 
-def test_a_defect_fails_its_item_alone_and_tells_type_and_message(allowed: Cluster) -> None:
+def test_a_defect_fails_its_item_alone_and_reports_type_and_message(allowed: Cluster) -> None:
     (record,) = whole(allowed.client.submit([{"text": "oops"}], task=f"{HERE}:crash"))
 
     assert (record.state, record.error) == (JobState.FAILED, "KeyError: 'oops'")

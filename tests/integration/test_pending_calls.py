@@ -75,7 +75,7 @@ def test_few_slots_carry_many_predictions_at_once(deployment: Cluster) -> None:
 
 
 @pytest.mark.chaos
-def test_predictions_of_a_worker_that_is_killed_are_gone_on_with(deployment: Cluster) -> None:
+def test_predictions_of_a_worker_that_is_killed_are_continued(deployment: Cluster) -> None:
     count = 30
     model, run = submitted(deployment, count, latency_ms=5000)
     wait_until_all_wait(deployment, count)

@@ -227,7 +227,7 @@ def test_a_refusal_that_quotes_the_key_is_kept_without_it(left: Left) -> None:
     assert b"wrong key: ***" in left.places["logs of all processes"]
 
 
-def test_workers_tell_their_keys_by_a_fingerprint_alone(left: Left) -> None:
+def test_workers_report_their_keys_by_a_fingerprint_alone(left: Left) -> None:
     lines = [
         line for line in left.places["logs of all processes"].splitlines() if b'"credential_in_use"' in line
     ]

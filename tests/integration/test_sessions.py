@@ -102,7 +102,7 @@ def test_a_judge_of_sessions_over_outputs_that_exist_counts_and_calls_sessions_a
     assert {each.scores["conversation"] for each in run.sessions()} == {1.0}
 
 
-def test_a_cancelled_run_tells_of_its_sessions(deployment: Cluster) -> None:
+def test_a_cancelled_run_reports_its_sessions(deployment: Cluster) -> None:
     echo, judge = deployment.new_model(output="echo", latency_ms=10), deployment.new_model(latency_ms=60_000)
     run = deployment.client.submit(
         rows_of(sessions=5, turns=2),

@@ -19,9 +19,9 @@ from redis.retry import Retry
 
 from fairlane import Client
 from fairlane.broker.app import make_app
+from fairlane.config.environment import child_environment
 from fairlane.config.settings import Settings
 from fairlane.core.errors import StoreUnavailable
-from fairlane.embedded.environment import child_environment
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.ports import LOOPBACK, wished_or_free
 from fairlane.embedded.processes import Process

@@ -9,7 +9,7 @@ from redis import Redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from fairlane.lab.rehearsal.virtual.direct import DirectRedis
-from fairlane.store.script import load_all, script
+from fairlane.store.verbs import load_all, script
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_an_answer_takes_its_time_and_a_refusal_only_the_way() -> None:
     ("headers", "wait_ms", "shown"),
     [("none", None, False), ("retry_after", 1000, False), ("ratelimit", None, True), ("full", 1000, True)],
 )
-def test_a_refusal_tells_what_the_provider_tells(headers: str, wait_ms: int | None, shown: bool) -> None:
+def test_a_refusal_reports_what_the_provider_says(headers: str, wait_ms: int | None, shown: bool) -> None:
     caller = Caller(requests_per_minute=60, headers=headers)
     caller.call(2)
 
@@ -80,7 +80,7 @@ def test_a_refusal_tells_what_the_provider_tells(headers: str, wait_ms: int | No
     assert refusal.hints == (hints if shown else None)
 
 
-def test_an_answer_tells_what_stood_when_it_was_judged() -> None:
+def test_an_answer_shows_what_stood_when_it_was_judged() -> None:
     caller = Caller(requests_per_minute=600, burst_seconds=1, headers="ratelimit")
     caller.call()
 

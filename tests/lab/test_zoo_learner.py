@@ -76,8 +76,8 @@ def test_whoever_has_configured_the_limits_is_the_oracle() -> None:
 def test_after_the_first_answer_true_headers_make_the_limit_known() -> None:
     for world in (generate(seed, SMALL) for seed in range(200)):
         best = best_schedule(world)
-        told = classes_of(world, len(best.times_ms)) == (TRUE_HEADERS,) and world.most_at_once is None
-        if told and world.signals.wait_form == "none":
+        reported = classes_of(world, len(best.times_ms)) == (TRUE_HEADERS,) and world.most_at_once is None
+        if reported and world.signals.wait_form == "none":
             learned = played(world)
             told_ms = learned.schedule.times_ms[0] + 3 * world.latency.median_s * 1000
             late = len(best.times_ms) - best.by(told_ms)

@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.store.write.leader import LeaderLease
 from fairlane.store.write.runs.inbox import Inbox, Outbox
 from tests.support.deployment import Deployment

@@ -21,8 +21,9 @@ from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError,
 from fairlane.model.job import Claim, JobState, Lesson, Usage
 from fairlane.store.functions import all_functions, keep_functions
 from fairlane.store.preludes import Preludes
-from fairlane.store.script import Call, Functions, is_missing, merged, script
+from fairlane.store.script import Call, Functions, is_missing, merged
 from fairlane.store.verb_text import FUNCTION_PREFIX
+from fairlane.store.verbs import script
 from fairlane_workers.execution.batcher import Batcher
 from tests.lua.test_merged_calls import RECORD, REPORT, near, reports
 from tests.support.contents import read_contents

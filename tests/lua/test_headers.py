@@ -12,13 +12,11 @@ from redis import Redis
 
 from fairlane.core.errors import ScriptError
 from fairlane.store.preludes import LuaFile, Preludes
-from fairlane.store.script import all_scripts, script
+from fairlane.store.verbs import all_scripts, script
 
 FOLDER = Path(str(files("fairlane.store") / "lua"))
-VERBS = {
-    path.stem: LuaFile.parse(path.stem, path.read_text(encoding="utf-8"))
-    for path in sorted((FOLDER / "verbs").glob("*.lua"))
-}
+PATHS = sorted((FOLDER / "verbs").rglob("*.lua"), key=lambda path: path.stem)
+VERBS = {path.stem: LuaFile.parse(path.stem, path.read_text(encoding="utf-8")) for path in PATHS}
 PRELUDES = Preludes(FOLDER / "lib").files
 FILES = [*VERBS.values(), *PRELUDES.values()]
 LONGEST_VERB, LONGEST_PRELUDE, WIDEST = 60, 85, 120
@@ -32,6 +30,11 @@ def _names(file: LuaFile) -> str:
 every_verb = pytest.mark.parametrize("verb", VERBS.values(), ids=_names)
 every_prelude = pytest.mark.parametrize("prelude", PRELUDES.values(), ids=_names)
 every_file = pytest.mark.parametrize("file", FILES, ids=_names)
+
+
+def test_every_verb_stands_in_a_folder_and_has_a_name_of_its_own() -> None:
+    assert {path.parents[1] for path in PATHS} == {FOLDER / "verbs"}
+    assert len(VERBS) == len(PATHS)
 
 
 @every_verb

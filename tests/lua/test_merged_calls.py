@@ -16,7 +16,8 @@ from redis.exceptions import OutOfMemoryError
 
 from fairlane.model.job import JobState, Lesson, Signal, Usage
 from fairlane.store.preludes import LuaFile
-from fairlane.store.script import Call, merged, script
+from fairlane.store.script import Call, merged
+from fairlane.store.verbs import script
 from tests.support.contents import read_contents
 from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied

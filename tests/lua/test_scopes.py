@@ -1,5 +1,5 @@
-"""Scopes are settled by the leader alone and open what is parked, nothing else; who leaves a lane starts from
-what it has learned, and from nothing else of it.
+"""Only the leader saves scopes: it resumes parked lanes and changes nothing else. A connection that leaves a
+lane starts from what the lane has learned, and from nothing else of it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_saved_scopes_are_read_by_the_next_leader(redis: Redis) -> None:
     assert scopes(d).read() == {"b": left}
 
 
-def test_one_that_does_not_lead_settles_nothing(redis: Redis) -> None:
+def test_one_that_does_not_lead_saves_nothing(redis: Redis) -> None:
     d = Deployment(redis)
     fill(d, "a:m", parked="quota")
     old = d.epoch

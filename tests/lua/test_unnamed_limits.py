@@ -67,7 +67,7 @@ def test_an_unnamed_limit_is_of_the_axis_that_it_falls_by(
 def test_an_unnamed_limit_lifts_nothing_while_its_axis_is_unknown(
     real_redis: Redis, limit: float, left: float, reports: int
 ) -> None:
-    silent, told = Deployment(emptied(real_redis)), []
+    silent, reporting = Deployment(emptied(real_redis)), []
     for said in (False, True):
         d = silent if not said else Deployment(emptied(real_redis))
         ref = d.unknown_lane(jobs=100, tokens=Estimate(INPUT, 300))
@@ -78,8 +78,8 @@ def test_an_unnamed_limit_lifts_nothing_while_its_axis_is_unknown(
                 _answered(d, attempt, 300, limit, left * limit)
             else:
                 assert d.report(attempt, Lesson("ok", Usage(INPUT, 300)), done=True) is not None
-        told.append(len(waiting) + len(d.take(ref)))
-    assert told[0] == told[1]
+        reporting.append(len(waiting) + len(d.take(ref)))
+    assert reporting[0] == reporting[1]
 
 
 def test_what_was_taken_for_requests_is_taken_back(real_redis: Redis) -> None:

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from redis import Redis
 
-from fairlane.store.script import Call, all_scripts
+from fairlane.store.script import Call
+from fairlane.store.verbs import all_scripts
 from tests.support.lifecycle import Lifecycle
 from tests.support.next_version import NextVersion, make_next_version
 

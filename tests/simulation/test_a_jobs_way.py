@@ -20,7 +20,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
 from fairlane.model.job import Attempt
 from fairlane.store.keys import Keys
-from fairlane.store.script import load_all
+from fairlane.store.verbs import load_all
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane_scheduler.service import Scheduler

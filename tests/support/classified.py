@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from fairlane.config.connection import Connection
-from fairlane.config.presets import PROTOCOLS
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import PROTOCOLS
 from fairlane.model.job import Outcome
 from fairlane_workers.providers.classify import Reading, classify, classify_late_error
 from fairlane_workers.providers.dialect import Dialect

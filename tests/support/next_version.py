@@ -10,7 +10,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlane.store.script import Script, load
+from fairlane.store.script import Script
+from fairlane.store.verbs import load
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("shared/fairlane", "scheduler/fairlane_scheduler", "workers/fairlane_workers")
@@ -49,7 +50,7 @@ MORE: tuple[tuple[str, str, str], ...] = (
      "  lease.tomorrow = { 1 }\n"),
     (f"{LUA}/lib/lane/lease.lua", "function release_lease(lease, id)\n", "function release_lease(lease, id)\n"
      "  redis.call('HSET', KEY.lane, 'tomorrow', 'more')\n"),
-    (f"{LUA}/verbs/attempt_defer.lua", "\nlocal again = ", "\n"
+    (f"{LUA}/verbs/job/attempt_defer.lua", "\nlocal again = ", "\n"
      "redis.call('HSET', KEY.state, 'tomorrow', 'more')\n"
      "local again = "),
 )  # fmt: skip

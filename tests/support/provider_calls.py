@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
 from fairlane.model.job import Outcome
 from fairlane_workers.providers.contract import Provider, Request

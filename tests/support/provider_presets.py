@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairlane.config.connection import Connection
-from fairlane.config.presets import preset_of
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import preset_of
 
 PLACES = {"region": "us-east-1", "project": "my-project"}
 

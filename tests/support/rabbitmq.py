@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from fairlane.embedded.environment import child_environment
+from fairlane.config.environment import child_environment
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.ports import LOOPBACK, answers, free_ports
 from fairlane.embedded.processes import Process

@@ -11,7 +11,7 @@ from redis import Redis
 
 from fairlane.embedded.server import start_embedded
 from fairlane.embedded.servers import ServerKind, find_server
-from fairlane.store.script import all_scripts, load_all
+from fairlane.store.verbs import all_scripts, load_all
 
 # Keys that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
 PERMANENT = re.compile(

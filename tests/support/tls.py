@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trustme
 
-from fairlane.embedded.environment import child_environment
+from fairlane.config.environment import child_environment
 from fairlane.embedded.ports import LOOPBACK, wished_or_free
 from tests.support.tools import lacking
 from tests.support.wait import wait_until

@@ -15,7 +15,7 @@ from fairlane.model.job import Attempt, Outcome, Success, Usage
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef
 from fairlane.sandbox.pool import Pool
-from fairlane.store.script import load_all
+from fairlane.store.verbs import load_all
 from fairlane.store.write.workers import WorkerInfo
 from fairlane_workers.execution.batcher import Batcher, Command
 from fairlane_workers.execution.calls import Calls, Chunks

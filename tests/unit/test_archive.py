@@ -237,7 +237,7 @@ def test_a_run_that_another_goes_on_from_stays_as_long_as_that_is_active(stage: 
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_run_in_the_archive_is_not_gone_on_from(stage: ArchivedStage, gone: bool) -> None:
+def test_a_run_in_the_archive_is_not_continued(stage: ArchivedStage, gone: bool) -> None:
     run = completed(stage)
     stage.move(run)
     if gone:

@@ -16,7 +16,7 @@ import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import ConnectTimeoutError, ProfileNotFound
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth import sigv4 as sigv4_module

@@ -16,7 +16,7 @@ from fairlane.celery import LimitedResult, LimitedTask, limited
 from fairlane.client.calls import CallHandle, CallMap, submit_call, submit_calls
 from fairlane.client.client import Client
 from fairlane.core.errors import CallFailed, RateLimited, SubmissionError
-from fairlane.evaluators.builders import scorer
+from fairlane.evaluators.function_scorers import scorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FunctionScorer
 from fairlane.model.job import JobState, Usage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.cli.runs.assignments import read_evaluator, read_judge, read_params
+from fairlane.cli.runs.submitting.assignments import read_evaluator, read_judge, read_params
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.builders import contains, exact_match, json_valid, llm_judge, numeric_match, regex
 from fairlane.model.evaluators import EvaluatorSpec

@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 
 from fairlane.cli.lanes.lane_views import LaneReport
-from fairlane.cli.operate.checks import (
-    BrokerView,
-    Clocks,
-    Finding,
-    Grade,
-    Seen,
-    check_clocks,
-    check_leader,
-    check_server,
-    counts,
-    examine,
-)
+from fairlane.cli.operate.checks import check_leader, counts, examine
+from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen
+from fairlane.cli.operate.server_checks import check_clocks, check_server
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.server_states import Refusal

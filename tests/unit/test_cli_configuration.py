@@ -13,8 +13,8 @@ from redis import Redis
 from typer.testing import CliRunner, Result
 
 from fairlane.cli.main import app
+from fairlane.config.connections.presets import PRESETS
 from fairlane.config.loader import load_settings
-from fairlane.config.presets import PRESETS
 from tests.support.command_line import CommandLine
 
 
@@ -49,7 +49,7 @@ def test_what_is_commented_is_valid_once_it_is_not(here: Path) -> None:
     assert {"openai", "anthropic"} <= set(load_settings(environ={}).connections)
 
 
-def test_a_file_that_is_there_is_kept_unless_told(here: Path) -> None:
+def test_a_file_that_is_there_is_kept_without_force(here: Path) -> None:
     (here / "fairlane.toml").write_text("# mine")
     assert run("init").exit_code == 2
     assert (here / "fairlane.toml").read_text() == "# mine"

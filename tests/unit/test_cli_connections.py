@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from fairlane.cli.main import app
 from fairlane.cli.operate.connection_probe import ProbeRefusedError, probe_fields, succeeded
+from fairlane.config.connections.presets import PRESETS, PROVIDERS
 from fairlane.config.loader import load_settings
-from fairlane.config.presets import PRESETS, PROVIDERS
 
 CONFIG = """
 [connections.plain]

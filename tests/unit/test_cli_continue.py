@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.cli.runs.portions import sample_of
+from fairlane.cli.runs.submitting.portions import sample_of
 from fairlane.model.job import JobState
 from tests.support.command_line import CommandLine
 
@@ -78,7 +78,7 @@ def test_a_name_of_nothing_is_refused(cli: CommandLine, rows: str) -> None:
     assert "name: is empty" in cli.refused(*ask, code=2)
 
 
-def test_what_is_new_is_checked_unless_told_otherwise(cli: CommandLine) -> None:
+def test_what_is_new_is_checked_unless_checks_are_off(cli: CommandLine) -> None:
     old = failed_in_part(cli)
     command = ("continue", old, "--evaluator", "exact_match:expected=qestion")
     assert "Did you mean 'question'" in cli.refused(*command, code=2)

@@ -273,7 +273,7 @@ def test_the_places_of_a_lane_are_reported_with_whose_word_they_are(cli: Command
     assert "0 of at most 5, configured" in cli.out("lanes", "show", "sim:fast")
 
 
-def test_setting_limits_tells_what_now_holds(cli: CommandLine) -> None:
+def test_setting_limits_reports_what_now_holds(cli: CommandLine) -> None:
     announced = cli("lanes", "set", "sim:fast", "--requests-per-minute", "60").stderr
     assert announced == "sim:fast: 60 requests/min, burst 1 s\n"
 
@@ -384,7 +384,7 @@ def test_a_lane_on_which_something_is_left_is_still_there(cli: CommandLine) -> N
     assert cli.json("why", "other:fast")["target"] == "other:fast"
 
 
-def test_why_tells_of_the_lane_that_carries_the_calls(cli: CommandLine) -> None:
+def test_why_names_the_lane_that_carries_the_calls(cli: CommandLine) -> None:
     shared(cli)
     cli.stage.deployment.lane("other:slow")
     cli.stage.deployment.lane("sim:slow")

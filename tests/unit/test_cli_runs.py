@@ -47,7 +47,7 @@ def test_a_long_name_is_clipped_in_the_table_alone(cli: CommandLine) -> None:
     assert cli.json("runs")[0]["name"] == "n" * 100
 
 
-def test_a_status_tells_jobs_by_state_and_lane(cli: CommandLine) -> None:
+def test_a_status_reports_jobs_by_state_and_lane(cli: CommandLine) -> None:
     run = cli.submitted(rows=4, name="mine")
     cli.stage.answer(run, 3)
     shown = cli.out("status", run)
@@ -82,7 +82,7 @@ def test_a_run_that_waits_to_be_admitted_is_found_by_its_beginning(cli: CommandL
     assert cli.json("status", run[:6])["state"] == "submitted"
 
 
-def test_a_beginning_of_several_runs_is_refused_and_tells_them(cli: CommandLine) -> None:
+def test_a_beginning_of_several_runs_is_refused_and_names_them(cli: CommandLine) -> None:
     first, second = cli.completed(), cli.completed()
     shown = cli.refused("status", "1")
     assert "2 runs" in shown
@@ -116,7 +116,7 @@ def test_watching_a_completed_run_ends_with_0(cli: CommandLine) -> None:
     assert f"run {run} completed: 5 jobs" in result.stderr
 
 
-def test_watching_as_json_tells_a_line_for_each_status(cli: CommandLine) -> None:
+def test_watching_as_json_prints_a_line_for_each_status(cli: CommandLine) -> None:
     run = cli.completed()
     lines = [json.loads(line) for line in cli.out("watch", run, "--json").splitlines()]
     assert [(line["run"], line["state"]) for line in lines] == [(run, "completed")]
@@ -253,7 +253,7 @@ def test_a_cancellation_may_be_waited_for(cli: CommandLine, monkeypatch: pytest.
     assert f"run {run} was cancelled: 5 jobs, 5 cancelled" in cli("cancel", run, "--wait").stderr
 
 
-def test_watching_as_json_tells_each_move(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_as_json_prints_each_move(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     run = cli.submitted(rows=3)
     meanwhile(monkeypatch, lambda: cli.stage.answer(run, 1))
     lines = cli.out("watch", run, "--json").splitlines()

@@ -79,7 +79,7 @@ def test_a_broken_line_on_standard_input_is_reported_by_its_number(cli: CommandL
     assert cli.stage.client.runs() == []
 
 
-def test_json_tells_the_status(cli: CommandLine, rows: str) -> None:
+def test_json_reports_the_status(cli: CommandLine, rows: str) -> None:
     document = cli.json("submit", rows, *ASK)
     assert (document["state"], document["items"], document["started_at"]) == ("submitted", 3, None)
 

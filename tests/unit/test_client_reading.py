@@ -44,7 +44,7 @@ def test_results_come_in_item_order_once_the_run_is_over(stage: Stage) -> None:
     assert [record.row["question"] for record in found] == [f"q{n}" for n in range(5)]
 
 
-def test_a_record_tells_everything_of_its_item(stage: Stage) -> None:
+def test_a_record_reports_everything_of_its_item(stage: Stage) -> None:
     run = submit(
         stage, rows=2, evaluators=[JUDGE], models=["sim:fast", "sim:slow"], model=None, repetitions=2
     )

@@ -64,7 +64,7 @@ def test_a_dataset_without_rows_has_no_sessions(stage: Stage) -> None:
     assert run.status().jobs == 0
 
 
-def test_a_session_record_tells_its_value_its_cell_its_items_and_its_scores(stage: Stage) -> None:
+def test_a_session_record_reports_its_value_its_cell_its_items_and_its_scores(stage: Stage) -> None:
     run = submit(stage, repetitions=2)
     stage.admit()
     stage.deployment.cancel(RunRef("search", run.id))
@@ -105,7 +105,7 @@ def test_records_of_many_sessions_come_block_by_block_in_order(stage: Stage) -> 
     assert found[-1].items == (1397, 1399)
 
 
-def test_a_run_with_a_session_field_alone_tells_which_items_belong_together(stage: Stage) -> None:
+def test_a_run_with_a_session_field_alone_shows_which_items_belong_together(stage: Stage) -> None:
     run = submit(stage, evaluators=[])
     stage.admit()
     stage.answer(run.id, 3)

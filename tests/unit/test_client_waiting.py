@@ -154,7 +154,7 @@ def test_plain_progress_is_a_line_now_and_then(stage: Stage, capsys: pytest.Capt
     assert "sim:fast 4/4" in lines[-1]
 
 
-def test_plain_progress_tells_that_redis_is_away(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_progress_reports_that_redis_is_away(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     run = submit(stage)
     stage.then(
         lambda: connect(stage, connected=False),

@@ -85,7 +85,7 @@ def samples(metric: Metric) -> dict[tuple[str, ...], float]:
     return {tuple(sample.labels.values()): sample.value for sample in metric.samples}
 
 
-def test_metrics_tell_it_by_lane_and_in_all() -> None:
+def test_metrics_report_it_by_lane_and_in_all() -> None:
     views = [lane(in_flight=1), replace(lane(in_flight=2), lane="sim:other")]
     leader_sample = LeaderSample(ready={views[0].lane: 30, "sim:other": 5}, known=True)
     each, total = demand_families(views, leader_sample, LabelValues(10), 20)

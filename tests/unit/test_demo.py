@@ -91,7 +91,7 @@ def test_a_mean_is_taken_over_the_items_that_have_a_score() -> None:
     assert mean_scores(records) == {"a": 0.5, "b": 0.5}
 
 
-def test_the_summary_tells_everything_within_80_columns() -> None:
+def test_the_summary_reports_everything_within_80_columns() -> None:
     status = RunStatus(
         run="r1",
         team="demo",

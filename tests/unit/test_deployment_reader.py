@@ -56,7 +56,7 @@ def test_ids_are_those_of_admitted_and_of_waiting_runs_of_the_team(redis: Redis)
     assert found == sorted([admitted, waiting.id])
 
 
-def test_a_server_tells_what_it_keeps_and_what_it_evicts(real_redis: Redis) -> None:
+def test_a_server_reports_what_it_keeps_and_what_it_evicts(real_redis: Redis) -> None:
     found = reader(Deployment(real_redis)).server()
     assert found is not None
     assert found.program in ("Redis", "Valkey")
@@ -66,9 +66,7 @@ def test_a_server_tells_what_it_keeps_and_what_it_evicts(real_redis: Redis) -> N
     assert found.memory_used > 0
 
 
-def test_a_server_that_refuses_to_tell_is_not_known(
-    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_refuses_info_is_not_known(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise ResponseError("NOPERM this user has no permissions to run the 'info' command")
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.apps.estimate.estimating import estimate
-from fairlane.apps.estimate.forecast import Forecast, LaneForecast
 from fairlane.apps.estimate.sampling import VALUES_KEPT, Distinct, take_sample
 from fairlane.client.deployment import Deployment as Context
-from fairlane.config.connection import Connection
+from fairlane.client.views.forecast import Forecast, LaneForecast
+from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import TemplateError
@@ -157,7 +157,7 @@ def test_a_paused_lane_has_no_time_and_says_why(scene: Scene) -> None:
     assert "sim:fast is paused by an operator" in found.notes
 
 
-def test_without_a_worker_it_says_so_and_tells_the_time_all_the_same(scene: Scene) -> None:
+def test_without_a_worker_it_says_so_and_shows_the_time_all_the_same(scene: Scene) -> None:
     scene.deployment.lane("sim:fast", requests_per_minute=60)
     found = scene.forecast(spec_of())
     assert found.seconds == pytest.approx(100, rel=0.05)

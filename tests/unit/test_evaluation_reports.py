@@ -199,7 +199,7 @@ def test_a_dimension_that_fails_for_good_has_no_score_and_an_error_line_and_the_
     on_loop(scene)
 
 
-def test_sc_003_a_worker_names_agent_and_dimension_in_all_it_tells_of_an_evaluation() -> None:
+def test_sc_003_a_worker_names_agent_and_dimension_in_all_it_reports_of_an_evaluation() -> None:
     async def scene(parts: WorkerParts) -> None:
         answers = iter([ServerError("busy", 502), TimedOut("no answer within 7 s"), opinion()])
         with capture_logs() as logs:

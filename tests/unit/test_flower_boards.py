@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fairlane.client.deployment import Deployment
-from fairlane.client.summary import summarise
+from fairlane.client.views.tally import summarise
 from fairlane.config.settings import Settings
 from fairlane.core.errors import LaneNotFound, RunNotFound, TargetNotFound
 from fairlane.flower.readings.error_words import error_shown
@@ -39,7 +39,7 @@ def readers_on(cluster: Cluster, *, show_text: bool = False) -> Readers:
     )
 
 
-def test_a_lane_tells_its_rate_its_waiting_and_what_holds_it(real_redis: Redis) -> None:
+def test_a_lane_reports_its_rate_its_waiting_and_what_holds_it(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, lanes={FAST: {"requests_per_minute": 60}})
     cluster.run_for(6)
     for team, rows in (("search", 40), ("ads", 20)):
@@ -106,7 +106,7 @@ def test_sums_taken_bit_by_bit_are_those_of_the_whole(real_redis: Redis, step: i
     assert sums.items == 23
 
 
-def test_a_run_that_goes_on_tells_how_far_it_is_what_it_waits_for_and_when_it_ends(real_redis: Redis) -> None:
+def test_an_unfinished_run_shows_its_progress_what_it_waits_for_and_when_it_ends(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, lanes={FAST: {"requests_per_minute": 60}})
     ref = cluster.submit(60, judges=[JUDGE])
     cluster.run_for(20)
@@ -163,15 +163,15 @@ def test_a_lane_shows_how_many_of_its_calls_failed_and_the_last_error(real_redis
     cluster.run_for(2)
     cluster.submit(1)
     cluster.run_for(2)
-    told = {"last_error": "The model `fast` does not know 'my secret'.", "last_error_ms": 1000}
+    failed = {"last_error": "The model `fast` does not know 'my secret'.", "last_error_ms": 1000}
     counts = {"seen_ok": 2, "seen_limited": 4, "seen_broken": 2}
-    real_redis.hset(cluster.keys.lane(FAST), mapping={**told, **counts})
+    real_redis.hset(cluster.keys.lane(FAST), mapping={**failed, **counts})
 
     closed, opened = (readers_on(cluster, show_text=show).lanes.one(FAST, "fine") for show in (False, True))
 
     assert (closed["failed_share"], closed["failed"]) == (0.25, 2)
     assert closed["last_error"] == "The model `fast` does not know …."
-    assert (opened["last_error"], opened["last_error_ms"]) == (told["last_error"], 1000)
+    assert (opened["last_error"], opened["last_error_ms"]) == (failed["last_error"], 1000)
 
 
 def test_an_item_has_its_steps_and_no_text_unless_that_is_switched_on(real_redis: Redis) -> None:

@@ -59,7 +59,7 @@ def test_a_row_has_run_item_team_lane_and_model_and_no_raw_arguments(fake_redis:
     assert (judged["args"], judged["kwargs"]) == ("attempt 2 of job 7", "")
 
 
-def test_a_row_of_a_run_that_nobody_can_read_has_what_its_id_tells() -> None:
+def test_a_row_of_a_run_that_nobody_can_read_has_what_its_id_says() -> None:
     def gone(ref: RunRef) -> RunSpec:
         raise RunNotFound(ref.run)
 

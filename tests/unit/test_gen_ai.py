@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as conventions
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.model.job import RateLimited, Success, Usage
 from fairlane.pipeline.rendering import Call
 from fairlane_workers.providers.answer import Answer

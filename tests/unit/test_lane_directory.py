@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import LaneDirectory
 
@@ -62,14 +62,14 @@ def test_a_lane_is_carried_by_the_one_with_which_it_shares_its_limit(lane: str, 
 @pytest.mark.parametrize(
     "scope", [{"lane_scope": "connection"}, {"lane_scope": "model"}, {"lane_scope": "endpoint"}]
 )
-def test_before_any_scheduler_has_led_the_settings_tell(fake_redis: Redis, scope: dict[str, Any]) -> None:
+def test_before_any_scheduler_has_led_the_settings_count(fake_redis: Redis, scope: dict[str, Any]) -> None:
     known = {"sim": Connection.model_validate({**SIM.model_dump(exclude_unset=True), **scope})}
     expected = {"connection": "sim", "model": "sim:m", "endpoint": "http:sim"}[scope["lane_scope"]]
     assert LaneDirectory.read(fake_redis, KEYS, known).lane_of("sim:m") == expected
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"connections": 3}', '{"connections": {"first": 3}}'])
-def test_a_catalog_that_cannot_be_read_tells_nothing(fake_redis: Redis, text: str) -> None:
+def test_a_catalog_that_cannot_be_read_reports_nothing(fake_redis: Redis, text: str) -> None:
     fake_redis.set(KEYS.catalog, text)
     assert LaneDirectory.read(fake_redis, KEYS).carrier("second:m") == "second:m"
     assert not LaneDirectory.read(fake_redis, KEYS).names

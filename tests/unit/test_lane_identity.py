@@ -11,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.config.connection import Connection
-from fairlane.config.lane_identity import credentials_by_variable, lane_identity, lane_under, share_lanes
-from fairlane.config.presets import PROVIDERS
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.lane_identity import (
+    credentials_by_variable,
+    lane_identity,
+    lane_under,
+    share_lanes,
+)
+from fairlane.config.connections.presets import PROVIDERS
 from fairlane.core.redaction import fingerprint
 from fairlane.model.lane import endpoint_id
 
@@ -204,8 +209,8 @@ def test_identities_are_equal_where_all_parts_of_the_scope_are_and_only_there(
 
 PROGRAM = """
 import json, sys
-from fairlane.config.connection import Connection
-from fairlane.config.lane_identity import lane_identity, share_lanes
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.lane_identity import lane_identity, share_lanes
 from fairlane.core.redaction import fingerprint
 keys = {name: fingerprint(name, b"salt") for name in ("sk-1", "sk-2")}
 found = {}

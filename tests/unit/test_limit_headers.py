@@ -276,7 +276,7 @@ def test_zeros_in_every_field_are_no_limit() -> None:
         | st.text('0123456789;=,"rtqw. hms', max_size=40),
     ),
 )
-def test_no_header_raises_or_tells_what_cannot_be(dialect: str | None, headers: dict[str, str]) -> None:
+def test_no_header_raises_or_reports_what_cannot_be(dialect: str | None, headers: dict[str, str]) -> None:
     hints = read_limits(dialect, headers, NOW_MS)
     if hints is None:
         return

@@ -13,7 +13,7 @@ from fairlane.core.clock import ManualClock
 from fairlane.model.hints import AxisHint, Hints
 from fairlane.model.job import InvalidResponse, Outcome, RateLimited, Success, TimedOut
 from fairlane_workers.providers.classify import Reading
-from fairlane_workers.providers.http_provider import HttpProvider
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.transport import Reply, Transport
 from tests.support.provider_calls import (
@@ -54,7 +54,7 @@ def test_a_streamed_success_carries_hints(wire: Wire) -> None:
 
 
 @every_protocol
-def test_an_answer_that_tells_nothing_has_no_hints(wire: Wire) -> None:
+def test_an_answer_without_limits_has_no_hints(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(200, wire.whole("x"))])
     assert outcome.hints is None
 

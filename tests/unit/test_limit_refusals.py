@@ -131,7 +131,7 @@ def test_azure_names_the_axis_in_a_header(named: str, expected: Axis | None) -> 
     assert of(refused("azure", {"x-ratelimit-type": named, "retry-after": "5"})) == (expected, 5_000)
 
 
-def test_anthropic_tells_the_axis_by_what_is_left() -> None:
+def test_anthropic_shows_the_axis_by_what_is_left() -> None:
     headers = {
         "anthropic-ratelimit-input-tokens-limit": "40000",
         "anthropic-ratelimit-input-tokens-remaining": "0",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlane.config.connections.presets import PROTOCOLS
 from fairlane.config.loader import load_settings
-from fairlane.config.presets import PROTOCOLS
 from fairlane.local.plan import StackPlan, connection_variables
 
 

@@ -105,7 +105,7 @@ def test_a_ready_file_of_the_run_before_does_not_count(make: MakeProcess, tmp_pa
         process.wait_ready(0.1)
 
 
-def test_a_death_before_it_was_ready_tells_the_end_of_this_runs_log(
+def test_a_death_before_it_was_ready_reports_the_end_of_this_runs_log(
     make: MakeProcess, tmp_path: Path
 ) -> None:
     (tmp_path / "broken.log").write_text("of another run\n")

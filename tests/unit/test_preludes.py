@@ -8,7 +8,8 @@ import pytest
 
 from fairlane.core.errors import ScriptError
 from fairlane.store.preludes import LuaFile, with_values
-from fairlane.store.script import Script, load
+from fairlane.store.script import Script
+from fairlane.store.verbs import load
 
 CLOCK = "-- Time.\n-- GIVES: clock\nfunction clock()\n  return 1\nend\n"
 WAKE = (
@@ -20,7 +21,7 @@ VERB = "-- Looks.\n-- KEYS: dirty\n-- ARGV: channel\n-- USES: core/wake\n-- RETU
 
 def compose(folder: Path, verb: str = VERB, **preludes: str) -> Script:
     """The verb ``look`` of a folder with these preludes besides `CLOCK` and `WAKE`."""
-    files = {"verbs/look": verb, "lib/core/clock": CLOCK, "lib/core/wake": WAKE}
+    files = {"verbs/lane/look": verb, "lib/core/clock": CLOCK, "lib/core/wake": WAKE}
     files |= {f"lib/core/{name}": text for name, text in preludes.items()}
     for name, text in files.items():
         path = folder / f"{name}.lua"

@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import ValidationError
 
-from fairlane.config.connection import Connection
-from fairlane.config.loader import load_settings
-from fairlane.config.presets import (
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import (
     ALSO_CALLED,
     LANE_OF_PROTOCOL,
     OF_PROTOCOL,
     PRESETS,
     PROVIDERS,
 )
+from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.model.lane import LaneLimits
 from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS

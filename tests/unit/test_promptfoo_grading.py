@@ -13,9 +13,9 @@ from fairlane.apps.promptfoo.evaluation import Evaluation
 from fairlane.apps.promptfoo.grading.asks import Ask, Chat, asked, first_object
 from fairlane.apps.promptfoo.grading.rounds import grade
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
+from fairlane.apps.promptfoo.subjects import CheckError, Result
 from tests.support.promptfoo import Folder, asserting, config, record
 
 
@@ -158,9 +158,9 @@ def test_all_that_is_asked_in_a_round_goes_out_together() -> None:
         rounds.append(len(asks))
         return ["x"] * len(asks)
 
-    settled = grade({number: grader(number) for number in range(4)}, ask)
+    graded = grade({number: grader(number) for number in range(4)}, ask)
     assert rounds == [6, 4, 2]
-    assert {key: each.score for key, each in settled.items() if isinstance(each, Result)} == {
+    assert {key: each.score for key, each in graded.items() if isinstance(each, Result)} == {
         0: 0.0,
         1: 1.0,
         2: 2.0,

@@ -1,4 +1,4 @@
-"""Hooks of ``extensions``: what they see, what they may change, and how their failures are told."""
+"""Hooks of ``extensions``: what they see, what they may change, and how their failures are reported."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_hook_that_fails_before_anything_runs_is_a_problem(tmp_path: Path) -> 
     assert any("beforeAll of hooks.py:broken failed: ValueError: no beforeAll" in each for each in refused)
 
 
-def test_a_hook_that_fails_afterwards_is_told_and_loses_no_result(
+def test_a_hook_that_fails_afterwards_is_reported_and_loses_no_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Programs() as programs:

@@ -68,16 +68,16 @@ def test_a_held_run_says_so_and_its_results_are_awaited(
             call = d.attempts.finish(attempt, "w1", lesson, JobState.FAILED, failed, (), d.now_ms)
             assert call.run(stage.redis) is not None
 
-    told: list[str] = []
+    printed: list[str] = []
 
     def cancel_once_told() -> None:
-        told.append(capsys.readouterr().err)
-        if "fairlane resume" in told[-1] or len(told) == 30:
+        printed.append(capsys.readouterr().err)
+        if "fairlane resume" in printed[-1] or len(printed) == 30:
             d.cancel(RunRef("search", latest(stage)))
 
     stage.then(stage.admit, refuse, *[cancel_once_told] * 30)
     runner, tally = judged(stage, Folder(tmp_path), ENOUGH_REFUSALS + 1)
-    assert len(told) < 30
+    assert len(printed) < 30
     assert not runner.completed
     assert tally.unpassed == ENOUGH_REFUSALS + 1
 

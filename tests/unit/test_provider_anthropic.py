@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.model.job import AccessDenied, RateLimited
 from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.classify import Reading, classify
@@ -205,7 +205,7 @@ def test_tools_that_the_provider_runs_are_not_ours() -> None:
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "pause_turn"])
-def test_an_answer_that_was_cut_short_is_one_and_its_reason_tells(reason: str) -> None:
+def test_an_answer_that_was_cut_short_is_one_and_its_reason_says_so(reason: str) -> None:
     answer = folded(started(0, type="text", text="half"), stopped(reason))
     assert (answer.text, answer.finish_reason, answer.refusal) == ("half", reason, None)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.model.job import AccessDenied, Outcome, PermanentFailure, RateLimited, Success
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.job import AccessDenied, NetworkFailure, Outcome, Success

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from tests.support.classified import connection_of, dialect_of

@@ -23,8 +23,8 @@ from fairlane.model.job import (
     TimedOut,
 )
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.http_provider import HttpProvider
-from fairlane_workers.providers.polling import MOST_CUT, MOST_PAUSE_S
+from fairlane_workers.providers.http.polling import MOST_CUT, MOST_PAUSE_S
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.replicate import LOOK_AFTER_S, Replicate
 from fairlane_workers.transport import Transport
 from tests.support.provider_calls import ask
@@ -186,7 +186,7 @@ def test_a_call_that_is_not_even_begun_is_refused_as_ever(trouble: bytes) -> Non
 # Going on with a call that another has begun
 
 
-def test_a_call_that_was_begun_before_is_gone_on_with() -> None:
+def test_a_call_that_was_begun_before_is_continued() -> None:
     handles = Handles()
     outcome, asked = play(GOING, DONE, request=replace(ask(), handle=ID, on_pending=handles))
     assert isinstance(outcome, Success)

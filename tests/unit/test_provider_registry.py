@@ -11,9 +11,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from fairlane.config.connection import Connection, LimitHeaders
-from fairlane.config.connection_checks import PROTOCOL_GROUP
-from fairlane.config.presets import PROTOCOLS
+from fairlane.config.connections.checks import PROTOCOL_GROUP
+from fairlane.config.connections.connection import Connection, LimitHeaders
+from fairlane.config.connections.presets import PROTOCOLS
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.hints import Axis

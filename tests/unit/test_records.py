@@ -23,7 +23,7 @@ UNTOLD = [{"open": True}, {"source": Source(url="/data/rows.jsonl", format="json
 
 
 @pytest.mark.parametrize("untold", UNTOLD, ids=["open", "source"])
-def test_a_run_whose_spec_does_not_tell_its_rows_is_read_whole(
+def test_a_run_whose_spec_has_no_number_of_rows_is_read_whole(
     fake_redis: Redis, untold: dict[str, Any]
 ) -> None:
     stage = Stage(fake_redis)

@@ -24,7 +24,7 @@ from fairlane.apps.report.charts import histogram, throughput
 from fairlane.apps.report.description import without_quotes
 from fairlane.apps.report.gathering import MOST_CELLS, Gathering
 from fairlane.apps.report.page import ReportSource, write_report
-from fairlane.client.summary import TASK, Failure
+from fairlane.client.views.summary import TASK, Failure
 from fairlane.core.clock import ManualClock
 from fairlane.core.terminal_text import visible
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
@@ -157,7 +157,7 @@ class Seen(HTMLParser):
         self.words += data.split()
 
 
-def test_it_tells_what_the_run_came_to(tmp_path: Path) -> None:
+def test_it_says_how_the_run_ended(tmp_path: Path) -> None:
     text = " ".join(Seen(page_of(tmp_path, source())).words)
     for shown in (
         "Sums, two prompts",

@@ -143,7 +143,7 @@ def test_a_child_has_none_of_the_credentials(pool: Pool) -> None:
     assert "FAIRLANE_KEY" not in result(pool.submit("a", Does("environment")))
 
 
-def test_an_executable_that_is_gone_is_told(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executable_that_is_gone_is_reported(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     with pytest.raises(NoChild, match="can be started"):
         result(pool.submit("a", Does("answers")))

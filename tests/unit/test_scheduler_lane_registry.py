@@ -23,7 +23,7 @@ def lanes(fake_redis: Redis) -> Lanes:
 
 
 def registry(lanes: Lanes, **limits: dict[str, float]) -> LaneRegistry:
-    """A registry of a deployment in which nothing has been settled yet."""
+    """A registry of a deployment in which no scope has been saved yet."""
     settings = Settings.model_validate(
         {"connections": CONNECTIONS, "lanes": {f"sim:{name}": each for name, each in limits.items()}}
     )

@@ -83,7 +83,7 @@ class Rollout:
         self.redis.hset(KEYS.lane(lane), mapping={"known_ms": 1, **learned})
 
 
-def test_two_connections_share_their_lanes_once_workers_tell_one_key(real_redis: Redis) -> None:
+def test_two_connections_share_their_lanes_once_workers_report_one_key(real_redis: Redis) -> None:
     there = Rollout(real_redis, named("ONE", "TWO"))
     assert (there.lane("a:m"), there.lane("b:m")) == ("a:m", "b:m")
     there.holding(w1={"a": X, "b": X})
@@ -291,7 +291,7 @@ def test_a_budget_on_a_lane_holds_where_its_calls_go(real_redis: Redis) -> None:
         assert [each.lane for each in Budgets(real_redis, KEYS).of(["t"], 1)] == [lane]
 
 
-def test_one_that_does_not_lead_any_more_settles_nothing(real_redis: Redis) -> None:
+def test_one_that_does_not_lead_any_more_saves_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     sharing = LaneSharing(
         Scopes(real_redis, d.keys), Settings.model_validate({"connections": named("ONE")}).connections

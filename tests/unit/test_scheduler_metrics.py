@@ -67,7 +67,7 @@ def watch(cluster: Cluster, clock: ManualClock | None = None) -> ScheduledMetric
     return ScheduledMetrics(cluster.redis, cluster.settings, clock)
 
 
-def test_the_leader_tells_of_lanes_runs_jobs_and_workers(cluster: Cluster) -> None:
+def test_the_leader_reports_lanes_runs_jobs_and_workers(cluster: Cluster) -> None:
     shown = watch(cluster)
     cluster.submit(30, judges=["sim:judge"])
     cluster.run_for(1)
@@ -83,7 +83,7 @@ def test_the_leader_tells_of_lanes_runs_jobs_and_workers(cluster: Cluster) -> No
     assert shown.samples("fairlane_lane_circuit_state")["sim:fast", "closed"] == 1
 
 
-def test_a_standby_tells_of_itself_alone(cluster: Cluster) -> None:
+def test_a_standby_reports_only_itself(cluster: Cluster) -> None:
     shown = watch(cluster)
     cluster.submit(3)
     cluster.run_for(1)

@@ -18,8 +18,8 @@ def parts(real_redis: Redis) -> Parts:
 
 
 def watch(parts: Parts) -> tuple[UnusedLanes, list[str]]:
-    told: list[str] = []
-    return UnusedLanes(parts.lanes, parts.registry, parts.backlog, told.append), told
+    dropped: list[str] = []
+    return UnusedLanes(parts.lanes, parts.registry, parts.backlog, dropped.append), dropped
 
 
 def later(parts: Parts, watched: UnusedLanes, ms: int, *, all_loaded: bool = True) -> None:
@@ -39,13 +39,13 @@ def opened(parts: Parts, *models: str, team: str = "flood") -> None:
 def test_a_lane_that_nobody_used_for_a_week_is_forgotten_and_may_be_opened_again(parts: Parts) -> None:
     parts.registry.reload()
     opened(parts, "once")
-    watched, told = watch(parts)
+    watched, dropped = watch(parts)
     later(parts, watched, 0)
     later(parts, watched, UNUSED_MS - EVERY_MS)
-    assert told == []
+    assert dropped == []
     with capture_logs() as logs:
         later(parts, watched, EVERY_MS)
-    assert told == ["sim:once"]
+    assert dropped == ["sim:once"]
     assert [line["lane"] for line in logs if line["event"] == "lane_forgotten"] == ["sim:once"]
     assert parts.lanes.names() == ["sim:fast", "sim:judge", "sim:slow"], "described lanes stay"
     opened(parts, "once")
@@ -56,10 +56,10 @@ def test_the_lanes_of_a_team_that_opened_many_are_forgotten_after_an_hour(parts:
     parts.registry.most_of_team = 4
     opened(parts, "a", "b", "c")
     opened(parts, "d", team="other")
-    watched, told = watch(parts)
+    watched, dropped = watch(parts)
     later(parts, watched, 0)
     later(parts, watched, CROWDED_UNUSED_MS)
-    assert sorted(told) == ["sim:a", "sim:b", "sim:c"]
+    assert sorted(dropped) == ["sim:a", "sim:b", "sim:c"]
     assert parts.registry.openers == {"sim:d": "other"}
 
 
@@ -69,23 +69,23 @@ def test_where_there_are_many_lanes_all_are_forgotten_after_an_hour(
     monkeypatch.setattr(unused, "MOST_LANES", 3)
     opened(parts, "a")
     parts.registry.ensure("sim:of-nobody")
-    watched, told = watch(parts)
+    watched, dropped = watch(parts)
     later(parts, watched, 0)
     later(parts, watched, CROWDED_UNUSED_MS)
-    assert sorted(told) == ["sim:a", "sim:of-nobody"]
+    assert sorted(dropped) == ["sim:a", "sim:of-nobody"]
 
 
 def test_lanes_of_active_runs_stay_however_long_they_wait(parts: Parts) -> None:
     run = parts.admit(3, model="sim:task", judges=["sim:waiting"])
     parts.feed_all()
     opened(parts, "task", "waiting")
-    watched, told = watch(parts)
+    watched, dropped = watch(parts)
     later(parts, watched, 0)
     later(parts, watched, 2 * UNUSED_MS)
-    assert told == []
+    assert dropped == []
     parts.backlog.drop_run(run.ref)
     later(parts, watched, EVERY_MS)
     later(parts, watched, UNUSED_MS, all_loaded=False)
-    assert told == [], "a run that is not loaded may need them"
+    assert dropped == [], "a run that is not loaded may need them"
     later(parts, watched, EVERY_MS)
-    assert sorted(told) == ["sim:task", "sim:waiting"]
+    assert sorted(dropped) == ["sim:task", "sim:waiting"]

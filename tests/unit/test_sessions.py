@@ -95,7 +95,7 @@ def test_sessions_are_numbered_by_first_appearance() -> None:
     values=st.lists(st.integers(0, 400), max_size=500),
     page_rows=st.integers(1, 60),
 )
-def test_what_is_written_tells_each_row_its_session_and_each_session_its_rows(
+def test_what_is_written_reports_each_row_its_session_and_each_session_its_rows(
     values: list[int], page_rows: int
 ) -> None:
     numbering, fields = numbered(values, page_rows)

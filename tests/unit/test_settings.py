@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
+from fairlane.config.environment import child_environment
 from fairlane.config.keys import ENTRY, Key, all_keys
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.problems import ConfigurationWarning
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
-from fairlane.embedded.environment import child_environment
 
 WHOLE = """
 [redis]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.client.exporting import stored_records
+from fairlane.client.handle import stored_records
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.export import stored_lines
 from fairlane.export.formats import write_records

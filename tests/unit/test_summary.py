@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.client import summary as summary_module
-from fairlane.client.summary import OTHER_ERRORS, TASK, Failure, Spending, Summary, summarise
+from fairlane.client.views import tally
+from fairlane.client.views.summary import TASK, Failure, Spending, Summary
+from fairlane.client.views.tally import OTHER_ERRORS, summarise
 from fairlane.core.errors import RunArchived
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, Judge
@@ -128,7 +129,7 @@ def test_what_follows_from_a_failed_task_is_no_failure_of_its_own() -> None:
 
 
 def test_kinds_of_failure_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summary_module, "MOST_FAILURES", 3)
+    monkeypatch.setattr(tally, "MOST_FAILURES", 3)
     words = ["one", "two", "three", "four", "five"]
     records = [make_record(n, state=JobState.FAILED, error=word) for n, word in enumerate(words)]
     assert Failure(TASK, OTHER_ERRORS, 2, 3) in summed(*records).failures

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
 from fairlane.client.submission import submitting
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import TracingSettings
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.job import RateLimited, Success, Usage

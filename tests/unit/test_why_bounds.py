@@ -90,7 +90,7 @@ def test_a_runs_own_number_of_calls_at_once_is_reported(asked: Asked) -> None:
     assert asked.why().eta.at_least
 
 
-def test_a_concurrency_bound_of_its_own_and_a_known_latency_tell_when_the_last_call_starts(
+def test_a_concurrency_bound_of_its_own_and_a_known_latency_report_when_the_last_call_starts(
     asked: Asked,
 ) -> None:
     ref = asked.run(rows=13, max_concurrent=3)
@@ -280,7 +280,7 @@ def test_a_lane_that_is_shut_comes_before_a_runs_own_bounds(asked: Asked) -> Non
     assert asked.why().constraint == "paused"
 
 
-def test_a_team_whose_calls_alone_fail_is_told_so(asked: Asked) -> None:
+def test_a_team_sees_that_its_calls_alone_fail(asked: Asked) -> None:
     ref, d = asked.run(), asked.d
     d.redis.hset(d.keys.lane(TASKS), "shut_teams", f"other:3:9,{ref.team}:7:{d.now_ms}")
     assert asked.grant(ref) == 1

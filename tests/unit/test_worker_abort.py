@@ -80,7 +80,7 @@ def test_stopping_gives_calls_back_at_no_cost() -> None:
     on_loop(scene)
 
 
-def test_what_arrives_after_the_stop_is_given_back_without_a_call() -> None:
+def test_what_arrives_after_the_stop_is_requeued_without_a_call() -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
         parts.executor.abort_all("the worker stops")

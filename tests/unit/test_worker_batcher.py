@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 
 from fairlane.model.job import Attempt
 from fairlane.store.keys import Keys
-from fairlane.store.script import Call, script
+from fairlane.store.script import Call
+from fairlane.store.verbs import script
 from fairlane.store.write.attempts import Attempts
 from fairlane_workers.execution.batcher import (
     AWAY_MOST_S,

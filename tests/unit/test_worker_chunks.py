@@ -35,7 +35,7 @@ class Listener:
         self.channel.close()
 
 
-async def settled(parts: WorkerParts) -> None:
+async def all_sent(parts: WorkerParts) -> None:
     """All that was offered so far has been sent."""
     await parts.batcher.send(("PING",))
     await parts.batcher.send(("PING",))
@@ -47,7 +47,7 @@ def test_pieces_reach_the_listener_in_order_with_the_attempt_they_belong_to() ->
         publish = await parts.chunks.listener(ATTEMPT)
         for text in ("Hel", "lo, ", "wörld"):
             await publish(text)
-        await settled(parts)
+        await all_sent(parts)
 
         assert listener.heard() == [
             {"job": 4, "number": 2, "text": text} for text in ("Hel", "lo, ", "wörld")
@@ -93,9 +93,9 @@ def test_who_comes_later_hears_the_rest_of_a_call() -> None:
         parts.clock.advance(LOOK_AGAIN_MS / 1000)
 
         await publish("this one asks")
-        await settled(parts)
+        await all_sent(parts)
         await publish("heard")
-        await settled(parts)
+        await all_sent(parts)
 
         assert [piece["text"] for piece in listener.heard()] == ["heard"]
         listener.leave()
@@ -110,7 +110,7 @@ def test_publishing_ends_once_nobody_listens_any_more() -> None:
         listener.leave()
         parts.clock.advance(LOOK_AGAIN_MS / 1000)
         await publish("this one asks")
-        await settled(parts)
+        await all_sent(parts)
         parts.batcher.batches.clear()
 
         await publish("into the void")
@@ -128,7 +128,7 @@ def test_a_redis_that_is_away_delays_no_piece() -> None:
         for _ in range(5):
             await publish("piece")
         parts.batcher.ask.set()
-        await settled(parts)
+        await all_sent(parts)
 
         assert len(listener.heard()) == 5
         listener.leave()
@@ -142,12 +142,12 @@ def test_a_call_streams_its_pieces_and_a_judge_does_not() -> None:
         parts.provider.pieces = ("ye", "s")
         (task,) = parts.grant(1, judges=["sim:judge"])
         await parts.executor.execute(task)
-        await settled(parts)
+        await all_sent(parts)
         assert [piece["text"] for piece in listener.heard()] == ["ye", "s"]
 
         (judge,) = parts.permits(REF, 1, "sim:judge")
         await parts.executor.execute(judge)
-        await settled(parts)
+        await all_sent(parts)
 
         assert listener.heard() == []
         assert parts.provider.heard[-1] is None
@@ -167,7 +167,7 @@ def test_what_an_attempt_streamed_before_it_failed_is_void(outcome: Outcome, voi
         parts.provider.pieces, parts.provider.answer = ("ye", "s"), outcome
         (task,) = parts.grant(1)
         await parts.executor.execute(task)
-        await settled(parts)
+        await all_sent(parts)
 
         *pieces, last = listener.heard()
         assert [piece["number"] for piece in (*pieces, last)] == [1] * (len(pieces) + 1)

@@ -40,7 +40,7 @@ def test_without_keys_no_salt_is_drawn() -> None:
     on_loop(scene)
 
 
-def test_a_beat_tells_the_fingerprints_and_nothing_else_of_the_keys() -> None:
+def test_a_beat_reports_the_fingerprints_and_nothing_else_of_the_keys() -> None:
     async def scene(parts: WorkerParts) -> None:
         shown = await fingerprints(parts.batcher, parts.keys, HELD)
         parts.heartbeat.holding(shown)

@@ -66,7 +66,7 @@ def test_a_success_ends_the_job_whatever_it_has_spent(spent: int) -> None:
     assert (lesson.retry_after_ms, lesson.reason) == (300, "")
 
 
-def test_a_success_that_does_not_tell_its_usage_says_nothing_of_tokens() -> None:
+def test_a_success_without_usage_says_nothing_of_tokens() -> None:
     assert decision(Success("yes")).lesson.usage == Usage()
 
 
@@ -178,7 +178,7 @@ def test_what_this_worker_cannot_do_goes_back_free_of_charge_and_not_at_once() -
     assert (made.cost, made.delay_ms, made.lesson.signal) == ("nothing", ABORTED_DELAY_MS, "none")
 
 
-def test_what_is_given_back_waits_for_nothing() -> None:
+def test_a_requeued_job_waits_for_nothing() -> None:
     made = requeue("the worker stops")
 
     assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", False, 0)

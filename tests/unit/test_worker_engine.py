@@ -88,7 +88,7 @@ def test_an_attempt_runs_on_the_engines_loop(place: Place) -> None:
     assert TaskResult.from_json(stored).state is JobState.SUCCEEDED
 
 
-def test_a_stop_gives_back_what_does_not_end_in_time(place: Place) -> None:
+def test_a_stop_requeues_calls_that_do_not_end_in_time(place: Place) -> None:
     place.engine.start()
     run = place.parts.admit(1)
     place.parts.feed_all()

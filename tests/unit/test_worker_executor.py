@@ -53,7 +53,7 @@ def test_a_success_is_recorded_with_what_the_provider_was_asked() -> None:
     on_loop(scene)
 
 
-def test_a_message_of_a_later_version_is_given_back_uncalled_and_at_no_cost() -> None:
+def test_a_message_of_a_later_version_is_requeued_uncalled_and_at_no_cost() -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
         message = attempt.to_message() | {"v": MESSAGE_VERSION + 1, "tomorrow": {"a": 1}}

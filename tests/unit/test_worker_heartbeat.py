@@ -50,7 +50,7 @@ async def beats(
     return logs
 
 
-def test_a_beat_tells_who_the_worker_is_and_what_it_serves() -> None:
+def test_a_beat_reports_who_the_worker_is_and_what_it_serves() -> None:
     async def scene(parts: WorkerParts) -> None:
         parts.heartbeat.subscribed(frozenset({"sim:slow", "sim:fast"}))
         await parts.heartbeat.beat()
@@ -166,7 +166,7 @@ def test_a_change_of_lanes_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) 
     on_loop(scene, beat_seconds=30.0)
 
 
-def test_a_worker_that_stops_says_so_and_tells_what_it_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_stops_says_so_and_reports_what_it_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
         task = await parts.calling(attempt)
@@ -354,7 +354,7 @@ def test_a_beat_that_fails_does_not_end_the_heartbeat(monkeypatch: pytest.Monkey
     on_loop(scene, beat_seconds=0.001)
 
 
-def test_leaving_removes_the_worker_and_tells_the_scheduler() -> None:
+def test_leaving_removes_the_worker_and_reports_the_scheduler() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
         marks(parts)

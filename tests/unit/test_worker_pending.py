@@ -95,7 +95,7 @@ def test_a_worker_has_no_more_of_them_beside_its_slots_than_it_may(monkeypatch: 
     on_loop(scene)
 
 
-def test_what_is_given_back_is_gone_on_with_by_the_next_attempt() -> None:
+def test_the_next_attempt_continues_a_requeued_one() -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
         task = await pending(parts, attempt)
@@ -212,7 +212,7 @@ def test_a_handle_that_redis_refuses_does_not_end_the_call(monkeypatch: pytest.M
     on_loop(scene)
 
 
-def test_a_beat_tells_slots_in_use_and_calls_that_hold_none() -> None:
+def test_a_beat_reports_slots_in_use_and_calls_that_hold_none() -> None:
     async def scene(parts: WorkerParts) -> None:
         going, calling = parts.grant(2)
         task = await pending(parts, going)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
 from fairlane_workers.execution.calls import CALLS_KEPT, LONG_MS, LOOK_AGAIN_MS, Streaming

@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from fairlane.broker.bundle import READS_BUNDLES
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.config.environment import process_environment
 from fairlane.config.sections import TracingSettings
 from fairlane.config.settings import Settings, WorkerSecrets

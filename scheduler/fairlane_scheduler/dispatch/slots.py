@@ -196,15 +196,15 @@ class Slots:
 
     def window_quotas(self, lane: str, window: int, queue: LaneQueue) -> Quotas:
         """Quotas of a lane whose window (concurrent calls) is what limits it."""
-        (flying,) = self._lanes.in_flight([lane])
-        return Quotas(window, flying, dict(queue.by_team), self._weight_of)
+        (in_flight,) = self._lanes.in_flight([lane])
+        return Quotas(window, in_flight, dict(queue.by_team), self._weight_of)
 
     def _shared(self, slots: int, lanes: Sequence[str], queues: Sequence[LaneQueue]) -> Quotas:
-        flying, on_slots = _total(self._lanes.in_flight(lanes)), self._lanes.on_slots(lanes)
+        in_flight, on_slots = _total(self._lanes.in_flight(lanes)), self._lanes.on_slots(lanes)
         self._on_slots.update(on_slots)
-        pending = max(0, sum(flying.values()) - sum(on_slots.values()))
+        pending = max(0, sum(in_flight.values()) - sum(on_slots.values()))
         wanted = _total([queue.by_team for queue in queues])
-        return Quotas(slots + pending, flying, wanted, self._weight_of)
+        return Quotas(slots + pending, in_flight, wanted, self._weight_of)
 
 
 def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

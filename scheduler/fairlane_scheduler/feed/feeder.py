@@ -30,7 +30,7 @@ BATCH_MS = 10
 TICK_ITEMS = 1024
 TICK_MS = 40
 
-# A new lane costs round trips, and every worker a queue: a batch opens so many, then its team rests so long.
+# A new lane costs round trips, and every worker a queue: a batch opens so many, then its team waits so long.
 OPENED_AT_ONCE = 8
 OPENING_MS = 80
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.exceptions import RedisError
 
 from fairlane.config import sections
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import SchedulerSettings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event

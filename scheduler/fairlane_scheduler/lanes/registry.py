@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fairlane.config.connection import Connection
-from fairlane.config.lane_identity import (
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.lane_identity import (
     ANY_MODEL,
     credentials_by_variable,
     lane_identity,

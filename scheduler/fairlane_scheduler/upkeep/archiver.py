@@ -38,7 +38,7 @@ class Archiver:
         self,
         redis: RedisClient,
         settings: Settings,
-        archive: Archive,
+        archive: Archive[Deployment],
         clock: Clock,
         leads: Callable[[], bool],
     ) -> None:

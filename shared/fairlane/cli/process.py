@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from fairlane.cli.invocation import Invocation
-from fairlane.embedded.environment import child_environment
+from fairlane.config.environment import child_environment
 from fairlane.store.connection.connect import require_schema_once, require_trust
 
 NameOption = Annotated[str | None, typer.Option("--name", help="Name of this process in lists of processes.")]

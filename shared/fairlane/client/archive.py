@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fairlane.client.apps import load_app
 from fairlane.config.settings import Settings
@@ -16,10 +16,11 @@ from fairlane.store.read.reading import RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.write.audit import Auditor
 
-if TYPE_CHECKING:
-    from fairlane.client.deployment import Deployment
-
 FIELD = "archive.url"
+
+Context = TypeVar("Context")
+Context_contra = TypeVar("Context_contra", contravariant=True)
+"""A deployment's connection context, from which runs are moved: `Deployment`, which imports this file."""
 
 
 class Moved(StrEnum):
@@ -47,7 +48,7 @@ class Mover(Protocol):
         ...
 
 
-class Archive(Protocol):
+class Archive(Protocol[Context_contra]):
     """Finished runs of one deployment, outside Redis. Threads may share it."""
 
     def runs(self, redis: RedisClient, keys: Keys) -> RunReader:
@@ -62,7 +63,7 @@ class Archive(Protocol):
         """Reads sessions' records from Redis first, then from the archive."""
         ...
 
-    def mover(self, deployment: Deployment, keep_on: Callable[[], None], auditor: Auditor) -> Mover:
+    def mover(self, deployment: Context_contra, keep_on: Callable[[], None], auditor: Auditor) -> Mover:
         """Moves runs from Redis; calls ``keep_on`` before each portion, which raises to stop the move."""
         ...
 
@@ -75,16 +76,16 @@ class Archive(Protocol):
         ...
 
 
-def open_archive(settings: Settings) -> Archive | None:
+def open_archive(settings: Settings) -> Archive[Any] | None:
     """The archive of these settings; ``None`` where they name none."""
     url = settings.archive.url
     if url is None:
         return None
-    archive: Archive = load_app("archive")(url, settings.redis.deployment)
+    archive: Archive[Any] = load_app("archive")(url, settings.redis.deployment)
     return archive
 
 
-def require_archive(archive: Archive | None) -> Archive:
+def require_archive(archive: Archive[Context] | None) -> Archive[Context]:
     """Return ``archive``. Raises `ConfigurationError` where the settings name none."""
     if archive is None:
         remedy = "Set archive.url, such as sqlite:///runs.db or postgresql+psycopg://user@host/name"

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.core.errors import SubmissionError, TemplateError
-from fairlane.evaluators.builders import check_names, scorer
+from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
+from fairlane.evaluators.function_scorers import scorer
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS, split_model
 from fairlane.model.run import Message

@@ -39,7 +39,7 @@ from fairlane.store.connection.connect import RedisClient, open_store, require, 
 from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
-    from fairlane.apps.estimate.forecast import Forecast
+    from fairlane.client.views.forecast import Forecast
     from fairlane.client.views.lanes import LaneList
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)

@@ -175,7 +175,7 @@ class Deployment:
     redis: RedisClient
     clock: Clock = field(default_factory=SystemClock)
     waiter: Waiter = field(default_factory=SystemWaiter)
-    archive: Archive | None = None
+    archive: Archive[Deployment] | None = None
     auditor: Auditor = UNNAMED
     script_time: Callable[[], str | int] = _server_time
     checkpoint: Callable[[], None] = _go_on

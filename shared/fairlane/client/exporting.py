@@ -1,28 +1,16 @@
-"""A run's records for a file, or for a tool that keeps evaluations, with the messages that its tasks sent."""
+"""Sends a run's records to a tool that keeps evaluations, with the messages that its tasks sent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fairlane.client.deployment import blocking
 from fairlane.core.errors import FairlaneError, TemplateError
-from fairlane.export.stored_lines import StoredRecords
 from fairlane.export.trackers.exported import Exported, ExportedRun, Exporter
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.record import Record
 from fairlane.model.run import Plan, RunSpec, cell_of
 from fairlane.pipeline.rendering import Rendering
-
-if TYPE_CHECKING:
-    from fairlane.client.handle import Run
-
-
-def stored_records(run: Run) -> StoredRecords:
-    """The records of `Run.results`, of which most become JSON lines without being made."""
-    if run._scorers:
-        return StoredRecords([run.results()])
-    return StoredRecords(blocking(run._portions(), run._deployment.waiter))
 
 
 def send_records(

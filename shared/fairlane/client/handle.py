@@ -32,11 +32,12 @@ from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
     from fairlane.client.chunks import Chunk
-    from fairlane.client.summary import Summary
     from fairlane.client.views.comparison import Comparison
+    from fairlane.client.views.summary import Summary
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
     from fairlane.export.parsed import Parsed
+    from fairlane.export.stored_lines import StoredRecords
     from fairlane.export.trackers.exported import Exported
 
 Value = TypeVar("Value")
@@ -89,7 +90,7 @@ class Run:
         """The run as it stands now, for a notebook."""
         from fairlane.client.views.html import run_html
 
-        return run_html(self)
+        return run_html(f"Run {self.id} of team {self.team}: {self.name}", self.status)
 
     def with_scorers(self, *scorers: ClientScorer) -> Run:
         """The same run, whose records this handle also scores by these: see `scorer`.
@@ -126,7 +127,7 @@ class Run:
     ) -> Steps[RunStatus]:
         """The steps of `wait`."""
         with open_progress(self._deployment.clock) if progress else nullcontext() as view:
-            return (yield from self._ending(view, timeout, Held(self) if until_held else None))
+            return (yield from self._ending(view, timeout, Held(self.is_held) if until_held else None))
 
     def cancel(self) -> None:
         """Ask the scheduler to cancel the run, and return at once; `wait` returns once it is cancelled.
@@ -220,7 +221,6 @@ class Run:
         or not at all. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
         ``raw``. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
         """
-        from fairlane.client.exporting import stored_records
         from fairlane.export.formats import export_records
 
         return export_records(stored_records(self), path, format, raw=raw)
@@ -273,7 +273,7 @@ class Run:
 
         Prices are those of the client's settings. Raises what `results` does.
         """
-        from fairlane.client.summary import summarise
+        from fairlane.client.views.tally import summarise
 
         status = self.wait()
         spec, records = self._readable(status), self._records(status)
@@ -388,6 +388,15 @@ class Run:
                 f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
             )
         return self._spec
+
+
+def stored_records(run: Run) -> StoredRecords:
+    """The records of `Run.results` for a file: most become JSON lines without being made."""
+    from fairlane.export.stored_lines import StoredRecords
+
+    if run._scorers:
+        return StoredRecords([run.results()])
+    return StoredRecords(blocking(run._portions(), run._deployment.waiter))
 
 
 def _longest_pause(status: RunStatus | None) -> float:

@@ -34,6 +34,15 @@ def process_environment() -> Mapping[str, str]:
     return ChainMap(environ, _env_file()) if ENV_FILE.is_file() else environ
 
 
+def child_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    """This process's environment with ``changes`` applied, for a child process; ``None`` removes a variable.
+
+    A child inherits all that the user set, a worker's credentials among it.
+    """
+    merged: dict[str, str | None] = {**process_environment(), **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
 def _env_file() -> dict[str, str]:
     from dotenv import dotenv_values
 

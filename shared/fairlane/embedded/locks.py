@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.private import make_private
-from fairlane.embedded.waiting import wait_until
+from fairlane.embedded.processes import wait_until
 
 # A parent that was killed leaves its server to the reaper, which gives it a few seconds to end.
 PATIENCE_S = 5.0

@@ -6,14 +6,15 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Protocol, TypeAlias
 
+from fairlane.config.environment import child_environment
 from fairlane.core.errors import LocalStackError
-from fairlane.embedded.environment import child_environment
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.private import make_private
 
@@ -52,6 +53,17 @@ class Child(Protocol):
 
 Spawn: TypeAlias = Callable[..., Child]
 """Starts a child; takes what `subprocess.Popen` takes."""
+
+
+def wait_until(predicate: Callable[[], bool], timeout: float, interval: float = 0.02) -> bool:
+    """Call ``predicate`` every ``interval`` seconds until it is true or ``timeout`` passed; return which."""
+    pause = threading.Event()
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(interval)
+    return True
 
 
 def no_checkpoint() -> None:

@@ -23,9 +23,8 @@ from fairlane.embedded.guard import Guard
 from fairlane.embedded.locks import DirectoryLock
 from fairlane.embedded.ports import LOOPBACK, is_free, wished_or_free
 from fairlane.embedded.private import PRIVATE_UMASK, make_private
-from fairlane.embedded.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint
+from fairlane.embedded.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint, wait_until
 from fairlane.embedded.servers import Server, ServerKind, find_server
-from fairlane.embedded.waiting import wait_until
 from fairlane.store.connection.connect import RedisClient, open_redis
 from fairlane.store.connection.tls_errors import in_words, options_of
 

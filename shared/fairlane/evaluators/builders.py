@@ -1,12 +1,10 @@
-"""Builds evaluators: pure scorers, which need no call, and judges, agents and others, which make calls."""
+"""Builds evaluators other than functions: pure ones, which need no call, and judges, agents and others."""
 
 from __future__ import annotations
 
-import inspect
 import math
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,7 +17,6 @@ from fairlane.model.evaluators import (
     Criterion,
     EvaluatorSpec,
     ExactMatch,
-    FunctionScorer,
     JsonValid,
     Judge,
     Level,
@@ -27,9 +24,6 @@ from fairlane.model.evaluators import (
     Regex,
     Similarity,
 )
-
-if TYPE_CHECKING:
-    from fairlane.evaluators.client_side import ClientScorer
 
 __all__ = [
     "agent",
@@ -40,7 +34,6 @@ __all__ = [
     "llm_judge",
     "numeric_match",
     "regex",
-    "scorer",
     "similarity",
 ]
 
@@ -53,7 +46,7 @@ def exact_match(
     expected: str, *, ignore_case: bool = False, strip: bool = True, name: str = "exact_match"
 ) -> EvaluatorSpec:
     """1 if the output is the text of the row's field ``expected``, else 0."""
-    return _build(ExactMatch, name=name, expected=expected, ignore_case=ignore_case, strip=strip)
+    return build(ExactMatch, name=name, expected=expected, ignore_case=ignore_case, strip=strip)
 
 
 def contains(
@@ -66,7 +59,7 @@ def contains(
         raise SubmissionError(FIELD, given, "contains takes one of expected and text", remedy)
     if text == "":
         raise SubmissionError(FIELD, text, "contains: every output contains an empty text", "Give some text.")
-    return _build(Contains, name=name, expected=expected, text=text, ignore_case=ignore_case)
+    return build(Contains, name=name, expected=expected, text=text, ignore_case=ignore_case)
 
 
 def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> EvaluatorSpec:
@@ -84,7 +77,7 @@ def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> 
     if expected is not None and groups < 1:
         problem = "regex: the pattern has no group to compare with expected"
         raise SubmissionError(FIELD, pattern, problem, "Put ( ) around the part to compare.")
-    return _build(Regex, name=name, pattern=pattern, expected=expected)
+    return build(Regex, name=name, pattern=pattern, expected=expected)
 
 
 def json_valid(*, required: Sequence[str] = (), name: str = "json_valid") -> EvaluatorSpec:
@@ -93,7 +86,7 @@ def json_valid(*, required: Sequence[str] = (), name: str = "json_valid") -> Eva
         raise SubmissionError(
             FIELD, required, "json_valid: required is a list of keys", f"Give [{required!r}]."
         )
-    return _build(JsonValid, name=name, required=tuple(required))
+    return build(JsonValid, name=name, required=tuple(required))
 
 
 def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeric_match") -> EvaluatorSpec:
@@ -102,7 +95,7 @@ def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeri
         raise SubmissionError(
             FIELD, tolerance, "numeric_match: the tolerance is no finite number", "Give one."
         )
-    return _build(NumericMatch, name=name, expected=expected, tolerance=tolerance)
+    return build(NumericMatch, name=name, expected=expected, tolerance=tolerance)
 
 
 def llm_judge(
@@ -138,7 +131,7 @@ def llm_judge(
     given = dict(params or {})
     if reasons is None and has_room_for_reasons(given):
         reasons = True
-    return _build(
+    return build(
         Judge,
         name=name,
         model=model,
@@ -168,7 +161,7 @@ def similarity(
         given = {"expected": expected, "text": text}
         remedy = "Name a row field as expected, or give a fixed text."
         raise SubmissionError(FIELD, given, "similarity takes one of expected and text", remedy)
-    return _build(
+    return build(
         Similarity,
         name=name,
         model=model,
@@ -202,7 +195,7 @@ def agent(
         raise SubmissionError(FIELD, criteria, f"agent {name!r}: criteria is no list of criteria", remedy)
     if not listed:
         raise SubmissionError(FIELD, criteria, f"agent {name!r} has no criteria", "Give at least one.")
-    return _build(
+    return build(
         Agent,
         name=name,
         model=model,
@@ -215,86 +208,7 @@ def agent(
 
 def criterion(id: str, description: str, minimum: float = 1, maximum: float = 5) -> Criterion:
     """A criterion of an `agent`, which scores it with any number from ``minimum`` to ``maximum``."""
-    return _build(Criterion, id=id, description=description, minimum=minimum, maximum=maximum)
-
-
-@overload
-def scorer(
-    function: str | Callable[..., Any],
-    *,
-    name: str | None = None,
-    lane: str | None = None,
-    level: Level = "item",
-    where: Literal["workers"] = "workers",
-) -> EvaluatorSpec: ...
-
-
-@overload
-def scorer(
-    function: Callable[..., Any], *, name: str | None = None, where: Literal["client"]
-) -> ClientScorer: ...
-
-
-def scorer(
-    function: str | Callable[..., Any],
-    *,
-    name: str | None = None,
-    lane: str | None = None,
-    level: Level = "item",
-    where: Literal["workers", "client"] = "workers",
-) -> EvaluatorSpec | ClientScorer:
-    """A score that a Python function returns: a number or a truth value.
-
-    ``function`` is ``"package.module:function"`` or the function itself, of a module that workers import and
-    the operator allows (``worker.modules``). It takes ``output`` and ``row`` by these names, or the output
-    alone; with ``level="session"`` ``session``, a list of ``{"row", "output"}`` in order. It may be async,
-    and may raise `fairlane.RateLimited`. ``lane`` names the lane of its calls; by default it has one of its
-    own. ``name`` defaults to the function's.
-
-    With ``where="client"`` any callable scores in the process that reads the run's records, each time that it
-    reads them. Nothing is stored, so other processes and pages do not see these scores.
-    """
-    if where not in ("workers", "client"):
-        raise SubmissionError(FIELD, where, "scorer: where is neither", 'Give "workers" or "client".')
-    if where == "client":
-        return _of_client(function, name, lane, level)
-    named = function if isinstance(function, str) else importable_name(function)
-    own = named.replace(":", ".").rpartition(".")[2][:64]
-    return _build(FunctionScorer, name=own if name is None else name, function=named, lane=lane, level=level)
-
-
-def _of_client(function: object, name: str | None, lane: str | None, level: Level) -> ClientScorer:
-    from fairlane.evaluators.client_side import ClientScorer
-
-    if not callable(function):
-        remedy = "Give the function itself; workers take the name of one."
-        raise SubmissionError(FIELD, function, "scorer: the client's function is no callable", remedy)
-    if inspect.iscoroutinefunction(function):
-        remedy = "Write it without async, or name it for the workers."
-        raise SubmissionError(FIELD, function, "scorer: the client's function is async", remedy)
-    if lane is not None or level != "item":
-        problem = "scorer: lanes and sessions are the workers'"
-        raise SubmissionError(FIELD, lane or level, problem, "Leave lane and level out.")
-    own = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
-    checked = _build(FunctionScorer, name=own[:64] if name is None else name, function="client:scorer")
-    return ClientScorer(checked.name, function)
-
-
-def importable_name(function: object) -> str:
-    """``module:function`` of a function that another process can import. Raises `SubmissionError`."""
-    remedy = 'Put it into a module of worker.modules, or use scorer(function, where="client").'
-    if not callable(function) or isinstance(function, type):
-        raise SubmissionError(FIELD, function, "scorer: is no function", remedy)
-    module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    if not module or not path:
-        problem = f"scorer: a {type(function).__name__} has no name that workers can import"
-        raise SubmissionError(FIELD, function, problem, remedy)
-    found = getattr(sys.modules.get(module), path, None)
-    if module in ("__main__", "builtins") or found is not function:
-        where = "the program itself" if module == "__main__" else f"module {module!r}"
-        problem = f"scorer: workers cannot import {path!r} from {where}"
-        raise SubmissionError(FIELD, function, problem, remedy)
-    return f"{module}:{path}"
+    return build(Criterion, id=id, description=description, minimum=minimum, maximum=maximum)
 
 
 def _of_rubric(
@@ -349,7 +263,8 @@ def check_names(evaluators: Iterable[EvaluatorSpec]) -> None:
             seen.add(name)
 
 
-def _build(kind: type[Spec], **fields: Any) -> Spec:
+def build(kind: type[Spec], **fields: Any) -> Spec:
+    """A spec of that kind. Raises `SubmissionError` for a field that has no such value."""
     try:
         return kind(**fields)
     except ValidationError as error:

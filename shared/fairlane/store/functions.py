@@ -8,8 +8,8 @@ from redis.exceptions import ResponseError
 
 from fairlane.store.connection.server_states import refusing_state
 from fairlane.store.redis_client import RedisClient
-from fairlane.store.script import all_scripts
 from fairlane.store.verb_text import FUNCTION_PREFIX, Function
+from fairlane.store.verbs import all_scripts
 
 
 def keep_functions(redis: RedisClient) -> None:

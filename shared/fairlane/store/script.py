@@ -1,38 +1,20 @@
-"""Loads Lua verbs by their headers and runs them by named keys and arguments.
+"""A verb and its calls: keys and arguments are bound by name, and it runs as EVALSHA or as a function.
 
-A file ``lua/verbs/<noun>_<verb>.lua`` opens with its purpose and four lines that are its signature::
-
-    -- KEYS: leader lane queues*        names of the keys; a trailing * takes a list
-    -- ARGV: now_ms epoch offers        names of the arguments
-    -- USES: core/time lane/lease       preludes ``lua/lib/<name>.lua`` whose names the verb uses itself
-    -- RETURNS: ...                     for the reader
-    -- MERGES: ...                      only where calls with the same keys may be sent as one, and why
-    -- FUNCTION: ...                    only where a server keeps the verb as a function, and why
-
-Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string). The
-table ``CALL`` is empty when a script begins: what preludes keep during one script stands there.
-
-`fairlane.store.preludes` adds the preludes that those use in turn. Each stands in a block of its own, which
-only the names that it gives leave, and constants are written where they are used: Lua allows a script no more
-than 200 local variables, and a function 60 of other functions.
+`fairlane.store.verbs` reads verbs from their files.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from dataclasses import dataclass
 from typing import Any, cast
 
 from redis.exceptions import NoPermissionError, NoScriptError, ResponseError
 
 from fairlane.core.errors import ScriptError
-from fairlane.store.preludes import LuaFile, Preludes
 from fairlane.store.redis_client import AsyncRedisClient, RedisClient, RedisCommands
-from fairlane.store.verb_text import Function, VerbText, digest, of_many, of_one
+from fairlane.store.verb_text import Function
 
 Value = str | int | float | bytes
 
@@ -41,7 +23,6 @@ _MISSING = re.compile(
 )
 _GONE = re.compile(r"(?:ERR )?Function not found", re.IGNORECASE)
 _FORBIDDEN = re.compile(r"permissions to run the '(?:fcall|function)")
-_FOLDER = files("fairlane.store") / "lua"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,49 +270,3 @@ def merged(calls: Sequence[Call]) -> Call:
         raise ScriptError(first.script.name, "does not say MERGES")
     args = tuple([argument for call in calls for argument in call.args])
     return Call(first.script.many, first.keys, args, len(calls))
-
-
-@cache
-def script(name: str) -> Script:
-    """The verb ``lua/verbs/<name>.lua``, read once per process."""
-    return compose(_FOLDER / "verbs", name, _preludes())
-
-
-def load(folder: Traversable, name: str) -> Script:
-    """The verb ``verbs/<name>.lua`` of a folder that has its preludes in ``lib``."""
-    return compose(folder / "verbs", name, Preludes(folder / "lib"))
-
-
-def compose(verbs: Traversable, name: str, preludes: Preludes) -> Script:
-    """A verb of a folder behind the preludes that it needs. Raises `ScriptError` for a wrong header."""
-    verb = LuaFile.parse(name, (verbs / f"{name}.lua").read_text(encoding="utf-8"))
-    many = _form(verb, of_many(verb, preludes), f"{name}, many") if verb.words("MERGES") else None
-    return replace(_form(verb, of_one(verb, preludes), name), many=many)
-
-
-def _form(verb: LuaFile, text: VerbText, name: str) -> Script:
-    source = text.script
-    function = text.function if verb.words("FUNCTION") else None
-    return Script(name, source, digest(source), verb.words("KEYS"), verb.words("ARGV"), function=function)
-
-
-@cache
-def _preludes() -> Preludes:
-    return Preludes(_FOLDER / "lib")
-
-
-@cache
-def all_scripts() -> tuple[Script, ...]:
-    """Every verb that ships with the package."""
-    names = (entry.name for entry in (_FOLDER / "verbs").iterdir() if entry.name.endswith(".lua"))
-    return tuple(script(name.removesuffix(".lua")) for name in sorted(names))
-
-
-def load_all(redis: Any) -> None:
-    """Load every script into the server, so that pipelines may use EVALSHA alone."""
-    pipeline = redis.pipeline(transaction=False)
-    for each in all_scripts():
-        pipeline.script_load(each.source)
-        if each.many is not None:
-            pipeline.script_load(each.many.source)
-    pipeline.execute()

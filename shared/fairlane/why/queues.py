@@ -12,7 +12,7 @@ from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates, queue_lengths
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.why.eta import Cost
 
 LOOKED_AT = 5_000

@@ -158,7 +158,7 @@ def test_runs_beyond_the_first_page_are_reached_by_links(window: Window, ended: 
 
 
 def test_failed_attempts_are_failed_tasks_on_flowers_own_pages(deployment: Cluster, window: Window) -> None:
-    def told() -> bool:
+    def answered() -> bool:
         """Flower hears of tasks some time after its start."""
         deployment.client.submit(numbered(2), "{{ n }}", model=f"sim:no-{deployment.client.team}").wait()
         page = window.go("/tasks")
@@ -167,7 +167,7 @@ def test_failed_attempts_are_failed_tasks_on_flowers_own_pages(deployment: Clust
         page.wait_for_selector("#tasks-table tbody tr")
         return "PermanentFailure" in page.locator("#tasks-table").inner_text()
 
-    wait_until(told)
+    wait_until(answered)
     failed = window.go("/workers").locator("#workers-failed")
     expect(failed).not_to_have_text("0")
     expect(failed).not_to_have_text("—")

@@ -111,7 +111,7 @@ def test_a_run_is_paused_resumed_and_cancelled_by_its_buttons(deployment: Cluste
     assert window.complaints == []
 
 
-def test_tasks_and_items_tell_their_attempts_in_our_words(deployment: Cluster, window: Window) -> None:
+def test_tasks_and_items_report_their_attempts_in_our_words(deployment: Cluster, window: Window) -> None:
     def told_of(run: Run) -> bool:
         window.go("/tasks")
         window.page.wait_for_selector("#tasks-table tbody tr")

@@ -113,7 +113,7 @@ def test_what_is_scaled_publishes_no_port(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
-def test_every_service_restarts_and_tells_its_health(name: str) -> None:
+def test_every_service_restarts_and_reports_its_health(name: str) -> None:
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     assert {"test", "interval", "timeout", "retries", "start_period"} == set(service["healthcheck"])

@@ -236,7 +236,7 @@ def test_the_autoscaler_counts_with_the_slots_that_workers_have() -> None:
     assert scaled["scaleTargetRef"]["name"] == "worker"
 
 
-def test_the_autoscaler_goes_by_a_metric_that_the_scheduler_tells() -> None:
+def test_the_autoscaler_goes_by_a_metric_that_the_scheduler_exports() -> None:
     shown = (ROOT / "scheduler/fairlane_scheduler/monitoring/lane_metrics.py").read_text(encoding="utf-8")
     (trigger,) = kinds("overlays/production", "ScaledObject")["worker"]["spec"]["triggers"]
     assert "fairlane_slots_needed" in trigger["metadata"]["query"]

@@ -114,7 +114,7 @@ def served(program: str, stack: dict[str, str], log_file: Path) -> Iterator[http
     assert log_file.read_text() == ""
 
 
-def test_a_web_application_submits_and_tells(stack: dict[str, str], tmp_path: Path) -> None:
+def test_a_web_application_submits_and_reports(stack: dict[str, str], tmp_path: Path) -> None:
     with served("web_app:app", stack, tmp_path / "web.log") as web:
         run_id = web.post("/runs", json={"rows": QUESTIONS}).raise_for_status().json()["run"]
         wait_until(lambda: web.get(f"/runs/{run_id}").json()["state"] == "completed")
@@ -128,7 +128,7 @@ def test_a_web_application_submits_and_tells(stack: dict[str, str], tmp_path: Pa
         assert web.delete(f"/runs/{run_id}").status_code == 202
 
 
-def test_a_django_application_submits_and_tells(stack: dict[str, str], tmp_path: Path) -> None:
+def test_a_django_application_submits_and_reports(stack: dict[str, str], tmp_path: Path) -> None:
     with served("django_app:application", stack, tmp_path / "web.log") as web:
         run_id = web.post("/runs", json={"rows": QUESTIONS}).raise_for_status().json()["run"]
         wait_until(lambda: web.get(f"/runs/{run_id}").json()["state"] == "completed")

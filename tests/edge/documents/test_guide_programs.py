@@ -14,8 +14,8 @@ import fairlane
 import fairlane.testing
 from fairlane import CallHandle, CallMap, Client, Run
 from fairlane.client.row_writer import RowWriter
-from fairlane.config.connection import Connection
-from fairlane.config.presets import PROTOCOLS
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import PROTOCOLS
 from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS
 from tests.support.documents import GUIDES, ROOT, Block, blocks, coded, table
 

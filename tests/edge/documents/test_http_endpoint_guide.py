@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.config.loader import load_settings
 from fairlane.core.clock import ManualClock
 from fairlane.model.job import Outcome, Success
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.http_provider import HttpProvider
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.http_endpoint import HttpEndpointDialect
 from fairlane_workers.transport import Transport
 from tests.support.documents import ROOT

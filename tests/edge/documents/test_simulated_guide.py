@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
-from fairlane.config.presets import LANE_OF_PROTOCOL
+from fairlane.config.connections.presets import LANE_OF_PROTOCOL
 from fairlane.local.plan import address_of
 from fairlane.testing import Faults, SimulatedModel, SimulatorConfig
 from tests.support.documents import blocks

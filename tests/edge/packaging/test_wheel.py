@@ -178,10 +178,10 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
         (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
-        told = message_from_bytes(opened.read(metadata))
-    assert (told["Name"], told["Requires-Python"]) == ("fairlane", PROJECT["requires-python"])
-    assert told["License-Expression"] == "Apache-2.0"
-    assert told["Keywords"]
+        described = message_from_bytes(opened.read(metadata))
+    assert (described["Name"], described["Requires-Python"]) == ("fairlane", PROJECT["requires-python"])
+    assert described["License-Expression"] == "Apache-2.0"
+    assert described["Keywords"]
     assert "fairlane/py.typed" in names
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
         *("fairlane", "fairlane_scheduler", "fairlane_workers"),

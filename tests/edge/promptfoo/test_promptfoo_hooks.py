@@ -83,15 +83,15 @@ def test_hooks_have_the_same_effect(promptfoo: Promptfoo, tmp_path: Path, extens
         for each in promptfoo.evaluate(path, environment, "-j", "1", write=True)
     ]
     seen = tmp_path / "seen.json"
-    told = json.loads(seen.read_text()) if seen.exists() else None
+    written = json.loads(seen.read_text()) if seen.exists() else None
     seen.unlink(missing_ok=True)
 
     ours = _ours(path)
 
     assert sorted(map(_written, ours)) == sorted(map(_written, theirs))
-    if told is not None:
+    if written is not None:
         again = json.loads(seen.read_text())
-        assert sorted(map(_written, again["results"])) == sorted(map(_written, told["results"]))
+        assert sorted(map(_written, again["results"])) == sorted(map(_written, written["results"]))
 
 
 def _written(value: Any) -> str:

@@ -12,7 +12,7 @@ from botocore.validate import ParamValidator
 from google.genai import types
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.contract import Request
 from tests.support.classified import dialect_of
 from tests.support.conversations import TURNS, WEATHER

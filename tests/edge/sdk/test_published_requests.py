@@ -10,7 +10,7 @@ from openai.types import EmbeddingCreateParams
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase as ChatRequest
 from openai.types.responses.response_create_params import ResponseCreateParamsBase as ResponsesRequest
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from tests.support.classified import dialect_of

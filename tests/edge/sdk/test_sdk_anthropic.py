@@ -83,7 +83,7 @@ def test_structured_output_is_parsed() -> None:
     assert isinstance(message.parsed_output, Forecast)
 
 
-def test_a_rate_limit_tells_its_limits_and_when_to_come_back() -> None:
+def test_a_rate_limit_reports_its_limits_and_when_to_come_back() -> None:
     with client_of(requests_per_minute=6, headers="full") as client:
         client.messages.create(model=MODEL, max_tokens=64, messages=HI)
         with pytest.raises(anthropic.RateLimitError) as caught:

@@ -14,7 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.model.job import AccessDenied, Outcome, Success
 from fairlane.testing import Faults, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request

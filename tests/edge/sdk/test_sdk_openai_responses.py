@@ -49,7 +49,7 @@ def test_a_response_that_became_too_long_is_incomplete() -> None:
     assert response.incomplete_details.reason == "max_output_tokens"
 
 
-def test_a_stream_tells_all_that_happens_in_its_order() -> None:
+def test_a_stream_reports_all_that_happens_in_its_order() -> None:
     with client() as sdk:
         events = list(sdk.responses.create(model=MODEL, input="four words of text", stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.errors import TemplateError
 from fairlane.core.lru import Lru

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from fairlane.config.connection import Connection
-from fairlane.config.lane_identity import lane_identity
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.lane_identity import lane_identity
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import Clock, SystemClock
@@ -22,12 +22,12 @@ from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.model.job import Outcome, Success, UnsupportedParameter
 from fairlane.model.lane import LaneLimits
 from fairlane_workers.probe.charge import ChargeModel, check_charge
-from fairlane_workers.providers.connecting import open_transport
 from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.http.connecting import open_transport
+from fairlane_workers.providers.http.reply_reader import plain
 from fairlane_workers.providers.limits import dialect_of
 from fairlane_workers.providers.limits.table import GENERIC, NAMES, LimitDialect, dialect_in, tells_limits
 from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.providers.reply_reader import plain
 from fairlane_workers.providers.unsupported import AdaptingProvider
 from fairlane_workers.transport import Reply, Transport
 

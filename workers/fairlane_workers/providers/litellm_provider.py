@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from fairlane.config.connection import ANYWHERE, Connection
+from fairlane.config.connections.connection import ANYWHERE, Connection
 from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError, causes_of
 from fairlane.core.redaction import Secrets

@@ -9,18 +9,18 @@ from typing import TypeAlias, cast
 import httpx
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
-from fairlane.config.connection_checks import PROTOCOL_GROUP
+from fairlane.config.connections.checks import PROTOCOL_GROUP
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey
 from fairlane_workers.providers.auth.google import google_token
 from fairlane_workers.providers.auth.sigv4 import SigV4, region_of
 from fairlane_workers.providers.classify import Reading
-from fairlane_workers.providers.connecting import open_transport
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.http_provider import HttpProvider
+from fairlane_workers.providers.http.connecting import open_transport
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.transport import Transport
 
 BuildProvider: TypeAlias = Callable[[str, Connection, SecretStr | None, Clock], Provider]

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from fairlane.config.connection import Connection
-from fairlane.config.presets import OF_PROTOCOL, PRESETS
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import OF_PROTOCOL, PRESETS
 from fairlane.core.errors import TemplateError
 from fairlane.model.job import Outcome, Success
 from fairlane.pipeline.rendering import Call

@@ -1,4 +1,7 @@
-"""The archive: finished runs in a database, as long as it is kept, read as if they were still in Redis."""
+"""The archive: finished runs in a database, as long as it is kept, read as if they were still in Redis.
+
+Client and scheduler find it through an entry point; it imports the client and the rooms below.
+"""
 
 from fairlane.cli.commands import OPERATIONS, Command
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from fairlane.apps.archive.access import Access
 from fairlane.core.errors import RunNotFound
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
@@ -15,14 +15,11 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.reading import Overview, RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
 
-if TYPE_CHECKING:
-    from fairlane.apps.archive.opening import Archive
-
 
 class EitherRuns(RunReader):
     """Reads a run from Redis first. A run that is in neither is not found."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, archive: Archive) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, archive: Access) -> None:
         super().__init__(redis, keys)
         self._archive = archive
 
@@ -55,7 +52,7 @@ class EitherRuns(RunReader):
 class EitherRecords(RecordReader):
     """Reads records from Redis until they are no longer there; a run may be moved while it is read."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Access) -> None:
         super().__init__(redis, keys, spec)
         self._archive, self._moved = archive, False
 
@@ -72,7 +69,7 @@ class EitherRecords(RecordReader):
 class EitherSessions(SessionReader):
     """Reads records of sessions, as `EitherRecords` does those of items."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Access) -> None:
         super().__init__(redis, keys, spec)
         self._archive, self._moved = archive, False
 

@@ -12,9 +12,12 @@ from fairlane.apps.batchfile.writing import BatchWriter, check_place, default_er
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
-from fairlane.cli.runs.assignments import read_params
 from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conclude
-from fairlane.cli.runs.options import (
+from fairlane.cli.runs.run_views import counted
+from fairlane.cli.runs.runs import wait_for
+from fairlane.cli.runs.selection import find_run
+from fairlane.cli.runs.submitting.assignments import read_params
+from fairlane.cli.runs.submitting.options import (
     CALLS,
     MaxAttemptsOption,
     OnRefusalOption,
@@ -22,9 +25,6 @@ from fairlane.cli.runs.options import (
     TimeoutOption,
     retry_of,
 )
-from fairlane.cli.runs.run_views import counted
-from fairlane.cli.runs.runs import wait_for
-from fairlane.cli.runs.selection import find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run

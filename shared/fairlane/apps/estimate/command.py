@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fairlane.apps.estimate.forecast import Forecast, LaneForecast
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
-from fairlane.cli.runs.assignments import read_options, read_params
-from fairlane.cli.runs.inputs import open_dataset, read_calls
-from fairlane.cli.runs.options import (
+from fairlane.cli.runs.submitting.assignments import read_options, read_params
+from fairlane.cli.runs.submitting.inputs import open_dataset, read_calls
+from fairlane.cli.runs.submitting.options import (
     MaxConcurrentOption,
     MessagesFilesOption,
     ModelsOption,
@@ -21,8 +20,8 @@ from fairlane.cli.runs.options import (
     PromptsOption,
     RepetitionsOption,
 )
-from fairlane.cli.runs.portions import LimitOption, portion_of
-from fairlane.cli.runs.scoring import (
+from fairlane.cli.runs.submitting.portions import LimitOption, portion_of
+from fairlane.cli.runs.submitting.scoring import (
     EvaluatorsOption,
     JudgeChoicesOption,
     JudgeModelOption,
@@ -31,9 +30,10 @@ from fairlane.cli.runs.scoring import (
     JudgeTemplateOption,
     read_evaluators,
 )
-from fairlane.cli.runs.submit import MoreOption
+from fairlane.cli.runs.submitting.submit import MoreOption
 from fairlane.cli.runs.summary import dollars
 from fairlane.client.client import Client
+from fairlane.client.views.forecast import Forecast, LaneForecast
 
 app = typer.Typer()
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from fairlane.apps.estimate.counting import Counting, Tally, Use
-from fairlane.apps.estimate.forecast import Forecast, LaneForecast, ModelForecast
 from fairlane.apps.estimate.notes import notes_on
 from fairlane.apps.estimate.sampling import Sample, take_sample
 from fairlane.apps.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane
 from fairlane.client.deployment import Deployment
+from fairlane.client.views.forecast import Forecast, LaneForecast, ModelForecast
 from fairlane.model.job import Usage
 from fairlane.model.run import Plan, RunSpec
 from fairlane.model.tokens import Price, cost_usd, price_of

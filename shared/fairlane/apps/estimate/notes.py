@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fairlane.apps.estimate.forecast import Forecast, LaneForecast
+from fairlane.client.views.forecast import Forecast, LaneForecast
 from fairlane.model.run import RunSpec
 from fairlane.store.write.lane_view import LaneView
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fairlane.apps.estimate.counting import Use
-from fairlane.apps.estimate.forecast import LaneForecast, Limit
+from fairlane.client.views.forecast import LaneForecast, Limit
 from fairlane.store.write.lane_view import LaneView
 from fairlane.why.eta import DAY_MS, MINUTE_MS, Cost, start_of
 

@@ -12,7 +12,7 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.providers import ANSWER, CALLED, Provider
 from fairlane.apps.promptfoo.rows import ASKED, DESCRIPTION
-from fairlane.apps.promptfoo.scoring.subjects import as_text
+from fairlane.apps.promptfoo.subjects import as_text
 from fairlane.model.job import JobState, Usage
 from fairlane.model.record import Record
 

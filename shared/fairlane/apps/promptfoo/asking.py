@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
-from fairlane.apps.promptfoo.reading.cases import Case
+from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.chats import chat_of
 from fairlane.apps.promptfoo.reading.files import Files
 from fairlane.apps.promptfoo.reading.parameters import ParameterReader

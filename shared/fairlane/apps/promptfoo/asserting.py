@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairlane.apps.promptfoo.checking.checks import PROGRAMS, SETS, VALUELESS
+from fairlane.apps.promptfoo.checking.kinds import GRADED, RUBRIC, SIMILAR, refusal_of
 from fairlane.apps.promptfoo.grading.judges import Rubric
 from fairlane.apps.promptfoo.judging import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
@@ -15,8 +17,6 @@ from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
-from fairlane.apps.promptfoo.scoring.checks import PROGRAMS, SETS, VALUELESS
-from fairlane.apps.promptfoo.scoring.kinds import GRADED, RUBRIC, SIMILAR, refusal_of
 from fairlane.evaluators.assertions import NOT, TYPES, value_problem
 
 _JSON = frozenset(("is-json", "contains-json"))

@@ -18,8 +18,8 @@ from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_line, print_table, say
 from fairlane.cli.runs.conclusion import OPTION, FailingCommand, FailOnErrorOption
-from fairlane.cli.runs.options import MaxConcurrentOption, OnRefusalOption
 from fairlane.cli.runs.run_views import counted
+from fairlane.cli.runs.submitting.options import MaxConcurrentOption, OnRefusalOption
 from fairlane.core.errors import SubmissionError, UnsupportedError
 from fairlane.export.formats import export_records, format_of
 

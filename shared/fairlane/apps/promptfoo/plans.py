@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairlane.apps.promptfoo.asking import Asker
-from fairlane.apps.promptfoo.reading.cases import Case, fits
+from fairlane.apps.promptfoo.reading.case import Case, fits
 from fairlane.apps.promptfoo.reading.problems import Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import ANSWER, Provider

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.apps.promptfoo.asserting import AssertionReader
+from fairlane.apps.promptfoo.checking.checks import COMPARES
+from fairlane.apps.promptfoo.checking.kinds import SIMILAR
 from fairlane.apps.promptfoo.grading.judges import Judges, Rubric
 from fairlane.apps.promptfoo.hooks.before import TestHooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
-from fairlane.apps.promptfoo.reading.cases import Case
+from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, MEDIA, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.templates import compiled, filled, rendered
-from fairlane.apps.promptfoo.scoring.checks import COMPARES
-from fairlane.apps.promptfoo.scoring.kinds import SIMILAR
-from fairlane.apps.promptfoo.scoring.subjects import transformed
+from fairlane.apps.promptfoo.subjects import transformed
 from fairlane.evaluators.assertions import NOT
 from fairlane.pipeline.conversation import CONVERSATION
 

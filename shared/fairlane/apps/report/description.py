@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fairlane.client.summary import TASK, Failure
+from fairlane.client.views.summary import TASK, Failure
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
 

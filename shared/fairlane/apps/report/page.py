@@ -19,8 +19,9 @@ from fairlane.apps.report.binning import QUANTILES, bins_of, quantile
 from fairlane.apps.report.charts import Mark
 from fairlane.apps.report.description import configuration_of, evaluators_of, failures_of
 from fairlane.apps.report.gathering import CellSums, Gathering
-from fairlane.client.summary import Summary, summarise
 from fairlane.client.views.comparison import Comparison
+from fairlane.client.views.summary import Summary
+from fairlane.client.views.tally import summarise
 from fairlane.core.terminal_text import visible
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file

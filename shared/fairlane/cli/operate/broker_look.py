@@ -8,7 +8,7 @@ from kombu.connection import Connection
 
 from fairlane.broker.app import IDLE_QUEUE, lane_queue, make_app, reach
 from fairlane.broker.transport import is_rabbitmq
-from fairlane.cli.operate.checks import BrokerView
+from fairlane.cli.operate.findings import BrokerView
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.redaction import mask_text

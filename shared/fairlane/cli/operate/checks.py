@@ -1,86 +1,20 @@
-"""What `fairlane doctor` holds against a deployment: pure questions to what was seen of it."""
+"""What `fairlane doctor` holds against a deployment: pure questions to what it has seen of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.lanes.workers import worker_state
 from fairlane.cli.operate.connection_views import lacks_besides_key
+from fairlane.cli.operate.findings import Finding, Grade, Seen
+from fairlane.cli.operate.server_checks import check_broker, check_clocks, check_server
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import span
-from fairlane.store.connection.server_states import FULL, Refusal
-from fairlane.store.read.overview import LeaderView, ServerView
+from fairlane.store.connection.server_states import Refusal
+from fairlane.store.read.overview import LeaderView
 from fairlane.store.write.workers import Beat
-
-OLDEST_SERVER = (6, 2)
-CLOCKS_APART_MS = 1000
-MEMORY_NEARLY_FULL = 0.8
-
-
-class Grade(StrEnum):
-    """How a check came out. Only ``fail`` keeps jobs from being done, or puts them at risk."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report; ``remedy`` says what to do unless the grade is ok."""
-
-    check: str
-    grade: Grade
-    detail: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """This machine's clock and the server's, read within ``round_trip_ms`` of each other."""
-
-    here_ms: int
-    server_ms: int
-    round_trip_ms: int
-
-    @property
-    def apart_ms(self) -> int:
-        """How far this machine is ahead of the server, less what the reading itself may have taken."""
-        apart = self.here_ms - self.server_ms
-        doubt = min(abs(apart), self.round_trip_ms)
-        return apart - doubt if apart > 0 else apart + doubt
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerView:
-    """A broker that is not the state's Redis: ``problem`` and what to do about it, else what it is."""
-
-    summary: str = "it answers"
-    problem: str | None = None
-    remedy: str = "Start it, or correct celery.broker_url."
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows.
-
-    ``carriers`` are the lanes that calls of configured lanes go on, where those are others.
-    """
-
-    settings: Settings
-    secrets: WorkerSecrets
-    version: str
-    server: ServerView | None
-    clocks: Clocks
-    leader: LeaderView | None
-    beats: Sequence[Beat]
-    catalog: frozenset[str] | None
-    lanes: Sequence[LaneReport]
-    broker: BrokerView | None = None
-    carriers: Mapping[str, str] = field(default_factory=dict)
 
 
 def examine(seen: Seen) -> list[Finding]:
@@ -107,49 +41,6 @@ def _explained(finding: Finding, refusing: Refusal) -> Finding:
     if finding.grade is Grade.OK or finding.check not in ("scheduler", "workers"):
         return finding
     return replace(finding, remedy=f"{refusing.problem}, so nobody can report. Mend that first, see above.")
-
-
-def check_server(server: ServerView | None) -> Iterator[Finding]:
-    """Is Redis recent enough, does it keep its data, and does it take writes?"""
-    if server is None:
-        remedy = "An imitation (fakeredis) is for trying out only; a real server must let this user run INFO."
-        yield Finding("redis version", Grade.WARN, "the server does not tell its version", remedy)
-        return
-    shown = f"{server.program} {server.version}"
-    if server.program == "Redis" and _numbers(server.version) < OLDEST_SERVER:
-        yield Finding("redis version", Grade.FAIL, shown, "Use Redis 6.2 or later, or Valkey.")
-    else:
-        yield Finding("redis version", Grade.OK, shown)
-    if server.replica:
-        remedy = "Name the primary in redis.url."
-        yield Finding("redis role", Grade.FAIL, "this server is a replica and takes no writes", remedy)
-    elif server.refused is not None:
-        yield Finding("redis writes", Grade.FAIL, server.refused.problem, f"{server.refused.remedy}.")
-    yield _check_persistence(server)
-    yield _check_memory(server)
-
-
-def check_broker(seen: Seen) -> Iterator[Finding]:
-    """Does the broker answer, and take our queues, where it is not the state's Redis?"""
-    broker = seen.broker
-    if broker is None:
-        return
-    if broker.problem is None:
-        yield Finding("broker", Grade.OK, broker.summary)
-    else:
-        yield Finding("broker", Grade.FAIL, broker.problem, broker.remedy)
-
-
-def check_clocks(clocks: Clocks) -> Finding:
-    """Decisions use the server's clock; a difference only misleads who reads times."""
-    apart = clocks.apart_ms
-    if abs(apart) < CLOCKS_APART_MS:
-        return Finding(
-            "clock", Grade.OK, f"this machine and Redis agree within {clocks.round_trip_ms + 1} ms"
-        )
-    side = "ahead of" if apart > 0 else "behind"
-    remedy = "Nothing is decided by it, but logs mislead: let both keep time by NTP."
-    return Finding("clock", Grade.WARN, f"this machine is {span(abs(apart))} {side} Redis", remedy)
 
 
 def check_leader(leader: LeaderView | None, now_ms: int) -> Finding:
@@ -283,32 +174,6 @@ def _shut(reports: Sequence[LaneReport]) -> Iterator[Finding]:
                 pass
 
 
-def _check_persistence(server: ServerView) -> Finding:
-    if server.append_failed:
-        remedy = "See the server's log: the disk is full, perhaps."
-        return Finding(
-            "redis persistence", Grade.FAIL, "the last write to the append-only file failed", remedy
-        )
-    if server.append_only:
-        return Finding("redis persistence", Grade.OK, "append-only file")
-    remedy = "Set `appendonly yes`: without it a restart of Redis forgets runs."
-    return Finding("redis persistence", Grade.WARN, "the append-only file is off", remedy)
-
-
-def _check_memory(server: ServerView) -> Finding:
-    used, limit = server.memory_used, server.memory_limit
-    if server.eviction not in (None, "noeviction"):
-        remedy = "Set `maxmemory-policy noeviction`: what is evicted are runs."
-        grade = Grade.FAIL if limit else Grade.WARN
-        return Finding("redis memory", grade, f"maxmemory-policy is {server.eviction}", remedy)
-    if server.refusing is FULL:
-        return Finding("redis memory", Grade.FAIL, FULL.problem, f"{FULL.remedy}.")
-    if limit and used > limit * MEMORY_NEARLY_FULL:
-        remedy = "Raise maxmemory, or keep finished runs for less long (scheduler.finished_ttl_seconds)."
-        return Finding("redis memory", Grade.WARN, f"{used / limit:.0%} of maxmemory are in use", remedy)
-    return Finding("redis memory", Grade.OK, f"nothing is evicted; {used / 2**20:,.0f} MiB in use")
-
-
 def _check_slots(alive: Sequence[Beat]) -> Finding:
     slots, busy = sum(beat.info.slots for beat in alive), sum(beat.info.busy for beat in alive)
     detail = f"{len(alive)} alive, {max(0, slots - busy):,} of {slots:,} slots free"
@@ -325,10 +190,6 @@ def _check_service(alive: Sequence[Beat], reports: Sequence[LaneReport]) -> Iter
             detail = f"none serves {report.view.lane}, where {report.queued:,} jobs wait"
             remedy = "Start a worker that is not bound to other lanes by --lanes or worker.lanes."
             yield Finding("workers", grade, detail, remedy)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def counts(findings: Sequence[Finding]) -> Mapping[Grade, int]:

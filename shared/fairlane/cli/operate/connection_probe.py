@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fairlane.cli.output import clip, took
+from fairlane.config.environment import child_environment
 from fairlane.core.errors import LocalStackError
-from fairlane.embedded.environment import child_environment
 from fairlane.why.reasons import UNITS
 
 MODULE = "fairlane_workers.probe"

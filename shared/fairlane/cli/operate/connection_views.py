@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from fairlane.config.connection import Connection
-from fairlane.config.connection_checks import example_of
-from fairlane.config.presets import PRESETS, Preset, ProviderName
+from fairlane.config.connections.checks import example_of
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import PRESETS, Preset, ProviderName
 from fairlane.config.problems import dotted
 from fairlane.config.settings import Settings, WorkerSecrets
 

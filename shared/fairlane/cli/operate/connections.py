@@ -17,10 +17,10 @@ from fairlane.cli.operate.connection_views import (
     snippet,
 )
 from fairlane.cli.output import complain, emit, print_fields, print_line, print_table, say
-from fairlane.config.connection import Connection
-from fairlane.config.connection_checks import unknown_provider
+from fairlane.config.connections.checks import unknown_provider
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import PROVIDERS, preset_of
 from fairlane.config.loader import load_secrets
-from fairlane.config.presets import PROVIDERS, preset_of
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
 

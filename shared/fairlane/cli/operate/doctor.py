@@ -11,7 +11,8 @@ from rich.text import Text
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.lanes.lanes import read_lanes
-from fairlane.cli.operate.checks import BrokerView, Clocks, Finding, Grade, Seen, counts, examine
+from fairlane.cli.operate.checks import counts, examine
+from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen
 from fairlane.cli.output import emit, print_rows, say
 from fairlane.client.deployment import Deployment
 from fairlane.config.loader import load_secrets

@@ -10,9 +10,9 @@ import typer
 
 from fairlane.cli.operate.connection_views import snippet
 from fairlane.cli.output import print_line, say
+from fairlane.config.connections.presets import PRESETS, PROVIDERS, ProviderName
 from fairlane.config.environment import process_environment
 from fairlane.config.loader import DEFAULT_FILE
-from fairlane.config.presets import PRESETS, PROVIDERS, ProviderName
 from fairlane.core.errors import ConfigurationError
 
 app = typer.Typer()

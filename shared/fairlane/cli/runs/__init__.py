@@ -6,12 +6,12 @@
 from fairlane.cli.commands import RUNS, Command
 
 COMMANDS = (
-    Command("submit", RUNS, "Submit a run and print its id.", "fairlane.cli.runs.submit"),
+    Command("submit", RUNS, "Submit a run and print its id.", "fairlane.cli.runs.submitting.submit"),
     Command(
         "continue",
         RUNS,
         "Continue a finished run: submit a new one that takes over its results, and print its id.",
-        "fairlane.cli.runs.continuing",
+        "fairlane.cli.runs.submitting.continuing",
     ),
     Command("runs", RUNS, "List the team's runs, newest first.", "fairlane.cli.runs.runs"),
     Command("status", RUNS, "Show the progress of a run, by default the latest.", "fairlane.cli.runs.runs"),

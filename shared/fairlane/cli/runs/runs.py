@@ -174,7 +174,7 @@ def _unfinished(run: Run) -> RunStatus | None:
 
 
 def _follow(run: Run) -> RunStatus:
-    waiter, shown, held = SystemWaiter(), None, Held(run)
+    waiter, shown, held = SystemWaiter(), None, Held(run.is_held)
     while True:
         status = run.status()
         if status != shown:

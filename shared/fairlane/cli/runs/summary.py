@@ -11,7 +11,7 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_fields, print_line, print_table, say
 from fairlane.cli.runs.run_views import share, states_in_words
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
-from fairlane.client.summary import Spending, Summary
+from fairlane.client.views.summary import Spending, Summary
 from fairlane.core.clock import span
 from fairlane.core.errors import SubmissionError
 from fairlane.model.run_status import RoleTime, Scores

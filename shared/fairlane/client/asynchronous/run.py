@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fairlane.client.chunks import Chunk
-    from fairlane.client.summary import Summary
     from fairlane.client.views.comparison import Comparison
+    from fairlane.client.views.summary import Summary
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.formats import Format
     from fairlane.export.parsed import Parsed

@@ -14,7 +14,8 @@ from typing import TypeAlias
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
 from fairlane.client.following.records import Seen
 from fairlane.client.handle import Run
-from fairlane.client.summary import Summary, summarise
+from fairlane.client.views.summary import Summary
+from fairlane.client.views.tally import summarise
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import FairlaneError, RunTimeout, StoreUnavailable
 from fairlane.model.job import JobState

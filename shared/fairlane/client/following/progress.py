@@ -172,7 +172,7 @@ class PlainProgress:
         self._rate = Rate()
         self._due_ms = 0
         self._why: tuple[str, ...] = ()
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
         """Print a line if one is due, if the run has finished, or if it begins to wait.
@@ -185,10 +185,10 @@ class PlainProgress:
         whole = _beside(self._rate, of - done, _mishaps(status), paused=status.paused is not None)
         parts = [whole, *lanes]
         line = f"{status.name}: {_share(done, of)} {done:,}/{of:,}"
-        news, begins = [each for each in why if each not in self._told], bool(why) and not self._why
+        news, begins = [each for each in why if each not in self._printed], bool(why) and not self._why
         said = "; ".join([", ".join([line, *filter(None, parts)]), *news])
         if self._print(said, at_once=status.state.finished or begins):
-            self._told = set(why)
+            self._printed = set(why)
         self._why = tuple(why)
 
     def silent(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from fairlane.client.deployment import Deployment, Wait
-from fairlane.client.summary import Moments
+from fairlane.client.views.tally import Moments
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.client_side import ClientScorer, scored
 from fairlane.model.record import Record

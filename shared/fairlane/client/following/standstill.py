@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from fairlane.core.clock import Clock
 from fairlane.model.run_status import RunStatus
 from fairlane.why.waiting import Waiting
-
-if TYPE_CHECKING:
-    from fairlane.client.handle import Run
 
 STILL_AFTER_MS = 2000
 """A pause that people notice; calls of most models take less."""
@@ -66,13 +62,16 @@ def _of(answer: Waiting, still: set[str]) -> tuple[str, ...]:
 
 
 class Held:
-    """Notices that a run will not go on by itself: refusals hold it, and nothing of it is in flight."""
+    """Notices that a run will not go on by itself: refusals hold it, and nothing of it is in flight.
 
-    def __init__(self, run: Run) -> None:
-        self._run, self._seen = run, -1
+    ``is_held`` asks what `Run.is_held` answers.
+    """
+
+    def __init__(self, is_held: Callable[[], bool]) -> None:
+        self._is_held, self._seen = is_held, -1
 
     def by(self, status: RunStatus) -> bool:
         """Whether ``status`` is that of a held run; asks only where two looks in turn are alike."""
         still = bool(status.rejections) and status.paused is None and not status.in_flight
         before, self._seen = self._seen, status.jobs_done if still else -1
-        return still and before == status.jobs_done and self._run.is_held()
+        return still and before == status.jobs_done and self._is_held()

@@ -8,15 +8,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from fairlane.client.views.html import comparison_html
+from fairlane.client.views.html import Cell, note, number, table
 from fairlane.core.errors import FairlaneError, SubmissionError
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
-
-if TYPE_CHECKING:
-    from fairlane.client.handle import Run
 
 Key: TypeAlias = tuple[bytes, bytes, int]
 """An item: its row, the rest of its identity, and how many alike came before it."""
@@ -75,10 +72,33 @@ class Comparison:
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        return comparison_html(self)
+        return _table(self)
 
 
-def compare_runs(first: Run, second: Run, by: str | Sequence[str] | None = None) -> Comparison:
+class ScoredRun(Protocol):
+    """What a comparison reads of a run: `Run` has it."""
+
+    @property
+    def id(self) -> str:
+        """Names the run within its team."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name it was given, else its id."""
+        ...
+
+    @property
+    def spec(self) -> RunSpec | None:
+        """What was submitted; ``None`` where it cannot be read."""
+        ...
+
+    def results(self) -> Iterator[Record]:
+        """Every item's record, in item order."""
+        ...
+
+
+def compare_runs(first: ScoredRun, second: ScoredRun, by: str | Sequence[str] | None = None) -> Comparison:
     """Compare ``second`` with ``first``; see `Run.compare`."""
     identity = _Identity(_spec(first), _spec(second), (by,) if isinstance(by, str) else by)
     before = {key: dict(record.scores) for key, record in identity.keyed(first)}
@@ -113,13 +133,13 @@ def compare_runs(first: Run, second: Run, by: str | Sequence[str] | None = None)
     return _with_sentences(found)
 
 
-def _spec(run: Run) -> RunSpec:
+def _spec(run: ScoredRun) -> RunSpec:
     if run.spec is None:
         raise FairlaneError(f"run {run.id} was submitted by a newer version of Fairlane: upgrade this one")
     return run.spec
 
 
-def _titles(first: Run, second: Run) -> tuple[str, str]:
+def _titles(first: ScoredRun, second: ScoredRun) -> tuple[str, str]:
     """The names of the runs, or their ids where the names are alike."""
     return (first.name, second.name) if first.name != second.name else (first.id, second.id)
 
@@ -134,7 +154,7 @@ class _Identity:
         self._by_prompt = len(first.prompts) > 1 or len(second.prompts) > 1
         self._by_model = len(first.models) > 1 or len(second.models) > 1
 
-    def keyed(self, run: Run) -> Iterator[tuple[Key, Record]]:
+    def keyed(self, run: ScoredRun) -> Iterator[tuple[Key, Record]]:
         """The records of a run with their identities; equal items are matched by their order."""
         spec, seen = self._specs[run.id], Counter[tuple[bytes, bytes]]()
         prompts = [_digest([message.model_dump() for message in each]) for each in spec.prompts]
@@ -243,3 +263,31 @@ def _with_sentences(found: Comparison) -> Comparison:
 
 def _items(count: int) -> str:
     return "item" if count == 1 else "items"
+
+
+def _table(comparison: Comparison) -> str:
+    columns = [
+        "evaluator",
+        comparison.first,
+        comparison.second,
+        "difference",
+        "± standard error",
+        "better",
+        "worse",
+        "equal",
+    ]
+    rows: list[Sequence[Cell]] = [
+        [
+            name,
+            number(each.first_mean),
+            number(each.second_mean),
+            number(each.mean),
+            number(each.standard_error),
+            each.better,
+            each.worse,
+            each.equal,
+        ]
+        for name, each in comparison.scores.items()
+    ]
+    title = f"{comparison.second} minus {comparison.first}"
+    return table(title, columns, rows) + "".join(map(note, [comparison.matched_by, *comparison.left_out]))

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from fairlane.core.errors import FairlaneError
-
-if TYPE_CHECKING:
-    from fairlane.client.handle import Run
-    from fairlane.client.summary import Summary
-    from fairlane.client.views.comparison import Comparison
-    from fairlane.client.views.lanes import LaneList
-    from fairlane.model.run_status import Scores
+from fairlane.model.run_status import RunStatus
 
 Cell: TypeAlias = str | int | float | None
 
@@ -50,11 +44,10 @@ def _cell(value: Cell) -> str:
     return f'<td style="text-align:right">{text}</td>'
 
 
-def run_html(run: Run) -> str:
-    """A run as it stands now; its name alone where that cannot be read."""
-    title = f"Run {run.id} of team {run.team}: {run.name}"
+def run_html(title: str, read: Callable[[], RunStatus]) -> str:
+    """A run as it stands now; its title alone where ``read`` finds no status."""
     try:
-        status = run.status()
+        status = read()
     except FairlaneError as error:
         return table(title, ["status"], [[str(error)]])
     columns = ["state", "done", "jobs", "items", "in flight", "failed", "retries"]
@@ -68,106 +61,3 @@ def run_html(run: Run) -> str:
         status.retries,
     ]
     return table(title, columns, [row]) + (note(status.reason) if status.reason else "")
-
-
-def summary_html(summary: Summary) -> str:
-    """A summary: its items, scores, failures and what it used."""
-    states = ", ".join(f"{count:,} {state}" for state, count in summary.by_state.items())
-    parts = [
-        note(f"{summary.name} ({summary.run}): {summary.state}. {summary.items:,} items: {states or 'none'}.")
-    ]
-    columns = ["evaluator", "mean", "± standard error", "scored", "missing"]
-    if summary.scores:
-        parts.append(table("Scores", columns, [_scores(name, each) for name, each in summary.scores.items()]))
-    if len(summary.scores_by_model) > 1:
-        rows = [
-            [model, *_scores(name, each)]
-            for model, scores in summary.scores_by_model.items()
-            for name, each in scores.items()
-        ]
-        parts.append(table("Scores by model", ["model", *columns], rows))
-    if summary.session_scores:
-        rows = [_scores(name, each) for name, each in summary.session_scores.items()]
-        parts.append(table("Scores of sessions", columns, rows))
-    if summary.failures:
-        failed: list[Sequence[Cell]] = [
-            [each.count, each.step, each.error, each.item] for each in summary.failures
-        ]
-        parts.append(table("Failures", ["items", "step", "error", "first item"], failed))
-    spent = [*summary.tasks, *summary.evaluations]
-    if spent:
-        used: list[Sequence[Cell]] = [
-            [each.model, each.calls, each.input_tokens, each.output_tokens, _dollars(each.cost_usd)]
-            for each in spent
-        ]
-        parts.append(table("Use", ["model", "calls", "input tokens", "output tokens", "cost"], used))
-    return "".join(parts)
-
-
-def _scores(name: str, scores: Scores) -> list[Cell]:
-    return [name, number(scores.mean), number(scores.standard_error), scores.count, scores.missing]
-
-
-def _dollars(cost: float | None) -> str | None:
-    return None if cost is None else f"${cost:,.4f}"
-
-
-def lanes_html(lanes: LaneList) -> str:
-    """Lanes, each with what limits it."""
-    columns = [
-        "lane",
-        "state",
-        "requests/min",
-        "source",
-        "in flight",
-        "queued",
-        "granted",
-        "429s",
-        "errors",
-        "limited by",
-    ]
-    rows: list[Sequence[Cell]] = [
-        [
-            each.lane,
-            each.state,
-            None if each.requests_per_minute is None else f"{each.requests_per_minute:,.0f}",
-            each.source,
-            each.in_flight,
-            each.queued,
-            each.granted,
-            each.rate_limits,
-            each.failed,
-            each.limited_by,
-        ]
-        for each in lanes
-    ]
-    return table("Lanes", columns, rows)
-
-
-def comparison_html(comparison: Comparison) -> str:
-    """A comparison: each evaluator's paired difference, and what is left out."""
-    columns = [
-        "evaluator",
-        comparison.first,
-        comparison.second,
-        "difference",
-        "± standard error",
-        "better",
-        "worse",
-        "equal",
-    ]
-    rows: list[Sequence[Cell]] = [
-        [
-            name,
-            number(each.first_mean),
-            number(each.second_mean),
-            number(each.mean),
-            number(each.standard_error),
-            each.better,
-            each.worse,
-            each.equal,
-        ]
-        for name, each in comparison.scores.items()
-    ]
-    title = f"{comparison.second} minus {comparison.first}"
-    return table(title, columns, rows) + "".join(map(note, [comparison.matched_by, *comparison.left_out]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from fairlane.client.views.html import lanes_html
+from fairlane.client.views.html import Cell, table
 from fairlane.core.errors import LaneNotFound
 from fairlane.store.write.lane_view import LaneView
 from fairlane.why.reasons import IN_SHORT
@@ -63,7 +63,7 @@ class LaneList(Sequence[Lane]):
         return f"LaneList({list(self._lanes)!r})"
 
     def _repr_html_(self) -> str:
-        return lanes_html(self)
+        return _table(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """A dict for each lane, ready for JSON or a DataFrame."""
@@ -104,3 +104,34 @@ def _lane(view: LaneView, queued: int) -> Lane:
         last_error=view.last_error,
         limited_by=limited_by,
     )
+
+
+def _table(lanes: Sequence[Lane]) -> str:
+    columns = [
+        "lane",
+        "state",
+        "requests/min",
+        "source",
+        "in flight",
+        "queued",
+        "granted",
+        "429s",
+        "errors",
+        "limited by",
+    ]
+    rows: list[Sequence[Cell]] = [
+        [
+            each.lane,
+            each.state,
+            None if each.requests_per_minute is None else f"{each.requests_per_minute:,.0f}",
+            each.source,
+            each.in_flight,
+            each.queued,
+            each.granted,
+            each.rate_limits,
+            each.failed,
+            each.limited_by,
+        ]
+        for each in lanes
+    ]
+    return table("Lanes", columns, rows)

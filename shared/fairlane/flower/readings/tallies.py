@@ -9,7 +9,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from fairlane.client.deployment import Deployment
-from fairlane.client.summary import Summary, Tally
+from fairlane.client.views.summary import Summary
+from fairlane.client.views.tally import Tally
 from fairlane.core.errors import RunNotFound
 from fairlane.core.lru import Lru
 from fairlane.model.record import Record

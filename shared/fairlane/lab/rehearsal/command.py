@@ -10,9 +10,9 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_table, say, took
-from fairlane.cli.runs.assignments import read_params
-from fairlane.cli.runs.inputs import collect_prompts
-from fairlane.cli.runs.options import (
+from fairlane.cli.runs.submitting.assignments import read_params
+from fairlane.cli.runs.submitting.inputs import collect_prompts
+from fairlane.cli.runs.submitting.options import (
     PROMPTS,
     MessagesFilesOption,
     ModelsOption,

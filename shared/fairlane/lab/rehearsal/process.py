@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fairlane.cli.output import took
+from fairlane.config.environment import child_environment
 from fairlane.core.errors import LocalStackError
-from fairlane.embedded.environment import child_environment
 
 MODULE = "fairlane.lab.rehearsal"
 STOP_TIMEOUT_S = 10.0

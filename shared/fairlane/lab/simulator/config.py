@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from fairlane.config.presets import ProviderName
+from fairlane.config.connections.presets import ProviderName
 from fairlane.core.errors import ConfigurationError
 from fairlane.lab.simulator.vendors import VENDORS
 

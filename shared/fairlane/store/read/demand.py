@@ -14,10 +14,10 @@ _REQUESTS, _DAY = "requests", "day"
 def slots_needed(view: LaneView, ready: int) -> int:
     """Calls in flight that hold a slot, and those of ``ready`` that would, too, if there were slots for them.
 
-    That is 0 of them while the lane is shut, or while the lane was what held them last (rate, window, gap, a
-    team's part). Else two numbers bound it. One is the most calls that the lane may have in flight, the other
-    those that may start before the first of them ends. The latter are what its bucket holds, and its rate ×
-    its latency (Little's law). Before the latency of any call is known, the bucket alone bounds it.
+    That is 0 of them while the lane is shut, or while it held them last, by rate, window, gap or a team's
+    part. Else two numbers bound it. One is the most calls that the lane may have in flight, the other those
+    that may start before the first of them ends. The latter are what its bucket holds, and its rate × its
+    latency (Little's law). Before the latency of any call is known, the bucket alone bounds it.
     """
     if view.shut is not None or view.reason not in _MORE_SLOTS_HELP:
         return view.in_flight - view.pending

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from fairlane.config.connection import Connection
-from fairlane.config.lane_identity import lane_under
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.lane_identity import lane_under
 from fairlane.core.errors import BrokenPage, RunArchived, RunNotFound
 from fairlane.core.lru import Lru
 from fairlane.datasets.references import SourcePages

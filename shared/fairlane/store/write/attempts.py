@@ -16,7 +16,8 @@ from fairlane.model.job import Attempt, JobState, Lesson
 from fairlane.model.results import packed
 from fairlane.model.run import RunRef
 from fairlane.store.keys import TOKEN_AXES, Keys
-from fairlane.store.script import Call, Placed, script
+from fairlane.store.script import Call, Placed
+from fairlane.store.verbs import script
 
 VERBS = ("attempt_claim", "attempt_await", "attempt_finish", "attempt_defer", "attempt_recover")
 

@@ -13,7 +13,8 @@ from fairlane.config.sections import Budget
 from fairlane.core.errors import ConfigurationError
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import Call, script
+from fairlane.store.script import Call
+from fairlane.store.verbs import script
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 ALL_LANES = "*"

@@ -7,7 +7,7 @@ import json
 from fairlane.model.hints import AXES
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 
 _OF_AXIS = (
     "est", "var", "age_ms", "back_ms", "slow", "window", "cost", "put_off", "steady",

@@ -13,7 +13,7 @@ from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.store.write.attempts import headroom_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.lane_memory import LEARNED

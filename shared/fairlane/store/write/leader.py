@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 
 BIDS_PER_LEASE = 3
 MARKS_AT_ONCE = 1000

@@ -11,7 +11,8 @@ from fairlane.model.run import RunRef
 from fairlane.model.tokens import Entry, Estimate
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import Functions, script
+from fairlane.store.script import Functions
+from fairlane.store.verbs import script
 from fairlane.store.write.attempts import headroom_keys
 
 BILLION = 10**9  # shares are kept in billionths

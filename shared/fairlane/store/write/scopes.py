@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import Call, script
+from fairlane.store.script import Call
+from fairlane.store.verbs import script
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 

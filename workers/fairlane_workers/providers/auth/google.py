@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError

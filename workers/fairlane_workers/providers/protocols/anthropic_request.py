@@ -8,7 +8,7 @@ from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
-from fairlane_workers.providers.messages import (
+from fairlane_workers.providers.requests.messages import (
     Call,
     ChatMessage,
     Media,
@@ -18,8 +18,8 @@ from fairlane_workers.providers.messages import (
     in_turns,
     read_messages,
 )
-from fairlane_workers.providers.parameters import Parameters, Tool, ToolChoice
-from fairlane_workers.providers.vocabulary import split_tools, without_openais
+from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
+from fairlane_workers.providers.requests.vocabulary import split_tools, without_openais
 
 DEFAULT_MAX_TOKENS = 1024
 

@@ -9,8 +9,16 @@ from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
-from fairlane_workers.providers.messages import Call, ChatMessage, Media, Own, Part, Text, read_messages
-from fairlane_workers.providers.parameters import Parameters, Tool
+from fairlane_workers.providers.requests.messages import (
+    Call,
+    ChatMessage,
+    Media,
+    Own,
+    Part,
+    Text,
+    read_messages,
+)
+from fairlane_workers.providers.requests.parameters import Parameters, Tool
 
 _SAID_NOTHING = Text("", {"type": "text", "text": ""})
 _IMAGES = {f"image/{form}": form for form in ("png", "jpeg", "gif", "webp")}

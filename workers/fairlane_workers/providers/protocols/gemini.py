@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answer import (
     Answer,
     ToolCall,
@@ -20,42 +20,9 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.google_sse import GoogleSseParser
+from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
+from fairlane_workers.providers.protocols.gemini_errors import BROKEN_OFF, FILTERED, LATE_STATUSES, LOCKED_OUT
 from fairlane_workers.providers.protocols.gemini_request import build_body, resource
-
-# https://cloud.google.com/apis/design/errors#handling_errors
-LATE_STATUSES = {
-    "invalid_argument": 400,
-    "failed_precondition": 400,
-    "out_of_range": 400,
-    "unauthenticated": 401,
-    "permission_denied": 403,
-    "not_found": 404,
-    "aborted": 409,
-    "already_exists": 409,
-    "resource_exhausted": 429,
-    "cancelled": 499,
-    "internal": 500,
-    "unknown": 500,
-    "data_loss": 500,
-    "unimplemented": 501,
-    "unavailable": 503,
-    "deadline_exceeded": 504,
-}
-
-# https://ai.google.dev/api/generate-content#FinishReason
-_FILTERED = frozenset(
-    {
-        *("SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "LANGUAGE"),
-        *("MODEL_ARMOR", "ESCALATION", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
-    }
-)
-_BROKEN_OFF = frozenset(
-    {
-        *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
-        *("MISSING_THOUGHT_SIGNATURE", "OTHER"),
-    }
-)
-_LOCKED_OUT = "PUP_LIMITED_DISABLED"
 
 
 class Gemini(Dialect):
@@ -71,8 +38,6 @@ class Gemini(Dialect):
     @classmethod
     def embeddings_of(cls, connection: Connection) -> Dialect | None:
         """See `Dialect.embeddings_of`. Those of Vertex AI are another API."""
-        from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
-
         return GeminiEmbeddings() if cls is Gemini else None
 
     def target(self, request: Request) -> str:
@@ -178,13 +143,13 @@ def _stop(candidate: Mapping[str, Any], answer: Answer) -> None:
     Raises `UnreadableError` where the model broke off, so that the call is made again.
     """
     reason, said = candidate.get("finishReason"), _said(candidate.get("finishMessage"))
-    if reason in _BROKEN_OFF:
+    if reason in BROKEN_OFF:
         raise UnreadableError(f"the model broke off (finishReason {reason}){said}")
-    if reason == _LOCKED_OUT:
+    if reason == LOCKED_OUT:
         answer.error = {"status": "PERMISSION_DENIED", "message": f"finishReason {reason}{said}"}
         return
     answer.finish(reason)
-    if reason in _FILTERED:
+    if reason in FILTERED:
         answer.refusal = f"the provider's filter stopped the answer (finishReason {reason}){said}"
 
 

@@ -9,7 +9,7 @@ from fairlane.evaluators.embeddings import BrokenEmbeddings, pack
 from fairlane_workers.providers.answer import Answer, UnreadableError, as_list, as_object, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.protocols.gemini import LATE_STATUSES
+from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES
 from fairlane_workers.providers.protocols.gemini_request import resource
 
 # https://ai.google.dev/api/embeddings

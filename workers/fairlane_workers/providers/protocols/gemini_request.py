@@ -9,9 +9,17 @@ from urllib.parse import quote
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
-from fairlane_workers.providers.messages import Call, ChatMessage, Own, Part, Text, in_turns, read_messages
-from fairlane_workers.providers.parameters import Parameters, Tool, ToolChoice
-from fairlane_workers.providers.vocabulary import split_tools, without_openais
+from fairlane_workers.providers.requests.messages import (
+    Call,
+    ChatMessage,
+    Own,
+    Part,
+    Text,
+    in_turns,
+    read_messages,
+)
+from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
+from fairlane_workers.providers.requests.vocabulary import split_tools, without_openais
 
 _SAID_NOTHING = Text("", {"type": "text", "text": ""})
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh")

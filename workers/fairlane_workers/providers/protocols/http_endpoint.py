@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from fairlane.config.connection import Connection
-from fairlane.config.endpoint import EndpointPolling, EndpointStream, HttpEndpoint, read_body
+from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.endpoint import EndpointPolling, EndpointStream, HttpEndpoint, read_body
 from fairlane.core.errors import ConfigurationError, TemplateError
 from fairlane.templates.shapes import MISSING, JsonTemplate, PathTemplate
 from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, output_text, token_count

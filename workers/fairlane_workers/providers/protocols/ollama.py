@@ -22,8 +22,8 @@ from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
-from fairlane_workers.providers.messages import ChatMessage, Media, read_messages
-from fairlane_workers.providers.parameters import Parameters, Tool
+from fairlane_workers.providers.requests.messages import ChatMessage, Media, read_messages
+from fairlane_workers.providers.requests.parameters import Parameters, Tool
 
 _FIXED = frozenset({"model", "messages", "stream"})
 _OWN = frozenset(

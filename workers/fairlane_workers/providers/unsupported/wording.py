@@ -88,7 +88,7 @@ def read_unsupported(
 ) -> Unsupported | None:
     """The parameter among ``params`` that the message names as unsupported, if a request can do without it.
 
-    Those are `SAMPLING`, `RENAMED` if the message tells the newer name, and the ``optional`` ones.
+    Those are `SAMPLING`, `RENAMED` if the message has the newer name, and the ``optional`` ones.
     """
     sent = {_plain(name): name for name in params}
     if penalties := [name for name in _PENALTIES if name in params]:

@@ -1,1 +1,4 @@
-"""Asks models about outputs that exist: in rounds of runs, as many as an assertion needs."""
+"""Asks models about outputs that exist: in rounds of runs, as many as an assertion needs.
+
+Checks, rows and scoring use it; it imports `subjects`, `reading` and `programs`.
+"""

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result
+from fairlane.apps.promptfoo.subjects import CheckError, Result
 from fairlane.core.errors import TemplateError
 from fairlane.templates.template import Template
 

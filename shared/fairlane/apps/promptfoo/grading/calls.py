@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fairlane.apps.promptfoo.grading.asks import Ask, Chat
-from fairlane.apps.promptfoo.scoring.results import CheckError
+from fairlane.apps.promptfoo.subjects import CheckError
 from fairlane.client.handle import Run
 from fairlane.client.options import SubmitOptions
 from fairlane.model.evaluators import Similarity

@@ -11,8 +11,7 @@ from fairlane.apps.promptfoo.grading.asks import Chat, Grader, Likeness, asked, 
 from fairlane.apps.promptfoo.grading.judges import RUBRIC_WORDS
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result, met
-from fairlane.apps.promptfoo.scoring.subjects import Subject, transformed
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.rubrics import MET, UNMET
 

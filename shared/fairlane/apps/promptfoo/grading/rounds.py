@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fairlane.apps.promptfoo.grading.asks import Ask, Grader
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result
+from fairlane.apps.promptfoo.subjects import CheckError, Result
 
 Key = TypeVar("Key", bound=Hashable)
 Asker = Callable[[Sequence[Ask]], Sequence[Any]]

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.hooks.hooks import Hooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
-from fairlane.apps.promptfoo.reading.cases import Case
+from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
 from fairlane.apps.promptfoo.reading.providers import Provider

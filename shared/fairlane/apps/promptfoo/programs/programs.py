@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fairlane.apps.promptfoo.programs.child import CALL_S, MEMORY_MB, Child, ProgramError
-from fairlane.config.environment import process_environment
-from fairlane.embedded.environment import child_environment
+from fairlane.config.environment import child_environment, process_environment
 
 JAVASCRIPT = frozenset((".js", ".cjs", ".mjs", ".ts", ".cts", ".mts"))
 TYPESCRIPT = frozenset((".ts", ".cts", ".mts"))

@@ -1,1 +1,4 @@
-"""Reads promptfoo's files: configurations, tests, prompts and providers, and collects what is unsupported."""
+"""Reads promptfoo's files: configurations, tests, prompts and providers, and collects what is unsupported.
+
+`evaluation`, hooks and rows use it; it imports `programs`, and the filters of `selecting`.
+"""

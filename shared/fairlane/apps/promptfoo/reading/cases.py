@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
+from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.csv_cases import read_csv
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
@@ -36,62 +37,8 @@ OPTIONS = frozenset(
 _DISABLES = "disableConversationVar"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A test as it is written, or one of `defaultTest`'s: with places, nothing of it rendered.
-
-    Tests of one ``group`` are forms of one test, and their outputs are compared. Each form is asked with the
-    prompt and of the provider that ``only`` names by their labels.
-    """
-
-    place: Place
-    description: str
-    variables: Mapping[str, tuple[Any, Place]]
-    assertions: tuple[tuple[Any, Place], ...]
-    options: Mapping[str, Any]
-    threshold: float | None
-    metadata: Mapping[str, Any]
-    scoring: tuple[str, Place] | None = None
-    prompts: tuple[str, ...] | None = None
-    providers: tuple[str, ...] | None = None
-    group: str | None = None
-    only: tuple[str, str] | None = None
-
-    def after(self, default: Case) -> Case:
-        """This one with what it leaves to the default."""
-        own = {} if self.options.get("disableDefaultAsserts") else {"assertions": default.assertions}
-        return Case(
-            self.place,
-            self.description,
-            {**default.variables, **self.variables},
-            (*own.get("assertions", ()), *self.assertions),
-            {**default.options, **self.options},
-            default.threshold if self.threshold is None else self.threshold,
-            {**default.metadata, **self.metadata},
-            self.scoring or default.scoring,
-            default.prompts if self.prompts is None else self.prompts,
-            default.providers if self.providers is None else self.providers,
-        )
-
-    def gets(self, prompt: str, provider: tuple[str, str]) -> bool:
-        """Whether this test is asked with a prompt of this label, of a provider of this label and id."""
-        if self.only is not None and self.only != (prompt, provider[0]):
-            return False
-        asked = self.prompts is None or any(fits(each, prompt) for each in self.prompts)
-        return asked and (
-            self.providers is None or any(fits(each, name) for each in self.providers for name in provider)
-        )
-
-
 BeforeAll = Callable[[Any, Sequence[Case], Any, Callable[[Any, Place], Case]], tuple[Any, list[Case], Any]]
 """Changes ``defaultTest``, tests and scenarios; the last argument reads a test."""
-
-
-def fits(wanted: str, label: str) -> bool:
-    """Whether a label is the one wanted: the same, or below it (``group:``), or with a star at its end."""
-    if wanted.endswith("*"):
-        return label.startswith(wanted[:-1])
-    return label == wanted or label.startswith(f"{wanted}:")
 
 
 class CaseReader:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairlane.apps.promptfoo.asking import asked_text, text_of
+from fairlane.apps.promptfoo.checking.checks import COMPARES, SETS, outcome
+from fairlane.apps.promptfoo.checking.coded import graded
 from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import select_best
 from fairlane.apps.promptfoo.grading.rounds import Asker, grade
@@ -26,11 +28,8 @@ from fairlane.apps.promptfoo.rows import (
     THRESHOLD,
     TRANSFORM,
 )
-from fairlane.apps.promptfoo.scoring.checks import COMPARES, SETS, outcome
-from fairlane.apps.promptfoo.scoring.coded import graded
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result
-from fairlane.apps.promptfoo.scoring.subjects import Subject, located, shaped, transformed
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, shaped, transformed
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Price, cost_usd, price_of

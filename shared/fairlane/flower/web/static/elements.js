@@ -29,10 +29,10 @@ function become(old, made) {
     if (name === "style") old.style.cssText = value; // the page's policy refuses the attribute
     else old.setAttribute(name, value);
   }
-  settle(old, [...made.childNodes]);
+  reconcile(old, [...made.childNodes]);
 }
 
-function settle(target, nodes) {
+function reconcile(target, nodes) {
   const keys = new Set(nodes.map(key));
   for (const old of [...target.childNodes]) if (key(old) !== undefined && !keys.has(key(old))) old.remove();
   const known = new Map([...target.children].filter((old) => key(old) !== undefined).map((old) => [key(old), old]));
@@ -53,7 +53,7 @@ function settle(target, nodes) {
 // listeners stay, so what they do must follow from the key alone.
 export function fill(target, ...children) {
   const focused = document.activeElement;
-  settle(target, children.flat().filter(Boolean).map((child) => (child instanceof Node ? child : document.createTextNode(child))));
+  reconcile(target, children.flat().filter(Boolean).map((child) => (child instanceof Node ? child : document.createTextNode(child))));
   if (focused !== document.activeElement && target.contains(focused)) focused.focus({ preventScroll: true });
 }
 

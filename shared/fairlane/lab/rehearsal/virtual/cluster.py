@@ -26,7 +26,8 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.functions import keep_functions
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader
-from fairlane.store.script import Functions, load_all
+from fairlane.store.script import Functions
+from fairlane.store.verbs import load_all
 from fairlane.store.write.lanes import Lanes
 from fairlane.store.write.runs.inbox import Outbox
 from fairlane_scheduler.runner import QUANTUM_MS

@@ -1,4 +1,7 @@
-"""The protocols that the simulated provider speaks, one file each."""
+"""The protocols that the simulated provider speaks, one file each.
+
+The simulator's server uses them; they import `wire` and `limits`, and no table of the workers.
+"""
 
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
 from fairlane.lab.simulator.protocols.bedrock import Bedrock

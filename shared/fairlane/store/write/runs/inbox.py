@@ -15,7 +15,7 @@ from fairlane.model.run import RunRef, RunSpec
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import read_hostile
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 
 UPLOAD_TTL_S = 24 * 3600  # s: an upload that no scheduler admits expires
 READ_AT_ONCE = 100

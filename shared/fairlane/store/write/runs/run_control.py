@@ -10,7 +10,7 @@ from fairlane.model.run import RunRef, RunState
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunQueries
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.store.write.attempts import run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 

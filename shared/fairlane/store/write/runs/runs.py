@@ -13,7 +13,7 @@ from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Price, price_of
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.store.write.attempts import follow_json, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.runs.run_control import RunControl

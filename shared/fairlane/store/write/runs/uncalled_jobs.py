@@ -9,7 +9,7 @@ from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import script
+from fairlane.store.verbs import script
 from fairlane.store.write.attempts import follow_json, run_keys
 
 Cause: TypeAlias = Literal["outage", "refusals"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody

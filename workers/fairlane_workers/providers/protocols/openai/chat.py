@@ -1,4 +1,4 @@
-"""The protocol "openai": chat completions of OpenAI and compatible servers."""
+"""The protocol "openai": chat completions of OpenAI, of Mistral, and of compatible servers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answer import (
     Answer,
     ToolCall,
@@ -32,6 +32,7 @@ from fairlane_workers.providers.protocols.openai.errors import (
 from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
 
 _TEXT_PARTS = ("text", "output_text", None)
+_MISTRALS_NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 
 
 class OpenAIChat(Dialect):
@@ -43,9 +44,7 @@ class OpenAIChat(Dialect):
     @classmethod
     def of(cls, connection: Connection) -> OpenAIChat:
         """See `Dialect.of`: Mistral gets a variant, and OpenAI itself only what its schema has."""
-        from fairlane_workers.providers.protocols.openai.mistral import MistralChat
-
-        if MistralChat.is_spoken_at(connection):
+        if leads_to(connection, "mistral", "mistral.ai"):
             return MistralChat()
         return OpenAIsOwnChat() if leads_to(connection, "openai", "openai.com") else OpenAIChat()
 
@@ -124,6 +123,23 @@ class OpenAIsOwnChat(OpenAIChat):
         """See `Dialect.body`."""
         refuse_foreign(request.params, FOREIGN_TO_OPENAI, "OpenAI")
         return super().body(request)
+
+
+class MistralChat(OpenAIChat):
+    """OpenAI's dialect at Mistral, which rejects parameters that it does not know.
+
+    It always sends usage, and rejects ``stream_options`` with a 422.
+    """
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """See `Dialect.body`."""
+        body = super().body(request)
+        if "stream_options" not in request.params:
+            body.pop("stream_options", None)
+        for name, theirs in _MISTRALS_NAMES.items():
+            if name in body:
+                body.setdefault(theirs, body.pop(name))
+        return body
 
 
 def _first_choice(choices: list[Any]) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.dialect import UnmappableError
 
 FOREIGN_TO_OPENAI = ("top_k", "min_p", "repetition_penalty", "stop_sequences", "max_output_tokens")

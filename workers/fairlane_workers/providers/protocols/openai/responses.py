@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answer import (
     Answer,
     ToolCall,

@@ -7,8 +7,8 @@ from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
-from fairlane_workers.providers.parameters import Parameters
 from fairlane_workers.providers.protocols.openai.responses_input import input_items
+from fairlane_workers.providers.requests.parameters import Parameters
 
 _UNKNOWN = (
     *("stop", "seed", "top_k", "n", "logit_bias", "presence_penalty", "frequency_penalty", "logprobs"),

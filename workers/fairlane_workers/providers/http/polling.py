@@ -11,8 +11,8 @@ from fairlane_workers.providers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
+from fairlane_workers.providers.http.reply_reader import plain, read_body
 from fairlane_workers.providers.pieces import MaskedPieces
-from fairlane_workers.providers.reply_reader import plain, read_body
 from fairlane_workers.transport import Reply, TransportError
 
 GROWTH = 1.5

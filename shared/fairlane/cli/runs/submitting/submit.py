@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.runs.assignments import read_options, read_params
 from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
-from fairlane.cli.runs.inputs import open_dataset, read_calls
-from fairlane.cli.runs.options import (
+from fairlane.cli.runs.runs import conclude_submission
+from fairlane.cli.runs.submitting.assignments import read_options, read_params
+from fairlane.cli.runs.submitting.inputs import open_dataset, read_calls
+from fairlane.cli.runs.submitting.options import (
     CALLS,
     CheckOption,
     MaxAttemptsOption,
@@ -26,9 +27,8 @@ from fairlane.cli.runs.options import (
     TimeoutOption,
     retry_of,
 )
-from fairlane.cli.runs.portions import LimitOption, SampleOption, SeedOption, portion_of
-from fairlane.cli.runs.runs import conclude_submission
-from fairlane.cli.runs.scoring import (
+from fairlane.cli.runs.submitting.portions import LimitOption, SampleOption, SeedOption, portion_of
+from fairlane.cli.runs.submitting.scoring import (
     EvaluatorsOption,
     JudgeChoicesOption,
     JudgeModelOption,

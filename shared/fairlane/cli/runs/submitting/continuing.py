@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.runs.assignments import read_evaluator
 from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption
-from fairlane.cli.runs.inputs import open_dataset
-from fairlane.cli.runs.options import CheckOption
 from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.selection import RunArgument, find_run
+from fairlane.cli.runs.submitting.assignments import read_evaluator
+from fairlane.cli.runs.submitting.inputs import open_dataset
+from fairlane.cli.runs.submitting.options import CheckOption
 from fairlane.client.client import Client
 
 app = typer.Typer()

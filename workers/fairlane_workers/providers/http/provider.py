@@ -29,10 +29,10 @@ from fairlane_workers.providers.classify import Reading, classify, conclude
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
+from fairlane_workers.providers.http.polling import AnswerPoller, CallInProgress
+from fairlane_workers.providers.http.reply_reader import ReplyReader, is_event_stream, plain, read_body
 from fairlane_workers.providers.limits import dialect_of, read_limits
 from fairlane_workers.providers.pieces import MaskedPieces
-from fairlane_workers.providers.polling import AnswerPoller, CallInProgress
-from fairlane_workers.providers.reply_reader import ReplyReader, is_event_stream, plain, read_body
 from fairlane_workers.transport import Reply, Transport, TransportError
 
 ERROR_BODY_BYTES = 64 * 1024

@@ -10,7 +10,7 @@ from typing import Any
 from fairlane.apps.promptfoo.hooks.before import described
 from fairlane.apps.promptfoo.hooks.hooks import Hooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
-from fairlane.apps.promptfoo.reading.cases import Case
+from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.rows import ASKED, STEP
 from fairlane.apps.promptfoo.scoring.tally import Cell
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict
@@ -39,7 +39,7 @@ class ResultHooks:
     results: list[dict[str, Any]] = field(default_factory=list)
     seen: deque[Seen] = field(default_factory=deque)
     failed: bool = False
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def see(self, cell: Cell, record: Record, verdict: Verdict) -> None:
         """Show ``afterEach`` a result, before outputs are compared. `conclude` follows in the same order."""
@@ -94,9 +94,9 @@ class ResultHooks:
             self.failed = True
 
     def _tell(self, problem: str) -> None:
-        if problem not in self._told and len(self._told) < 5:
+        if problem not in self._reported and len(self._reported) < 5:
             say(problem)
-        self._told.add(problem)
+        self._reported.add(problem)
 
 
 def _result(

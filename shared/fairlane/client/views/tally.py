@@ -1,4 +1,4 @@
-"""A run's summary: scores with their uncertainty, failures by error, tokens and cost."""
+"""Sums a run's records up as they pass: scores, failures, tokens and cost."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
 
+from fairlane.client.views.summary import TASK, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState, Usage
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
-from fairlane.model.run_status import RoleTime, Scores
+from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
 from fairlane.model.tokens import Price, cost_usd, price_of
 from fairlane.pipeline.evaluations import NOT_JUDGED
-
-TASK = "task"
-"""The step that is no evaluation, in `Failure.step`."""
 
 MOST_FAILURES = 1000
 """Different failures that are counted separately; further ones count as `OTHER_ERRORS`."""
@@ -35,100 +31,6 @@ _ONE_OFF = re.compile(
     r"|\b\d{5,}\b",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """``count`` items, ``item`` first, failed for the same reason at ``step``, an evaluator or `TASK`.
-
-    What differs from call to call, like a request's id, is left out of ``error``.
-    """
-
-    step: str
-    error: str
-    count: int
-    item: int
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """Tokens of a model's ``calls`` that reported them; ``cost_usd`` is ``None`` where it has no price."""
-
-    model: str
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    cost_usd: float | None
-
-    @property
-    def tokens(self) -> int:
-        """Input and output tokens."""
-        return self.input_tokens + self.output_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A run's records, summed up.
-
-    ``scores`` are by evaluator, ``scores_by_model`` by the task's model, then by evaluator.
-    ``session_scores`` are those of whole sessions; a run in the archive has none. ``tasks`` and
-    ``evaluations`` say by model what the calls used whose answers were kept; an answer from the cache
-    (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
-    and ``score`` that of evaluations, if the run's state still has it.
-    """
-
-    run: str
-    name: str
-    state: RunState
-    items: int
-    by_state: Mapping[JobState, int]
-    cached: int
-    scores: Mapping[str, Scores]
-    scores_by_model: Mapping[str, Mapping[str, Scores]]
-    session_scores: Mapping[str, Scores]
-    failures: tuple[Failure, ...]
-    tasks: tuple[Spending, ...]
-    evaluations: tuple[Spending, ...]
-    predict: RoleTime | None = None
-    score: RoleTime | None = None
-
-    @property
-    def task_tokens(self) -> int:
-        """Tokens of all tasks."""
-        return sum(each.tokens for each in self.tasks)
-
-    @property
-    def evaluation_tokens(self) -> int:
-        """Tokens of all evaluations."""
-        return sum(each.tokens for each in self.evaluations)
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Dollars for all that has a price; ``None`` where nothing has one."""
-        known = [each.cost_usd for each in (*self.tasks, *self.evaluations) if each.cost_usd is not None]
-        return math.fsum(known) if known else None
-
-    @property
-    def unpriced(self) -> tuple[str, ...]:
-        """Models that used tokens and have no price."""
-        spent = (*self.tasks, *self.evaluations)
-        return tuple(sorted({each.model for each in spent if each.cost_usd is None}))
-
-    def _repr_html_(self) -> str:
-        from fairlane.client.views.html import summary_html
-
-        return summary_html(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything above, ready for JSON."""
-        return {
-            **asdict(self),
-            "task_tokens": self.task_tokens,
-            "evaluation_tokens": self.evaluation_tokens,
-            "cost_usd": self.cost_usd,
-            "unpriced": list(self.unpriced),
-        }
 
 
 class Tally:

@@ -16,15 +16,15 @@ from pydantic import (
     model_validator,
 )
 
-from fairlane.config.connection_checks import (
+from fairlane.config.connections.checks import (
     keys_in_headers,
     missing_places,
     password_in_proxy,
     unknown_protocol,
     unknown_provider,
 )
-from fairlane.config.endpoint import HttpEndpoint, misplaced
-from fairlane.config.presets import (
+from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
+from fairlane.config.connections.presets import (
     OF_PROTOCOL,
     PRESETS,
     PROTOCOLS,

@@ -9,8 +9,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program
-from fairlane.apps.promptfoo.scoring.results import Result
-from fairlane.apps.promptfoo.scoring.subjects import Subject, located
+from fairlane.apps.promptfoo.subjects import Result, Subject, located
 
 _SNAKE = {"pass_": "pass", "named_scores": "namedScores", "component_results": "componentResults"}
 

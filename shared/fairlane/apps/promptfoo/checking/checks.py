@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fairlane.apps.promptfoo.checking import forms, texts
+from fairlane.apps.promptfoo.checking.coded import judged_by_program
 from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import GRADERS
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.scoring import forms, texts
-from fairlane.apps.promptfoo.scoring.coded import judged_by_program
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result, met
-from fairlane.apps.promptfoo.scoring.subjects import Subject, transformed
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
 from fairlane.evaluators.assertions import NOT, TYPES, AssertionsError, check
 
 PROGRAMS = frozenset(("javascript", "python"))

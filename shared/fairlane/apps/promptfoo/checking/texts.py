@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlane.apps.promptfoo.scoring.results import CheckError, Result, met
+from fairlane.apps.promptfoo.subjects import CheckError, Result, met
 
 CLOSE, MOST_CHARS = 5, 100_000
 """The distance that ``levenshtein`` allows where none is given, and the characters of a text it compares."""

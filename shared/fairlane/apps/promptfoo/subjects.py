@@ -1,4 +1,4 @@
-"""The output of a record as assertions see it: what the provider's and the test's transforms make of it."""
+"""The output of a record as assertions see it, after all transforms, and the result of an assertion."""
 
 from __future__ import annotations
 
@@ -12,6 +12,25 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program, split_reference
 from fairlane.apps.promptfoo.reading.providers import CALLED, Provider
 from fairlane.model.record import Record
+
+
+class CheckError(Exception):
+    """An assertion cannot be checked on this output; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Whether an output passed, its score, and why. ``named`` are scores of further metrics."""
+
+    passed: bool
+    score: float
+    reason: str = ""
+    named: Mapping[str, float] = field(default_factory=dict)
+
+
+def met(passed: bool, reason: str = "") -> Result:
+    """A result of 1 or 0."""
+    return Result(passed, float(passed), "" if passed else reason)
 
 
 @dataclass(frozen=True, slots=True)

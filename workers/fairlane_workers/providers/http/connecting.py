@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import SecretStr
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.transport import Transport, UnusableSettingError, with_credentials
 

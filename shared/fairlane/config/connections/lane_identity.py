@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, urlsplit
 
-from fairlane.config.connection import Connection
+from fairlane.config.connections.connection import Connection
 from fairlane.model.lane import endpoint_id, host_of
 
 ANY_MODEL = "*"
@@ -19,7 +19,7 @@ _AMBIENT = ("sigv4", "google")
 def lane_identity(connection: Connection, model: str, credential: str | None = None) -> str:
     """The scope of the limit on a model's calls: ``credential=0123456789ab base_url=https://… model=gpt-4o``.
 
-    ``credential`` is the fingerprint that workers tell of its key. Until they do, its variable stands for it:
+    ``credential`` is the fingerprint of its key, which workers report. Until then its variable stands for it:
     equal variables, equal keys. For a connection without a key its base URL does. The provider is named only
     where no URL does that. The text is the same in every process and on every machine.
     """

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import urlsplit
 
-from fairlane.config.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
+from fairlane.config.connections.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
 from fairlane.core.redaction import MASK, is_secret_name
 from fairlane.core.section import Mistake
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli.runs.assignments import read_evaluator, read_judge
-from fairlane.cli.runs.inputs import read_text
+from fairlane.cli.runs.submitting.assignments import read_evaluator, read_judge
+from fairlane.cli.runs.submitting.inputs import read_text
 from fairlane.model.evaluators import EvaluatorSpec
 
 SCORES = "What is scored"

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.parsers.expat import ExpatError, ParserCreate
 
-from fairlane.apps.promptfoo.scoring.results import Result, met
-from fairlane.apps.promptfoo.scoring.subjects import Subject
+from fairlane.apps.promptfoo.subjects import Result, Subject, met
 from fairlane.evaluators.patterns import SearchError
 from fairlane.evaluators.schema import conforms, schema_problem
 

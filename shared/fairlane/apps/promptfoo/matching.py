@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.cases import Case
+from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.selecting.earlier import variables_key
 
 Combinations = Callable[[Case], Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]]

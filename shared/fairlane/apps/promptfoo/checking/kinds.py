@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fairlane.apps.promptfoo.checking.checks import COMPARES, LOCAL, PROGRAMS
 from fairlane.apps.promptfoo.grading.graders import GRADERS
-from fairlane.apps.promptfoo.scoring.checks import COMPARES, LOCAL, PROGRAMS
 from fairlane.evaluators.assertions import NOT, TYPES
 
 RUBRIC, SIMILAR = "llm-rubric", "similar"

@@ -1,0 +1,63 @@
+"""A test as a configuration has it, before anything of it is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlane.apps.promptfoo.reading.problems import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A test as it is written, or one of `defaultTest`'s: with places, nothing of it rendered.
+
+    Tests of one ``group`` are forms of one test, and their outputs are compared. Each form is asked with the
+    prompt and of the provider that ``only`` names by their labels.
+    """
+
+    place: Place
+    description: str
+    variables: Mapping[str, tuple[Any, Place]]
+    assertions: tuple[tuple[Any, Place], ...]
+    options: Mapping[str, Any]
+    threshold: float | None
+    metadata: Mapping[str, Any]
+    scoring: tuple[str, Place] | None = None
+    prompts: tuple[str, ...] | None = None
+    providers: tuple[str, ...] | None = None
+    group: str | None = None
+    only: tuple[str, str] | None = None
+
+    def after(self, default: Case) -> Case:
+        """This one with what it leaves to the default."""
+        own = {} if self.options.get("disableDefaultAsserts") else {"assertions": default.assertions}
+        return Case(
+            self.place,
+            self.description,
+            {**default.variables, **self.variables},
+            (*own.get("assertions", ()), *self.assertions),
+            {**default.options, **self.options},
+            default.threshold if self.threshold is None else self.threshold,
+            {**default.metadata, **self.metadata},
+            self.scoring or default.scoring,
+            default.prompts if self.prompts is None else self.prompts,
+            default.providers if self.providers is None else self.providers,
+        )
+
+    def gets(self, prompt: str, provider: tuple[str, str]) -> bool:
+        """Whether this test is asked with a prompt of this label, of a provider of this label and id."""
+        if self.only is not None and self.only != (prompt, provider[0]):
+            return False
+        asked = self.prompts is None or any(fits(each, prompt) for each in self.prompts)
+        return asked and (
+            self.providers is None or any(fits(each, name) for each in self.providers for name in provider)
+        )
+
+
+def fits(wanted: str, label: str) -> bool:
+    """Whether a label is the one wanted: the same, or below it (``group:``), or with a star at its end."""
+    if wanted.endswith("*"):
+        return label.startswith(wanted[:-1])
+    return label == wanted or label.startswith(f"{wanted}:")

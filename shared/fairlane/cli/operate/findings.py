@@ -1,0 +1,75 @@
+"""What `fairlane doctor` sees of a deployment, and the findings that it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fairlane.cli.lanes.lane_views import LaneReport
+from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.store.read.overview import LeaderView, ServerView
+from fairlane.store.write.workers import Beat
+
+
+class Grade(StrEnum):
+    """How a check came out. Only ``fail`` keeps jobs from being done, or puts them at risk."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; ``remedy`` says what to do unless the grade is ok."""
+
+    check: str
+    grade: Grade
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """This machine's clock and the server's, read within ``round_trip_ms`` of each other."""
+
+    here_ms: int
+    server_ms: int
+    round_trip_ms: int
+
+    @property
+    def apart_ms(self) -> int:
+        """How far this machine is ahead of the server, less what the reading itself may have taken."""
+        apart = self.here_ms - self.server_ms
+        doubt = min(abs(apart), self.round_trip_ms)
+        return apart - doubt if apart > 0 else apart + doubt
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """A broker that is not the state's Redis: ``problem`` and what to do about it, else what it is."""
+
+    summary: str = "it answers"
+    problem: str | None = None
+    remedy: str = "Start it, or correct celery.broker_url."
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows.
+
+    ``carriers`` are the lanes that calls of configured lanes go on, where those are others.
+    """
+
+    settings: Settings
+    secrets: WorkerSecrets
+    version: str
+    server: ServerView | None
+    clocks: Clocks
+    leader: LeaderView | None
+    beats: Sequence[Beat]
+    catalog: frozenset[str] | None
+    lanes: Sequence[LaneReport]
+    broker: BrokerView | None = None
+    carriers: Mapping[str, str] = field(default_factory=dict)

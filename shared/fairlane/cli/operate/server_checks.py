@@ -1,0 +1,87 @@
+"""What `fairlane doctor` holds against Redis, the broker and this machine's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fairlane.cli.operate.findings import Clocks, Finding, Grade, Seen
+from fairlane.core.clock import span
+from fairlane.store.connection.server_states import FULL
+from fairlane.store.read.overview import ServerView
+
+OLDEST_SERVER = (6, 2)
+CLOCKS_APART_MS = 1000
+MEMORY_NEARLY_FULL = 0.8
+
+
+def check_server(server: ServerView | None) -> Iterator[Finding]:
+    """Is Redis recent enough, does it keep its data, and does it take writes?"""
+    if server is None:
+        remedy = "An imitation (fakeredis) is for trying out only; a real server must let this user run INFO."
+        yield Finding("redis version", Grade.WARN, "the server does not tell its version", remedy)
+        return
+    shown = f"{server.program} {server.version}"
+    if server.program == "Redis" and _numbers(server.version) < OLDEST_SERVER:
+        yield Finding("redis version", Grade.FAIL, shown, "Use Redis 6.2 or later, or Valkey.")
+    else:
+        yield Finding("redis version", Grade.OK, shown)
+    if server.replica:
+        remedy = "Name the primary in redis.url."
+        yield Finding("redis role", Grade.FAIL, "this server is a replica and takes no writes", remedy)
+    elif server.refused is not None:
+        yield Finding("redis writes", Grade.FAIL, server.refused.problem, f"{server.refused.remedy}.")
+    yield _check_persistence(server)
+    yield _check_memory(server)
+
+
+def check_broker(seen: Seen) -> Iterator[Finding]:
+    """Does the broker answer, and take our queues, where it is not the state's Redis?"""
+    broker = seen.broker
+    if broker is None:
+        return
+    if broker.problem is None:
+        yield Finding("broker", Grade.OK, broker.summary)
+    else:
+        yield Finding("broker", Grade.FAIL, broker.problem, broker.remedy)
+
+
+def check_clocks(clocks: Clocks) -> Finding:
+    """Decisions use the server's clock; a difference only misleads who reads times."""
+    apart = clocks.apart_ms
+    if abs(apart) < CLOCKS_APART_MS:
+        return Finding(
+            "clock", Grade.OK, f"this machine and Redis agree within {clocks.round_trip_ms + 1} ms"
+        )
+    side = "ahead of" if apart > 0 else "behind"
+    remedy = "Nothing is decided by it, but logs mislead: let both keep time by NTP."
+    return Finding("clock", Grade.WARN, f"this machine is {span(abs(apart))} {side} Redis", remedy)
+
+
+def _check_persistence(server: ServerView) -> Finding:
+    if server.append_failed:
+        remedy = "See the server's log: the disk is full, perhaps."
+        return Finding(
+            "redis persistence", Grade.FAIL, "the last write to the append-only file failed", remedy
+        )
+    if server.append_only:
+        return Finding("redis persistence", Grade.OK, "append-only file")
+    remedy = "Set `appendonly yes`: without it a restart of Redis forgets runs."
+    return Finding("redis persistence", Grade.WARN, "the append-only file is off", remedy)
+
+
+def _check_memory(server: ServerView) -> Finding:
+    used, limit = server.memory_used, server.memory_limit
+    if server.eviction not in (None, "noeviction"):
+        remedy = "Set `maxmemory-policy noeviction`: what is evicted are runs."
+        grade = Grade.FAIL if limit else Grade.WARN
+        return Finding("redis memory", grade, f"maxmemory-policy is {server.eviction}", remedy)
+    if server.refusing is FULL:
+        return Finding("redis memory", Grade.FAIL, FULL.problem, f"{FULL.remedy}.")
+    if limit and used > limit * MEMORY_NEARLY_FULL:
+        remedy = "Raise maxmemory, or keep finished runs for less long (scheduler.finished_ttl_seconds)."
+        return Finding("redis memory", Grade.WARN, f"{used / limit:.0%} of maxmemory are in use", remedy)
+    return Finding("redis memory", Grade.OK, f"nothing is evicted; {used / 2**20:,.0f} MiB in use")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

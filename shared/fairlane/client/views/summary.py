@@ -1,0 +1,150 @@
+"""A run's summary: scores with their uncertainty, failures by error, tokens and cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fairlane.client.views.html import Cell, note, number, table
+from fairlane.model.job import JobState
+from fairlane.model.run import RunState
+from fairlane.model.run_status import RoleTime, Scores
+
+TASK = "task"
+"""The step that is no evaluation, in `Failure.step`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """``count`` items, ``item`` first, failed for the same reason at ``step``, an evaluator or `TASK`.
+
+    What differs from call to call, like a request's id, is left out of ``error``.
+    """
+
+    step: str
+    error: str
+    count: int
+    item: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Tokens of a model's ``calls`` that reported them; ``cost_usd`` is ``None`` where it has no price."""
+
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run's records, summed up.
+
+    ``scores`` are by evaluator, ``scores_by_model`` by the task's model, then by evaluator.
+    ``session_scores`` are those of whole sessions; a run in the archive has none. ``tasks`` and
+    ``evaluations`` say by model what the calls used whose answers were kept; an answer from the cache
+    (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
+    and ``score`` that of evaluations, if the run's state still has it.
+    """
+
+    run: str
+    name: str
+    state: RunState
+    items: int
+    by_state: Mapping[JobState, int]
+    cached: int
+    scores: Mapping[str, Scores]
+    scores_by_model: Mapping[str, Mapping[str, Scores]]
+    session_scores: Mapping[str, Scores]
+    failures: tuple[Failure, ...]
+    tasks: tuple[Spending, ...]
+    evaluations: tuple[Spending, ...]
+    predict: RoleTime | None = None
+    score: RoleTime | None = None
+
+    @property
+    def task_tokens(self) -> int:
+        """Tokens of all tasks."""
+        return sum(each.tokens for each in self.tasks)
+
+    @property
+    def evaluation_tokens(self) -> int:
+        """Tokens of all evaluations."""
+        return sum(each.tokens for each in self.evaluations)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars for all that has a price; ``None`` where nothing has one."""
+        known = [each.cost_usd for each in (*self.tasks, *self.evaluations) if each.cost_usd is not None]
+        return math.fsum(known) if known else None
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Models that used tokens and have no price."""
+        spent = (*self.tasks, *self.evaluations)
+        return tuple(sorted({each.model for each in spent if each.cost_usd is None}))
+
+    def _repr_html_(self) -> str:
+        return _tables(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything above, ready for JSON."""
+        return {
+            **asdict(self),
+            "task_tokens": self.task_tokens,
+            "evaluation_tokens": self.evaluation_tokens,
+            "cost_usd": self.cost_usd,
+            "unpriced": list(self.unpriced),
+        }
+
+
+def _tables(summary: Summary) -> str:
+    """Items, scores, failures and use, for a notebook."""
+    states = ", ".join(f"{count:,} {state}" for state, count in summary.by_state.items())
+    parts = [
+        note(f"{summary.name} ({summary.run}): {summary.state}. {summary.items:,} items: {states or 'none'}.")
+    ]
+    columns = ["evaluator", "mean", "± standard error", "scored", "missing"]
+    if summary.scores:
+        parts.append(table("Scores", columns, [_scores(name, each) for name, each in summary.scores.items()]))
+    if len(summary.scores_by_model) > 1:
+        rows = [
+            [model, *_scores(name, each)]
+            for model, scores in summary.scores_by_model.items()
+            for name, each in scores.items()
+        ]
+        parts.append(table("Scores by model", ["model", *columns], rows))
+    if summary.session_scores:
+        rows = [_scores(name, each) for name, each in summary.session_scores.items()]
+        parts.append(table("Scores of sessions", columns, rows))
+    if summary.failures:
+        failed: list[Sequence[Cell]] = [
+            [each.count, each.step, each.error, each.item] for each in summary.failures
+        ]
+        parts.append(table("Failures", ["items", "step", "error", "first item"], failed))
+    spent = [*summary.tasks, *summary.evaluations]
+    if spent:
+        used: list[Sequence[Cell]] = [
+            [each.model, each.calls, each.input_tokens, each.output_tokens, _dollars(each.cost_usd)]
+            for each in spent
+        ]
+        parts.append(table("Use", ["model", "calls", "input tokens", "output tokens", "cost"], used))
+    return "".join(parts)
+
+
+def _scores(name: str, scores: Scores) -> list[Cell]:
+    return [name, number(scores.mean), number(scores.standard_error), scores.count, scores.missing]
+
+
+def _dollars(cost: float | None) -> str | None:
+    return None if cost is None else f"${cost:,.4f}"
