@@ -13,7 +13,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.apps.archive.opening import Archive
-from fairlane.config.sections import ArchiveSettings, RedisSettings
+from fairlane.config.sections import ArchiveSettings, RedisSettings, SchedulerSettings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import SystemClock
 from fairlane.core.errors import ConfigurationError, StoreUnavailable
@@ -31,9 +31,10 @@ def stage(fake_redis: Redis, tmp_path: Path) -> Iterator[ArchivedStage]:
     made.close()
 
 
-def settings_of(url: SecretStr | None, after: float = 60.0) -> Settings:
+def settings_of(url: SecretStr | None, after: float = 60.0, kept: float = 7 * 86_400) -> Settings:
     archive = ArchiveSettings(url=url, after_seconds=after)
-    return Settings(redis=RedisSettings(deployment="test"), archive=archive)
+    section = SchedulerSettings(finished_ttl_seconds=kept)
+    return Settings(redis=RedisSettings(deployment="test"), archive=archive, scheduler=section)
 
 
 def archiver_of(
@@ -43,10 +44,12 @@ def archiver_of(
     archive: Archive | None = None,
     leads: Callable[[], bool] = lambda: True,
     after: float = 60.0,
+    kept: float = 7 * 86_400,
 ) -> Archiver:
     """Under the stage's clock, which is the server's, too."""
     monkeypatch.setattr("fairlane.store.read.reading.RunReader.now_ms", lambda _: stage.clock.now_ms())
-    return Archiver(stage.redis, settings_of(stage.url, after), archive or stage.archive, stage.clock, leads)
+    settings = settings_of(stage.url, after, kept)
+    return Archiver(stage.redis, settings, archive or stage.archive, stage.clock, leads)
 
 
 def completed(stage: ArchivedStage, rows: int = 2) -> Any:
@@ -121,10 +124,11 @@ def test_redis_is_asked_again_at_the_next_look_since_runs_may_expire(
     assert is_stub(stage, run)
 
 
-def test_a_run_that_cannot_be_moved_lets_the_others_pass(
-    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kept_s", "again_s"), [(7 * 86_400, 300), (45, 5)])
+def test_a_run_that_cannot_be_moved_lets_the_others_pass_and_is_tried_again_before_it_expires(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch, kept_s: float, again_s: float
 ) -> None:
-    archiver = archiver_of(stage, monkeypatch, after=0)
+    archiver = archiver_of(stage, monkeypatch, after=0, kept=kept_s)
     broken, fine = completed(stage), completed(stage)
     plan = stage.keys.plan(stage.ref(broken))
     kept = stage.redis.getset(plan, "{}")
@@ -134,7 +138,10 @@ def test_a_run_that_cannot_be_moved_lets_the_others_pass(
     failed = [line["run"] for line in logs if line["event"] == Event.ARCHIVE_FAILED]
     assert (failed, is_stub(stage, broken), is_stub(stage, fine)) == ([broken.id], False, True)
     stage.redis.set(plan, kept)
-    stage.clock.advance(module.PUT_OFF_MS / 1000)
+    stage.clock.advance(again_s - 1)
+    archiver.tick()
+    assert not is_stub(stage, broken)
+    stage.clock.advance(1)
     archiver.tick()
     assert is_stub(stage, broken)
 

@@ -23,7 +23,8 @@ log = get_logger("archiver")
 
 LOOK_EVERY_S = 5.0
 AGAIN_S = 30.0  # until the next try while the database cannot be reached
-PUT_OFF_MS = 300_000  # until the next try for a run that failed to move
+PUT_OFF_S = 300.0  # until the next try for a run that failed to move, and sooner where it expires soon
+TRIES = 9  # of such a run before it expires
 PAUSE_S = 0.01  # between two portions, because ticks in this process need the interpreter too
 
 
@@ -46,7 +47,9 @@ class Archiver:
         self._deployment = Deployment(settings, redis, clock, waiter=self)
         self._inbox = Inbox(redis, self._deployment.keys)
         self._mover = archive.mover(self._deployment, lambda: self.wait(PAUSE_S), _auditor(settings))
-        self._after_ms = round(settings.archive.after_seconds * 1000)
+        after_s, kept_s = settings.archive.after_seconds, settings.scheduler.finished_ttl_seconds
+        self._after_ms = round(after_s * 1000)
+        self._put_off_ms = round(min(PUT_OFF_S, (kept_s - after_s) / TRIES) * 1000)
         self._put_off: dict[RunRef, int] = {}
         self.thread = PeriodicThread("archiver", self._look_and_log, self._close)
 
@@ -84,7 +87,7 @@ class Archiver:
         except RunNotFound:
             return  # it has expired
         except Exception:
-            self._put_off[ref] = now_ms + PUT_OFF_MS
+            self._put_off[ref] = now_ms + self._put_off_ms
             log.exception(Event.ARCHIVE_FAILED, run=ref.run, team=ref.team)
             return
         if moved is Moved.MOVED:
