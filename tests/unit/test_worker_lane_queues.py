@@ -17,6 +17,8 @@ from fairlane.model.lane import queue_name
 from fairlane_workers.intake.lane_queues import (
     POLL_S,
     RECONNECT_S,
+    SETTLED_POLL_S,
+    SETTLED_S,
     LaneQueues,
     consumer_step,
     hurried,
@@ -37,7 +39,11 @@ class Consumer:
         self.consumed = [name for name in self.app.amqp.queues.consume_from if name != IDLE_QUEUE]
         self.soon: list[Callable[[], None]] = []
         self.refuses = 0
-        self.timer = SimpleNamespace(call_after=lambda _seconds, action: self.soon.append(action))
+        self.later: list[Callable[[], None]] = []
+        self.timer = SimpleNamespace(call_after=self.call_after)
+
+    def call_after(self, seconds: float, action: Callable[[], None]) -> None:
+        (self.soon if seconds < SETTLED_S else self.later).append(action)
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self.soon.append(action)
@@ -322,3 +328,33 @@ def test_redis_is_polled_often_enough_for_a_new_lane(queues: LaneQueues) -> None
     consumer.channel.brpop_timeout = 1
     attach(queues, consumer)
     assert consumer.channel.brpop_timeout == POLL_S
+
+
+def test_redis_is_polled_less_once_the_lanes_stay_the_same_and_often_after_a_change(
+    queues: LaneQueues,
+) -> None:
+    consumer = Consumer()
+    consumer.channel.brpop_timeout = 1
+    attach(queues, consumer)
+    queues.want(["sim:a"])
+    consumer.run()
+    before, *now = consumer.later
+    before()
+    assert consumer.channel.brpop_timeout == POLL_S, "a lane has come since"
+    for settle in now:
+        settle()
+    assert consumer.channel.brpop_timeout == SETTLED_POLL_S
+    queues.want(["sim:a", "sim:b"])
+    consumer.run()
+    assert consumer.channel.brpop_timeout == POLL_S
+
+
+def test_a_lost_connection_is_not_polled_less(queues: LaneQueues) -> None:
+    lost, new = Consumer(), Consumer()
+    lost.channel.brpop_timeout = new.channel.brpop_timeout = 1
+    attach(queues, lost)
+    queues.detach()
+    attach(queues, new)
+    for settle in lost.later:
+        settle()
+    assert new.channel.brpop_timeout == POLL_S

@@ -28,6 +28,11 @@ CONSUMER = "fairlane_workers.intake.lane_queues:LaneWorkerConsumer"
 POLL_S = 0.2
 """How long one blocking pop on Redis waits. It watches the queues that were consumed when it began."""
 
+SETTLED_POLL_S = 1.0
+"""The same once the lanes have not changed for `SETTLED_S`: polls are most of what an idle worker costs."""
+
+SETTLED_S = 20.0
+
 LOOK_S = 0.02  # how often we look whether the next one has begun
 OLDEST_POLL_S = 1.1  # a kombu that does not say when its pop began waits for one second
 
@@ -92,8 +97,7 @@ class LaneQueues:
         with self._lock:
             self._consumer, self._consumed, self._added = consumer, frozenset(), frozenset()
         channel = consumer.task_consumer.channel
-        if hasattr(channel, "brpop_timeout"):
-            channel.brpop_timeout = POLL_S
+        self._poll_often(consumer)
         if getattr(channel, "do_restore", False):
             # Leases recover the messages of a lost connection; the broker would send them a second time.
             channel.do_restore = False
@@ -135,7 +139,21 @@ class LaneQueues:
             self._report(self._consumed.intersection(wanted))
         if self._added != frozenset(wanted):
             self._added = frozenset(wanted)
+            self._poll_often(consumer)
             self._confirm(consumer, self._added, time.monotonic())
+
+    def _poll_often(self, consumer: Any) -> None:
+        """Poll often until the lanes have not changed for a while; only channels of Redis poll."""
+        channel, added = consumer.task_consumer.channel, self._added
+        if not hasattr(channel, "brpop_timeout"):
+            return
+
+        def settle() -> None:
+            if consumer is self._consumer and added == self._added:
+                channel.brpop_timeout = SETTLED_POLL_S
+
+        channel.brpop_timeout = POLL_S
+        consumer.timer.call_after(SETTLED_S, settle)
 
     def _confirm(self, consumer: Any, added: frozenset[str], since: float) -> None:
         """Report lanes once their messages are taken, so that no permit waits for a poll to end."""
