@@ -17,7 +17,7 @@ SHOWN = 8
 
 
 def idle() -> Iterator[Finding]:
-    """Ten lanes that have been used, two workers, a scheduler, Redis: 40 s without a job after 25 s of rest."""
+    """Ten lanes that have been used, two workers, a scheduler, Redis: 40 s without a job, after 25 s."""
     named = "".join(f'[lanes."noop:m{n}"]\nrequests_per_minute = 6000\n' for n in range(LANES))
     config = f'[connections.noop]\nprotocol = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n{named}'
     with deployment(NoopPlan, config, None, 2) as loaded:
