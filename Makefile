@@ -216,7 +216,7 @@ fmt: $(VENV)/.installed ## Format, and fix what can be fixed
 
 .PHONY: docs-config
 docs-config: $(VENV)/.installed ## Write docs/configuration.md anew from the settings models
-	@$(BIN)/python -m fairlane.config.reference docs/configuration.md
+	@$(BIN)/python deploy/site/configuration.py docs/configuration.md
 
 .PHONY: lock
 lock: $(BIN)/python ## Write the lock files anew: versions and hashes for development and images

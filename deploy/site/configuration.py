@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the settings models: ``python -m fairlane.config.reference``."""
+"""Writes docs/configuration.md from the settings models: ``python deploy/site/configuration.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairlane.config.environment import ALIASES, CONFIG_VARIABLE
 from fairlane.config.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys
 from fairlane.config.problems import dotted
 
-PAGE = Path("docs/configuration.md")
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 _INTRODUCTION = f"""\
 # Configuration
