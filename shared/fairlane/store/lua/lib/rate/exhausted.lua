@@ -9,13 +9,13 @@
 -- that rate stays; else it falls by more, and is less sure, the fewer calls there were since the last such epoch. A
 -- lane that is `starting` towards the reported limit knows no rate.
 function learn_shown(row, limits, axis, rate, starting, lease, now)
-  local before, last = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or 0, row[axis .. '_shown']
+  local before, last = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or 0, known(row[axis .. '_shown'])
   local est = math.max(before, rate) -- a lane that has climbed met the limit there
   local calls, cut = lease.n - (last or 0), 0
   if last and calls < 1 / (limits.refusal_budget or REFUSAL_BUDGET) then
     cut = math.min(CUT_MOST, math.max(CUT_LEAST, CUT_CALLS / math.max(1, calls)))
   end
   if cut > CUT_LEAST then probe_often(row, axis) else put_probe_off(row, axis) end
-  row[axis .. '_shown'], row.novice = lease.n, 0
+  row[axis .. '_shown'], row[axis .. '_least'], row[axis .. '_least_ms'], row.novice = lease.n, '', '', 0
   set_estimate(row, axis, (1 - cut) * est, (math.max(starting and 1 or SURE, cut) * est) ^ 2, now)
 end
