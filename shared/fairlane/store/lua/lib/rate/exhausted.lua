@@ -13,7 +13,7 @@ function learn_shown(row, limits, axis, rate, starting, lease, now)
   local est = math.max(before, rate) -- a lane that has climbed met the limit there
   local calls, cut = lease.n - (last or 0), 0
   if last and calls < 1 / (limits.refusal_budget or REFUSAL_BUDGET) then
-    cut = math.min(CUT_MOST, math.max(CUT_LEAST, CUT_CALLS / math.max(1, calls)))
+    cut = math.min(CUT_MOST, math.max(CUT_LEAST, CUT_CALLS * row.short_then / math.max(1, calls)))
   end
   if cut > CUT_LEAST then probe_often(row, axis) else put_probe_off(row, axis) end
   row[axis .. '_shown'], row[axis .. '_least'], row[axis .. '_least_ms'], row.novice = lease.n, '', '', 0

@@ -47,7 +47,7 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
     excuse(row, axis, level, lease, retry_after_ms, now)
     return ''
   end
-  row.shown_then = shown and 1 or 0
+  row.shown_then, row.short_then, row.left_then = shown and 1 or 0, shown and shown.short or 1, shown and shown.left or 0
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
   local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))
