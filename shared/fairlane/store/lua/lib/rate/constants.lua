@@ -91,6 +91,7 @@ CLEAR_MS = 120000 -- ms for which it stays there at first; then twice as long ea
 CLEAR_MOST_MS = 3600000 -- ms: an hour at most, since limits are raised
 
 -- rate/exhausted
+FEW_SINCE = 4 -- calls since the last such 429: with fewer, what it showed was not enough
 CUT_CALLS = 1 -- calls of those since the last such 429 by which the rate was too high: one is what a bucket shows
 CUT_LEAST = 0.03 -- share of the rate by which it is lowered at least: windows hold whole calls, and count jitter
 CUT_MOST = 0.3 -- the most: a burst of such 429s may have another cause

@@ -42,6 +42,6 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
   row.sign, row.after_ms, row.refused_n, row.refused_on = row.granted, '', lease.n, axis
   local again = try_again_ms(row, axis, retry_after_ms, now)
   row.blocked_ms = math.max(row.blocked_ms or 0, again)
-  lower_level(row, { axis = axis, level = level }, row.left_then * UNIT, earns_from(row, axis, now))
+  lower_level(row, { axis = axis, level = level }, (still and 0 or row.left_then) * UNIT, earns_from(row, axis, now))
   return not still
 end
