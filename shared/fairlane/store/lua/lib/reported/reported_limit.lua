@@ -26,7 +26,7 @@ end
 -- Notes that a limit of `limit` a minute was reported.
 function note_reported(row, limits, axis, limit, now)
   local was = known(row[axis .. '_reported'])
-  if not was then begin_lift(row, axis, limits[CONFIGURED[axis]], now) end
+  if not was then begin_lift(row, axis, limits.requests_per_minute, now) end
   if was and math.abs(limit - was) > MOVED * was then replace_report(row, axis, was, limit, now) end
   if was ~= limit then row[axis .. '_reported'] = limit end
   row[axis .. '_reported_ms'], row[axis .. '_reported_n'] = now, row.granted or 0
