@@ -2,7 +2,7 @@
 -- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
--- USES: buckets/buckets buckets/token_bucket lane/counts lane/state rate/constants rate/epoch rate/limit_estimator rate/patience
+-- USES: buckets/buckets lane/counts lane/state rate/constants rate/epoch rate/limit_estimator rate/patience
 --       rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
 
 -- A 429 that is reported after that of a call which started later: the counts at the later one included this call.
@@ -42,6 +42,6 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
   row.sign, row.after_ms, row.refused_n, row.refused_on = row.granted, '', lease.n, axis
   local again = try_again_ms(row, axis, retry_after_ms, now)
   row.blocked_ms = math.max(row.blocked_ms or 0, again)
-  lower_level(row, { axis = axis, level = level }, (still and 0 or row.left_then) * UNIT, earns_from(row, axis, now))
+  lower_level(row, { axis = axis, level = level }, 0, earns_from(row, axis, now))
   return not still
 end

@@ -28,22 +28,14 @@ local function rejected_on_known(row, lease, configured, new, retry_after_ms, no
   return suspects_concurrency(row, lease, new) and 'cut' or ''
 end
 
--- Notes what a 429's own headers show of its axis. What is left is not enough for a call where the last such 429 was a
--- few calls ago: then the provider takes more than the call is expected to use.
-local function note_shown(row, axis, shown, lease)
-  local few = lease.n < (known(row[axis .. '_shown']) or -FEW_SINCE) + FEW_SINCE
-  row.shown_then, row.short_then, row.left_then = shown and 1 or 0, 1, 0
-  if shown and not few then row.short_then, row.left_then = shown.short, shown.left end
-end
-
 -- A 429. The rate does not change either where the day's requests or the calls in flight were too many.
 function rejected(row, limits, lease, hints, retry_after_ms, now)
   if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
   if hints.exhausted == 'day' then return '' end
-  local axis, level, shown = refused_axis(row, limits, hints, lease, now)
+  local axis, level, short = refused_axis(row, limits, hints, lease, now)
   if hints.exhausted == 'concurrency' then return concurrency_refused(row, lease) and 'cut' or '' end
   local new = lease.n > (row.sign or 0)
-  local may_be_places = axis == 'requests' and not shown
+  local may_be_places = axis == 'requests' and not short
   if new and may_be_places and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
     return concurrency_refused(row, lease) and 'cut' or ''
   end
@@ -55,7 +47,8 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
     excuse(row, axis, level, lease, retry_after_ms, now)
     return ''
   end
-  note_shown(row, axis, shown, lease)
+  row.shown_then = short and 1 or 0
+  row.short_then = short or 1
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
   local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))

@@ -22,9 +22,10 @@ local function slow_down(row, axis, reported, now)
   mark_opening(row, axis, now, admitted(row, axis))
 end
 
--- How long a window may be whose end is not reported.
-local function window_ms(row, axis, now)
-  return may_be_window(row, axis, now) and WINDOW_MS or UNNAMED_MS
+-- How long a window lasts from now.
+local function lasts_ms(row, axis, reset_ms, now)
+  if reset_ms >= 0 then return reset_ms end
+  return may_be_window(row, axis, now) and WINDOW_MS or UNKNOWN_WINDOW_MS
 end
 
 -- Raises an estimate by the share of the limit that was never used.
@@ -37,7 +38,8 @@ end
 -- Judges what an answer to a call of `lease` shows to be left, of a limit that nobody has configured.
 function watch_left(row, axis, left, reset_ms, lease, now)
   if known(row.shut) or lease.n <= math.max(row.sign or 0, row[axis .. '_watched'] or 0) then return end
-  local reported, takes = row[axis .. '_reported'], axis == 'requests' and 1 or math.max(1, amount_on(axis, lease.charged))
+  local reported, takes = row[axis .. '_reported'], 1
+  if axis ~= 'requests' then takes = math.max(1, amount_on(axis, lease.charged)) end
   local fullest = math.max(left, row[axis .. '_fullest'] or 0)
   if left < takes then
     local lasts = reset_ms > takes / reported * 60000
@@ -45,7 +47,7 @@ function watch_left(row, axis, left, reset_ms, lease, now)
     return watch_anew(row, axis)
   end
   if not known(row[axis .. '_shown']) or not known(row[axis .. '_age_ms']) then return end
-  local until_ms = known(row[axis .. '_least_ms']) or now + (reset_ms >= 0 and reset_ms or window_ms(row, axis, now))
+  local until_ms = known(row[axis .. '_least_ms']) or now + lasts_ms(row, axis, reset_ms, now)
   local least = math.min(left, known(row[axis .. '_least']) or left)
   row[axis .. '_least'], row[axis .. '_least_ms'] = least, until_ms
   if now < until_ms or lease.n < (row[axis .. '_watched'] or 0) + ROOM_CALLS then return end
