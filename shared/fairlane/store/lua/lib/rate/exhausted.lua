@@ -6,8 +6,8 @@
 -- USES: lane/state rate/constants rate/estimate_filter rate/refusal_budget
 
 -- Learns from a 429 of a new epoch that shows `axis` exhausted at `rate`. As often as the refusal budget pays for,
--- that rate stays. Else it falls by what was missing for the call, as a share of the calls since the last such epoch: by
--- so much the rate was too high. Soon after that epoch a whole call counts: the provider may take more than the lane
+-- that rate stays. Else it falls by what was missing for the call, as a share of the calls since the last such epoch:
+-- by so much the rate was too high. Soon after that epoch a whole call counts: the provider may take more than the lane
 -- expects. A lane that is `starting` towards the reported limit knows no rate.
 function learn_shown(row, limits, axis, rate, starting, lease, now)
   local before, last = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or 0, known(row[axis .. '_shown'])

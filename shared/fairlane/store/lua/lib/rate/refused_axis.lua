@@ -15,8 +15,8 @@ local function shown_exhausted(hints, lease)
   return found, 1 - least
 end
 
--- The axis of a 429, the level of its bucket, and, where headers show that axis exhausted, the share of the call that is
--- missing: the axis that the provider names or else shows, else that of the emptiest bucket. Where something else
+-- The axis of a 429, the level of its bucket, and, where headers show that axis exhausted, the share of the call that
+-- is missing: the axis that the provider names or else shows, else that of the emptiest bucket. Where something else
 -- limited jobs, the lane had saved more on the shown axis than its provider: its bucket becomes shallower.
 function refused_axis(row, limits, hints, lease, now)
   local shown, short = shown_exhausted(hints, lease)

@@ -3,10 +3,10 @@
 -- GIVES: note_reported
 -- USES: concurrency/detector_constants lane/state rate/constants rate/estimate_filter rate/lift
 
--- Forgets what was learned of a limit that another report replaces. What 429s learned that showed it exhausted is a share
--- of the limit, and stays one: windows hold whole calls, and others have their part. Another estimate well below the last report was not of
--- that limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it
--- knows: it may be of another axis, where headers do not name it.
+-- Forgets what was learned of a limit that another report replaces. What 429s that showed it exhausted have taught is a
+-- share of the limit, and stays one: windows hold whole calls, and others have their part. Another estimate well below
+-- the last report was not of that limit: it stays, as unsure as the report has moved. Towards a far higher report the
+-- lane climbs from what it knows: it may be of another axis, where headers do not name it.
 local function replace_report(row, axis, was, limit, now)
   local est = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was
   if est < was and est > LEAST_KEPT * was and known(row[axis .. '_shown']) and limit <= FAR_HIGHER * was then
