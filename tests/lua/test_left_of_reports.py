@@ -136,7 +136,9 @@ class Sliding:
 
     def announced(self, now_ms: int, admitted: bool) -> Mapping[str, Any]:
         left = self._left(now_ms)
-        shown = hints(requests=(self.per_minute, left, self.taken[-1] + SECOND_MS - now_ms if self.taken else 0))
+        shown = hints(
+            requests=(self.per_minute, left, self.taken[-1] + SECOND_MS - now_ms if self.taken else 0)
+        )
         return {"hints": shown} | ({} if admitted else {"retry_after_ms": SECOND_MS})
 
 
