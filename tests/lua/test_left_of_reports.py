@@ -1,4 +1,4 @@
-"""What answers show is left of a reported limit: a lane slows down before a refusal, and uses what there is."""
+"""What answers show is left of a reported limit: a lane slows down before a 429, and uses what there is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
--- Ends an attempt of which nobody reports: its lease has lapsed, or its worker is dead.
--- GIVES: end_lapsed
--- USES: job/end_attempt run/release_bounds run/role_times
+-- Ends an attempt of which nobody reports: its lease has lapsed, or its worker is silent.
+-- GIVES: end_lapsed is_lost
+-- USES: job/end_attempt job/silence run/release_bounds run/role_times
 -- NEEDS: KEY.state
+
+-- Whether `worker` holds this lease and is silent. A claim is a sign of life, as a beat is.
+function is_lost(lease, worker, timeout_ms, now)
+  if not lease.worker or lease.worker ~= worker then return false end
+  if lease.claimed_ms and lease.claimed_ms + timeout_ms > now then return false end
+  return is_silent(worker, timeout_ms, now)
+end
 
 -- What a claimed call has used is unknown; an attempt that no worker claimed was never sent. Returns whether its run
 -- still exists; where it does not, nothing but the lane and the team's budgets has changed.

@@ -5,5 +5,5 @@
 -- A worker that has not beaten for `timeout_ms` is silent, and so is one that nobody knows.
 function is_silent(worker, timeout_ms, now)
   local beat_ms = tonumber(string.match(redis.call('HGET', KEY.workers, worker) or '', '^%d+'))
-  return not beat_ms or beat_ms + tonumber(timeout_ms) <= now
+  return not beat_ms or beat_ms + timeout_ms <= now
 end

@@ -2,7 +2,7 @@
 -- KEYS: leader leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty
 --       starved active state plan results finished done jobs run_lanes spec rows memory sessions budget workers hot*
 -- ARGV: now_ms epoch channel attempt worker worker_timeout_ms max_attempts payload follow joined
--- USES: core/leader core/time job/attempt_counts job/finish_job job/lapse job/retry job/silence
+-- USES: core/leader core/time job/attempt_counts job/finish_job job/lapse job/retry
 -- RETURNS: 0 nothing to do, 1 requeued, 2 failed.
 -- `worker` seemed silent to the scheduler. It may be back since: then it has beaten, or claimed this very attempt.
 -- A claimed attempt costs one: a job that kills its worker must end. KEY.hot is the job's own queue, and then those
@@ -16,11 +16,7 @@ if not record then
 end
 local lease = cjson.decode(record)
 local lapsed = tonumber(redis.call('ZSCORE', KEY.leases, ARG.attempt) or 0) <= now
-if not lapsed then
-  if not lease.worker or lease.worker ~= ARG.worker then return 0 end
-  if lease.claimed_ms and lease.claimed_ms + tonumber(ARG.worker_timeout_ms) > now then return 0 end
-  if not is_silent(ARG.worker, ARG.worker_timeout_ms, now) then return 0 end
-end
+if not lapsed and not is_lost(lease, ARG.worker, tonumber(ARG.worker_timeout_ms), now) then return 0 end
 
 if not end_lapsed(lease, ARG.attempt, now) then return 0 end
 local spent = charge_attempt(lease, lease.worker and 'attempt' or 'nothing')

@@ -4,7 +4,8 @@
 -- USES: core/time core/wake job/silence
 -- RETURNS: 1 forgotten, 0 unknown, or it is back.
 -- Without `worker_timeout_ms` it has ended, silent or not.
-if ARG.worker_timeout_ms ~= '' and not is_silent(ARG.worker, ARG.worker_timeout_ms, clock(ARG.now_ms)) then return 0 end
+local timeout_ms = tonumber(ARG.worker_timeout_ms)
+if timeout_ms and not is_silent(ARG.worker, timeout_ms, clock(ARG.now_ms)) then return 0 end
 local known = redis.call('HDEL', KEY.workers, ARG.worker)
 redis.call('HDEL', KEY.drains, ARG.worker)
 if known == 1 then wake(KEY.dirty, ARG.channel, '*') end
