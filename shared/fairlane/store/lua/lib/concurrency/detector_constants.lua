@@ -4,7 +4,7 @@
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
 --       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES
 --       KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS
---       REFUSED_LATELY_MS MOVED LEAST_KEPT CAREFUL UNSURE
+--       REFUSED_LATELY_MS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -51,7 +51,6 @@ REFUSED_LATELY_MS = 600000 -- ms: a lane that was rejected so lately is judged b
 
 -- reported/hints: what headers say
 MOVED = 0.01 -- share by which a reported limit differs from the last to be another limit, not its rounding
-LEAST_KEPT = 0.3 -- share of a report: an estimate further below it was not learned of that limit
 
 -- lane_restore: what was remembered of a lane that Redis has lost.
 CAREFUL = 0.9 -- share of the estimate

@@ -12,10 +12,7 @@ function begin_epoch(row, limits, axis, rate, est_then, starting, lease, now)
   note_window_use(row, axis, now)
   if row.shown_then == 1 then
     learn_shown(row, limits, axis, rate, starting, lease, now)
-  else
-    row[axis .. '_shown'] = ''
-  end
-  if row.shown_then ~= 1 and not known(row[axis .. '_age_ms']) then
+  elseif not known(row[axis .. '_age_ms']) then
     local start = rate * (starting and STARTED_WITH or KEPT_OF_NEW)
     set_estimate(row, axis, start, start * start, now)
     row.novice = 1

@@ -36,7 +36,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
   true_up_buckets(lane, limits, lease, signal, used, row, now)
   correct_spending(row, limits, lease, signal, used, now)
-  if learn_hints(row, limits, hints, lease, signal == 'ok', now) then news = 'shared' end
+  if learn_hints(row, limits, hints, lease, now) then news = 'shared' end
   if signal == 'ok' or signal == 'answered' then
     served(row, limits, lease, signal, used, now)
   elseif signal == 'limited' then

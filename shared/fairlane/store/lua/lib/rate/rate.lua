@@ -34,8 +34,6 @@ end
 function learned_rate(row, axis, configured)
   local reported, rate = known(row[axis .. '_reported']), curve(row, axis)
   if not rate and axis == 'requests' and not reported and not configured then rate = START_PER_MINUTE end
-  local starts = axis == 'requests' and not reported and not configured and not known(row.requests_age_ms)
-  if starts and rate then rate = math.max(rate, lifted_by_tokens(row)) end
   if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
     rate = math.min(rate, row[axis .. '_top'])
   end

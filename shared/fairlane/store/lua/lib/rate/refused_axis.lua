@@ -2,8 +2,7 @@
 -- GIVES: refused_axis
 -- USES: buckets/buckets buckets/depth lane/state tokens/amounts
 
--- The axis of which the 429's own headers show less left than the call takes, and which share of the call is missing;
--- of several axes, the one of which most is.
+-- The axis of which the 429's own headers show less left than the call takes; of several, the one with the least.
 local function shown_exhausted(hints, lease)
   local found, least = nil, 1
   for _, axis in ipairs(AXES) do
@@ -12,15 +11,14 @@ local function shown_exhausted(hints, lease)
       found, least = axis, hint[2] / takes
     end
   end
-  return found, 1 - least
+  return found
 end
 
--- The axis of a 429, the level of its bucket, and, where headers show that axis exhausted, the share of the call that
--- is missing: the axis that the provider names or else shows, else that of the emptiest bucket. Where something else
--- limited jobs, the lane had saved more on the shown axis than its provider: its bucket becomes shallower.
+-- The axis of a 429, the level of its bucket, and whether headers show that axis exhausted: the axis that the provider
+-- names or else shows, else that of the emptiest bucket. Where something else limited jobs, the lane had saved more on
+-- the shown axis than its provider: its bucket becomes shallower.
 function refused_axis(row, limits, hints, lease, now)
-  local shown, short = shown_exhausted(hints, lease)
-  local found = {}
+  local shown, found = shown_exhausted(hints, lease), {}
   local worst, least = shown or 'requests', shown and -math.huge or 0.5
   for _, bucket in ipairs(buckets_of(row, limits, now)) do
     local share = bucket.level / bucket.full
@@ -30,7 +28,7 @@ function refused_axis(row, limits, hints, lease, now)
   for _, axis in ipairs(AXES) do
     if axis == hints.exhausted then worst = axis end
   end
-  local bucket = found[worst]
-  if shown == worst and bucket and not bucket.configured and row.stop ~= worst then flatten(row, bucket) end
-  return worst, bucket and bucket.level or 0, shown == worst and short or nil
+  local bucket, is_shown = found[worst], shown == worst
+  if is_shown and bucket and not bucket.configured and row.stop ~= worst then flatten(row, bucket) end
+  return worst, bucket and bucket.level or 0, is_shown
 end

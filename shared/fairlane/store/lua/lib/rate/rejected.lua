@@ -32,10 +32,10 @@ end
 function rejected(row, limits, lease, hints, retry_after_ms, now)
   if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
   if hints.exhausted == 'day' then return '' end
-  local axis, level, short = refused_axis(row, limits, hints, lease, now)
+  local axis, level, shown = refused_axis(row, limits, hints, lease, now)
   if hints.exhausted == 'concurrency' then return concurrency_refused(row, lease) and 'cut' or '' end
   local new = lease.n > (row.sign or 0)
-  local may_be_places = axis == 'requests' and not short
+  local may_be_places = axis == 'requests' and not shown
   if new and may_be_places and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
     return concurrency_refused(row, lease) and 'cut' or ''
   end
@@ -47,8 +47,7 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
     excuse(row, axis, level, lease, retry_after_ms, now)
     return ''
   end
-  row.shown_then = short and 1 or 0
-  row.short_then = short or 1
+  row.shown_then = shown and 1 or 0
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
   local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))

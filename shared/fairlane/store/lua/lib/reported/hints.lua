@@ -3,7 +3,7 @@
 --   day_rate, day_shut_ms                         the reported limit a day; until when the provider's day is used up
 -- GIVES: learn_hints
 -- USES: buckets/arrival_true_up buckets/buckets buckets/token_bucket lane/counts lane/state rate/constants
---       reported/others reported/reported_limit reported/room reported/unnamed
+--       reported/others reported/reported_limit reported/unnamed
 
 local DAY_MS = 86400000
 
@@ -51,9 +51,9 @@ local function name_unnamed(row, hints, lease)
   if hints.exhausted == 'unnamed' then hints.exhausted = axis or nil end
 end
 
--- Learns from the hints of a report, whose call was `answered` or not, and names those that have no name. Returns
--- whether others were newly detected to use the same key.
-function learn_hints(row, limits, hints, lease, answered, now)
+-- Learns from the hints of an answer, and names those that have no name. Returns whether others were newly detected to
+-- use the same key.
+function learn_hints(row, limits, hints, lease, now)
   local shared = false
   name_unnamed(row, hints, lease)
   for axis, hint in pairs(hints) do
@@ -68,7 +68,6 @@ function learn_hints(row, limits, hints, lease, answered, now)
         local first = not row[axis .. '_left']
         shared = note_left(row, axis, left, reset_ms, lease, now) or shared
         if first then spend_left(row, limits, axis, left, lease, now) end
-        if answered and not limits[CONFIGURED[axis]] then watch_left(row, axis, left, reset_ms, lease, now) end
       end
     end
   end

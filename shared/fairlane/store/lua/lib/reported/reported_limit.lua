@@ -3,15 +3,11 @@
 -- GIVES: note_reported
 -- USES: concurrency/detector_constants lane/state rate/constants rate/estimate_filter rate/lift
 
--- Forgets what was learned of a limit that another report replaces. What 429s that showed it exhausted have taught is a
--- share of the limit, and stays one: windows hold whole calls, and others have their part. Another estimate well below
--- the last report was not of that limit: it stays, as unsure as the report has moved. Towards a far higher report the
--- lane climbs from what it knows: it may be of another axis, where headers do not name it.
+-- Forgets what was learned of a limit that another report replaces. An estimate well below the last report was not of
+-- that limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it
+-- knows: it may be of another axis, where headers do not name it.
 local function replace_report(row, axis, was, limit, now)
   local est = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was
-  if est < was and est > LEAST_KEPT * was and known(row[axis .. '_shown']) and limit <= FAR_HIGHER * was then
-    return set_estimate(row, axis, est * limit / was, (row[axis .. '_var'] or 0) * (limit / was) ^ 2, now)
-  end
   if est < NOT_REPORTED * was and limit <= FAR_HIGHER * was then
     row[axis .. '_var'] = (row[axis .. '_var'] or 0) + (est * (limit / was - 1)) ^ 2
     return
@@ -27,7 +23,7 @@ end
 -- Notes that a limit of `limit` a minute was reported.
 function note_reported(row, limits, axis, limit, now)
   local was = known(row[axis .. '_reported'])
-  if not was then begin_lift(row, axis, limits.requests_per_minute, now) end
+  if not was then begin_lift(row, axis, limits[CONFIGURED[axis]], now) end
   if was and math.abs(limit - was) > MOVED * was then replace_report(row, axis, was, limit, now) end
   if was ~= limit then row[axis .. '_reported'] = limit end
   row[axis .. '_reported_ms'], row[axis .. '_reported_n'] = now, row.granted or 0
