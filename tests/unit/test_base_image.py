@@ -76,7 +76,7 @@ def test_a_registry_that_does_not_answer_changes_nothing(script: ModuleType) -> 
     def away(_request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("no route to host")
 
-    with pytest.raises(script.NoDigestError, match=r"does not tell .* no route to host"):
+    with pytest.raises(script.NoDigestError, match=r"does not state .* no route to host"):
         script.digest_of("python:3", httpx.Client(transport=httpx.MockTransport(away)))
 
 
