@@ -28,9 +28,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 QUICK = ("unit", "lua")
 """Folders of the quick tier. Tests there that take seconds are marked ``slow`` and belong to the proof."""
 
-SECONDS = {"unit": 0.03, "lua": 0.2, "contract": 0.3, "integration": 2.0, "simulation": 2.0, "chaos": 10.0}
+SECONDS = {"unit": 0.03, "lua": 0.2, "contract": 0.3, "integration": 4.0, "simulation": 2.0, "chaos": 10.0}
 SLOW_SECONDS = 3.0
-"""About how long a test takes, by its folder and where it is slow: files that take longest begin first."""
+"""About how long a test takes, by its folder and where it is slow: files that take longest begin first.
+
+A test that takes much longer says so, as ``@pytest.mark.slow(seconds=30)``: all would wait for its file.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,12 +66,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(root).parts[0] if item.path.is_relative_to(root) else ""
         if folder == "lua":
             item.add_marker(pytest.mark.servers)
-        slow = item.get_closest_marker("slow") is not None
-        quick = folder in QUICK and not slow
+        slow = item.get_closest_marker("slow")
+        quick = folder in QUICK and slow is None
         wanted = tier is None or quick == (tier == "quick")
         (kept if wanted else left_out).append(item)
         if wanted:
-            file_seconds[item.path] += SLOW_SECONDS if slow else SECONDS.get(folder, 1.0)
+            usual = SLOW_SECONDS if slow is not None else SECONDS.get(folder, 1.0)
+            file_seconds[item.path] += usual if slow is None else slow.kwargs.get("seconds", usual)
     items[:] = kept if tier is None else sorted(kept, key=lambda item: -file_seconds[item.path])
     config.hook.pytest_deselected(items=left_out)
 

@@ -30,7 +30,7 @@ def _widest_since(world: HiddenLimit, since_ms: int) -> int:
 
 
 @pytest.mark.parametrize(("places", "mean_ms"), [(5, 700), (10, 1000), (30, 2500)])
-@pytest.mark.slow
+@pytest.mark.slow(seconds=11)
 def test_refusals_at_the_same_number_in_flight_become_a_window(
     real_redis: Redis, places: int, mean_ms: int
 ) -> None:
@@ -54,7 +54,7 @@ def test_refusals_at_the_same_number_in_flight_become_a_window(
     shape=st.sampled_from(["constant", "uniform", "exponential"]),
     seed=st.integers(0, 100),
 )
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_under_a_limit_of_rate_no_window_stays(
     real_redis: Redis, rate: int, windowed: bool, mean_ms: int, shape: str, seed: int
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_window_that_serves_less_than_the_rate_before_it_goes(real_redis: Redi
     assert world.admitted(since) >= 0.5 * 900
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=12)
 def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     # Eight at a time, half a second each: 16 a second.
@@ -121,7 +121,7 @@ def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(real
     assert world.admitted(last) >= 0.7 * 16 * 120
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_an_innocent_slowdown_is_forgotten_and_costs_little(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     rng, began_ms = random.Random(3), d.now_ms

@@ -53,7 +53,7 @@ def test_a_bucket_that_saves_nothing_is_used_to_nine_tenths(real_redis: Redis, r
 
 @pytest.mark.parametrize("mean_ms", [300, 4000])
 @pytest.mark.parametrize(("count", "offset_ms"), [(20, 5000), (120, 17_000), (300, 30_000)])
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_the_estimate_is_what_a_window_holds_exactly_once_two_boundaries_agree(
     real_redis: Redis, count: int, offset_ms: int, mean_ms: int
 ) -> None:
@@ -91,7 +91,7 @@ def test_the_boundary_of_a_window_is_waited_for_and_not_probed(real_redis: Redis
     mean_ms=st.integers(100, 5000),
     seed=st.integers(0, 1000),
 )
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_whatever_the_pace_a_bucket_is_neither_starved_nor_hammered(
     real_redis: Redis, rate: int, depth: int, mean_ms: int, seed: int
 ) -> None:
@@ -106,7 +106,7 @@ def test_whatever_the_pace_a_bucket_is_neither_starved_nor_hammered(
 @pytest.mark.parametrize(
     ("share", "stated", "seed"), [(0.02, None, 3), (0.02, 1200, 5), (0.1, None, 11), (0.1, 1200, 3)]
 )
-@pytest.mark.slow
+@pytest.mark.slow(seconds=12)
 def test_refusals_at_random_do_not_bring_a_lane_to_a_stand(
     real_redis: Redis, share: float, stated: float | None, seed: int
 ) -> None:
@@ -120,13 +120,13 @@ def test_refusals_at_random_do_not_bring_a_lane_to_a_stand(
     ref = d.queued_lane(jobs=12_000, requests_per_minute=stated)
     rng = random.Random(1)
     world = HiddenLimit(d, ref, AtRandom(), latency_ms=lambda n: rng.randrange(10, 2000))
-    world.run(10 * MINUTE_MS)
+    world.run(6 * MINUTE_MS)
     last = d.now_ms
-    world.run(5 * MINUTE_MS)
-    assert world.admitted(last) >= 5 * 10
+    world.run(3 * MINUTE_MS)
+    assert world.admitted(last) >= 3 * 10
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=11)
 def test_a_limit_that_doubles_is_found_within_minutes(real_redis: Redis) -> None:
     limit = Bucket(200, 5)
     world = _world(real_redis, limit, 1000)
