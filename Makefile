@@ -121,7 +121,7 @@ proof: $(VENV)/.installed ## Tests with real processes and with faults, and the 
 .PHONY: test-edge
 test-edge: $(VENV)/.installed lab ## Vendors' SDKs, browser, containers, deployment files, documents, and virtual time
 	$(call step,tests: edge)
-	$(call beside_others,tests/edge $(ARGS))
+	$(call beside_others,--tier proof tests/edge $(ARGS))
 
 .PHONY: lab
 lab: $(VENV)/.lab ## The laboratory and lanes in virtual time, if something they play has changed since they passed

@@ -28,7 +28,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 QUICK = ("unit", "lua")
 """Folders of the quick tier. Tests there that take seconds are marked ``slow`` and belong to the proof."""
 
-SECONDS = {"unit": 0.03, "lua": 0.2, "contract": 0.3, "integration": 4.0, "simulation": 2.0, "chaos": 10.0}
+SECONDS = {
+    "unit": 0.03,
+    "lua": 0.2,
+    "contract": 0.3,
+    "integration": 4.0,
+    "simulation": 2.0,
+    "chaos": 10.0,
+    "edge/browser": 4.0,
+    "edge/deploy": 0.3,
+    "edge/documents": 0.2,
+    "edge/packaging": 4.0,
+    "edge/promptfoo": 0.2,
+    "edge/sdk": 0.3,
+}
 SLOW_SECONDS = 3.0
 """About how long a test takes, by its folder and where it is slow: files that take longest begin first.
 
@@ -63,7 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out: list[pytest.Item] = []
     file_seconds: Counter[Path] = Counter()
     for item in items:
-        folder = item.path.relative_to(root).parts[0] if item.path.is_relative_to(root) else ""
+        parts = item.path.relative_to(root).parts if item.path.is_relative_to(root) else ("",)
+        folder = "/".join(parts[:2]) if parts[0] == "edge" else parts[0]
         if folder == "lua":
             item.add_marker(pytest.mark.servers)
         slow = item.get_closest_marker("slow")

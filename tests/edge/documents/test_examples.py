@@ -19,6 +19,8 @@ from tests.support.documents import ROOT, Block, blocks, coded, table
 from tests.support.running_stack import run, running_stack
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.slow(seconds=4)
+
 EXAMPLES = ROOT / "examples"
 PAGE = ROOT / "docs" / "examples.md"
 MIGRATION = ROOT / "docs" / "migration.md"

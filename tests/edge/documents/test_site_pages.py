@@ -12,6 +12,8 @@ import pytest
 from fairlane.config.environment import process_environment
 from tests.support.documents import ROOT
 
+pytestmark = pytest.mark.slow(seconds=10)
+
 LOADED_BY = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 NOT_LOADED = {"canonical", "prev", "next", "edit"}
 """Values of a link element's ``rel`` for which a browser loads nothing."""

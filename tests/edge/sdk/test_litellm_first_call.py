@@ -12,6 +12,8 @@ from fairlane.core.clock import SystemClock
 from fairlane.model.job import Success
 from fairlane.testing import SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.registry import build_provider
+import pytest
+
 from tests.contract.test_provider_litellm import KEY, ask, connection
 
 async def first_call(url):
@@ -29,6 +31,7 @@ with serve_in_thread(config) as served:
 """
 
 
+@pytest.mark.slow(seconds=20)
 def test_the_first_call_loads_nothing_of_it_on_the_event_loop() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, timeout=120, check=False
