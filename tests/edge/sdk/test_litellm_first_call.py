@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 FIRST_CALL = """
 import asyncio, sys
 from pydantic import SecretStr
@@ -12,8 +14,6 @@ from fairlane.core.clock import SystemClock
 from fairlane.model.job import Success
 from fairlane.testing import SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.registry import build_provider
-import pytest
-
 from tests.contract.test_provider_litellm import KEY, ask, connection
 
 async def first_call(url):
