@@ -52,7 +52,7 @@ step = @printf '\n== %s\n' '$(1)'
 UV = 'uv>=0.9,<1'
 define install
 @{ $(BIN)/python -m pip install -qq $(UV) && \
-    $(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode $(1); } || { \
+    $(BIN)/uv pip install -q --python $(BIN)/python $(1); } || { \
     echo 'uv could not install it; pip tries now, which takes some minutes' >&2; \
     $(BIN)/python -m pip install -qq $(1); }
 endef
