@@ -9,9 +9,11 @@ import pytest
 
 from tests.support.cluster import Cluster, cluster
 
-WORKERS, SLOTS = 3, 10
+WORKERS, SLOTS, RESERVED_SLOTS = 3, 10, 6
 LANES_OF_A_TEAM, SHARED = 100, 7
 """Most lanes that a team opens; connections ``shared0`` … have a key each, whose models share one lane."""
+
+SCHEDULER = {"reserved_slots_percent": 100 * RESERVED_SLOTS // (WORKERS * SLOTS)}
 
 CONFIG = f"""
 [scheduler.limits]
@@ -30,10 +32,11 @@ api_key_env = "SHARED{n}_KEY"
 
 @pytest.fixture(scope="session")
 def battered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two schedulers and three workers of ten slots."""
+    """Two schedulers and three workers of ten slots, of which six are reserved for teams that hold fewer."""
     place = tmp_path_factory.mktemp("battered")
     keys = {f"SHARED{n}_KEY": f"key-of-shared{n}" for n in range(SHARED)}
-    with cluster(place, config=CONFIG, env=keys, schedulers=2, workers=WORKERS, slots=SLOTS) as made:
+    counts = {"schedulers": 2, "workers": WORKERS, "slots": SLOTS}
+    with cluster(place, config=CONFIG, env=keys, scheduler=SCHEDULER, **counts) as made:
         yield made
 
 

@@ -11,7 +11,7 @@ import pytest
 from fairlane import Client, llm_judge
 from fairlane.core.events import Event
 from fairlane.model.evaluators import Assertions
-from tests.chaos.conftest import LANES_OF_A_TEAM
+from tests.chaos.conftest import LANES_OF_A_TEAM, RESERVED_SLOTS, SLOTS, WORKERS
 from tests.support.cluster import Cluster, all_succeeded, numbered
 from tests.support.hostile_team import ACTS, TEAM, HostileTeam
 from tests.support.hostile_team import generated as submit_generated
@@ -23,7 +23,7 @@ VICTIM_ITEMS = 5
 TIMES, MACHINE_S = 2.0, 1.0
 """The victim's bar, and what a machine with two cores that are both busy adds to any short run."""
 
-LATENCY_MS, QUICK_MS = 200, 100
+LATENCY_MS, QUICK_MS, HANGS_MS = 200, 100, 120_000
 READ_S = 60.0
 """Longer than a scheduler needs to read a team's inbox, at the tenth of its time that such a team gets."""
 
@@ -158,6 +158,19 @@ def test_what_a_team_chose_teaches_a_lane_that_it_shares_nothing(
     wait_until(lambda: attack.status().retries >= 5 or attack.status().jobs_done)
     for _ in range(3):
         assert_in_time(deployment, alone_s, timed(victim, good))
+    attack.cancel()
+
+
+def test_calls_that_hang_in_all_slots_that_a_team_may_have_delay_no_other_team(deployment: Cluster) -> None:
+    victim, attacker = deployment.client_of("victim"), deployment.client_of(TEAM)
+    calm, hangs = (f"sim:{deployment.new_model(latency_ms=ms)}" for ms in (LATENCY_MS, HANGS_MS))
+    timed(victim, calm)
+    alone_s = timed(victim, calm)
+    attack = attacker.submit(numbered(WORKERS * SLOTS * 2), "{{ n }}", model=hangs, check=False)
+    most = WORKERS * SLOTS - RESERVED_SLOTS
+    wait_until(lambda: attack.status().in_flight == most)
+    for model in (calm, f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}"):
+        assert_in_time(deployment, alone_s, timed(victim, model))
     attack.cancel()
 
 

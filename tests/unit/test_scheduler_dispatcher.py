@@ -33,7 +33,7 @@ def tick(parts: Parts) -> int | None:
 
 
 def test_a_lane_without_limits_is_emptied_into_the_free_slots(fake_redis: Redis) -> None:
-    parts = staffed(fake_redis, 50)
+    parts = staffed(fake_redis, 50, reserved_slots_percent=0)
     parts.admit(100)
     parts.feed_all()
 
@@ -330,7 +330,7 @@ def test_each_permit_is_reported_to_the_log(fake_redis: Redis) -> None:
 
 
 def test_a_team_that_was_made_while_running_has_its_weight(fake_redis: Redis) -> None:
-    parts = staffed(fake_redis, 80)
+    parts = staffed(fake_redis, 80, reserved_slots_percent=0)
     parts.team_shares.update({"large": TeamRecord(weight=3.0)})
     for team in ("large", "small"):
         parts.admit(1000, run=f"of-{team}", team=team)
@@ -373,7 +373,7 @@ def test_tasks_run_ahead_by_twice_the_calls_at_once_of_the_judges_lane(fake_redi
 
 
 def test_a_judges_lane_that_nobody_serves_yet_counts_the_slots_of_all_workers(fake_redis: Redis) -> None:
-    parts = staffed(fake_redis, 30, "sim:fast")
+    parts = staffed(fake_redis, 30, "sim:fast", reserved_slots_percent=0)
     parts.capacity.update(
         [Beat(name, 0, WorkerInfo(name, 30, ("sim:fast",), "0", 1, "h", 0)) for name in ("v", "w")]
     )

@@ -33,6 +33,12 @@ TEAM_WIDE = frozenset(("team_share", "team_budget", "circuit"))  # bounds that t
 # Why a lane waits whose calls fail, maybe of one team alone.
 FAILING = frozenset(("circuit", "probing", "doubt", "blocked"))
 
+# A lane that waits for one of these may have some left that is reserved for other teams.
+RESERVED, SLOTS = "reserved", "slots"
+
+# A lane that waits for one of these is asked when a team arrives, which it may not keep waiting.
+NOT_FOR_ALL = FAILING | {SLOTS}
+
 # A lane that waits for its rate is asked at most this often. Its bucket keeps what it gathers meanwhile.
 AGAIN_MS = 10
 
@@ -95,10 +101,14 @@ class _LaneTurn:
 
 
 class _Ask(NamedTuple):
-    """One request for permits: ``room`` in free slots, and the teams' reserved and maximum shares."""
+    """One request for permits, with the teams' reserved and maximum shares of the lane.
+
+    ``room``: free slots; ``most``: calls in flight over all lanes.
+    """
 
     offers: list[Offer]
     room: int
+    most: int
     reserved: Mapping[str, ReservedShare]
 
 
@@ -122,7 +132,13 @@ class Dispatcher:
         self._handover = handover
         self._settings = settings
         self._lane_limits = lane_limits
-        self._slots = Slots(lanes, capacity, team_shares.weight)
+        self._slots = Slots(
+            lanes,
+            capacity,
+            team_shares.weight,
+            settings.max_in_flight,
+            settings.reserved_slots_percent,
+        )
         self._turns: dict[str, _LaneTurn] = {}
         self._windows: dict[str, int] = {}  # as each lane reported last
         self._out_of_budget: list[RunRef] = []
@@ -184,9 +200,9 @@ class Dispatcher:
         return min(waits, default=None)
 
     def _is_due(self, lane: str, turn: _LaneTurn, now: int) -> bool:
-        """Whether to ask a lane: it is time, or a team arrives that may not be the one whose calls fail."""
+        """Whether to ask a lane: it is time, or a team arrives that need not wait as others do."""
         timely = turn.ask_ms is not None and turn.ask_ms <= now
-        return timely or (turn.reason in FAILING and self._backlog.lane(lane).has_arrivals)
+        return timely or (turn.reason in NOT_FOR_ALL and self._backlog.lane(lane).has_arrivals)
 
     def _precedence(self, lane: str) -> tuple[int, int]:
         """Lanes that use few slots go first; of equals, the one that has waited longest for a permit.
@@ -207,6 +223,7 @@ class Dispatcher:
         If slots are short, each team first gets its share of them over all lanes. A second pass offers the
         rest to every team that can use it. A lane's window is shared in the same way.
         """
+        self._slots.begin_tick()
         queues = {lane: self._backlog.lane(lane) for lane in due}
         wants = {lane: min(turn.wants, queues[lane].depth) for lane, turn in due.items()}
         quotas = self._slots.quotas(wants, queues)
@@ -221,26 +238,36 @@ class Dispatcher:
                 again.append(lane)
         for lane in again:
             self._serve(lane, due[lane], moment)
-        short = [lane for lane, turn in due.items() if turn.short]
+        short = {lane: queues[lane] for lane, turn in due.items() if turn.short}
         for lane in self._slots.await_free(short) if short else ():
             due[lane].ask_ms = 0
 
     def _serve(self, lane: str, turn: _LaneTurn, moment: Moment, quotas: Sequence[Quotas] = ()) -> None:
-        """Ask a lane until nothing is queued, or until it says when to ask again."""
+        """Ask a lane until nothing is queued, or until it says when to ask again.
+
+        Of what it has left then, a part may be reserved, and is offered to the teams that may have it.
+        """
         queue = self._backlog.lane(lane)
         turn.short = False
-        reserved_only = False  # the lane's rest is reserved: offer it to teams with a reserved share
+        turn.shares.arrive(queue.arrivals())
+        kept = ""  # why the lane granted no more to all teams; what is reserved of that is offered
         while queue.waiting:
+            unreserved = 0 if kept == SLOTS else self._slots.unreserved(lane)
+            small = {} if unreserved else self._slots.reserved(lane, queue.waiting)
+            room = self._slots.room(lane) if small else unreserved
+            if room == 0 and turn.reason == SLOTS:  # the lane knows that slots are what it lacks
+                turn.short, turn.ask_ms = kept != SLOTS, None
+                return
             # Calls of one team may be what fails, so each team is offered one.
             each_team = turn.reason in FAILING and len(queue.waiting) > 1
             most: list[Mapping[str, int]] = [dict.fromkeys(queue.waiting, 1)] if each_team else []
-            ask = self._offers(lane, queue, turn, moment, [*most, *quotas], reserved_only=reserved_only)
+            most += [small] if small else []
+            ask = self._offers(
+                lane, queue, turn, moment, room, [*most, *quotas], kept=kept, small=bool(small)
+            )
             if not ask.offers:
                 break
-            turn.short = ask.room == 0
-            if turn.short and turn.reason == "slots":  # the lane knows that slots are what it lacks
-                turn.ask_ms = None
-                return
+            turn.short = room == 0
             grant = self._ask(lane, ask, moment)
             self._apply(lane, turn, ask.offers, grant, quotas, moment)
             if grant.reason in FAILING and not each_team and _leaves_out(ask.offers, queue):
@@ -249,10 +276,10 @@ class Dispatcher:
                 turn.ask_ms = None
                 if grant.at_ms:
                     turn.wait(grant, queue.only, moment.monotonic_ms)
-                if reserved_only or grant.reason != "reserved":
+                if room == 0 or kept in (SLOTS, grant.reason) or grant.reason not in (RESERVED, SLOTS):
                     return
-                reserved_only = True
-        if not reserved_only:
+                kept = grant.reason
+        if not kept or not queue.waiting:
             turn.ask_ms = 0  # the lane has capacity left: ask again as soon as a job is queued
 
     def _offers(
@@ -261,31 +288,32 @@ class Dispatcher:
         queue: LaneQueue,
         turn: _LaneTurn,
         moment: Moment,
+        room: int,
         quotas: Sequence[Mapping[str, int]],
         *,
-        reserved_only: bool,
+        kept: str,
+        small: bool,
     ) -> _Ask:
-        """Which runs are offered permits now, in fair order."""
-        room = self._slots.room(lane)
+        """Which runs are offered permits now, in fair order; ``small``: only teams that hold few slots."""
         reserved = self._team_shares.reserved(queue.waiting)
 
         def most_of(team: str) -> int:
             """The most permits that a team is offered: the least of its quotas."""
-            if reserved_only and (team not in reserved or reserved[team].own <= 0):
+            if kept == RESERVED and (team not in reserved or reserved[team].own <= 0):
                 return 0
             return min((quota[team] for quota in quotas), default=ASK_AT_MOST)
 
-        turn.shares.arrive(queue.arrivals())
         ordered = turn.shares.order(
             queue.waiting,
             self._priority,
             max(1, min(room, turn.wants), len(queue.waiting) if turn.reason in FAILING else 0),
             moment.server_ms,
             queue.interactive,
-            most_of if reserved_only or quotas else None,
+            most_of if kept == RESERVED or quotas else None,
         )
         offers = [offer._replace(ahead=self._ahead(offer.ref)) for offer in ordered]
-        return _Ask(offers, room, reserved)
+        most = self._settings.max_in_flight if small else self._slots.most_unreserved
+        return _Ask(offers, room, most, reserved)
 
     def _ask(self, lane: str, ask: _Ask, moment: Moment) -> Grant:
         """Request permits of a lane. Raises `NotLeader`."""
@@ -294,7 +322,7 @@ class Dispatcher:
             moment.epoch,
             ask.offers,
             room=ask.room,
-            max_in_flight=self._settings.max_in_flight,
+            max_in_flight=ask.most,
             lease_ms=round(self._settings.lease_seconds * 1000),
             now_ms=moment.argument,
             shares=ask.reserved,
@@ -327,6 +355,7 @@ class Dispatcher:
         for permit in grant.permits:
             ref = offers[permit.offer].ref
             turn.shares.charge(ref, permit.share, moment.server_ms)
+            self._slots.take(lane, ref.team)
             for quota in quotas:
                 quota[ref.team] -= 1
         self._publish(lane, offers, grant)

@@ -88,14 +88,27 @@ class Capacity:
         few = self._own[lane] // (len(takers) * SLOTS_A_PERMIT)
         return max(1, min(MOST, max(few, permits // (2 * len(takers)))))
 
-    def room(self, lane: str, on_slots: Mapping[str, int]) -> int:
-        """How many more calls may start on ``lane``; ``on_slots``: slots in use, by lane."""
+    def room(self, lane: str, on_slots: Mapping[str, int], reserved_percent: int = 0) -> int:
+        """How many more calls may start on ``lane``; ``on_slots``: slots in use, by lane.
+
+        ``reserved_percent`` of the slots are left free.
+        """
         pool = self._pools.get(lane)
         if pool is None:
             return 0
-        own = self._own[lane] - on_slots.get(lane, 0)
-        shared = pool.slots - sum(on_slots.get(name, 0) for name in pool.lanes)
+        own = _less(self._own[lane], reserved_percent) - on_slots.get(lane, 0)
+        shared = _less(pool.slots, reserved_percent) - sum(on_slots.get(name, 0) for name in pool.lanes)
         return max(0, min(own, shared))
+
+    def pool_of(self, lane: str) -> list[str]:
+        """All lanes of the workers that serve ``lane``, directly or through lanes that they share."""
+        pool = self._pools.get(lane)
+        return sorted(pool.lanes) if pool else [lane]
+
+
+def _less(slots: int, percent: int) -> int:
+    """What is left of slots of which a part is reserved; whole slots are reserved, rounded down."""
+    return slots - slots * percent // 100
 
 
 class Quotas(dict[str, int]):
@@ -148,36 +161,88 @@ class Quotas(dict[str, int]):
 class Slots:
     """Free slots, from what each lane reported last. Calls that ended since still count: it never overstates.
 
+    A part of the slots is reserved for *small* teams: those that hold fewer slots than are reserved. So calls
+    of one team that hang in all other slots stop no other team.
+
     A call that runs asynchronously at its provider holds no slot. Between teams it counts like one, because a
     team holds what it has in flight.
     """
 
-    def __init__(self, lanes: Lanes, capacity: Capacity, weight_of: Callable[[str], float]) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        capacity: Capacity,
+        weight_of: Callable[[str], float],
+        max_in_flight: int,
+        reserved_percent: int,
+    ) -> None:
         self._lanes = lanes
         self._capacity = capacity
         self._weight_of = weight_of
+        self._max_in_flight = max_in_flight
+        self._reserved_percent = reserved_percent
         self._on_slots: dict[str, int] = {}
+        self._held: dict[
+            str, dict[str, int]
+        ] = {}  # by the first lane of a pool: what each team has in flight
 
     def begin_term(self, lanes: list[str]) -> None:
         """Count the slots in use on all lanes: another scheduler may have led."""
         self._on_slots = self._lanes.on_slots(lanes)
 
+    def begin_tick(self) -> None:
+        """What teams hold is counted anew when it is asked for."""
+        self._held.clear()
+
     def note(self, lane: str, on_slots: int) -> None:
         """A lane reported how many of its calls hold a slot."""
         self._on_slots[lane] = on_slots
+
+    def take(self, lane: str, team: str) -> None:
+        """A team was granted a permit of a lane."""
+        held = self._held.get(self._capacity.pool_of(lane)[0])
+        if held is not None:
+            held[team] = held.get(team, 0) + 1
 
     def used(self, lane: str) -> int:
         """Slots that the lane's calls hold, as it reported last."""
         return self._on_slots.get(lane, 0)
 
     def room(self, lane: str) -> int:
-        """Free slots for a lane, at least."""
+        """Free slots for a lane, at least; the reserved ones included."""
         return self._capacity.room(lane, self._on_slots)
 
-    def await_free(self, lanes: Sequence[str]) -> list[str]:
-        """Have lanes without a free slot woken when there is one; those for which there is one already."""
-        self._on_slots = self._lanes.await_slots(lanes, list({*self._on_slots, *lanes}))
-        return [lane for lane in lanes if self.room(lane)]
+    def unreserved(self, lane: str) -> int:
+        """Free slots for a lane that any team may take."""
+        return self._capacity.room(lane, self._on_slots, self._reserved_percent)
+
+    @property
+    def most_unreserved(self) -> int:
+        """Most calls in flight over all lanes, without those that are reserved for small teams."""
+        return _less(self._max_in_flight, self._reserved_percent)
+
+    def reserved(self, lane: str, teams: Iterable[str]) -> dict[str, int]:
+        """How many reserved slots of a lane each of ``teams`` may take; empty if none may take any."""
+        slots = min(self._capacity.serving(lane), self._max_in_flight)
+        most = slots - _less(slots, self._reserved_percent)
+        if not most or not self.room(lane):
+            return {}
+        held = self._held_beside(lane)
+        found = {team: max(0, most - held.get(team, 0)) for team in teams}
+        return found if any(found.values()) else {}
+
+    def await_free(self, queues: Mapping[str, LaneQueue]) -> list[str]:
+        """Have lanes woken when a slot becomes free; those on which a waiting job may start already."""
+        before = self._on_slots
+        self._on_slots = self._lanes.await_slots(list(queues), list({*before, *queues}))
+        return [lane for lane, queue in queues.items() if self._may_start(lane, queue, before)]
+
+    def _may_start(self, lane: str, queue: LaneQueue, before: Mapping[str, int]) -> bool:
+        """Whether a free slot may be for a waiting team: calls that ended may have made one small."""
+        if not self.room(lane) or self.unreserved(lane):
+            return bool(self.room(lane))
+        ended = any(self._on_slots.get(one, 0) < before.get(one, 0) for one in self._capacity.pool_of(lane))
+        return ended or bool(self.reserved(lane, queue.waiting))
 
     def quotas(self, wants: Mapping[str, int], queues: Mapping[str, LaneQueue]) -> dict[str, Quotas]:
         """Quotas of lanes whose pool of workers has too few slots for all that they want now.
@@ -187,11 +252,10 @@ class Slots:
         found: dict[str, Quotas] = {}
         for slots, lanes in self._capacity.pools(wants):
             asking = [lane for lane in lanes if lane in wants]
-            free = slots - sum(self._on_slots.get(lane, 0) for lane in lanes)
-            if sum(wants[lane] for lane in asking) > free:
-                found.update(
-                    dict.fromkeys(asking, self._shared(slots, lanes, [queues[one] for one in asking]))
-                )
+            unreserved = _less(slots, self._reserved_percent)
+            if sum(wants[lane] for lane in asking) > unreserved - sum(map(self.used, lanes)):
+                quotas = self._shared(slots, lanes, [queues[one] for one in asking])
+                found.update(dict.fromkeys(asking, quotas))
         return found
 
     def window_quotas(self, lane: str, window: int, queue: LaneQueue) -> Quotas:
@@ -200,11 +264,25 @@ class Slots:
         return Quotas(window, in_flight, dict(queue.by_team), self._weight_of)
 
     def _shared(self, slots: int, lanes: Sequence[str], queues: Sequence[LaneQueue]) -> Quotas:
-        in_flight, on_slots = _total(self._lanes.in_flight(lanes)), self._lanes.on_slots(lanes)
-        self._on_slots.update(on_slots)
-        pending = max(0, sum(in_flight.values()) - sum(on_slots.values()))
+        on_slots, held = self._count(lanes)
+        pending = max(0, sum(held.values()) - sum(on_slots.values()))
         wanted = _total([queue.by_team for queue in queues])
-        return Quotas(slots + pending, in_flight, wanted, self._weight_of)
+        return Quotas(slots + pending, dict(held), wanted, self._weight_of)
+
+    def _held_beside(self, lane: str) -> dict[str, int]:
+        """What each team has in flight on the lanes that share slots with this one."""
+        lanes = self._capacity.pool_of(lane)
+        return self._held[lanes[0]] if lanes[0] in self._held else self._count(lanes)[1]
+
+    def _count(self, lanes: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
+        """Slots in use by lane, and then calls by team, of a pool's lanes.
+
+        In this order, a call that ends in between is seen to end later, and its team is not overlooked.
+        """
+        on_slots = self._lanes.on_slots(list(lanes))
+        held = self._held[lanes[0]] = _total(self._lanes.in_flight(list(lanes)))
+        self._on_slots.update(on_slots)
+        return on_slots, held
 
 
 def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -199,6 +199,13 @@ class SchedulerSettings(Section):
         "prefixes of URLs.",
     )
     max_in_flight: int = Field(default=1000, ge=1, description="Most calls in flight over all lanes.")
+    reserved_slots_percent: int = Field(
+        default=5,
+        ge=0,
+        le=50,
+        description="Percentage of the workers' slots, and of max_in_flight, that only teams may take which "
+        "hold fewer: calls of one team that hang cannot stop the others. 0: none.",
+    )
     leader_lease_seconds: float = Field(
         default=3.0,
         ge=0.5,
