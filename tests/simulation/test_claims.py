@@ -13,6 +13,7 @@ from tests.support.stand_ins import FakeWorker
 
 PER_S = 50
 LIMITED = {"requests_per_minute": PER_S * 60, "burst_seconds": 1.0, "exact": True}
+ALL_SLOTS = {"reserved_slots_percent": 0}
 PLENTY = 5000
 
 
@@ -121,7 +122,7 @@ def test_a_window_is_shared_by_how_long_calls_hold_it(real_redis: Redis) -> None
 
 def test_slots_are_shared_over_all_lanes(real_redis: Redis) -> None:
     """One team has work on one lane, the other on three: with too few slots each has half of them."""
-    cluster = Cluster(real_redis, provider=lasting, workers=[FakeWorker("w1", 24)])
+    cluster = Cluster(real_redis, provider=lasting, workers=[FakeWorker("w1", 24)], bounds=ALL_SLOTS)
     began_ms = cluster.now_ms
     for model in ("fast", "slow", "judge"):
         cluster.submit(PLENTY, team="quick", model=f"sim:{model}")
@@ -136,7 +137,8 @@ def test_slots_are_shared_over_all_lanes(real_redis: Redis) -> None:
 
 def test_slots_that_a_team_cannot_use_go_to_the_others(real_redis: Redis) -> None:
     lanes = {"sim:slow": {"requests_per_minute": 60, "burst_seconds": 1.0, "exact": True}}
-    cluster = Cluster(real_redis, provider=lasting, lanes=lanes, workers=[FakeWorker("w1", 24)])
+    workers = [FakeWorker("w1", 24)]
+    cluster = Cluster(real_redis, provider=lasting, lanes=lanes, workers=workers, bounds=ALL_SLOTS)
     began_ms = cluster.now_ms
     cluster.submit(PLENTY, team="slow", model="sim:slow")
     cluster.submit(PLENTY, team="quick", model="sim:fast")

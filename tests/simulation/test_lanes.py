@@ -113,7 +113,7 @@ def test_an_unlimited_lane_is_fed_as_fast_as_the_workers_take(real_redis: Redis)
     ref = cluster.submit(1500)
 
     assert cluster.run_until_finished(ref) <= 3 * CALL_S + 0.15
-    assert cluster.peak[""] == 600
+    assert cluster.peak[""] == 570  # a twentieth is reserved for other teams
 
 
 def test_no_more_is_sent_than_the_workers_have_slots(real_redis: Redis) -> None:
@@ -175,7 +175,7 @@ def test_lanes_that_contend_for_slots_share_them(real_redis: Redis) -> None:
 
 def test_a_worker_that_stops_does_not_keep_the_others_from_their_slots(real_redis: Redis) -> None:
     ending, staying = FakeWorker("ending", 10), FakeWorker("staying", 10)
-    cluster = Cluster(real_redis, workers=[ending, staying])
+    cluster = Cluster(real_redis, workers=[ending, staying], bounds={"reserved_slots_percent": 0})
 
     def provider(attempt: Attempt) -> tuple[float, Outcome]:
         return 30.0 if attempt.id in ending.calls else CALL_S, Success("yes", Usage(1, 1))
