@@ -18,6 +18,7 @@ from tests.support.wait import wait_until
 
 CELERY = (sys.executable, "-P", "-m", "celery", "-A", "fairlane_workers.app", "worker")
 WORKERS, SLOTS = 2, 10
+ALL_SLOTS = {"reserved_slots_percent": 0}
 STOPPED_S = 15.0
 GRACE_S = 2.0
 
@@ -25,7 +26,8 @@ GRACE_S = 2.0
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     grace = {"shutdown_grace_seconds": GRACE_S, "slots": SLOTS}
-    with cluster(tmp_path_factory.mktemp("two"), workers=WORKERS, slots=SLOTS, worker=grace) as made:
+    place = tmp_path_factory.mktemp("two")
+    with cluster(place, workers=WORKERS, slots=SLOTS, worker=grace, scheduler=ALL_SLOTS) as made:
         yield made
 
 

@@ -45,7 +45,7 @@ class Calls:
         self.parts.feed_all()
 
     def tick(self) -> list[Attempt]:
-        """Wake what is to be woken, and serve lanes until none is to be asked at once; returns what started."""
+        """Wake lanes, and serve them until none is to be asked at once; returns what started."""
         for lane in self.parts.wakeups.take(self.parts.leader.epoch).lanes:
             self.parts.dispatcher.wake(lane)
         started: list[Attempt] = []
