@@ -83,7 +83,8 @@ def used_up_in_words(view: LaneView, reason: str, slots: int) -> str:
         source = f", {SOURCES[view.places.source]}" if view.places.source else ""
         return f"{view.in_flight:,} calls in flight of {view.places.most or view.in_flight:,}{source}"
     if reason == "slots":
-        return f"no free worker slot (its workers have {slots:,}), or max_in_flight is reached"
+        reserved = "some reserved for teams that hold few"
+        return f"no free worker slot (its workers have {slots:,}, {reserved}), or max_in_flight is reached"
     if reason == "gap":
         return f"calls start at least {view.limits.min_gap_ms:,} ms apart"
     return rate_in_words(reason, view.axes[reason])
