@@ -1,8 +1,10 @@
 """Composes a Lua verb with the preludes it names: reads headers, checks them, and sorts by dependency.
 
 A prelude ``lua/lib/<folder>/<name>.lua`` holds functions that several verbs share. ``core`` is time, leader
-and wake-ups, ``lane`` a lane's state and permits. ``rate`` is the learned limit, ``reported`` limits in
-headers. ``buckets``, ``tokens``, ``concurrency``, ``circuit``, ``run``, ``job`` and ``team`` are as named.
+and wake-ups, ``lane`` a lane's state and permits. ``outcome`` is what a call's end changes in its lane.
+``refusal`` reads 429s, ``estimate`` learns the limit from them, and ``rate`` is how fast calls then start.
+``reported`` has limits in headers. ``buckets``, ``tokens``, ``concurrency``, ``circuit``, ``run``, ``job``
+and ``team`` are as named.
 A prelude's header says::
 
     -- GIVES: wake                       names that other files may use; other locals stay its own

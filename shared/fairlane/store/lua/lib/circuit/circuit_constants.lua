@@ -3,7 +3,7 @@
 -- GIVES: OUTAGE_FAILURES CIRCUIT_APART_MS OUTAGE_DELAY_S OUTAGE_GROWTH OUTAGE_LONGEST_S PATIENCE PATIENCE_MS
 --       BUSY_MS BUSY_MOST_MS CALMED
 
--- circuit/circuit, circuit/doubt and rate/rejected
+-- circuit/circuit, circuit/doubt and outcome/rejected
 OUTAGE_FAILURES = 5 -- failures, started apart in time, that open the circuit where a lane configures no number
 CIRCUIT_APART_MS = 50 -- ms between the starts of failed attempts that count: one lost link breaks many at once
 OUTAGE_DELAY_S = 5 -- s until the first probe: most restarts of a server take some seconds

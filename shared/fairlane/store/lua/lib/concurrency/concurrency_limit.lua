@@ -7,7 +7,7 @@
 --   window_top                     up to where successes widen it after an overload
 --   widen_ms                       for how long it limits jobs after an overload until it is widened
 --   busy_n, calm                   the latest permit when the last overload narrowed it, and the answers since
---   shut, refusals, crowd          429s that last (rate/refusal): how many tries, and the calls in flight at the last
+--   shut, refusals, crowd          429s that last (refusal/refusal): how many tries, and the calls in flight then
 -- GIVES: climb_window narrow_window widen_window overload_narrows concurrency_limit
 -- USES: circuit/circuit_constants concurrency/detector_constants lane/state rate/constants
 

@@ -3,8 +3,8 @@
 --   unprovoked   429s at a window that was not widened
 --   given_up, given_up_usual_ms   the estimate of the rate before the trial, and the usual time of a call then
 -- GIVES: try_concurrency concurrency_limited count_beyond concurrency_refused refutes_concurrency end_poor_trial
--- USES: concurrency/concurrency_floor concurrency/concurrency_limit concurrency/detector_constants lane/state
---       rate/estimate_filter
+-- USES: concurrency/concurrency_floor concurrency/concurrency_limit concurrency/detector_constants
+--       estimate/estimate_filter lane/state
 
 -- Begins a trial: so many calls at once, at any rate.
 function try_concurrency(row)

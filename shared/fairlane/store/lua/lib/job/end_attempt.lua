@@ -2,7 +2,7 @@
 -- In the lane's hash, of its last outage:
 --   outage_after, outage_until   the latest permit whose call succeeded before it, and the probe that ended it
 -- GIVES: end_attempt
--- USES: lane/lease rate/feedback team/budget_true_up
+-- USES: lane/lease outcome/feedback team/budget_true_up
 -- NEEDS: KEY.budget KEY.lane
 
 -- Notes the outage that a probe has ended.

@@ -1,8 +1,8 @@
 -- Brings a lane up to now: applies what time alone has changed since permits were last requested.
 --   stop, stop_until_ms   what has blocked jobs then, and until when (0: until woken)
 -- GIVES: advance_to_now note_grant
--- USES: concurrency/concurrency_limit concurrency/concurrency_trial lane/counts lane/limits lane/state
---       rate/constants rate/growth rate/limit_estimator rate/measurement rate/reopening reported/window_detector
+-- USES: concurrency/concurrency_limit concurrency/concurrency_trial estimate/limit_estimator estimate/measurement
+--       lane/counts lane/limits lane/state rate/constants rate/growth refusal/reopening reported/window_detector
 
 -- Counting starts anew where jobs, not the limit, were scarce for a while: what the provider has saved is unknown.
 local function keep_slack(row, axis, count, elapsed_ms, now)

@@ -55,7 +55,7 @@ GATHER_CALLS = 12 -- calls: more at once wait for each other at two workers
 SPREAD_MS = 100 -- requests that leave at once reach the provider spread over about this long
 LEARNED_BURST_MS = 250 -- the most that is saved of a rate nobody has configured: the bucket's depth is unknown
 
--- rate/limit_estimator and rate/estimate_filter: a Kalman filter on the rates measured between two openings.
+-- estimate/limit_estimator and estimate/estimate_filter: a Kalman filter on the rates measured between two openings.
 WANDER = 0.002 -- share of the limit by which it may move in a second; process noise (control)
 BELOW_REFUSED = 0.8 -- share of the rate that met a 429 below which the limit is taken to be where nothing is measured
 SAVED_OF_WAIT = 0.5 -- share of a named wait that a provider's bucket is taken to have saved: all of it or very little
@@ -90,7 +90,7 @@ CLEAR = 0.95 -- share of that ground below which the lane stays
 CLEAR_MS = 120000 -- ms for which it stays there at first; then twice as long each time
 CLEAR_MOST_MS = 3600000 -- ms: an hour at most, since limits are raised
 
--- rate/exhausted
+-- refusal/exhausted
 CUT_CALLS = 2 -- calls of those since the last such 429 by which the rate was too high: one is what a bucket shows
 CUT_LEAST = 0.03 -- share of the rate by which it is lowered at least: windows hold whole calls, and count jitter
 CUT_MOST = 0.3 -- the most: a burst of such 429s may have another cause
@@ -106,7 +106,7 @@ LEAST_FULL = 0.4 -- share of the estimate: a window that shuts with less in it i
 -- lane/advance
 SLACK_MS = 1000 -- ms in which jobs, not the limit, were scarce: the provider may have saved as much as it can
 
--- rate/refusal: when a lane that was rejected tries again.
+-- refusal/refusal: when a lane that was rejected tries again.
 BACK_OFF_MS = 100 -- ms after the first 429, doubled with each
 BACK_OFF_MOST_MS = 2000 -- ms: no limit in calls a minute above 15 shuts for longer
 RARELY_MS = 30000 -- ms: the same for the slowest lanes

@@ -1,7 +1,7 @@
 -- The limit that a provider reports of an axis, and what another report makes of what was learned:
 --   <axis>_reported, _reported_ms, _reported_n   the reported limit, when it was reported, and the calls by then
 -- GIVES: note_reported
--- USES: concurrency/detector_constants lane/state rate/constants rate/estimate_filter rate/lift
+-- USES: concurrency/detector_constants estimate/estimate_filter lane/state rate/constants rate/lift
 
 -- Forgets what was learned of a limit that another report replaces. An estimate well below the last report was not of
 -- that limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it

@@ -2,7 +2,7 @@
 --   <axis>_est_ms   when the estimate was last set
 --   <axis>_steady   1 once an estimate was sure
 -- GIVES: set_estimate filter_estimate
--- USES: rate/constants rate/curve rate/probe_slope rate/refusal_budget rate/strays
+-- USES: estimate/strays rate/constants rate/curve rate/probe_slope rate/refusal_budget
 
 function set_estimate(row, axis, est, var, now)
   row[axis .. '_est'] = math.max(LEAST_PER_MINUTE, math.min(MOST_PER_MINUTE, est))
@@ -22,8 +22,8 @@ local function estimate_on_new_ground(row, axis, seen, risen, now)
 end
 
 -- The filter: updates the estimate, whose variance has grown to `var` by now, by a measurement {rate, noise, least}
--- (rate/measurement). A rise that was proved before the 429 counts, however little of the span it had. Returns whether
--- the measurement was precise enough for a new one to begin here.
+-- (estimate/measurement). A rise that was proved before the 429 counts, however little of the span it had. Returns
+-- whether the measurement was precise enough for a new one to begin here.
 function filter_estimate(row, axis, seen, var, long, now)
   local est, noise = row[axis .. '_est'], seen.noise
   local off, sure = seen.rate - est, not is_unsure(row, axis)

@@ -3,7 +3,7 @@
 -- calls, or others use that limit too.
 --   <axis>_shown   the latest call that began an epoch of such 429s
 -- GIVES: learn_shown
--- USES: lane/state rate/constants rate/estimate_filter rate/refusal_budget
+-- USES: estimate/estimate_filter lane/state rate/constants rate/refusal_budget
 
 -- Learns from a 429 of a new epoch that shows `axis` exhausted at `rate`. As often as the refusal budget pays for,
 -- that rate stays; else it falls by more, and is less sure, the fewer calls there were since the last such epoch. A

@@ -4,7 +4,7 @@
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
 -- USES: circuit/circuit circuit/hold circuit/shut_out concurrency/concurrency_limit core/wake lane/dominant_share
---       lane/state rate/rejected rate/served reported/hints tokens/charges tokens/refund
+--       lane/state outcome/rejected outcome/served reported/hints tokens/charges tokens/refund
 -- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
 
 -- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.

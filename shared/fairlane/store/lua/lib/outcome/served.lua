@@ -1,4 +1,4 @@
--- What a lane learns from a call that the provider answered; lib/rate/rejected.lua is its counterpart.
+-- What a lane learns from a call that the provider answered; lib/outcome/rejected.lua is its counterpart.
 -- GIVES: served
 -- USES: circuit/circuit circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_floor
 --       concurrency/concurrency_limit concurrency/concurrency_trial concurrency/latency rate/slow_start

@@ -1,4 +1,4 @@
--- What the count between two openings of a lane says of a limit, and how precisely (lib/rate/limit_estimator.lua).
+-- What the count between two openings of a lane says of a limit, and how precisely (lib/estimate/limit_estimator.lua).
 --   <axis>_idle_ms   for how long since the last opening the axis was not what limited jobs, its trials aside
 --   <axis>_wait_ms   for how long the provider had asked to wait before that opening
 -- GIVES: has_risen measure

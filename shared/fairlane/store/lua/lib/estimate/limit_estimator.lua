@@ -1,12 +1,12 @@
 -- Estimates a limit from 429s. From one opening of a lane (the end of its 429s) to the next, the provider has let
 -- through exactly what it allows, whatever the shape of its limit: at both openings its bucket was empty, or its
 -- window new. So the count admitted in between, over the time in between, measures the limit, and a filter weighs the
--- measurements (lib/rate/estimate_filter.lua).
+-- measurements (lib/estimate/estimate_filter.lua).
 --   shut, first_ms, first, last_ms, last, again_ms   the 429s that the lane still meets: their axis, when the first
 --            and the last rejected call started, the counts at those moments, when the provider said to come back
 --   <axis>_open_ms, _open                            the last opening, and the count at it
 -- GIVES: learn_opening
--- USES: lane/counts lane/state rate/constants rate/estimate_filter rate/measurement rate/rate
+-- USES: estimate/estimate_filter estimate/measurement lane/counts lane/state rate/constants rate/rate
 --       rate/refusal_budget reported/window_detector
 
 -- Learns from `count` admitted in `span_ms` between two openings. Returns whether that was precise enough.

@@ -2,8 +2,8 @@
 -- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
 -- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
--- USES: buckets/buckets lane/counts lane/state rate/constants rate/epoch rate/limit_estimator rate/patience
---       rate/refusal_budget rate/reopening reported/window_detector tokens/amounts
+-- USES: buckets/buckets estimate/limit_estimator lane/counts lane/state rate/constants rate/refusal_budget
+--       refusal/epoch refusal/patience refusal/reopening reported/window_detector tokens/amounts
 
 -- A 429 that is reported after that of a call which started later: the counts at the later one included this call.
 local function uncount(row, lease)

@@ -1,6 +1,6 @@
 -- Begins an epoch: the 429s of calls that were granted before the lane saw the first of them.
 -- GIVES: begin_epoch
--- USES: lane/state rate/constants rate/curve rate/estimate_filter rate/exhausted rate/measurement
+-- USES: estimate/estimate_filter estimate/measurement lane/state rate/constants rate/curve refusal/exhausted
 --       reported/window_detector
 
 -- Notes the first 429 of an epoch: its axis, the rate at that moment and the estimate that it followed. Slow start
