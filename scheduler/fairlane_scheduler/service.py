@@ -18,9 +18,9 @@ from fairlane.store.verbs import load_all
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.audit import Auditor
 from fairlane.store.write.budgets import Budgets
-from fairlane.store.write.lane_history import History
-from fairlane.store.write.lane_memory import LaneMemory
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lane_history import History
+from fairlane.store.write.lanes.lane_memory import LaneMemory
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import Leader, LeaderLease, Marks, NotLeader, Wakeups
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.registry import Registry

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fairlane.client.calls import CallHandle, CallMap
     from fairlane.client.cells.handle import CellsRun, CellsStatus
     from fairlane.client.cells.routing import Cells
-    from fairlane.client.chunks import Chunk
     from fairlane.client.client import Client
+    from fairlane.client.following.chunks import Chunk
     from fairlane.client.handle import Run
     from fairlane.client.views.comparison import Comparison, Difference
     from fairlane.client.views.forecast import Forecast
@@ -181,7 +181,7 @@ _HOMES = {
     "Cells": "fairlane.client.cells.routing",
     "CellsRun": "fairlane.client.cells.handle",
     "CellsStatus": "fairlane.client.cells.handle",
-    "Chunk": "fairlane.client.chunks",
+    "Chunk": "fairlane.client.following.chunks",
     "Client": "fairlane.client.client",
     "Run": "fairlane.client.handle",
     "Summary": "fairlane.client.views.summary",

@@ -23,7 +23,7 @@ from fairlane.embedded.processes import Process, describe_exit, stop_all
 from fairlane.embedded.server import EmbeddedRedis
 from fairlane.store.connection.connect import RedisClient, open_redis
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import Beat, Workers
 from tests.faults.kinds import (
     BEAT_S,

@@ -9,7 +9,7 @@ from fairlane.core.errors import LaneNotFound
 from fairlane.model.ending import TIMED_OUT
 from fairlane.model.run import RunRef
 from fairlane.store.write.audit import Act, AuditLog, Auditor
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.runs.runs import Runs
 from tests.support.deployment import TTL_MS, Deployment
 

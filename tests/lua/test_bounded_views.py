@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
-from fairlane.store.write.lanes import VIEWED_AT_ONCE, Lanes
+from fairlane.store.write.lanes.lanes import VIEWED_AT_ONCE, Lanes
 from fairlane.store.write.runs.inbox import READ_AT_ONCE, Inbox
 from fairlane.why.queues import LOOKED_AT
 from tests.support.fences import KEYS, member_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.store.write.audit import Act, AuditLog, Auditor
-from fairlane.store.write.lane_memory import LEARNED
+from fairlane.store.write.lanes.lane_memory import LEARNED
 from fairlane.store.write.scopes import Scope, Scopes
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied

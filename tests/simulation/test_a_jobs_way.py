@@ -170,7 +170,7 @@ def test_the_files_that_decide_are_those_of_the_architecture_page_and_each_is_on
 
 THAT_DECIDE = (
     "shared/fairlane/client/client.py",
-    "shared/fairlane/client/submission.py",
+    "shared/fairlane/client/submitting/submission.py",
     "scheduler/fairlane_scheduler/intake/admission.py",
     "scheduler/fairlane_scheduler/feed/feeder.py",
     "scheduler/fairlane_scheduler/feed/placement.py",

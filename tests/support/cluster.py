@@ -20,7 +20,7 @@ from fairlane.local.stack import Stack
 from fairlane.store.connection.connect import RedisClient, open_store
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import LaneDirectory
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.workers import Beat, Workers
 from fairlane.testing import ModelStats, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread

@@ -17,7 +17,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Functions
 from fairlane.store.write.attempts import Attempts
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import LeaderLease
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.permits import Grant, Offer, ReservedShare

@@ -1,7 +1,7 @@
 """A new lane on which nothing has happened yet, from which tests of views start."""
 
 from fairlane.model.lane import LaneLimits
-from fairlane.store.write.lane_view import AXES, AxisView, LaneView, Places
+from fairlane.store.write.lanes.lane_view import AXES, AxisView, LaneView, Places
 
 IDLE = LaneView(
     lane="sim:fast",

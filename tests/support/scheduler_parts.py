@@ -15,7 +15,7 @@ from fairlane.model.job import Attempt
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import Leader, LeaderLease, Wakeups
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.permits import Offer

@@ -16,7 +16,7 @@ import pytest
 from fairlane import AsyncCallHandle, AsyncCallMap, AsyncClient, AsyncRun, CallHandle, CallMap, Client, Run
 from fairlane.client.asynchronous.rows import AsyncRowWriter
 from fairlane.client.asynchronous.threads import AT_ONCE
-from fairlane.client.row_writer import RowWriter
+from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import CallFailed, ConfigurationError, RunTimeout, SubmissionError

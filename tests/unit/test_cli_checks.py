@@ -15,7 +15,7 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView, ServerView
-from fairlane.store.write.lane_view import Hold
+from fairlane.store.write.lanes.lane_view import Hold
 from fairlane.store.write.workers import Beat, WorkerInfo
 from tests.support.idle_lane import IDLE
 

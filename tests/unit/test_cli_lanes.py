@@ -14,7 +14,7 @@ from fairlane.cli.lanes.lane_views import Allowed, LaneReport
 from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
 from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate
-from fairlane.store.write.lane_view import AxisView, Hold, Places
+from fairlane.store.write.lanes.lane_view import AxisView, Hold, Places
 from tests.support.command_line import CommandLine
 from tests.support.idle_lane import IDLE
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.client.chunks import Chunk
 from fairlane.client.following import records
+from fairlane.client.following.chunks import Chunk
 from fairlane.client.following.records import Seen
 from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge

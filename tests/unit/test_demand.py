@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from redis import Redis
 
 from fairlane.store.read.demand import slots_needed, slots_needed_in_all
-from fairlane.store.write.lane_view import AxisView, Hold, LaneView, Places
+from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView, Places
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.metrics_server import LabelValues

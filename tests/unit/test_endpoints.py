@@ -8,7 +8,7 @@ import pytest
 from fairlane.config.settings import Settings
 from fairlane.model.lane import ENDPOINT_CONCURRENCY, LaneLimits, endpoint_id
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.scopes import Scopes
 from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing

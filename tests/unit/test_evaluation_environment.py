@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from fairlane import Client, Settings
-from fairlane.client.arguments import check_max_concurrent
-from fairlane.client.submission import build_spec
+from fairlane.client.submitting.arguments import check_max_concurrent
+from fairlane.client.submitting.submission import build_spec
 from fairlane.config.evaluation_environment import (
     NAMES,
     EvaluationDefaults,

@@ -21,7 +21,7 @@ from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.read.reading import RecordReader
-from fairlane.store.write.lane_history import FINE, Sample
+from fairlane.store.write.lanes.lane_history import FINE, Sample
 from tests.support.scheduling import Cluster
 
 FAST, JUDGE = "sim:fast", "sim:judge"

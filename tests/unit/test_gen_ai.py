@@ -11,8 +11,8 @@ from opentelemetry.semconv.attributes import error_attributes, server_attributes
 from fairlane.config.connections.connection import Connection
 from fairlane.model.job import RateLimited, Success, Usage
 from fairlane.pipeline.rendering import Call
-from fairlane_workers.providers.answer import Answer
-from fairlane_workers.providers.classify import Reading, conclude
+from fairlane_workers.providers.answers.answer import Answer
+from fairlane_workers.providers.answers.classify import Reading, conclude
 from fairlane_workers.telemetry.gen_ai import attributes, provider_name, span_name
 
 PARAMS: dict[str, Any] = {

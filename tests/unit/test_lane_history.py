@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from fairlane.store.keys import Keys
-from fairlane.store.write.lane_history import (
+from fairlane.store.write.lanes.lane_history import (
     FINE,
     MINUTES,
     STEPS,

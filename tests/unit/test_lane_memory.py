@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.store.write.lane_memory import LaneMemory
+from fairlane.store.write.lanes.lane_memory import LaneMemory
 from tests.support.deployment import Deployment
 
 

@@ -12,7 +12,7 @@ import pytest
 from fairlane.core.clock import ManualClock
 from fairlane.model.hints import AxisHint, Hints
 from fairlane.model.job import InvalidResponse, Outcome, RateLimited, Success, TimedOut
-from fairlane_workers.providers.classify import Reading
+from fairlane_workers.providers.answers.classify import Reading
 from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.transport import Reply, Transport

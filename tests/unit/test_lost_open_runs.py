@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane import RunLost
-from fairlane.client.row_writer import OPEN_PAGE_ROWS, PAGES_AHEAD
+from fairlane.client.submitting.row_writer import OPEN_PAGE_ROWS, PAGES_AHEAD
 from fairlane.model.run import RunRef, RunState
 from tests.support.scheduler_parts import Parts
 from tests.support.stage import Stage

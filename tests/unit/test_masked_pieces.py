@@ -8,7 +8,7 @@ import pytest
 
 from fairlane.core.redaction import Secrets
 from fairlane.model.job import Success, Usage
-from fairlane_workers.providers.pieces import MaskedPieces
+from fairlane_workers.providers.answers.pieces import MaskedPieces
 
 OLD, NEW = "ya29.old-K3v9QxT7mZp2LwR8", "ya29.new-B6hYcN4sJd1GfU5e"
 

@@ -12,7 +12,7 @@ from fairlane.apps.promptfoo.reading.csv_cases import assertion_of
 from fairlane.apps.promptfoo.reading.yaml12 import parse_yaml
 from fairlane.apps.promptfoo.scoring.tally import Cell, Tally, with_verdict
 from fairlane.apps.promptfoo.scoring.verdicts import verdict_of
-from fairlane.client.submission import build_spec
+from fairlane.client.submitting.submission import build_spec
 from fairlane.model.evaluators import Judge, Similarity
 from tests.support.promptfoo import Folder, asserting, config, record
 

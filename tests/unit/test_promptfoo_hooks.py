@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
-from fairlane.apps.promptfoo.plans import PlannedRun
+from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell

@@ -10,7 +10,7 @@ import pytest
 
 from fairlane.apps.promptfoo.reading.chats import chat_of
 from fairlane.apps.promptfoo.reading.tools import tools_of
-from fairlane.client.submission import build_spec
+from fairlane.client.submitting.submission import build_spec
 from tests.support.promptfoo import Folder, config, path_with_node
 
 NODE = path_with_node()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
 from fairlane.model.job import AccessDenied, RateLimited
-from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
-from fairlane_workers.providers.classify import Reading, classify
+from fairlane_workers.providers.answers.answer import Answer, ToolCall, UnreadableError
+from fairlane_workers.providers.answers.classify import Reading, classify
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody

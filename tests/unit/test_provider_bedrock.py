@@ -24,7 +24,7 @@ from fairlane.model.job import (
     TimedOut,
     Usage,
 )
-from fairlane_workers.providers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent

@@ -20,7 +20,7 @@ from fairlane.model.job import (
     ServerError,
     TimedOut,
 )
-from fairlane_workers.providers.classify import Reading, classify
+from fairlane_workers.providers.answers.classify import Reading, classify
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from tests.support.classified import HTTP_PROTOCOLS, late_error, refusal
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.model.job import Usage
-from fairlane_workers.providers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent

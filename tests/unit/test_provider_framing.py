@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane_workers.providers.answer import UnreadableError
+from fairlane_workers.providers.answers.answer import UnreadableError
 from fairlane_workers.providers.framing.aws_events import AwsEventParser
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser

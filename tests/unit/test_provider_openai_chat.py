@@ -16,7 +16,7 @@ from fairlane.model.job import (
     ServerError,
     Success,
 )
-from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from tests.support.classified import refusal

@@ -17,7 +17,7 @@ from fairlane.model.job import (
     Success,
     Usage,
 )
-from fairlane_workers.providers.answer import Answer, ToolCall, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent

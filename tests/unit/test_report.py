@@ -34,7 +34,7 @@ from fairlane.model.run import Message, RunSpec, RunState
 from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
 from fairlane.model.tokens import Price
 from fairlane.store.keys import Keys
-from fairlane.store.write.lane_history import FINE, MINUTES, History, Reading
+from fairlane.store.write.lanes.lane_history import FINE, MINUTES, History, Reading
 from tests.support.command_line import CommandLine
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}]]>"

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from fairlane.config.settings import Settings
 from fairlane.core.errors import UnknownModel
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.scopes import Scopes
 from fairlane_scheduler.lanes import registry as lane_registry
 from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing

@@ -19,7 +19,7 @@ from fairlane.core.events import Event
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.budgets import Budgets
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.scopes import Scopes
 from fairlane.store.write.workers import WorkerInfo, Workers

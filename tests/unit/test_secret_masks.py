@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fairlane.core.redaction import LEAST_VARIED, MASK, RUN, Secrets
 from fairlane.model.job import Success
-from fairlane_workers.providers.answer import Answer
-from fairlane_workers.providers.classify import Reading, conclude
+from fairlane_workers.providers.answers.answer import Answer
+from fairlane_workers.providers.answers.classify import Reading, conclude
 
 KEY = "sk-EVILSECRET-zyx9876/+q&<k>"
 

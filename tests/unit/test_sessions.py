@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.client.submission import build_spec
+from fairlane.client.submitting.submission import build_spec
 from fairlane.core.errors import BrokenSessions, SubmissionError
 from fairlane.datasets import sessions as numbering_module
 from fairlane.datasets.sessions import Numbering

@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from fairlane.client.submission import build_spec
+from fairlane.client.submitting.submission import build_spec
 from fairlane.core.errors import SubmissionError
 from fairlane.model.run import LATEST_MS, MOST_NUMBER, MOST_SECONDS, RunSpec
 from tests.support.hostile_specs import EXTREMES, WHOLE, Path, numbers, with_number

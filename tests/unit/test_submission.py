@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.client import submission
-from fairlane.client.checks.trial import check_connections
-from fairlane.client.submission import bounded_pages, build_spec
+from fairlane.client.submitting import submission
+from fairlane.client.submitting.submission import bounded_pages, build_spec
+from fairlane.client.submitting.trial import check_connections
 from fairlane.core.errors import SubmissionError
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import ExactMatch, Judge

@@ -12,9 +12,9 @@ import pytest
 from redis import Redis
 
 from fairlane import Reference, SubmissionError, contains, exact_match, llm_judge, numeric_match
-from fairlane.client.checks.parameters import check_params
-from fairlane.client.checks.trial import FIRST_ROWS
-from fairlane.client.continuation import rows_of
+from fairlane.client.submitting.continuation import rows_of
+from fairlane.client.submitting.parameters import check_params
+from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
-from fairlane.client.submission import submitting
+from fairlane.client.submitting.submission import submitting
 from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import TracingSettings
 from fairlane.core.errors import ConfigurationError

@@ -11,7 +11,7 @@ from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import RunRef
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.permits import Grant, Offer, ReservedShare
 from fairlane.telemetry.logs import get_logger, logs_calls

@@ -16,7 +16,7 @@ from math import ceil, inf
 from fairlane.broker.bundle import MOST, READS_BUNDLES
 from fairlane.config.sections import TeamSettings
 from fairlane.model.lane import FUNCTIONS
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import ReservedShare
 from fairlane.store.write.registry import TeamRecord
 from fairlane.store.write.workers import Beat

@@ -25,7 +25,7 @@ from fairlane.model.lane import (
     lane_key,
     split_model,
 )
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.scopes import Scope, Scopes
 from fairlane.store.write.workers import Beat

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from fairlane.core.events import Event
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.lanes.registry import MOST_LANES, LaneRegistry

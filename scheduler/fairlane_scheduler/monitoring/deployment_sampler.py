@@ -19,8 +19,8 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import server_ms
 from fairlane.store.run_queries import RunStates
-from fairlane.store.write.lane_view import LaneView
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lane_view import LaneView
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import Beat, Workers
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.monitoring.metrics import SchedulerMetrics

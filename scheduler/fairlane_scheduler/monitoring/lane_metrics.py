@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from fairlane.store.read.demand import slots_needed, slots_needed_in_all
-from fairlane.store.write.lane_view import AxisView, LaneView
+from fairlane.store.write.lanes.lane_view import AxisView, LaneView
 from fairlane.telemetry.metrics_server import OTHER, LabelValues
 from fairlane_scheduler.monitoring.metrics import LeaderSample
 

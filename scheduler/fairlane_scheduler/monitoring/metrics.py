@@ -19,7 +19,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.write.audit import Auditor
 from fairlane.store.write.budgets import Allowance
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import Grant, Offer
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.workers import Workers

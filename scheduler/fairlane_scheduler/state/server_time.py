@@ -8,7 +8,7 @@ from typing import Protocol
 from fairlane.core.clock import Clock
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.read.reading import server_ms
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import LeaderLease
 
 ASK_AGAIN_MS = 1000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from fairlane.store.write.lane_history import FINE, STEPS, Activity, History, Reading, Step
-from fairlane.store.write.lane_view import LaneView
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lane_history import FINE, STEPS, Activity, History, Reading, Step
+from fairlane.store.write.lanes.lane_view import LaneView
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane_scheduler.state.server_time import Moment
 
 UNUSED = Reading(0)

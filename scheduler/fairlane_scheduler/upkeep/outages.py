@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlane.store.write.lanes import Lanes, Outage
+from fairlane.store.write.lanes.lanes import Lanes, Outage
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 from fairlane_scheduler.upkeep.uncalled import AT_ONCE, Uncalled

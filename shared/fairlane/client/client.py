@@ -13,16 +13,22 @@ from pydantic import ValidationError
 
 from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
-from fairlane.client.arguments import split_scorers, take_evaluators
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
-from fairlane.client.checks.parameters import check_params
-from fairlane.client.checks.trial import Offers, check_connections, check_reference, check_rows, checked_rows
-from fairlane.client.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
-from fairlane.client.options import Evaluator, SubmitOptions
-from fairlane.client.row_writer import RowWriter, announce
-from fairlane.client.submission import build_spec, hand_over, new_id, submitting
+from fairlane.client.submitting.arguments import split_scorers, take_evaluators
+from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
+from fairlane.client.submitting.options import Evaluator, SubmitOptions
+from fairlane.client.submitting.parameters import check_params
+from fairlane.client.submitting.row_writer import RowWriter, announce
+from fairlane.client.submitting.submission import build_spec, hand_over, new_id, submitting
+from fairlane.client.submitting.trial import (
+    Offers,
+    check_connections,
+    check_reference,
+    check_rows,
+    checked_rows,
+)
 from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
 from fairlane.config.loader import load_settings

@@ -34,8 +34,8 @@ from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.budgets import Budgets
-from fairlane.store.write.lane_history import History
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lane_history import History
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.registry import Registry
 from fairlane.store.write.runs.inbox import Outbox
 from fairlane.store.write.workers import Beat, Workers

@@ -31,7 +31,7 @@ from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
-    from fairlane.client.chunks import Chunk
+    from fairlane.client.following.chunks import Chunk
     from fairlane.client.views.comparison import Comparison
     from fairlane.client.views.summary import Summary
     from fairlane.evaluators.client_side import ClientScorer
@@ -233,7 +233,7 @@ class Run:
         Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
         ``OSError`` where the tool does not take the records.
         """
-        from fairlane.client.exporting import send_records
+        from fairlane.client.following.exporting import send_records
         from fairlane.export.trackers.exported import find_exporter
 
         found = find_exporter(exporter)
@@ -320,7 +320,7 @@ class Run:
         ``void`` says to drop the earlier one's. For watching, not for keeping: what is published while Redis
         is away is lost. `results` and `stream` have the whole outputs.
         """
-        from fairlane.client.chunks import listen
+        from fairlane.client.following.chunks import listen
 
         steps = self._spec.steps if self._spec else 1
         return listen(self._deployment, self._ref, steps, lambda: self._look().state.finished)

@@ -136,7 +136,7 @@ class Keys:
         return f"{self.prefix}lane:{lane}:owed"
 
     def history(self, lane: str, step: str) -> str:
-        """List: a lane's recent samples, one for each step (`fairlane.store.write.lane_history`)."""
+        """List: a lane's recent samples, one for each step (`fairlane.store.write.lanes.lane_history`)."""
         return f"{self.prefix}lane:{lane}:history:{step}"
 
     def in_flight(self, lane: str) -> str:

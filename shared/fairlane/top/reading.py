@@ -16,7 +16,7 @@ from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.read.overview import LeaderView
 from fairlane.store.write.budgets import Allowance
-from fairlane.store.write.lane_history import FINE, Sample, refused_share, used_per_minute
+from fairlane.store.write.lanes.lane_history import FINE, Sample, refused_share, used_per_minute
 from fairlane.store.write.workers import Beat
 
 MOST_RUNS = 500

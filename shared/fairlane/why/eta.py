@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fairlane.store.write.lane_view import AxisView, LaneView
+from fairlane.store.write.lanes.lane_view import AxisView, LaneView
 from fairlane.why.waiting import Eta
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000

@@ -16,7 +16,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import Delay, RunTraces
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import RunReader
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import Workers
 from fairlane.why.eta import Cost, start_of
 from fairlane.why.held_teams import all_held, held_teams

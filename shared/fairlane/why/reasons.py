@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from fairlane.core.clock import span, until
-from fairlane.store.write.lane_view import AXES, AxisView, Hold, LaneView
+from fairlane.store.write.lanes.lane_view import AXES, AxisView, Hold, LaneView
 from fairlane.why.waiting import Constraint
 
 SHARED_OUT = frozenset((*AXES, "window", "slots", "gap"))

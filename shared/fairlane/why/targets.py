@@ -16,7 +16,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RunReader
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.why.explaining import explain_lane, explain_run
 from fairlane.why.job_waits import JobExplainer
 from fairlane.why.waiting import Waiting

@@ -15,7 +15,7 @@ from fairlane.model.job import JobState, Usage
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from tests.benchmarks.bench_stack import BenchStack, bench_stack
 from tests.benchmarks.report import Finding
 from tests.support.wait import wait_until

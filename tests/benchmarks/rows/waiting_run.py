@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from tests.benchmarks.bench_stack import bench_stack, wait_for
 from tests.benchmarks.report import Finding
 

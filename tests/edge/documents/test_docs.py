@@ -16,7 +16,7 @@ from fairlane.core.events import Event
 from fairlane.model.job import Outcome
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
-from fairlane.store.write.lane_view import AXES
+from fairlane.store.write.lanes.lane_view import AXES
 from tests.benchmarks.__main__ import BENCHMARKS
 from tests.support.documents import DECISION_INDEX, DECISIONS, ROOT, coded, headings, table, tables
 

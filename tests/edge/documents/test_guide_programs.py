@@ -13,7 +13,7 @@ import pytest
 import fairlane
 import fairlane.testing
 from fairlane import CallHandle, CallMap, Client, Run
-from fairlane.client.row_writer import RowWriter
+from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import PROTOCOLS
 from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS

@@ -11,7 +11,7 @@ import pytest
 
 from fairlane.apps.promptfoo.answering import answers, unscored
 from fairlane.apps.promptfoo.evaluation import Wishes, read_evaluation
-from fairlane.apps.promptfoo.plans import PlannedRun
+from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell

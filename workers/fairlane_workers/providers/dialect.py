@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairlane.config.connections.connection import Connection
-from fairlane_workers.providers.answer import Answer, UnreadableError, parse_object
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent

@@ -20,13 +20,13 @@ from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError, causes_of
 from fairlane.core.redaction import Secrets
 from fairlane.model.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, TimedOut
-from fairlane_workers.providers.answer import Answer, UnreadableError
-from fairlane_workers.providers.classify import Reading, classify, conclude
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.classify import Reading, classify, conclude
+from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 
 _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}

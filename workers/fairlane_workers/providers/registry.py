@@ -13,10 +13,10 @@ from fairlane.config.connections.checks import PROTOCOL_GROUP
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
+from fairlane_workers.providers.answers.classify import Reading
 from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey
 from fairlane_workers.providers.auth.google import google_token
 from fairlane_workers.providers.auth.sigv4 import SigV4, region_of
-from fairlane_workers.providers.classify import Reading
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.http.connecting import open_transport

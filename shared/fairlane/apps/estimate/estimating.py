@@ -17,7 +17,7 @@ from fairlane.model.run import Plan, RunSpec
 from fairlane.model.tokens import Price, cost_usd, price_of
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
-from fairlane.store.write.lane_view import LaneView
+from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.why.queues import Queues
 
 

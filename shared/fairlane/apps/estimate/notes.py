@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from fairlane.client.views.forecast import Forecast, LaneForecast
 from fairlane.model.run import RunSpec
-from fairlane.store.write.lane_view import LaneView
+from fairlane.store.write.lanes.lane_view import LaneView
 
 
 def notes_on(forecast: Forecast, spec: RunSpec, views: Mapping[str, LaneView], slots: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fairlane.apps.estimate.counting import Use
 from fairlane.client.views.forecast import LaneForecast, Limit
-from fairlane.store.write.lane_view import LaneView
+from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.why.eta import DAY_MS, MINUTE_MS, Cost, start_of
 
 MANY_SLOTS = 1_000_000

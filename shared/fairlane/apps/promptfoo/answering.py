@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.plans import PlannedRun
+from fairlane.apps.promptfoo.planning.plans import PlannedRun
+from fairlane.apps.promptfoo.planning.rows import ASKED, DESCRIPTION
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.providers import ANSWER, CALLED, Provider
-from fairlane.apps.promptfoo.rows import ASKED, DESCRIPTION
 from fairlane.apps.promptfoo.subjects import as_text
 from fairlane.model.job import JobState, Usage
 from fairlane.model.record import Record

@@ -7,14 +7,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairlane.apps.promptfoo.asking import Asker
-from fairlane.apps.promptfoo.asserting import AssertionReader
+from fairlane.apps.promptfoo.checking.assertions import AssertionReader
 from fairlane.apps.promptfoo.grading.judges import Judges
+from fairlane.apps.promptfoo.grading.models import Graders
 from fairlane.apps.promptfoo.hooks.before import SuiteHooks, TestHooks
 from fairlane.apps.promptfoo.hooks.hooks import Hooks, read_hooks
-from fairlane.apps.promptfoo.judging import Graders
-from fairlane.apps.promptfoo.matching import Earlier
-from fairlane.apps.promptfoo.plans import MAX_MODELS, MAX_PROMPTS, PlannedRun, Planner, apart, distinct
+from fairlane.apps.promptfoo.planning.asking import Asker
+from fairlane.apps.promptfoo.planning.matching import Earlier
+from fairlane.apps.promptfoo.planning.plans import (
+    MAX_MODELS,
+    MAX_PROMPTS,
+    PlannedRun,
+    Planner,
+    apart,
+    distinct,
+)
+from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.cases import CaseReader
 from fairlane.apps.promptfoo.reading.files import Files
@@ -23,11 +31,10 @@ from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS_URL
-from fairlane.apps.promptfoo.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.scoring.after_hooks import ResultHooks
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
 from fairlane.apps.promptfoo.selecting.filters import Filters
-from fairlane.client.options import SubmitOptions
+from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Assertions, EvaluatorSpec
 

@@ -9,9 +9,9 @@ from typing import Any
 from fairlane.apps.promptfoo.answering import answers, as_called, unscored
 from fairlane.apps.promptfoo.evaluation import Evaluation
 from fairlane.apps.promptfoo.grading.calls import Calls
-from fairlane.apps.promptfoo.plans import PlannedRun
+from fairlane.apps.promptfoo.planning.plans import PlannedRun
+from fairlane.apps.promptfoo.planning.rows import PROMPT
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.rows import PROMPT
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell, Tally, with_verdict
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
@@ -22,7 +22,7 @@ from fairlane.cli.runs.runs import wait_for
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
-from fairlane.client.options import SubmitOptions
+from fairlane.client.submitting.options import SubmitOptions
 from fairlane.model.record import Record
 from fairlane.model.run import OnRefusal, RunState
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
-from fairlane.store.write.lane_history import FINE, MINUTES, History, Sample
+from fairlane.store.write.lanes.lane_history import FINE, MINUTES, History, Sample
 
 MOST_POINTS = 240
 MARGIN = 0.02

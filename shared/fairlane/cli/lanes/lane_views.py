@@ -10,7 +10,7 @@ from rich.text import Text
 from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
 from fairlane.cli.output import at_local_time, iso, print_fields, print_table, say
 from fairlane.core.clock import span, until
-from fairlane.store.write.lane_view import AxisView, Hold, LaneView
+from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
 from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, per_minute
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairlane.cli.output import ago
 from fairlane.core.clock import until
 from fairlane.model.lane import LaneLimits
-from fairlane.store.write.lane_view import AxisView
+from fairlane.store.write.lanes.lane_view import AxisView
 from fairlane.why.reasons import per_minute, rate_in_words
 
 

@@ -16,8 +16,8 @@ from fairlane.client.asynchronous.threads import Threads, checkpoint, off_loop
 from fairlane.client.calls import Arguments, CallOptions
 from fairlane.client.client import Client, Dataset
 from fairlane.client.deployment import Waiter
-from fairlane.client.options import Evaluator, SubmitOptions
-from fairlane.client.row_writer import RowWriter
+from fairlane.client.submitting.options import Evaluator, SubmitOptions
+from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError

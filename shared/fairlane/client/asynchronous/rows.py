@@ -11,7 +11,7 @@ from fairlane.client.asynchronous.threads import Threads
 from fairlane.core.errors import FairlaneError
 
 if TYPE_CHECKING:
-    from fairlane.client.row_writer import RowWriter
+    from fairlane.client.submitting.row_writer import RowWriter
 
 
 class AsyncRowWriter:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any
 
-    from fairlane.client.chunks import Chunk
+    from fairlane.client.following.chunks import Chunk
     from fairlane.client.views.comparison import Comparison
     from fairlane.client.views.summary import Summary
     from fairlane.evaluators.client_side import ClientScorer

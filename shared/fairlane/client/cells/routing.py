@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, Self, Unpack
 
-from fairlane.client.arguments import is_constant
 from fairlane.client.cells.handle import CellsRun
 from fairlane.client.client import Client, Dataset
 from fairlane.client.handle import Run
-from fairlane.client.options import SubmitOptions
+from fairlane.client.submitting.arguments import is_constant
+from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import read_rows

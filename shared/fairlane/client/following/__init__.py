@@ -1,4 +1,4 @@
-"""What a handle does while its run goes on: reads records, shows progress, and notices that nothing happens.
+"""What a run's handle does: reads records and streamed pieces, shows progress, and sends records on.
 
-The client's handles use it; it imports the client's deployment and the rooms below the client.
+The client's handles use it; it imports the client's deployment, `views` and the rooms below the client.
 """

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from fairlane.store.write.lane_view import Source
+from fairlane.store.write.lanes.lane_view import Source
 
 Limit = Literal["requests", "tokens", "input", "output", "day", "places", "slots", "gap"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fairlane.client.views.html import Cell, table
 from fairlane.core.errors import LaneNotFound
-from fairlane.store.write.lane_view import LaneView
+from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.why.reasons import IN_SHORT
 
 if TYPE_CHECKING:

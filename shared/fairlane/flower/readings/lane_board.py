@@ -7,8 +7,8 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.flower.readings.error_words import errors_of
-from fairlane.store.write.lane_history import FINE, MINUTES, Lately, Sample, Step
-from fairlane.store.write.lane_view import AxisView, LaneView
+from fairlane.store.write.lanes.lane_history import FINE, MINUTES, Lately, Sample, Step
+from fairlane.store.write.lanes.lane_view import AxisView, LaneView
 from fairlane.why.reasons import SOURCES, UNITS, rate_in_words, reason_of
 
 SPANS: Mapping[str, Step] = {"fine": FINE, "minutes": MINUTES}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairlane.cli.runs.submitting.inputs import Prompts, open_dataset
-from fairlane.client.submission import build_spec
+from fairlane.client.submitting.submission import build_spec
 from fairlane.core.errors import ConfigurationError, TemplateError
 from fairlane.datasets.rows import read_rows
 from fairlane.model.run import RunSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from fairlane.store.write.lane_view import LaneView
+from fairlane.store.write.lanes.lane_view import LaneView
 
 _MORE_SLOTS_HELP = ("", "slots")
 _REQUESTS, _DAY = "requests", "day"

@@ -18,7 +18,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from fairlane.core.errors import ConfigurationError
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import TOKEN_AXES, Keys
-from fairlane.store.write.lane_history import STEPS
+from fairlane.store.write.lanes.lane_history import STEPS
 
 LEAST_VERSION = (7, 0)
 PASSWORD_BYTES = 32

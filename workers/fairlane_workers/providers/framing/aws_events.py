@@ -6,7 +6,7 @@ import json
 import struct
 from typing import TYPE_CHECKING
 
-from fairlane_workers.providers.answer import UnreadableError
+from fairlane_workers.providers.answers.answer import UnreadableError
 from fairlane_workers.providers.framing.event import StreamEvent
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from fairlane.core.clock import Clock
 from fairlane.core.pause import Pause
-from fairlane_workers.providers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.http.reply_reader import plain, read_body
-from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.transport import Reply, TransportError
 
 GROWTH = 1.5

@@ -23,16 +23,16 @@ from fairlane.model.job import (
     PermanentFailure,
     TimedOut,
 )
-from fairlane_workers.providers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.classify import Reading, classify, conclude
+from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
-from fairlane_workers.providers.classify import Reading, classify, conclude
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.http.polling import AnswerPoller, CallInProgress
 from fairlane_workers.providers.http.reply_reader import ReplyReader, is_event_stream, plain, read_body
 from fairlane_workers.providers.limits import dialect_of, read_limits
-from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.transport import Reply, Transport, TransportError
 
 ERROR_BODY_BYTES = 64 * 1024

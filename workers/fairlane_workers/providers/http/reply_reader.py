@@ -7,10 +7,10 @@ from contextlib import aclosing
 
 import httpx
 
-from fairlane_workers.providers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.pieces import MaskedPieces
 from fairlane_workers.transport import Reply, TransportError
 
 DRAIN_S = 0.25  # for a server to close a stream after its end mark, so that the connection can be reused

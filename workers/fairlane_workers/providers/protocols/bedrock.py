@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from fairlane_workers.providers.answer import (
+from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
     UnreadableError,

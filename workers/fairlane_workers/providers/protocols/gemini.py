@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairlane.config.connections.connection import Connection
-from fairlane_workers.providers.answer import (
+from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
     UnreadableError,

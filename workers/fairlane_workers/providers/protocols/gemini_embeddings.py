@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairlane.evaluators.embeddings import BrokenEmbeddings, pack
-from fairlane_workers.providers.answer import Answer, UnreadableError, as_list, as_object, token_count
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError, as_list, as_object, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES

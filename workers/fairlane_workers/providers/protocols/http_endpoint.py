@@ -13,7 +13,13 @@ from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.endpoint import EndpointPolling, EndpointStream, HttpEndpoint, read_body
 from fairlane.core.errors import ConfigurationError, TemplateError
 from fairlane.templates.shapes import MISSING, JsonTemplate, PathTemplate
-from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, output_text, token_count
+from fairlane_workers.providers.answers.answer import (
+    Answer,
+    Pending,
+    UnreadableError,
+    output_text,
+    token_count,
+)
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fairlane_workers.providers.answer import (
+from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
     UnreadableError,

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from fairlane_workers.providers.answer import Answer, Pending, UnreadableError, output_text, token_count
+from fairlane_workers.providers.answers.answer import (
+    Answer,
+    Pending,
+    UnreadableError,
+    output_text,
+    token_count,
+)
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody

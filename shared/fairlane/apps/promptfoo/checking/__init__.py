@@ -1,4 +1,4 @@
-"""Checks an output without asking a model, and says which kinds of assertions there are.
+"""Reads a test's assertions, and checks an output by those that need no model.
 
-Rows and scoring use it; it imports `grading`, `subjects` and `programs`.
+`planning` and `scoring` use it; it imports `reading`, `grading`, `subjects` and `programs`.
 """

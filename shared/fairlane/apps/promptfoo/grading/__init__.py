@@ -1,4 +1,4 @@
-"""Asks models about outputs that exist: in rounds of runs, as many as an assertion needs.
+"""Asks models about outputs that exist: finds the models, and asks in rounds of runs.
 
-Checks, rows and scoring use it; it imports `subjects`, `reading` and `programs`.
+`checking`, `planning` and `scoring` use it; it imports `subjects`, `reading` and `programs`.
 """

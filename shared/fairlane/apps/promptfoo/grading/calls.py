@@ -9,7 +9,7 @@ from typing import Any
 from fairlane.apps.promptfoo.grading.asks import Ask, Chat
 from fairlane.apps.promptfoo.subjects import CheckError
 from fairlane.client.handle import Run
-from fairlane.client.options import SubmitOptions
+from fairlane.client.submitting.options import SubmitOptions
 from fairlane.model.evaluators import Similarity
 from fairlane.model.record import Record
 

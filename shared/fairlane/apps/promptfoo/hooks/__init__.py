@@ -1,4 +1,4 @@
 """``extensions`` of a configuration: hooks that are called before and after an evaluation and its tests.
 
-`evaluation`, rows and scoring call them; they import `reading` and `programs`.
+`evaluation`, `planning` and `scoring` call them; they import `reading` and `programs`.
 """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
-from fairlane.client.options import SubmitOptions
+from fairlane.client.submitting.options import SubmitOptions
 
 _IGNORED = frozenset(
     (

@@ -9,9 +9,9 @@ from typing import Any
 
 from fairlane.apps.promptfoo.hooks.before import described
 from fairlane.apps.promptfoo.hooks.hooks import Hooks
+from fairlane.apps.promptfoo.planning.rows import ASKED, STEP
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.reading.case import Case
-from fairlane.apps.promptfoo.rows import ASKED, STEP
 from fairlane.apps.promptfoo.scoring.tally import Cell
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict
 from fairlane.cli.output import say

@@ -6,18 +6,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.asking import asked_text, text_of
 from fairlane.apps.promptfoo.checking.checks import COMPARES, SETS, outcome
 from fairlane.apps.promptfoo.checking.coded import graded
 from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import select_best
 from fairlane.apps.promptfoo.grading.rounds import Asker, grade
-from fairlane.apps.promptfoo.plans import PlannedRun
-from fairlane.apps.promptfoo.programs.child import ProgramError
-from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.reading.prompts import PromptText
-from fairlane.apps.promptfoo.reading.providers import CALLED
-from fairlane.apps.promptfoo.rows import (
+from fairlane.apps.promptfoo.planning.asking import asked_text, text_of
+from fairlane.apps.promptfoo.planning.plans import PlannedRun
+from fairlane.apps.promptfoo.planning.rows import (
     ASKED,
     CHECKS,
     DESCRIPTION,
@@ -28,6 +24,10 @@ from fairlane.apps.promptfoo.rows import (
     THRESHOLD,
     TRANSFORM,
 )
+from fairlane.apps.promptfoo.programs.child import ProgramError
+from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.reading.prompts import PromptText
+from fairlane.apps.promptfoo.reading.providers import CALLED
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, shaped, transformed
 from fairlane.model.job import JobState

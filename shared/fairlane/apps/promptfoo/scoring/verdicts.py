@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fairlane.apps.promptfoo.checking.kinds import RUBRIC, SIMILAR
-from fairlane.apps.promptfoo.rows import ASSERTIONS, RUBRICS, THRESHOLD
+from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, RUBRICS, THRESHOLD
 from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.model.job import JobState
 from fairlane.model.record import Record

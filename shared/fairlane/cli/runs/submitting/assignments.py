@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fairlane.client.options import SubmitOptions
+from fairlane.client.submitting.options import SubmitOptions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.builders import (

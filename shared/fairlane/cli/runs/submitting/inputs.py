@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import typer
 
-from fairlane.client.arguments import Messages
+from fairlane.client.submitting.arguments import Messages
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.lines import Broken, numbered_lines
 

@@ -28,7 +28,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader
 from fairlane.store.script import Functions
 from fairlane.store.verbs import load_all
-from fairlane.store.write.lanes import Lanes
+from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.runs.inbox import Outbox
 from fairlane_scheduler.runner import QUANTUM_MS
 from fairlane_scheduler.service import Scheduler

@@ -17,7 +17,7 @@ from fairlane.model.job import (
     Success,
     TimedOut,
 )
-from fairlane_workers.providers.answer import Answer
+from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs

@@ -14,8 +14,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from fairlane.client.arguments import is_constant, model_field
 from fairlane.client.deployment import Deployment
+from fairlane.client.submitting.arguments import is_constant, model_field
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlane.apps.promptfoo.asserting import AssertionReader
+from fairlane.apps.promptfoo.checking.assertions import AssertionReader
 from fairlane.apps.promptfoo.checking.checks import COMPARES
 from fairlane.apps.promptfoo.checking.kinds import SIMILAR
 from fairlane.apps.promptfoo.grading.judges import Judges, Rubric

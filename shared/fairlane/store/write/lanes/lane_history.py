@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.write.lane_view import FAILED
+from fairlane.store.write.lanes.lane_view import FAILED
 
 MINUTE_MS = 60_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from fairlane.client.arguments import Messages
+from fairlane.client.submitting.arguments import Messages
 from fairlane.evaluators.client_side import ClientScorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec

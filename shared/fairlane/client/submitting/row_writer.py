@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from fairlane.client.checks.trial import FIRST_ROWS
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, finish
 from fairlane.client.following.records import Closure, Submission
 from fairlane.client.handle import Run
-from fairlane.client.submission import ask_to_start
+from fairlane.client.submitting.submission import ask_to_start
+from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.core.errors import RunEnded, SubmissionError
 from fairlane.datasets.rows import encode_page, pages, read_rows
 from fairlane.model.run import RunRef, RunSpec, RunState

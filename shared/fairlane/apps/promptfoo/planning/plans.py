@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.asking import Asker
+from fairlane.apps.promptfoo.planning.asking import Asker
+from fairlane.apps.promptfoo.planning.rows import ASKED, PROMPT, REQUEST, STORE_AS
 from fairlane.apps.promptfoo.reading.case import Case, fits
 from fairlane.apps.promptfoo.reading.problems import Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import ANSWER, Provider
-from fairlane.apps.promptfoo.rows import ASKED, PROMPT, REQUEST, STORE_AS
-from fairlane.client.options import SubmitOptions
+from fairlane.client.submitting.options import SubmitOptions
 from fairlane.pipeline.conversation import CONVERSATION
 
 MAX_MODELS, MAX_PROMPTS = 100, 100

@@ -16,8 +16,8 @@ from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import headroom_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
-from fairlane.store.write.lane_memory import LEARNED
-from fairlane.store.write.lane_view import LaneView, read_view, stored_limit
+from fairlane.store.write.lanes.lane_memory import LEARNED
+from fairlane.store.write.lanes.lane_view import LaneView, read_view, stored_limit
 from fairlane.store.write.permits import Permits, as_object
 
 Limit: TypeAlias = float | bool | str | None

@@ -11,7 +11,7 @@ from typing import Any
 from fairlane.apps.promptfoo.checking.checks import PROGRAMS, SETS, VALUELESS
 from fairlane.apps.promptfoo.checking.kinds import GRADED, RUBRIC, SIMILAR, refusal_of
 from fairlane.apps.promptfoo.grading.judges import Rubric
-from fairlane.apps.promptfoo.judging import SIMILAR_ENOUGH, Graders
+from fairlane.apps.promptfoo.grading.models import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems

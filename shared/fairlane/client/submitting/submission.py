@@ -17,7 +17,9 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 from redis.exceptions import RedisError
 
-from fairlane.client.arguments import (
+from fairlane.client.deployment import Deployment
+from fairlane.client.handle import Run
+from fairlane.client.submitting.arguments import (
     check_max_concurrent,
     in_our_words,
     take_call_params,
@@ -28,10 +30,8 @@ from fairlane.client.arguments import (
     take_task_prompts,
     the_one,
 )
-from fairlane.client.continuation import Origins
-from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
-from fairlane.client.options import RunOptions, SubmitOptions
+from fairlane.client.submitting.continuation import Origins
+from fairlane.client.submitting.options import RunOptions, SubmitOptions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import RunLost, SubmissionError
 from fairlane.datasets.sessions import Numbering
