@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.client.handle import stored_records
+from fairlane.client.outputs import stored_records
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.export import stored_lines
 from fairlane.export.formats import write_records
 from fairlane.export.lines import record_line
 from fairlane.export.stored_lines import LINES_AT_ONCE, StoredRecords
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, Portion, TaskResult, packed
 from fairlane.model.run import Message, RunSpec
+from fairlane.model.tokens import Usage
 from tests.support.records import spec_of
 from tests.support.stage import Stage
 

@@ -1,14 +1,11 @@
-"""A handle on a submitted run: status, wait, pause, resume, cancel, and records, some in memory at a time."""
+"""A handle on a submitted run: status, wait, pause, resume, cancel, and its records as they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from fairlane.client.apps import load_app
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
     SHORTEST_WAIT_S,
@@ -22,6 +19,7 @@ from fairlane.client.deployment import (
 from fairlane.client.following.progress import ProgressView, draw, open_progress
 from fairlane.client.following.records import Closure, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
+from fairlane.client.outputs import Ended, RunOutputs
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
@@ -32,18 +30,11 @@ from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
     from fairlane.client.following.chunks import Chunk
-    from fairlane.client.views.comparison import Comparison
-    from fairlane.client.views.summary import Summary
     from fairlane.evaluators.client_side import ClientScorer
-    from fairlane.export.formats import Format
-    from fairlane.export.parsed import Parsed
     from fairlane.export.stored_lines import StoredRecords
-    from fairlane.export.trackers.exported import Exported
-
-Value = TypeVar("Value")
 
 
-class Run:
+class Run(RunOutputs):
     """A submitted run. It runs without this object, and `Client.run` finds it again."""
 
     def __init__(
@@ -214,105 +205,6 @@ class Run:
 
         return scored_steps(steps, self._scorers, self._deployment, self._ref)
 
-    def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
-        """Write every record to a file, in item order, once the run is over; returns how many there are.
-
-        ``format`` is "jsonl", "csv" or "parquet"; left out, the path's suffix says. The file is there whole
-        or not at all. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
-        ``raw``. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
-        """
-        from fairlane.export.formats import export_records
-
-        return export_records(stored_records(self), path, format, raw=raw)
-
-    def export_to(self, exporter: str, target: str = "") -> Exported:
-        """Send every record to another tool, once the run is over; returns how many, and where they are.
-
-        ``exporter`` is "mlflow", "phoenix", "inspect", or one that another package adds. ``target`` names
-        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Keeps records on disk.
-        Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
-        ``OSError`` where the tool does not take the records.
-        """
-        from fairlane.client.following.exporting import send_records
-        from fairlane.export.trackers.exported import find_exporter
-
-        found = find_exporter(exporter)
-        spec = self._readable(self.wait())
-        return send_records(spec, self.results(), found, exporter, target)
-
-    def to_pandas(self) -> Any:
-        """Every record as a row of a ``pandas.DataFrame``, once the run is over; all in memory.
-
-        Raises `MissingExtra` where pandas is not installed.
-        """
-        from fairlane.export.frames import to_frame
-
-        return to_frame(self.results())
-
-    def to_polars(self) -> Any:
-        """Every record as a row of a ``polars.DataFrame``, once the run is over; all in memory.
-
-        Raises `MissingExtra` where polars is not installed.
-        """
-        from fairlane.export.frames import to_polars_frame
-
-        return to_polars_frame(self.results())
-
-    def parsed(self, kind: type[Value]) -> Iterator[Parsed[Value]]:
-        """Every record with its output as a value of ``kind``, in item order; waits for the run to be over.
-
-        ``kind`` is a pydantic model, or another type that pydantic validates. An output that is no such JSON
-        has a ``problem`` instead of a ``value``. For the records of `stream`: `fairlane.parse_outputs`.
-        """
-        from fairlane.export.parsed import parse_outputs
-
-        return parse_outputs(self.results(), kind)
-
-    def summary(self) -> Summary:
-        """Scores, failures, tokens, cost and time over all records, once the run is over.
-
-        Prices are those of the client's settings. Raises what `results` does.
-        """
-        from fairlane.client.views.tally import summarise
-
-        status = self.wait()
-        spec, records = self._readable(status), self._records(status)
-        sessions = records.of_sessions() if spec.session_evals else ()
-        prices = self._deployment.settings.prices
-        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
-        summary = summarise(spec, status.state, items, prices, sessions)
-        return replace(summary, predict=status.predict, score=status.score)
-
-    def compare(self, other: Run, *, by: str | Sequence[str] | None = None) -> Comparison:
-        """Compare the scores of two runs that are over, item by item: ``other`` minus this one.
-
-        Items are the same if row, repetition, prompt and model are. A dimension in which each run has only
-        one value is left out, so that two models or two prompts can be compared. ``by`` names the row's
-        fields that identify it, by default all. Raises `SubmissionError` for a field that no row has, and
-        what `results` raises.
-        """
-        from fairlane.client.views.comparison import compare_runs
-
-        return compare_runs(self, other, by)
-
-    def report(self, path: str | PathLike[str], *, examples: int = 0, against: Run | None = None) -> int:
-        """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
-        throughput against the limits, failures. Returns the number of records in it.
-
-        It has texts of prompts, rows and outputs only for ``examples`` items. Prices are those of the
-        client's settings. With ``against`` it also compares the scores item by item, as `compare` does: this
-        run minus that one. Raises what `results` does, and ``OSError``.
-        """
-        status = self.wait()
-        compared = None if against is None else against.compare(self)
-        spec, records = self._readable(status), self._records(status)
-        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
-        sessions = records.of_sessions()
-        written: int = load_app("report")(
-            self._deployment, spec, status, items, sessions, path, examples, compared
-        )
-        return written
-
     def chunks(self) -> Iterator[Chunk]:
         """Pieces of streamed output, from this call on, until the run is over.
 
@@ -372,6 +264,19 @@ class Run:
         except FairlaneError:
             return None
 
+    def _ended(self) -> Ended:
+        status = self.wait()
+        spec, records = self._readable(status), self._records(status)
+        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
+        return Ended(status, spec, records, items)
+
+    def _stored_records(self) -> StoredRecords:
+        from fairlane.export.stored_lines import StoredRecords
+
+        if self._scorers:
+            return StoredRecords([self.results()])
+        return StoredRecords(blocking(self._portions(), self._deployment.waiter))
+
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status), self._closure)
 
@@ -388,15 +293,6 @@ class Run:
                 f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
             )
         return self._spec
-
-
-def stored_records(run: Run) -> StoredRecords:
-    """The records of `Run.results` for a file: most become JSON lines without being made."""
-    from fairlane.export.stored_lines import StoredRecords
-
-    if run._scorers:
-        return StoredRecords([run.results()])
-    return StoredRecords(blocking(run._portions(), run._deployment.waiter))
 
 
 def _longest_pause(status: RunStatus | None) -> float:

@@ -14,7 +14,8 @@ from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import bytes_out, complain, lines_out, say
 from fairlane.cli.runs.run_views import share
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
-from fairlane.client.handle import Run, stored_records
+from fairlane.client.handle import Run
+from fairlane.client.outputs import stored_records
 from fairlane.core.errors import SubmissionError, UnknownFormat
 from fairlane.export.formats import (
     FORMATS,

@@ -1,0 +1,172 @@
+"""What is made of a run's records once the run is over: files, data frames, summaries and reports."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from fairlane.client.apps import load_app
+from fairlane.client.deployment import Deployment
+from fairlane.client.following.records import Records
+from fairlane.model.record import Record
+from fairlane.model.run import RunSpec
+from fairlane.model.run_status import RunStatus
+
+if TYPE_CHECKING:
+    from fairlane.client.views.comparison import Comparison
+    from fairlane.client.views.summary import Summary
+    from fairlane.export.formats import Format
+    from fairlane.export.parsed import Parsed
+    from fairlane.export.stored_lines import StoredRecords
+    from fairlane.export.trackers.exported import Exported
+
+Value = TypeVar("Value")
+
+
+class Ended(NamedTuple):
+    """A run that is over: its status, what was submitted, and its records, each to be read once."""
+
+    status: RunStatus
+    spec: RunSpec
+    records: Records
+    items: Iterator[Record]
+
+
+class RunOutputs(ABC):
+    """A run's records as files, data frames, summaries and reports. Each method waits for the run to be over.
+
+    All of them raise what `results` does.
+    """
+
+    _deployment: Deployment
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """Names the run within its team."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name it was given, else its id."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> RunSpec | None:
+        """What was submitted, but for its rows; ``None`` where it cannot be read."""
+
+    @abstractmethod
+    def results(self) -> Iterator[Record]:
+        """Every item's record, in item order."""
+
+    @abstractmethod
+    def _stored_records(self) -> StoredRecords:
+        """The records of `results` for a file: most become JSON lines without being made."""
+
+    @abstractmethod
+    def _ended(self) -> Ended:
+        """Wait for the end of the run. Raises `SubmissionError` if it was refused."""
+
+    def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
+        """Write every record to a file, in item order, once the run is over; returns how many there are.
+
+        ``format`` is "jsonl", "csv" or "parquet"; left out, the path's suffix says. The file is there whole
+        or not at all. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
+        ``raw``. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
+        """
+        from fairlane.export.formats import export_records
+
+        return export_records(self._stored_records(), path, format, raw=raw)
+
+    def export_to(self, exporter: str, target: str = "") -> Exported:
+        """Send every record to another tool, once the run is over; returns how many, and where they are.
+
+        ``exporter`` is "mlflow", "phoenix", "inspect", or one that another package adds. ``target`` names
+        MLflow's experiment, Phoenix's dataset, or a folder for Inspect's logs. Keeps records on disk.
+        Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
+        ``OSError`` where the tool does not take the records.
+        """
+        from fairlane.client.following.exporting import send_records
+        from fairlane.export.trackers.exported import find_exporter
+
+        found = find_exporter(exporter)
+        ended = self._ended()
+        return send_records(ended.spec, ended.items, found, exporter, target)
+
+    def to_pandas(self) -> Any:
+        """Every record as a row of a ``pandas.DataFrame``, once the run is over; all in memory.
+
+        Raises `MissingExtra` where pandas is not installed.
+        """
+        from fairlane.export.frames import to_frame
+
+        return to_frame(self.results())
+
+    def to_polars(self) -> Any:
+        """Every record as a row of a ``polars.DataFrame``, once the run is over; all in memory.
+
+        Raises `MissingExtra` where polars is not installed.
+        """
+        from fairlane.export.frames import to_polars_frame
+
+        return to_polars_frame(self.results())
+
+    def parsed(self, kind: type[Value]) -> Iterator[Parsed[Value]]:
+        """Every record with its output as a value of ``kind``, in item order; waits for the run to be over.
+
+        ``kind`` is a pydantic model, or another type that pydantic validates. An output that is no such JSON
+        has a ``problem`` instead of a ``value``. For the records of `stream`: `fairlane.parse_outputs`.
+        """
+        from fairlane.export.parsed import parse_outputs
+
+        return parse_outputs(self.results(), kind)
+
+    def summary(self) -> Summary:
+        """Scores, failures, tokens, cost and time over all records, once the run is over.
+
+        Prices are those of the client's settings. Raises what `results` does.
+        """
+        from fairlane.client.views.tally import summarise
+
+        status, spec, records, items = self._ended()
+        sessions = records.of_sessions() if spec.session_evals else ()
+        summary = summarise(spec, status.state, items, self._deployment.settings.prices, sessions)
+        return replace(summary, predict=status.predict, score=status.score)
+
+    def compare(self, other: RunOutputs, *, by: str | Sequence[str] | None = None) -> Comparison:
+        """Compare the scores of two runs that are over, item by item: ``other`` minus this one.
+
+        Items are the same if row, repetition, prompt and model are. A dimension in which each run has only
+        one value is left out, so that two models or two prompts can be compared. ``by`` names the row's
+        fields that identify it, by default all. Raises `SubmissionError` for a field that no row has, and
+        what `results` raises.
+        """
+        from fairlane.client.views.comparison import compare_runs
+
+        return compare_runs(self, other, by)
+
+    def report(
+        self, path: str | PathLike[str], *, examples: int = 0, against: RunOutputs | None = None
+    ) -> int:
+        """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
+        throughput against the limits, failures. Returns the number of records in it.
+
+        It has texts of prompts, rows and outputs only for ``examples`` items. Prices are those of the
+        client's settings. With ``against`` it also compares the scores item by item, as `compare` does: this
+        run minus that one. Raises what `results` does, and ``OSError``.
+        """
+        status, spec, records, items = self._ended()
+        compared = None if against is None else against.compare(self)
+        sessions = records.of_sessions()
+        written: int = load_app("report")(
+            self._deployment, spec, status, items, sessions, path, examples, compared
+        )
+        return written
+
+
+def stored_records(run: RunOutputs) -> StoredRecords:
+    """The records of a run for a file: most become JSON lines without being made."""
+    return run._stored_records()
