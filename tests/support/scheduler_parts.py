@@ -30,7 +30,8 @@ from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.intake.admission import Admission, PayloadLimits
 from fairlane_scheduler.intake.receiver import Receiver
 from fairlane_scheduler.intake.run_requests import RunRequests
-from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
+from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.lanes.sharing import LaneSharing
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 from fairlane_scheduler.upkeep.recoverer import Recoverer

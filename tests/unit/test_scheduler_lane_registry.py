@@ -13,7 +13,8 @@ from fairlane.store.keys import Keys
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.scopes import Scopes
 from fairlane_scheduler.lanes import registry as lane_registry
-from fairlane_scheduler.lanes.registry import LaneRegistry, LaneSharing
+from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.lanes.sharing import LaneSharing
 from tests.support.scheduler_parts import CONNECTIONS
 
 

@@ -23,7 +23,7 @@ from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.scopes import Scopes
 from fairlane.store.write.workers import WorkerInfo, Workers
-from fairlane_scheduler.lanes.registry import LaneSharing
+from fairlane_scheduler.lanes.sharing import LaneSharing
 from fairlane_scheduler.service import Scheduler
 from fairlane_scheduler.state.server_time import Moment
 from tests.support.deployment import Deployment

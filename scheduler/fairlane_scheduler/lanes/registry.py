@@ -1,36 +1,23 @@
-"""Maps models to lanes, which connections may share, and creates lanes in Redis before their first job."""
+"""Maps models to lanes, and creates lanes in Redis before their first job."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from fairlane.config.connections.connection import Connection
-from fairlane.config.connections.lane_identity import (
-    ANY_MODEL,
-    credentials_by_variable,
-    lane_identity,
-    lane_under,
-    share_lanes,
-)
 from fairlane.core.errors import UnknownModel
 from fairlane.core.events import Event
 from fairlane.model.lane import (
     ENDPOINT_CONCURRENCY,
     FUNCTIONS,
     LaneLimits,
-    endpoint_id,
     lane_key,
     split_model,
 )
 from fairlane.store.write.lanes.lanes import Lanes
-from fairlane.store.write.leader import NotLeader
-from fairlane.store.write.scopes import Scope, Scopes
-from fairlane.store.write.workers import Beat
 from fairlane.telemetry.logs import get_logger
-from fairlane_scheduler.state.server_time import Moment
+from fairlane_scheduler.lanes.sharing import LaneSharing
 
 # Every worker polls a queue for each lane, and a row's template may name any model.
 MOST_LANES = 1000
@@ -159,7 +146,7 @@ class LaneRegistry:
         if known is None:
             raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {self._hint(connection)}")
         _check_name(name, model)
-        lane = lane_key(self._sharing.owner(connection), name, known.scope, known.base_url)
+        lane = lane_key(self._sharing.owners[connection], name, known.scope, known.base_url)
         return self._opened(lane, model, team, endpoint=known.scope == "endpoint")
 
     def _opened(self, lane: str, model: str, team: str | None, *, endpoint: bool = False) -> str:
@@ -209,167 +196,3 @@ def _check_name(name: str, model: str) -> None:
     if len(name) > MOST_CHARS or not name.isprintable():
         problem = f"a name has at most {MOST_CHARS} characters, all printable"
         raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
-
-
-class LaneSharing:
-    """Decides which connections share a rate limit, from their scope and their credential fingerprints.
-
-    It chooses the owner of each connection's lanes: the connection whose name the lanes have. Redis keeps
-    the choice. It changes if the configuration or the workers' credentials change.
-    """
-
-    def __init__(self, scopes: Scopes, connections: Mapping[str, Connection]) -> None:
-        self._scopes = scopes
-        self._connections = connections
-        self._saved: dict[str, Scope] = {}
-        self._chosen = self._choose((), 0)
-
-    def reload(self) -> None:
-        """Read the saved choice; changes of the configuration alone apply at once."""
-        self._saved = self._scopes.read()
-        self._chosen = self._choose((), 0)
-
-    def look(self, workers: Sequence[Beat], lanes: Callable[[], Sequence[str]], moment: Moment) -> bool:
-        """Choose anew from the credentials of live workers; true if connections start or stop to share lanes.
-
-        A changed credential unparks the parked ones of its connection's ``lanes``. Raises `NotLeader`.
-        """
-        before, chosen = self._saved, self._choose(workers, moment.server_ms)
-        changes = {name: chosen.get(name) for name in before | chosen if before.get(name) != chosen.get(name)}
-        if changes:
-            rotated = {name: each for name, each in chosen.items() if _is_rotated(before.get(name), each)}
-            concerned = [lane for lane in lanes() if self._is_of(lane, rotated)] if rotated else []
-            fingerprints = {name: each.credential for name, each in rotated.items()}
-            opened = self._scopes.save(changes, fingerprints, concerned, moment.epoch, moment.argument)
-            if opened is None:
-                raise NotLeader
-            _log_changes(before, chosen, opened)
-        moved = _owners(self._chosen) != _owners(chosen)
-        self._saved = self._chosen = chosen
-        return moved
-
-    def owner(self, connection: str) -> str:
-        """The connection whose name this connection's lanes have."""
-        found = self._chosen.get(connection)
-        return found.lanes if found else connection
-
-    def publish(self) -> None:
-        """Write protocol, scope and lanes of every connection, for clients and the command line.
-
-        ``lanes``: the first part of its lanes' names; if all its models share one lane, that lane. ``models``
-        are those that it lists, if it does; ``key``: it needs one.
-        """
-        self._scopes.publish({name: self._published(name) for name in self._connections})
-
-    def _published(self, name: str) -> dict[str, Any]:
-        known = self._connections[name]
-        fields: dict[str, Any] = {
-            "protocol": known.protocol,
-            "scope": known.scope,
-            "lanes": endpoint_id(known.base_url) if known.scope == "endpoint" else self.owner(name),
-        }
-        if known.models:
-            fields["models"] = list(known.models)
-        if known.key_variable:
-            fields["key"] = True
-        return fields
-
-    def canonical_lane(self, lane: str) -> str:
-        """The lane that carries the calls of a lane of this name."""
-        connection = lane.partition(":")[0]
-        return lane_under(lane, self.owner(connection)) if connection in self._named() else lane
-
-    def names(self, lane: str) -> list[str]:
-        """The lane's name under each connection that shares it: its own name first."""
-        own = lane.partition(":")[0]
-        others = [name for name in self._named() if name != own and self.owner(name) == own]
-        return [lane, *(lane_under(lane, other) for other in others)]
-
-    def predecessors(self, lane: str) -> tuple[list[str], int]:
-        """Lanes whose learned limits a lane may take over, and since when; 0: only before its first use."""
-        own = self._chosen.get(lane.partition(":")[0])
-        if own is not None and own.left:
-            return [lane_under(lane, own.left)], own.left_ms
-        return self.names(lane)[1:], 0
-
-    def _named(self) -> list[str]:
-        """Connections whose lanes are named after a connection, not after an endpoint."""
-        return [name for name, known in self._connections.items() if known.scope != "endpoint"]
-
-    def _is_of(self, lane: str, scopes: Mapping[str, Scope]) -> bool:
-        at_endpoints = {
-            endpoint_id(known.base_url)
-            for name in scopes
-            if (known := self._connections[name]).scope == "endpoint"
-        }
-        named = {scope.lanes for name, scope in scopes.items() if name in self._named()}
-        return lane in at_endpoints or lane.partition(":")[0] in named
-
-    def _choose(self, workers: Sequence[Beat], now_ms: int) -> dict[str, Scope]:
-        """Scopes by connection, from the saved ones and the credentials of live workers."""
-        before, connections = self._saved, self._connections
-        scopes = {name: _informed(before.get(name, Scope(name)), name, workers) for name in connections}
-        reported = {name: each.credential for name, each in scopes.items() if each.credential}
-        fingerprints = credentials_by_variable(connections, reported)
-        identities = {
-            name: lane_identity(each, ANY_MODEL, fingerprints[name]) for name, each in connections.items()
-        }
-        holders = {
-            name: {beat.worker for beat in workers if name in beat.info.credentials} for name in connections
-        }
-
-        def may_join(one: str, other: str) -> bool:
-            """Whether two connections may share: every worker of the owner must hold the other's key too."""
-            return holders[one] == holders[other] and bool(
-                holders[one] or not (one in reported or other in reported)
-            )
-
-        shared = share_lanes(identities, _owners(before), may_join)
-        return {name: _placed(each, name, shared[name], now_ms) for name, each in scopes.items()}
-
-
-def _informed(scope: Scope, connection: str, workers: Sequence[Beat]) -> Scope:
-    """The scope with its credential in force: a new one, else the last one while a worker holds it."""
-    credentials = [beat.info.credentials for beat in workers]
-    held = tuple(sorted({each[connection] for each in credentials if connection in each}))
-    if not held:
-        return scope
-    new = [each for each in held if each not in scope.held]
-    in_force = new[0] if new else scope.credential if scope.credential in held else held[0]
-    return replace(scope, credential=in_force, held=held)
-
-
-def _placed(scope: Scope, connection: str, owner: str, now_ms: int) -> Scope:
-    if owner == scope.lanes:
-        return scope
-    left, left_ms = (scope.lanes, now_ms) if owner == connection else ("", 0)
-    return replace(scope, lanes=owner, left=left, left_ms=left_ms)
-
-
-def _owners(scopes: Mapping[str, Scope]) -> dict[str, str]:
-    return {name: scope.lanes for name, scope in scopes.items()}
-
-
-def _is_rotated(before: Scope | None, now: Scope) -> bool:
-    """Whether the credential in force has changed, or the last worker with an older one is gone."""
-    old = before or Scope(now.lanes)
-    return old.credential != now.credential or (len(old.held) > 1 and len(now.held) == 1)
-
-
-def _log_changes(before: Mapping[str, Scope], chosen: Mapping[str, Scope], opened: Sequence[str]) -> None:
-    for name, now in chosen.items():
-        old = before.get(name, Scope(name))
-        if old.credential not in ("", now.credential):
-            log.warning(
-                Event.CREDENTIAL_CHANGED, connection=name, fingerprint=now.credential, before=old.credential
-            )
-        if len(now.held) > 1 and now.held != old.held:
-            log.warning(
-                Event.CREDENTIALS_DIFFER, connection=name, fingerprint=now.credential, held=list(now.held)
-            )
-        if now.lanes not in (name, old.lanes):
-            log.info(Event.LANES_JOINED, connection=name, lanes=now.lanes)
-        elif now.lanes != old.lanes:
-            log.warning(Event.LANES_PARTED, connection=name, before=old.lanes)
-    for lane in opened:
-        log.info(Event.LANE_REOPENED, lane=lane)
