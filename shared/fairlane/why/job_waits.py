@@ -11,10 +11,11 @@ from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import Flight, RunTraces
-from fairlane.why.explaining import Surroundings, ended
+from fairlane.why.explaining import ended
 from fairlane.why.queues import Queues
 from fairlane.why.reasons import Reason
 from fairlane.why.run_bounds import UNTIMED, RunBounds
+from fairlane.why.surroundings import Surroundings
 from fairlane.why.waiting import UNKNOWN, Eta, LaneWait, Waiting
 
 LOOKS = 3

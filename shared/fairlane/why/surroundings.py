@@ -1,0 +1,115 @@
+"""What is read once for each question of why jobs wait: the leader, workers, lanes and their queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fairlane.model.run import RunRef
+from fairlane.store.connection.connect import RedisClient, if_allowed
+from fairlane.store.connection.server_states import Refusal
+from fairlane.store.keys import Keys
+from fairlane.store.read.overview import DeploymentReader
+from fairlane.store.read.reading import RunReader
+from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.store.write.workers import Workers
+from fairlane.why.eta import Cost, start_of
+from fairlane.why.queues import Queues, ahead_of, share_of
+from fairlane.why.reasons import SHARED_OUT, Reason, reason_of
+from fairlane.why.waiting import Eta
+
+_SMALLEST = Cost(1, 1)
+MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
+
+
+def _refused(refusing: Refusal) -> str:
+    return f"{refusing.problem}: nothing starts or is recorded until that ends. {refusing.remedy}"
+
+
+class Surroundings:
+    """Everything that is read once per question: the leader, workers, lanes and their queues.
+
+    ``weights`` are those of the caller's settings, by team; a team that they do not name has 1.
+    Where only ``team``'s own may be read, a scheduler and workers are taken to be there.
+    """
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        keys: Keys,
+        lanes: Sequence[str],
+        weights: Mapping[str, float],
+        now_ms: str | int,
+        team: str | None = None,
+    ) -> None:
+        self._weights, self._queues = weights, Queues(redis, keys)
+        self.views = dict(zip(lanes, Lanes(redis, keys).views(lanes, now_ms), strict=True))
+        self.queues = self._queues.on(lanes, team)
+        beats = if_allowed(lambda: Workers(keys).beats(redis), None)
+        self._in_part = beats is None
+        self._slots = dict.fromkeys(lanes, MANY_SLOTS)
+        if beats is not None:
+            working = [beat.info for beat in beats if not beat.info.stopping]
+            self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
+        self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
+        self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
+        server = DeploymentReader(redis, keys).server()
+        refusing = None if server is None else server.refusing
+        self.refusing = None if refusing is None else Reason("scheduler", _refused(refusing))
+
+    def _is_led(self, deployment: DeploymentReader) -> bool:
+        leader = deployment.leader()
+        return leader is not None and leader.until_ms > self._now_ms
+
+    @property
+    def now_ms(self) -> int:
+        """Server milliseconds at which everything was read."""
+        return self._now_ms
+
+    def depth(self, lane: str) -> int:
+        """Jobs queued on a lane, over all runs that are not paused."""
+        return sum(queue.queued for queue in self.queues[lane] if not queue.paused)
+
+    def share(self, team: str, lane: str) -> float:
+        """The team's part of a lane that several teams use."""
+        return share_of(team, self.queues[lane], self._weights)
+
+    def reason(
+        self, lane: str, queued: int, team: str | None = None, own: Reason | None = None
+    ) -> Reason | None:
+        """What holds ``queued`` jobs there, those of ``team`` if one is named; ``own``: their run's bound.
+
+        A lane that is shut, or that nobody serves, comes first, then the run's bound, then what is used up of
+        the lane. What takes longer than the run's bound comes before it.
+        """
+        if queued and self.refusing is not None:
+            return self.refusing
+        share = 1.0 if team is None else self.share(team, lane)
+        found = reason_of(self.views[lane], queued, self._slots[lane], led=self.led, share=share)
+        if own is None or found is None:
+            return own or found
+        used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"
+        if not used_up or not self._slots[lane]:
+            return found
+        if own.until_ms is None:
+            return own
+        next_ms = found.until_ms or self.eta(lane, 1, _SMALLEST).at_ms
+        return found if next_ms is not None and next_ms > own.until_ms else own
+
+    def ahead(self, ref: RunRef, lane: str, before: int) -> int:
+        """About how many jobs go before one that ``before`` others of its run precede."""
+        queues = self.queues[lane]
+        rivals = [queue.ref for queue in queues if queue.ref.team == ref.team and queue.ref != ref]
+        priorities = self._queues.priorities([ref, *rivals]) if rivals else {}
+        return ahead_of(ref, before, queues, self._weights, priorities)
+
+    def eta(self, lane: str, jobs: int, cost: Cost, places: int | None = None) -> Eta:
+        """``places``: calls that the run of the last of them may have in flight."""
+        if not self.led or self.refusing is not None:
+            return Eta(None, True)
+        slots = self._slots[lane] if places is None else min(self._slots[lane], places)
+        found = start_of(jobs, self.views[lane], cost, slots)
+        return found._replace(at_least=True) if self._in_part else found
+
+    def cost(self, lane: str, ref: RunRef) -> Cost:
+        """The mean charge of the run's next jobs on a lane."""
+        return self._queues.of(ref, lane).cost
