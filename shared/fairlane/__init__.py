@@ -77,11 +77,12 @@ if TYPE_CHECKING:
     from fairlane.evaluators.function_scorers import scorer
     from fairlane.export.parsed import Parsed, parse_outputs
     from fairlane.model.decision import RetryPolicy
-    from fairlane.model.job import JobState, Usage
+    from fairlane.model.job import JobState
     from fairlane.model.record import Record
     from fairlane.model.run import RunState
     from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
     from fairlane.model.sessions import SessionRecord
+    from fairlane.model.tokens import Usage
     from fairlane.why.waiting import Eta, LaneWait, Waiting
 
 __all__ = [
@@ -205,7 +206,7 @@ _HOMES = {
     "Parsed": "fairlane.export.parsed",
     "parse_outputs": "fairlane.export.parsed",
     "JobState": "fairlane.model.job",
-    "Usage": "fairlane.model.job",
+    "Usage": "fairlane.model.tokens",
     "RetryPolicy": "fairlane.model.decision",
     "LaneProgress": "fairlane.model.run_status",
     "RoleTime": "fairlane.model.run_status",

@@ -13,10 +13,10 @@ from redis import Redis
 
 from fairlane.config.sections import LogSettings
 from fairlane.embedded.server import start_embedded
-from fairlane.model.job import Attempt, JobState, Lesson, Usage
+from fairlane.model.job import Attempt, JobState, Lesson
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
-from fairlane.model.tokens import Entry, Estimate
+from fairlane.model.tokens import Entry, Estimate, Usage
 from fairlane.store.verbs import load_all
 from fairlane.store.write.workers import Beat, WorkerInfo
 from fairlane.telemetry.logs import configure_logging

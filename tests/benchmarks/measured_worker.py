@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fairlane_workers.engine as engine_module
-from fairlane.model.job import Outcome
+from fairlane.model.outcome import Outcome
 from fairlane_workers.__main__ import main
 from fairlane_workers.execution.reporter import FinishedCall
 from fairlane_workers.providers.contract import OnChunk, Request

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.model.job import AccessDenied, Outcome, PermanentFailure, RateLimited, Success
+from fairlane.model.outcome import AccessDenied, Outcome, PermanentFailure, RateLimited, Success
 from tests.support.provider_calls import ask, provider_of, streamed_or_not
 from tests.support.sdk_calls import FUNCTION, KEY, SCHEMA, TOOLS, Forecast, simulated
 from tests.support.wires import Wire

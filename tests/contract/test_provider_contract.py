@@ -10,7 +10,7 @@ import pytest
 
 from fairlane.config.connections.connection import Connection
 from fairlane.core.redaction import MASK, RUN
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     Overloaded,
     PermanentFailure,
@@ -18,8 +18,8 @@ from fairlane.model.job import (
     ServerError,
     Success,
     TimedOut,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from tests.support.provider_calls import (
     KEY,
     ask,

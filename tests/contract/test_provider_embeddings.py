@@ -7,15 +7,15 @@ import asyncio
 import pytest
 
 from fairlane.evaluators.embeddings import cosine, pack, unpack
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     Outcome,
     PermanentFailure,
     RateLimited,
     Success,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from fairlane.testing import SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
 from tests.support.provider_calls import KEY, call, provider_of

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairlane.model.job import InvalidResponse, NetworkFailure, Outcome, Success, TimedOut
+from fairlane.model.outcome import InvalidResponse, NetworkFailure, Outcome, Success, TimedOut
 from tests.support.provider_calls import (
     ask,
     call,

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
 from fairlane.model.hints import AxisHint
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     Outcome,

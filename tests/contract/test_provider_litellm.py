@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from fairlane.config.connections.connection import ANYWHERE, Connection
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     NetworkFailure,

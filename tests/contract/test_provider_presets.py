@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from fairlane.config.connections.presets import PRESETS, PROVIDERS, ProviderName
-from fairlane.model.job import AccessDenied, Outcome, Overloaded, PermanentFailure, RateLimited, Success
+from fairlane.model.outcome import AccessDenied, Outcome, Overloaded, PermanentFailure, RateLimited, Success
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider, load_protocol

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     NetworkFailure,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.model.job import Outcome, PermanentFailure, Success
+from fairlane.model.outcome import Outcome, PermanentFailure, Success
 from fairlane.testing import SimulatorConfig, serve_in_thread
 from tests.support.conversations import TURNS, WEATHER
 from tests.support.provider_calls import KEY, ask, provider_of, streamed_or_not

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import PROVIDERS
 from fairlane.lab.simulator.vendors import VENDORS
-from fairlane.model.job import Outcome, Overloaded, RateLimited, Success
+from fairlane.model.outcome import Outcome, Overloaded, RateLimited, Success
 from fairlane.testing import ManualClock, ServedProvider, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.registry import build_provider
 from tests.support.provider_calls import ask

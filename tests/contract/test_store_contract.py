@@ -13,9 +13,9 @@ from redis import Redis
 
 from fairlane.core.errors import LaneNotFound
 from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
-from fairlane.model.job import Claim, JobState, Usage
+from fairlane.model.job import Claim, JobState
 from fairlane.model.lane import LaneLimits
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from fairlane.store.verbs import all_scripts, load_all
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import WorkerInfo

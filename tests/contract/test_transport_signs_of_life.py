@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fairlane.model.job import Success, TimedOut
+from fairlane.model.outcome import Success, TimedOut
 from tests.support.provider_calls import ask, call, every_protocol, opened, whole_stream
 from tests.support.scripted_server import Drip, chunk, http_head
 from tests.support.wires import WIRES, Wire

@@ -11,7 +11,7 @@ import pytest
 from fairlane.evaluators.embeddings import unpack
 from fairlane.evaluators.judge import read_verdict
 from fairlane.evaluators.rubrics import tool_of, verdict_format
-from fairlane.model.job import Outcome, PermanentFailure, Success, UnsupportedParameter
+from fairlane.model.outcome import Outcome, PermanentFailure, Success, UnsupportedParameter
 from fairlane.testing import ManualClock, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported import AdaptingProvider

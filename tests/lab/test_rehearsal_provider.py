@@ -13,15 +13,8 @@ from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.rehearsal.virtual.simulated_provider import SimulatedProvider
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import (
-    AccessDenied,
-    Attempt,
-    NetworkFailure,
-    Outcome,
-    RateLimited,
-    ServerError,
-    Success,
-)
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import AccessDenied, NetworkFailure, Outcome, RateLimited, ServerError, Success
 
 WAY_MS, CALL_MS = 20, 500
 

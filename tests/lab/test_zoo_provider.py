@@ -9,8 +9,8 @@ import pytest
 
 from fairlane.core.clock import ManualClock
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
-from fairlane.model.job import (
-    Attempt,
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import (
     InvalidResponse,
     NetworkFailure,
     Outcome,

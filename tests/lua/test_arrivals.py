@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.decision import unsent
-from fairlane.model.job import Attempt, Lesson, Usage
-from fairlane.model.tokens import Estimate
+from fairlane.model.job import Attempt, Lesson
+from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
 

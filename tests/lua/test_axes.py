@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.model.job import Usage
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Entry, Estimate
+from fairlane.model.tokens import Entry, Estimate, Usage
 from tests.support.deployment import BURST_S, LEASE_MS, Deployment, entry
 
 UNIT = 60_000_000

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.ending import ReadyJob
-from fairlane.model.job import Attempt, JobState, Lesson, Usage
+from fairlane.model.job import Attempt, JobState, Lesson
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from fairlane.store.write.permits import Grant, Offer
 from tests.support.deployment import Deployment, entry
 

@@ -12,9 +12,9 @@ from redis import Redis
 
 from fairlane.config.sections import Budget
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.job import Attempt, Usage
+from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from fairlane.store.write.budgets import KEEP_MS, Allowance, Budgets, Per, period_of
 from fairlane.store.write.permits import Offer
 from tests.support.deployment import Deployment

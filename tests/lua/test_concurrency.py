@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import JobState, Lesson, Usage
+from fairlane.model.job import JobState, Lesson
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment, payload
 from tests.support.hidden_limit import Bucket, HiddenLimit, Limit, Places, Window
 from tests.support.redis import emptied

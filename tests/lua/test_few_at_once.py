@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson, Usage
+from fairlane.model.job import Attempt, Lesson
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment
 
 ASKED_MS, LONGEST_MS, PATIENCE_MS = 500, 30_000, 30_000

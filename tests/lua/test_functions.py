@@ -18,7 +18,8 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
-from fairlane.model.job import Claim, JobState, Lesson, Usage
+from fairlane.model.job import Claim, JobState, Lesson
+from fairlane.model.tokens import Usage
 from fairlane.store.functions import all_functions, keep_functions
 from fairlane.store.preludes import Preludes
 from fairlane.store.script import Call, Functions, is_missing, merged

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson, Signal, Usage
+from fairlane.model.job import Attempt, Lesson, Signal
+from fairlane.model.tokens import Usage
 from fairlane.why.reasons import reason_of
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import Attempt, Lesson, Signal, Usage
-from fairlane.model.tokens import Estimate
+from fairlane.model.job import Attempt, Lesson, Signal
+from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import BURST_S, Deployment, permit_burst_ms
 from tests.support.redis import emptied
 

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, Usage
+from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import Deployment, entry
 from tests.support.redis import emptied
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import Attempt, Lesson, Usage
+from fairlane.model.job import Attempt, Lesson
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import Deployment
 from tests.support.hidden_limit import hints
 from tests.support.redis import emptied

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from fairlane.model.job import JobState, Lesson, Signal, Usage
+from fairlane.model.job import JobState, Lesson, Signal
+from fairlane.model.tokens import Usage
 from fairlane.store.preludes import LuaFile
 from fairlane.store.script import Call, merged
 from fairlane.store.verbs import script

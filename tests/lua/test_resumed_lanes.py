@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Lesson, Signal, Usage
+from fairlane.model.job import Lesson, Signal
+from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment
 
 LANE = "sim:fast"

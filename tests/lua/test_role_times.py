@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.ending import ReadyJob
-from fairlane.model.job import Attempt, JobState, Lesson, Usage
+from fairlane.model.job import Attempt, JobState, Lesson
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.model.run_status import RoleTime
+from fairlane.model.tokens import Usage
 from fairlane.store.run_queries import ROLE_TIME_FIELDS, RunFields, role_times
 from tests.support.deployment import Deployment, entry
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, Signal, Usage
+from fairlane.model.job import Attempt, Signal
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from fairlane_workers.probe.charge import ChargeModel
 from tests.support.charges import charged
 from tests.support.deployment import Deployment, entry, permit_burst_ms

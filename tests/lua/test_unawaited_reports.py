@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, JobState, Lesson, Reported, Usage
+from fairlane.model.job import Attempt, JobState, Lesson, Reported
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment, payload
 from tests.support.redis import emptied
 

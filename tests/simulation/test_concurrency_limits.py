@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.model.job import Attempt, JobState, Outcome, Overloaded, RateLimited, Success, Usage
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import Outcome, Overloaded, RateLimited, Success
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from redis import Redis
 
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.job import AccessDenied, Attempt, JobState, NetworkFailure, Outcome, Success
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import AccessDenied, NetworkFailure, Outcome, Success
 from fairlane.model.run import RunState
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker, answers, scripted

@@ -7,16 +7,9 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from fairlane.model.job import (
-    Attempt,
-    JobState,
-    NetworkFailure,
-    Outcome,
-    Overloaded,
-    ServerError,
-    Success,
-    Usage,
-)
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import NetworkFailure, Outcome, Overloaded, ServerError, Success
+from fairlane.model.tokens import Usage
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
 

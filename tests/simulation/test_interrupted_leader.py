@@ -9,7 +9,8 @@ import pytest
 from redis import Redis
 
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.job import Attempt, NetworkFailure, Outcome
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import NetworkFailure, Outcome
 from fairlane.model.run import RunState
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import answers

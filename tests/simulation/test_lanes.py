@@ -7,7 +7,9 @@ from itertools import pairwise
 import pytest
 from redis import Redis
 
-from fairlane.model.job import Attempt, Outcome, Success, Usage
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome, Success
+from fairlane.model.tokens import Usage
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import CALL_S, FakeWorker, Start, answers, excess
 

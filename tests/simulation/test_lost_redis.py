@@ -5,7 +5,9 @@ from __future__ import annotations
 from redis import Redis
 
 from fairlane.lab.simulator.limits.shapes import TokenBucket
-from fairlane.model.job import Attempt, Outcome, RateLimited, Success, Usage
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome, RateLimited, Success
+from fairlane.model.tokens import Usage
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker
 

@@ -9,19 +9,18 @@ from statistics import median
 import pytest
 from redis import Redis
 
-from fairlane.model.job import (
-    Attempt,
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import (
     InvalidResponse,
-    JobState,
     NetworkFailure,
     Outcome,
     Overloaded,
     ServerError,
     Success,
     TimedOut,
-    Usage,
 )
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.redis import emptied
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker

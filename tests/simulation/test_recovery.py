@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.job import (
-    Attempt,
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import (
     FlawedAnswer,
     InvalidResponse,
-    JobState,
     NetworkFailure,
     Outcome,
     Overloaded,
@@ -23,8 +22,8 @@ from fairlane.model.job import (
     RateLimited,
     Success,
     TimedOut,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from tests.support.redis import emptied
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import CALL_S, FakeWorker, answers, scripted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.model.job import Usage
+from fairlane.model.tokens import Usage
 from tests.support.shares import (
     CHANGES_S,
     COURSES,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.model.job import Success, Usage
+from fairlane.model.outcome import Success
+from fairlane.model.tokens import Usage
 from tests.support.scheduling import Cluster
 
 

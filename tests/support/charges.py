@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fairlane.model.job import Usage
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from fairlane_workers.probe.charge import ChargeModel
 
 

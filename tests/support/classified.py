@@ -7,7 +7,7 @@ from typing import cast
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import PROTOCOLS
-from fairlane.model.job import Outcome
+from fairlane.model.outcome import Outcome
 from fairlane_workers.providers.answers.classify import Reading, classify, classify_late_error
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody

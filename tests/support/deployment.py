@@ -9,10 +9,10 @@ from fairlane.core.clock import ManualClock
 from fairlane.model.decision import Cost
 from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Judge
-from fairlane.model.job import Attempt, Claim, JobState, Lesson, Reported, Signal, Usage
+from fairlane.model.job import Attempt, Claim, JobState, Lesson, Reported, Signal
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
-from fairlane.model.tokens import Entry, Estimate
+from fairlane.model.tokens import Entry, Estimate, Usage
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Functions

@@ -9,8 +9,9 @@ from itertools import count
 from typing import Any, Protocol
 
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import Attempt, Lesson, Signal, Usage
+from fairlane.model.job import Attempt, Lesson, Signal
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment
 
 REFUSAL_MS = 20

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from redis import Redis
 
-from fairlane.model.job import Attempt, JobState, Signal, Usage
+from fairlane.model.job import Attempt, JobState, Signal
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from fairlane.store.write.permits import Offer
 from tests.support.lifecycle_model import Model
 from tests.support.redis import emptied

@@ -12,8 +12,9 @@ from typing import Any
 from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
 from fairlane.config.environment import process_environment
 from fairlane.core.errors import UnsupportedError
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 KNOWN = frozenset({"openai", "anthropic"})
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
-from fairlane.model.job import Outcome
+from fairlane.model.outcome import Outcome
 from fairlane_workers.providers.contract import Provider, Request
 from fairlane_workers.providers.registry import build_provider
 from tests.support.scripted_server import (

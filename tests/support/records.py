@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlane.model.evaluators import EvaluatorSpec
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import Message, RunSpec
+from fairlane.model.tokens import Usage
 
 
 def make_record(item: int = 0, **fields: Any) -> Record:

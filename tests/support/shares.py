@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from fairlane.model.job import Attempt, Outcome, RateLimited, Success, Usage
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome, RateLimited, Success
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.hidden_limit import REFUSAL_MS, Bucket
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import CALL_S, FakeWorker

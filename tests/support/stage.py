@@ -12,9 +12,10 @@ from fairlane.client.client import Client
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.model.ending import ReadyJob
-from fairlane.model.job import JobState, Lesson, Usage
+from fairlane.model.job import JobState, Lesson
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec
+from fairlane.model.tokens import Usage
 from fairlane.store.write.runs.inbox import Inbox, Request
 from tests.support.deployment import Deployment, entry
 

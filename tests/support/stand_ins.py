@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from fairlane.lab.rehearsal.virtual.simulated import AnswerFunction as Provider
 from fairlane.lab.rehearsal.virtual.simulated import CollectingPublisher, Start, VirtualTime
 from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker as FakeWorker
-from fairlane.model.job import Attempt, Outcome, Success, Usage
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome, Success
+from fairlane.model.tokens import Usage
 
 __all__ = [
     "CALL_S",

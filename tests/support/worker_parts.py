@@ -11,9 +11,11 @@ import fakeredis
 
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
-from fairlane.model.job import Attempt, Outcome, Success, Usage
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome, Success
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from fairlane.sandbox.pool import Pool
 from fairlane.store.verbs import load_all
 from fairlane.store.write.workers import WorkerInfo

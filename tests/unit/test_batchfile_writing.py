@@ -13,8 +13,9 @@ import pytest
 from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, check_place, default_errors
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import base64_of, pack
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 from tests.support.documents import ROOT, coded, table
 
 WRITER = BatchWriter("01run", 1_700_000_000)

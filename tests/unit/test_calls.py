@@ -19,9 +19,10 @@ from fairlane.core.errors import CallFailed, RateLimited, SubmissionError
 from fairlane.evaluators.function_scorers import scorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FunctionScorer
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import RunState
+from fairlane.model.tokens import Usage
 from fairlane_workers.functions.catalog import AppTasks
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.model.job import Usage
 from fairlane.model.lane import LaneLimits
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import Estimate, Usage
 from fairlane_workers.probe.charge import ChargeModel
 from tests.support.charges import charged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlane.model.hints import AxisHint
-from fairlane.model.job import Usage
+from fairlane.model.tokens import Usage
 from fairlane_workers.probe.charge import ChargeModel, check_charge
 
 USAGE = Usage(10, 20)  # 30 used, and with 256 of max_tokens 266 reserved

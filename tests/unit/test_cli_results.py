@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairlane.evaluators.builders import exact_match, llm_judge
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.run import RunState
+from fairlane.model.tokens import Usage
 from tests.support.command_line import CommandLine
 
 JUDGE = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, name="judge")

@@ -12,10 +12,11 @@ from fairlane.client.following.chunks import Chunk
 from fairlane.client.following.records import Seen
 from fairlane.core.errors import FairlaneError, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.run_status import RoleTime
+from fairlane.model.tokens import Usage
 from fairlane.store.read import reading
 from tests.support.stage import Stage
 

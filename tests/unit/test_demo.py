@@ -21,11 +21,12 @@ from fairlane.local.demo.session import ideal_seconds as ideal_of_all
 from fairlane.local.demo.summary import LaneUse, Summary, ideal_seconds, mean_scores, show_summary
 from fairlane.local.demo_command import QUESTIONS, data_folder
 from fairlane.local.keeper import WatchfulWaiter
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.lane import LaneLimits
 from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
+from fairlane.model.tokens import Usage
 
 LIMITS = LaneLimits(requests_per_minute=600)
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fairlane.core.clock import ManualClock
-from fairlane.model.job import NetworkFailure, Outcome
+from fairlane.model.outcome import NetworkFailure, Outcome
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.transport import Departure, PermitExpiredError, Transport, UsualDelay
 from tests.support.scripted_server import http, scripted_server

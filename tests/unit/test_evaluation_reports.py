@@ -16,21 +16,11 @@ from fairlane import agent, criterion
 from fairlane.core.clock import timestamp
 from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane.model.evaluators import EvaluatorSpec
-from fairlane.model.job import (
-    Attempt,
-    Claim,
-    FlawedAnswer,
-    JobState,
-    Lesson,
-    Outcome,
-    PermanentFailure,
-    ServerError,
-    Success,
-    TimedOut,
-    Usage,
-)
+from fairlane.model.job import Attempt, Claim, JobState, Lesson
+from fairlane.model.outcome import FlawedAnswer, Outcome, PermanentFailure, ServerError, Success, TimedOut
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.permits import Offer

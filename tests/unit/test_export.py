@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from fairlane.export.files import whole_file
 from fairlane.export.lines import _MARK, LINES_AT_ONCE, record_line, record_lines, write_lines
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 RECORD = Record(
     item=3,

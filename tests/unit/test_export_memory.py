@@ -18,8 +18,9 @@ from fairlane.export.spool import BATCH_ROWS
 from fairlane.export.trackers import mlflow_runs, phoenix_experiments, record_spool
 from fairlane.export.trackers.exported import Exported, ExportedRun
 from fairlane.export.trackers.record_spool import RecordSpool
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 from tests.support.records import make_record, spec_of
 
 COUNT = 6_000

@@ -23,8 +23,9 @@ from fairlane.export.formats import (
 from fairlane.export.frames import to_frame
 from fairlane.export.lines import record_line
 from fairlane.export.spool import Spool
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 from tests.support.records import make_record
 
 GOOD = make_record(

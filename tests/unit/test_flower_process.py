@@ -16,7 +16,7 @@ from flower.options import options
 from fairlane.broker.app import TASK_NAME
 from fairlane.flower import __main__ as flower_process
 from fairlane.flower.tasks.attempt_events import AttemptEvents, as_shown
-from fairlane.model.job import Outcome
+from fairlane.model.outcome import Outcome
 from tests.support.wait import wait_until
 
 UUID = "search/r1/3/1"

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import FunctionNotFound
 from fairlane.core.errors import RateLimited as SlowDown
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     Aborted,
     FlawedAnswer,
     NetworkFailure,

@@ -9,7 +9,8 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as co
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 
 from fairlane.config.connections.connection import Connection
-from fairlane.model.job import RateLimited, Success, Usage
+from fairlane.model.outcome import RateLimited, Success
+from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Call
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.answers.classify import Reading, conclude

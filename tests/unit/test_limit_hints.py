@@ -11,7 +11,7 @@ import pytest
 
 from fairlane.core.clock import ManualClock
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import InvalidResponse, Outcome, RateLimited, Success, TimedOut
+from fairlane.model.outcome import InvalidResponse, Outcome, RateLimited, Success, TimedOut
 from fairlane_workers.providers.answers.classify import Reading
 from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.model.hints import Axis, AxisHint
-from fairlane.model.job import AccessDenied, Outcome, Overloaded, PermanentFailure, RateLimited, ServerError
+from fairlane.model.outcome import (
+    AccessDenied,
+    Outcome,
+    Overloaded,
+    PermanentFailure,
+    RateLimited,
+    ServerError,
+)
 from fairlane_workers.providers.limits import bodies
 from fairlane_workers.providers.limits.table import DIALECTS, NAMES
 from tests.support.classified import late_error, refusal

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from fairlane.core.redaction import Secrets
-from fairlane.model.job import Success, Usage
+from fairlane.model.outcome import Success
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.pieces import MaskedPieces
 
 OLD, NEW = "ya29.old-K3v9QxT7mZp2LwR8", "ya29.new-B6hYcN4sJd1GfU5e"

@@ -14,8 +14,7 @@ from fairlane.apps.promptfoo.scoring.derived import Derived
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell, Tally
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
-from fairlane.model.job import Usage
-from fairlane.model.tokens import Price
+from fairlane.model.tokens import Price, Usage
 from tests.support.promptfoo import Folder, asserting, config, path_with_node, record
 from tests.support.promptfoo_cases import CASES, OURS
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
-from fairlane.model.job import AccessDenied, RateLimited
+from fairlane.model.outcome import AccessDenied, RateLimited
 from fairlane_workers.providers.answers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.answers.classify import Reading, classify
 from fairlane_workers.providers.contract import Request

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from fairlane.config.connections.connection import Connection
-from fairlane.model.job import AccessDenied, Outcome, PermanentFailure, RateLimited, Success
+from fairlane.model.outcome import AccessDenied, Outcome, PermanentFailure, RateLimited, Success
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider
 from tests.support.classified import refusal

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.model.hints import Hints
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     Outcome,
     Overloaded,
@@ -22,8 +22,8 @@ from fairlane.model.job import (
     ServerError,
     Success,
     TimedOut,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError

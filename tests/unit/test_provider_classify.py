@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     Outcome,

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.job import AccessDenied, NetworkFailure, Outcome, Success
+from fairlane.model.outcome import AccessDenied, NetworkFailure, Outcome, Success
 from fairlane_workers.providers.auth.authorizer import CredentialError
 from fairlane_workers.providers.auth.google import RENEW_MS, GoogleToken, google_token
 from fairlane_workers.providers.auth.google_requests import GoogleRequests

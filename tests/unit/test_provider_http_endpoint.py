@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     Outcome,
@@ -20,8 +20,8 @@ from fairlane.model.job import (
     RateLimited,
     ServerError,
     Success,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider
 from tests.support.scripted_server import Exchange, Received, chunk, event, http, scripted_server, stream_head

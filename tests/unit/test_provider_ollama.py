@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ollama._types import ChatRequest, Options
 
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     InvalidResponse,
     Overloaded,
     PermanentFailure,
     RateLimited,
     ServerError,
     Success,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     InvalidResponse,
     Outcome,
     Overloaded,
@@ -15,8 +15,8 @@ from fairlane.model.job import (
     RateLimited,
     ServerError,
     Success,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError

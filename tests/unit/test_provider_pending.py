@@ -12,7 +12,7 @@ import pytest
 
 from fairlane.core.clock import ManualClock
 from fairlane.core.pause import Pause
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     NetworkFailure,

@@ -17,7 +17,7 @@ from fairlane.config.connections.presets import PROTOCOLS
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.hints import Axis
-from fairlane.model.job import Outcome, Success
+from fairlane.model.outcome import Outcome, Success
 from fairlane_workers.providers import limits
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat

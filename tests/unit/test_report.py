@@ -28,11 +28,11 @@ from fairlane.client.views.summary import TASK, Failure
 from fairlane.core.clock import ManualClock
 from fairlane.core.terminal_text import visible
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import Message, RunSpec, RunState
 from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
-from fairlane.model.tokens import Price
+from fairlane.model.tokens import Price, Usage
 from fairlane.store.keys import Keys
 from fairlane.store.write.lanes.lane_history import FINE, MINUTES, History, Reading
 from tests.support.command_line import CommandLine

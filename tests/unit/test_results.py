@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.model.evaluators import Judge
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.results import (
     JudgeResult,
     Portion,
@@ -21,6 +21,7 @@ from fairlane.model.results import (
     packed,
     stored_state,
 )
+from fairlane.model.tokens import Usage
 from tests.support.records import spec_of
 
 COUNTS = st.none() | st.integers(0, 1 << 40)

@@ -9,7 +9,8 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane.model.job import JobState, Lesson, Usage
+from fairlane.model.job import JobState, Lesson
+from fairlane.model.tokens import Usage
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.registry import TeamRecord
 from fairlane.store.write.workers import Beat, WorkerInfo

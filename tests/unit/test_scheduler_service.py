@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
-from fairlane.model.job import Success
+from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import Keys
 from fairlane_scheduler.service import HOUSEKEEPING_MS, Scheduler

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.redaction import LEAST_VARIED, MASK, RUN, Secrets
-from fairlane.model.job import Success
+from fairlane.model.outcome import Success
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.answers.classify import Reading, conclude
 

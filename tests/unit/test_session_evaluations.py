@@ -14,7 +14,8 @@ from fairlane.datasets.rows import encode_page
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.ending import CANCELLED
 from fairlane.model.evaluators import FunctionScorer, Judge
-from fairlane.model.job import AccessDenied, Attempt, JobState, Outcome, PermanentFailure, Success
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import AccessDenied, Outcome, PermanentFailure, Success
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.sessions import members_field, memberships_field, session_of_job

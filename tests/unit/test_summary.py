@@ -21,12 +21,12 @@ from fairlane.client.views.tally import OTHER_ERRORS, summarise
 from fairlane.core.errors import RunArchived
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, Judge
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price
+from fairlane.model.tokens import Price, Usage
 from fairlane.pipeline.evaluations import NOT_JUDGED
 from tests.support.records import make_record, spec_of
 

@@ -15,8 +15,9 @@ from fairlane.client.submitting.submission import submitting
 from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import TracingSettings
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.job import RateLimited, Success, Usage
+from fairlane.model.outcome import RateLimited, Success
 from fairlane.model.run import RunSpec
+from fairlane.model.tokens import Usage
 from fairlane_workers.engine import open_spans
 from fairlane_workers.telemetry.spans import Spans
 from tests.support.worker_parts import WorkerParts, on_loop

@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from fairlane.core.events import Event
 from fairlane.model.decision import Defer, RetryPolicy, decide
-from fairlane.model.job import Claim, Outcome, PermanentFailure, Success, UnsupportedParameter
+from fairlane.model.job import Claim
+from fairlane.model.outcome import Outcome, PermanentFailure, Success, UnsupportedParameter
 from fairlane.testing import ManualClock
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.unsupported.adapting import (

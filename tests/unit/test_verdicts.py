@@ -11,7 +11,8 @@ from fairlane import llm_judge
 from fairlane.evaluators.judge import Verdict, read_verdict
 from fairlane.evaluators.rubrics import verdict_format
 from fairlane.evaluators.scorers import Score
-from fairlane.model.job import JobState, Success
+from fairlane.model.job import JobState
+from fairlane.model.outcome import Success
 from fairlane.model.results import JudgeResult, TaskResult, assemble
 from fairlane.model.run import Plan
 from fairlane.pipeline.evaluations import FinishedJob, evaluation_result

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fairlane.model.job import JobState, Outcome, Success
+from fairlane.model.job import JobState
+from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import RunRef
 from fairlane_workers.execution.held import Abort
 from tests.support.worker_parts import WorkerParts, lines, on_loop

@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from fairlane.datasets.rows import encode_page
 from fairlane.model.evaluators import Assertions, ExactMatch, Judge, Regex
-from fairlane.model.job import Attempt, JobState, Success
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import Success
 from fairlane.model.run import CacheChoice, Order, RunRef
 from fairlane.sandbox.pool import Pool
 from fairlane.sandbox.process import Limits

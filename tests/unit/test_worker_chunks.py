@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fairlane.model.job import Attempt, JobState, NetworkFailure, Outcome, PermanentFailure, Success
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import NetworkFailure, Outcome, PermanentFailure, Success
 from fairlane.model.run import RunRef
 from fairlane_workers.execution.calls import LOOK_AGAIN_MS, RUNS_KEPT
 from tests.support.worker_parts import WorkerParts, on_loop

@@ -19,10 +19,10 @@ from fairlane.model.decision import (
     finish,
     requeue,
 )
-from fairlane.model.job import (
+from fairlane.model.job import Claim
+from fairlane.model.outcome import (
     Aborted,
     AccessDenied,
-    Claim,
     FlawedAnswer,
     InvalidResponse,
     NetworkFailure,
@@ -33,8 +33,8 @@ from fairlane.model.job import (
     ServerError,
     Success,
     TimedOut,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 
 POLICY = RetryPolicy(max_attempts=3, initial_delay=1.0, max_delay=8.0, max_rate_limits=5)
 UNPROVEN = {

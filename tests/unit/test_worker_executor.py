@@ -11,11 +11,9 @@ from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.job import (
-    MESSAGE_VERSION,
+from fairlane.model.job import MESSAGE_VERSION, Attempt, JobState
+from fairlane.model.outcome import (
     AccessDenied,
-    Attempt,
-    JobState,
     NetworkFailure,
     Outcome,
     Overloaded,
@@ -23,9 +21,9 @@ from fairlane.model.job import (
     RateLimited,
     ServerError,
     TimedOut,
-    Usage,
 )
 from fairlane.model.run import SPEC_VERSION, CacheChoice, Order, RunRef
+from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Prompt
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported import AdaptingProvider

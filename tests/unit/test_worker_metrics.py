@@ -10,7 +10,8 @@ import pytest
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.job import AccessDenied, FlawedAnswer, JobState, Outcome, RateLimited
+from fairlane.model.job import JobState
+from fairlane.model.outcome import AccessDenied, FlawedAnswer, Outcome, RateLimited
 from fairlane.telemetry.metrics_server import OTHER
 from fairlane_workers.telemetry.metrics import OUTCOMES, MeasuredBatcher, WorkerMetrics
 from fairlane_workers.upkeep.health import STUCK_S, WorkerHealth

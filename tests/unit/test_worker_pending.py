@@ -10,7 +10,8 @@ import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
-from fairlane.model.job import Aborted, AccessDenied, Attempt, InvalidResponse, JobState, Outcome
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import Aborted, AccessDenied, InvalidResponse, Outcome
 from fairlane.model.run import RunRef
 from fairlane.store.write.workers import Wish
 from fairlane_workers.execution import executor as executor_module

@@ -9,7 +9,8 @@ from typing import Any, cast
 from structlog.testing import capture_logs
 
 from fairlane.model.decision import Defer, Finish
-from fairlane.model.job import Attempt, JobState, Lesson, Success
+from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.outcome import Success
 from fairlane.pipeline.completion import Completion
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts

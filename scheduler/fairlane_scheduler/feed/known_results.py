@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from fairlane.core.lru import Lru
-from fairlane.model.job import JobState, Success
+from fairlane.model.job import JobState
 from fairlane.model.origins import Continuation
+from fairlane.model.outcome import Success
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Cell, RunRef, RunSpec
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult

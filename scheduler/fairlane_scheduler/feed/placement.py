@@ -22,7 +22,7 @@ from fairlane.core.errors import (
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows, inflates_within
-from fairlane.model.job import Success
+from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.tokens import Entry
 from fairlane.pipeline.conversation import recalled

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from fairlane.model.job import Usage
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Record))
 _LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1

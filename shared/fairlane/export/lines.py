@@ -9,8 +9,9 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 
 class Lines(NamedTuple):

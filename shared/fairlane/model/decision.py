@@ -9,25 +9,23 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fairlane.model.job import (
+from fairlane.model.job import Claim, Lesson, Signal
+from fairlane.model.outcome import (
     Aborted,
     AccessDenied,
-    Claim,
     FlawedAnswer,
     InvalidResponse,
-    Lesson,
     NetworkFailure,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
     ServerError,
-    Signal,
     Success,
     TimedOut,
     UnsupportedParameter,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 
 Jitter = Literal["full", "added"]
 

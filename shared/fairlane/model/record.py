@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.model.evaluators import Judge
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.steps import Step
+from fairlane.model.tokens import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record, note_of, reason_of
 from fairlane.model.run import Cell, RunSpec, cell_of
 from fairlane.model.steps import Step
+from fairlane.model.tokens import Usage
 
 PACK_CHARS = 400
 """Shorter results are stored plain: zlib would save little of them."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fairlane.core.errors import BrokenSessions
-from fairlane.model.job import Usage
 from fairlane.model.run import RunSpec
+from fairlane.model.tokens import Usage
 
 MOST_ROWS = 10_000
 """Most rows of one session: a worker reads all of them for one call."""

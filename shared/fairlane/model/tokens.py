@@ -1,4 +1,4 @@
-"""Tokens of calls: estimated, reserved by the entries of queues, and their price.
+"""Tokens of calls: counted by providers, estimated, reserved by the entries of queues, and their price.
 
 Usage in the response trues an estimate up.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from fairlane.core.section import Section
-from fairlane.model.job import Usage
 
 CHARS_PER_TOKEN = 4
 """About four characters of English text make a token: the rule of thumb of OpenAI's documentation ("What are
@@ -40,6 +40,26 @@ DEFAULT_OUTPUT_TOKENS = 1024
 
 MOST_OUTPUT_TOKENS = 1_000_000
 """Cap of the reservation, above any model's longest answer: a larger limit would block a lane for days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call, as the provider counted them; ``None`` for a count that it did not report.
+
+    ``input_tokens`` is the whole prompt in every protocol. The provider read ``cached_tokens`` of them from
+    its cache; tokens that it wrote to the cache count as ordinary input.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+
+    @property
+    def total(self) -> int | None:
+        """Input and output together; ``None`` if the provider reported neither."""
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
 
 
 class Estimate(NamedTuple):

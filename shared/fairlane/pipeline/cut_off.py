@@ -9,9 +9,10 @@ from typing import Any
 
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.evaluators import CallSpec
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.sessions import SessionMembership
+from fairlane.model.tokens import Usage
 from fairlane.pipeline.completion import Completion, session_completion_without_row
 from fairlane.pipeline.evaluations import FinishedJob, skipped_evaluations
 from fairlane.pipeline.rendering import RunItem

@@ -13,10 +13,11 @@ from fairlane.evaluators.judge import read_verdict
 from fairlane.evaluators.scorers import Score
 from fairlane.model.ending import ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Judge, Similarity
-from fairlane.model.job import JobState, Success, Usage
+from fairlane.model.job import JobState
+from fairlane.model.outcome import Success
 from fairlane.model.results import SKIPPED_JUDGE, JudgeResult, read_score
 from fairlane.model.steps import Step
-from fairlane.model.tokens import Entry
+from fairlane.model.tokens import Entry, Usage
 from fairlane.pipeline.rendering import Call, RunItem, is_judged
 
 UNSTRUCTURED = "the provider cannot be held to a schema: each criterion is asked for alone"

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef, RunState
+from fairlane.model.tokens import Usage
 from fairlane.store.keys import Keys
 from fairlane.store.write.lanes.lanes import Lanes
 from tests.benchmarks.bench_stack import BenchStack, bench_stack

@@ -12,9 +12,10 @@ from redis import Redis
 
 from fairlane import Client, Run
 from fairlane.embedded.server import start_embedded
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from fairlane.store.keys import Keys
 from tests.benchmarks.processes import cpu_s, resident_mb
 from tests.benchmarks.report import Finding

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from fairlane.core.clock import ManualClock
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
-from fairlane.model.job import Attempt, Outcome, RateLimited, Success
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome, RateLimited, Success
 from tests.benchmarks.zoo.oracle import best_schedule
 from tests.benchmarks.zoo.peers import NEVER, PEERS, Peer
 from tests.benchmarks.zoo.playing import GRACE, Course, jobs_for, slots_for

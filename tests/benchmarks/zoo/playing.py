@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fairlane.lab.rehearsal.scenario import CONNECTION, lane_of
 from fairlane.lab.rehearsal.virtual.cluster import Cluster
 from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker
-from fairlane.model.job import Attempt, Outcome
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome
 from fairlane.model.tokens import CHARS_PER_TOKEN, TOKENS_PER_MESSAGE
 from fairlane.store.connection.connect import RedisClient
 from tests.benchmarks.zoo.oracle import Schedule, best_schedule

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.model.hints import Axis
-from fairlane.model.job import (
-    Attempt,
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import (
     InvalidResponse,
     NetworkFailure,
     Outcome,
@@ -18,8 +18,8 @@ from fairlane.model.job import (
     RateLimited,
     Success,
     TimedOut,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 from tests.benchmarks.zoo.admission import Admission, Draw, draw
 from tests.benchmarks.zoo.signals import Signs
 from tests.benchmarks.zoo.world import Outage, World

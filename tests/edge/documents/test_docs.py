@@ -13,7 +13,7 @@ import pytest
 import fairlane
 from fairlane.config.settings import Settings
 from fairlane.core.events import Event
-from fairlane.model.job import Outcome
+from fairlane.model.outcome import Outcome
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.write.lanes.lane_view import AXES

@@ -14,7 +14,7 @@ import pytest
 from fairlane.config.connections.connection import Connection
 from fairlane.config.loader import load_settings
 from fairlane.core.clock import ManualClock
-from fairlane.model.job import Outcome, Success
+from fairlane.model.outcome import Outcome, Success
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.http_endpoint import HttpEndpointDialect

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from fairlane.apps.batchfile.writing import BatchWriter
 from fairlane.evaluators.embeddings import pack
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 CHAT_TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
 TOOLS = [{"type": "function", "name": "add", "parameters": {}, "strict": True}]

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError, EventStreamError
 from pydantic import SecretStr
 
 from fairlane.config.connections.connection import Connection
-from fairlane.model.job import AccessDenied, Outcome, Success
+from fairlane.model.outcome import AccessDenied, Outcome, Success
 from fairlane.testing import Faults, ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider

@@ -14,7 +14,7 @@ from mistralai.client.errors import HTTPValidationError, SDKError
 from pydantic import SecretStr
 
 from fairlane.config.connections.connection import Connection
-from fairlane.model.job import Outcome, PermanentFailure, Success
+from fairlane.model.outcome import Outcome, PermanentFailure, Success
 from fairlane_workers.providers.registry import build_provider
 from tests.support.provider_calls import ask, streamed_or_not
 from tests.support.sdk_calls import KEY, MODEL, QUESTION, SCHEMA, TOOLS, Forecast, simulated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fairlane.model.job import ServerError
+from fairlane.model.outcome import ServerError
 from tests.support.scripted_server import Received
 from tests.support.wires.wire import Asked, Wire
 

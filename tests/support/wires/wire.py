@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fairlane.model.job import Overloaded, ServerError
+from fairlane.model.outcome import Overloaded, ServerError
 from tests.support.scripted_server import Received, event
 
 

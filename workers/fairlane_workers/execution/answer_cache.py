@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fairlane.model.job import Success
+from fairlane.model.outcome import Success
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.keys import Keys
 from fairlane.store.write.answer_cache import read_answer, written_answer

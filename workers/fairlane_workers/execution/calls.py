@@ -15,8 +15,9 @@ from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.errors import TemplateError
 from fairlane.core.lru import Lru
-from fairlane.model.job import Aborted, Attempt, Outcome, PermanentFailure, Success
+from fairlane.model.job import Attempt
 from fairlane.model.lane import split_model
+from fairlane.model.outcome import Aborted, Outcome, PermanentFailure, Success
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient

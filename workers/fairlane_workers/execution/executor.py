@@ -19,16 +19,8 @@ from fairlane.core.clock import Clock
 from fairlane.core.errors import NewerVersion, RunGone
 from fairlane.core.events import Event
 from fairlane.model.decision import ABORTED_DELAY_MS, PAUSED, Defer, Finish, decide, finish, requeue, unsent
-from fairlane.model.job import (
-    Aborted,
-    AccessDenied,
-    Attempt,
-    Claim,
-    FlawedAnswer,
-    Outcome,
-    Success,
-    TimedOut,
-)
+from fairlane.model.job import Attempt, Claim
+from fairlane.model.outcome import Aborted, AccessDenied, FlawedAnswer, Outcome, Success, TimedOut
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts

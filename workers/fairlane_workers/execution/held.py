@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from fairlane.model.job import Aborted, Attempt, Outcome
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Aborted, Outcome
 from fairlane_workers.execution.inputs import JobInputs
 from fairlane_workers.transport import Departure
 

@@ -16,7 +16,8 @@ from fairlane.evaluators.agents import flaw
 from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import ReadyJob
 from fairlane.model.evaluators import Criterion
-from fairlane.model.job import Attempt, JobState, Outcome, Reported, Success
+from fairlane.model.job import Attempt, JobState, Reported
+from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import RunRef
 from fairlane.pipeline.completion import (
     Completion,

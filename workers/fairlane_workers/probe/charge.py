@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fairlane.model.hints import AxisHint
-from fairlane.model.job import Usage
 from fairlane.model.lane import CacheReads, Charge, LaneLimits
+from fairlane.model.tokens import Usage
 
 LEAST_APART = 16  # tokens by which the two ways of charging must differ, so that one call distinguishes them
 TOLERANCE = 0.25  # of a charge: a provider estimates a prompt before it reads it

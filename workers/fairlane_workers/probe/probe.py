@@ -19,8 +19,8 @@ from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, FairlaneError
-from fairlane.model.job import Outcome, Success, UnsupportedParameter
 from fairlane.model.lane import LaneLimits
+from fairlane.model.outcome import Outcome, Success, UnsupportedParameter
 from fairlane_workers.probe.charge import ChargeModel, check_charge
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.http.connecting import open_transport

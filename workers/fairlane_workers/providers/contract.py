@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fairlane.model.job import Outcome
+from fairlane.model.outcome import Outcome
 
 OnChunk: TypeAlias = Callable[[str], Awaitable[None]]
 OnPending: TypeAlias = Callable[[str], Awaitable[None]]

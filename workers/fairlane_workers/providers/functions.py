@@ -19,7 +19,7 @@ from fairlane.core.clock import Clock
 from fairlane.core.errors import FunctionMismatch, FunctionNotFound
 from fairlane.core.errors import RateLimited as ToldToSlowDown
 from fairlane.core.events import Event
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     Aborted,
     FlawedAnswer,
     NetworkFailure,

@@ -19,7 +19,7 @@ from fairlane.config.connections.connection import ANYWHERE, Connection
 from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError, causes_of
 from fairlane.core.redaction import Secrets
-from fairlane.model.job import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, TimedOut
+from fairlane.model.outcome import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, TimedOut
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.answers.classify import Reading, classify, conclude
 from fairlane_workers.providers.answers.pieces import MaskedPieces

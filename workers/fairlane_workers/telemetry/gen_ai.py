@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import OF_PROTOCOL, PRESETS
 from fairlane.core.errors import TemplateError
-from fairlane.model.job import Outcome, Success
+from fairlane.model.outcome import Outcome, Success
 from fairlane.pipeline.rendering import Call
 from fairlane_workers.execution.inputs import JobInputs
 

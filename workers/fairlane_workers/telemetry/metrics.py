@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from fairlane.model.job import TERMINAL, Aborted, JobState, Outcome, Success
+from fairlane.model.job import TERMINAL, JobState
+from fairlane.model.outcome import Aborted, Outcome, Success
 from fairlane.telemetry.metrics_server import LabelValues
 from fairlane_workers.execution.batcher import AWAY_MOST_S, Batcher, Command
 from fairlane_workers.execution.reporter import FinishedCall

@@ -19,7 +19,8 @@ from opentelemetry.util.types import AttributeValue
 from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import TracingSettings
 from fairlane.core.version import __version__
-from fairlane.model.job import JobState, Success
+from fairlane.model.job import JobState
+from fairlane.model.outcome import Success
 from fairlane.model.run import RunSpec
 from fairlane_workers.execution.reporter import FinishedCall
 from fairlane_workers.telemetry import gen_ai

@@ -7,9 +7,9 @@ from typing import Any
 
 from fairlane.apps.batchfile.outputs import Output, ToolCall, read_output
 from fairlane.evaluators.embeddings import base64_of, unpack
-from fairlane.model.finish_reasons import openai_reason
-from fairlane.model.job import Usage
+from fairlane.export.finish_reasons import openai_reason
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 _ECHOED = (
     "instructions",

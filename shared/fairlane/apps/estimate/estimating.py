@@ -12,9 +12,8 @@ from fairlane.apps.estimate.sampling import Sample, take_sample
 from fairlane.apps.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane
 from fairlane.client.deployment import Deployment
 from fairlane.client.views.forecast import Forecast, LaneForecast, ModelForecast
-from fairlane.model.job import Usage
 from fairlane.model.run import Plan, RunSpec
-from fairlane.model.tokens import Price, cost_usd, price_of
+from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.write.lanes.lane_view import LaneView

@@ -13,8 +13,9 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.providers import ANSWER, CALLED, Provider
 from fairlane.apps.promptfoo.subjects import as_text
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 
 @dataclass(frozen=True, slots=True)

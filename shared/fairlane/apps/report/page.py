@@ -25,12 +25,12 @@ from fairlane.client.views.tally import summarise
 from fairlane.core.terminal_text import visible
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price, cost_usd, price_of
+from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 
 MOST_EXAMPLES = 200
 MOST_ROWS = 50

@@ -11,12 +11,12 @@ from contextlib import suppress
 from fairlane.client.views.summary import TASK, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.model.evaluators import CallSpec
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price, cost_usd, price_of
+from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 from fairlane.pipeline.evaluations import NOT_JUDGED
 
 MOST_FAILURES = 1000

@@ -10,11 +10,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fairlane.export.extras import library
+from fairlane.export.finish_reasons import openai_reason
 from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, as_text, plain
 from fairlane.export.trackers.record_spool import RecordSpool
-from fairlane.model.finish_reasons import openai_reason
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 DEFAULT_FOLDER = "logs"
 """Where ``inspect view`` looks."""

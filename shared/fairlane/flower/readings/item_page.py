@@ -9,11 +9,11 @@ from fairlane.client.deployment import Deployment
 from fairlane.core.errors import RunNotFound, TargetNotFound
 from fairlane.flower.readings.error_words import errors_of
 from fairlane.flower.readings.run_list import RunList
-from fairlane.model.job import Usage
 from fairlane.model.record import Record
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
 from fairlane.model.run_status import RunStatus
+from fairlane.model.tokens import Usage
 from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.run_queries import RunQueries
 

@@ -12,7 +12,7 @@ from flower.events import Events
 
 from fairlane.core.events import Event
 from fairlane.flower.tasks.task_rows import is_attempt
-from fairlane.model.job import Aborted, RateLimited, Success
+from fairlane.model.outcome import Aborted, RateLimited, Success
 from fairlane.telemetry.logs import get_logger
 
 AGAIN_FIRST_S, AGAIN_MOST_S = 1.0, 8.0

@@ -9,7 +9,8 @@ from fairlane.lab.rehearsal.scenario import CONNECTION, Load, Scenario, lane_of
 from fairlane.lab.rehearsal.virtual.cluster import Cluster
 from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker
 from fairlane.lab.rehearsal.virtual.simulated_provider import ProviderLog, SimulatedProvider
-from fairlane.model.job import Attempt, Outcome
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import CHARS_PER_TOKEN, TOKENS_PER_MESSAGE
 from fairlane.store.connection.connect import RedisClient

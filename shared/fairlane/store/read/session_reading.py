@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlane.core.errors import BrokenSessions, RunArchived, RunNotFound
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import note_of, reason_of
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.sessions import BLOCK, SessionRecord, decode_members, members_field, session_job
+from fairlane.model.tokens import Usage
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RecordReader

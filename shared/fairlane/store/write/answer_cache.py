@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane.model.job import Success, Usage
+from fairlane.model.outcome import Success
 from fairlane.model.results import packed, unpacked
+from fairlane.model.tokens import Usage
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 

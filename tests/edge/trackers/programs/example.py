@@ -6,9 +6,10 @@ from typing import Any
 
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.export.trackers.exported import ExportedRun
-from fairlane.model.job import JobState, Usage
+from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
+from fairlane.model.tokens import Usage
 
 MODELS = ("sim:small", "sim:{{ 'large' }}")
 SPEC = RunSpec.model_validate(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fairlane.core.masked_stream import MaskedStream
 from fairlane.core.redaction import Secrets
-from fairlane.model.job import Outcome, Success
+from fairlane.model.outcome import Outcome, Success
 from fairlane_workers.providers.contract import OnChunk
 
 

@@ -15,7 +15,7 @@ from fairlane.core.clock import Clock
 from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import Secrets, is_key_name
 from fairlane.model.hints import Hints
-from fairlane.model.job import (
+from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
     NetworkFailure,

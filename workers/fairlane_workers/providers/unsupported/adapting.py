@@ -8,7 +8,7 @@ from dataclasses import replace
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
-from fairlane.model.job import Outcome, PermanentFailure, Success, UnsupportedParameter
+from fairlane.model.outcome import Outcome, PermanentFailure, Success, UnsupportedParameter
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.providers.contract import OnChunk, Provider, Request
 from fairlane_workers.providers.unsupported.wording import SAMPLING, Unsupported, read_unsupported

@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Protocol, TypeAlias
 
 from fairlane.core.clock import ManualClock
-from fairlane.model.job import Attempt, Outcome
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome
 
 AnswerFunction: TypeAlias = Callable[[Attempt], tuple[float, Outcome]]
 """The simplest provider: returns how many seconds a call takes, and its outcome."""

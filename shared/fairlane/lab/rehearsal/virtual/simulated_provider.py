@@ -16,9 +16,9 @@ from fairlane.lab.simulator.limits.admission import Limits
 from fairlane.lab.simulator.limits.queueing import Queue
 from fairlane.lab.simulator.model.behaviour import BEFORE_WORK, ERROR_STATUS, Draw, Fault, draw, remaining_ms
 from fairlane.model.hints import Axis, AxisHint, Hints
-from fairlane.model.job import (
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import (
     AccessDenied,
-    Attempt,
     InvalidResponse,
     NetworkFailure,
     Outcome,
@@ -28,8 +28,8 @@ from fairlane.model.job import (
     ServerError,
     Success,
     TimedOut,
-    Usage,
 )
+from fairlane.model.tokens import Usage
 
 OUTAGE, ADMITTED, SHED, BURST, TURNED_AWAY = "outage", "admitted", "shed", "burst", "turned away"
 HANGS_MS = 120_000

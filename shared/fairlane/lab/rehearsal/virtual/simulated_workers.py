@@ -11,7 +11,8 @@ from fairlane.config.settings import Settings
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.rehearsal.virtual.simulated import AnswerFunction, EventProvider, SimulatedWorker, Start
 from fairlane.model.decision import Defer, Finish, decide, finish, unsent
-from fairlane.model.job import Attempt, Claim, Outcome, Reported, Success
+from fairlane.model.job import Attempt, Claim, Reported
+from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Estimate
 from fairlane.pipeline.completion import Completion, complete_without_row

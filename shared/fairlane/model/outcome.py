@@ -1,0 +1,171 @@
+"""Outcomes: the closed union of how one call to a provider may end, and the tokens that it used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from fairlane.model.hints import Hints
+from fairlane.model.tokens import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A valid answer. A 200 may carry Retry-After; the lane obeys it.
+
+    ``left_out`` names parameters that were not sent, since the model does not support them.
+    ``model`` is the one that answered, as the provider names it: it may be a version of the requested one.
+    """
+
+    output: str
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: str | None = None
+    status: int = 200
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+    left_out: tuple[str, ...] = ()
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimited:
+    """The provider said "too fast" (429 and its dialects). Costs no attempt."""
+
+    message: str
+    status: int = 429
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overloaded:
+    """The provider has no capacity for anybody (503, 529). Costs no attempt, counts towards the circuit."""
+
+    message: str
+    status: int
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerError:
+    """The provider failed (500, 502, other 5xx), altogether or at one request that it cannot serve."""
+
+    message: str
+    status: int
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFailure:
+    """No answer arrived: connect, reset, DNS, TLS or protocol error. Counts towards the circuit."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The call's total deadline passed, or the provider said so (408, 504). Counts towards the circuit.
+
+    ``deadline_ms`` is the run's own deadline, if that ended the call: one that is too short for the lane says
+    nothing about it.
+    """
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+    deadline_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidResponse:
+    """An answer that violates its protocol: not JSON, empty, stream cut. Counts towards the circuit."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlawedAnswer:
+    """A valid answer whose text lacks the requested form, or a function that asks to be called again.
+
+    The lane has answered, so this always costs its job an attempt.
+    """
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class PermanentFailure:
+    """The provider rejects the request itself (400, 404, 413, 422, content filter): a retry cannot help.
+
+    ``content``: because of this row's text, so it says nothing about other requests.
+    """
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+    content: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedParameter:
+    """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+    parameter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessDenied:
+    """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane.
+
+    A 403 on a lane that several models share is a `PermanentFailure`: others may be served.
+    """
+
+    message: str
+    status: int | None = None
+    reason: Literal["quota", "auth"] = "auth"
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Fairlane broke the call off: its run was cancelled, its lease was lost, or the worker stops."""
+
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    hints: Hints | None = None
+
+
+Outcome: TypeAlias = (
+    Success
+    | RateLimited
+    | Overloaded
+    | ServerError
+    | NetworkFailure
+    | TimedOut
+    | InvalidResponse
+    | FlawedAnswer
+    | PermanentFailure
+    | UnsupportedParameter
+    | AccessDenied
+    | Aborted
+)
