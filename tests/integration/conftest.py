@@ -18,8 +18,9 @@ SHARED = '[connections.shared]\nprotocol = "openai"\nbase_url = "{base_url}"\nla
 
 @pytest.fixture(scope="session")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two workers of 30 slots, one scheduler, teams ``small`` and ``large`` with weights 1 and 3, and
-    ``bounded``, which takes a fifth of a lane at most. All models of the connection ``shared`` have one lane.
+    """Two workers of 30 slots, one scheduler, and teams ``small`` and ``large`` with weights 1 and 3.
+
+    Team ``bounded`` takes a fifth of a lane at most. All models of the connection ``shared`` have one lane.
     """
     config = (
         f"{SHARED}[teams.small]\nweight = 1\n[teams.large]\nweight = 3\n[teams.bounded]\nmax_percent = 20\n"

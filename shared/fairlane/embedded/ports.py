@@ -9,9 +9,9 @@ from collections.abc import Iterator
 LOOPBACK = "127.0.0.1"
 FLOWER_PORT = 5555
 
-# Below the range that outgoing connections take their ports from (Linux 32768 up, macOS 49152 up). In there a
-# client that tries again and again while the server is down may be given the server's own port as its source,
-# connect to itself, and keep the server from coming back.
+# Below the range that outgoing connections take their ports from (Linux 32768 up, macOS 49152 up). A client
+# that retries while the server is down may be given a port of that range as its source. If that is the
+# server's own, the client connects to itself, and keeps the server from coming back.
 FIRST, LAST = 20_000, 32_000
 
 

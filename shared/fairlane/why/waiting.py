@@ -43,9 +43,9 @@ Constraint: TypeAlias = Literal[
     "request_refused",
     # What its team may use in a day or a month is used up (lib/team/budget.lua).
     "team_budget",
-    # Before the lane: nobody leads; the run is not admitted; the item is not handed out, or waits for another
-    # because they go one at a time, or its row is not there yet; an evaluation has no output yet; a retry is
-    # not due.
+    # Before the lane, in this order: nobody leads. The run is not admitted. The item is not handed out. It
+    # waits for another, because items go one at a time. Its row is not there yet. An evaluation has no output
+    # yet. A retry is not due.
     "scheduler",
     "admission",
     "feeding",

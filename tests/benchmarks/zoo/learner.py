@@ -1,11 +1,11 @@
 """The learner: the best that a caller can do who knows what a world is like, and not the numbers.
 
-It knows which axis binds, whether by a bucket or a window and its length, each call's charge, the other
-axes' limits, how limits move, and how long answers take. It does not know the rate of the axis that binds, a
-bucket's depth, nor how many calls fit at once. It sends what its `Belief` holds for safe, and one call at a
-time that it holds for more likely admitted than not, where that may gain more time than a 429 costs. It hears
-of a refusal, or that there was none, after a round trip. It obeys each Retry-After, also a wrong one, as
-Fairlane does.
+It knows which axis binds, whether by a bucket or a window, and the window's length. It knows each call's
+charge, the other axes' limits, how limits move, and how long answers take. It does not know the rate of the
+axis that binds, a bucket's depth, nor how many calls fit at once. It sends what its `Belief` holds for safe.
+It also sends one call at a time that is more likely admitted than not, if that may gain more time than a 429
+costs. It hears of a refusal, or that there was none, after a round trip. It obeys each Retry-After, also a
+wrong one, as Fairlane does.
 
 Where limits are configured it is the oracle; where true headers report them, from the first answer on.
 """

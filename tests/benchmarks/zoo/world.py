@@ -49,8 +49,8 @@ class Latency:
 class Signals:
     """What the headers of answers report. ``wait_error`` multiplies each Retry-After; 1 is exact.
 
-    ``view``: "true", the limits as they are; "minute", as if each were a bucket that holds a minute;
-    "stale", figures that are renewed every ``stale_s``; "other", axes without a limit; "none", no limits.
+    ``view`` is "true" for the limits as they are, and "minute" as if each were a bucket that holds a minute.
+    "stale" figures are renewed every ``stale_s``. "other" reports axes without a limit, "none" no limits.
     ``on_success``: whether successes carry these headers, too.
     """
 

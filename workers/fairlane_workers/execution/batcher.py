@@ -75,9 +75,9 @@ class Batcher:
     async def send(self, command: Command, *, urgent: bool = True, patience_s: float = 0.0) -> Any:
         """The reply to a script call, or to a plain command given as (name, *arguments).
 
-        A command that is not ``urgent`` waits up to `SPACING_S` for others, if something was sent just
-        before, and up to ``patience_s`` seconds in any case. Raises `RedisError` if the server rejects this
-        one call, or if Redis is away and the worker has given up.
+        A command that is not ``urgent`` waits up to ``patience_s`` seconds for others. If something was sent
+        just before, it waits up to `SPACING_S` at least. Raises `RedisError` if the server rejects this one
+        call, or if Redis is away and the worker has given up.
         """
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Any] = loop.create_future()

@@ -216,7 +216,7 @@ class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
     """Celery's consumer, which waits while Redis takes no writes, and has no delayed delivery.
 
     A new connection declares its queues. Celery ends the worker where Redis refuses that, since a refusal is
-    no lost connection. A delayed job waits in Redis, so no message has a delay; Celery's own consumer
+    no lost connection. A delayed job waits in Redis, so no message has a delay. Celery's own consumer
     declares 28 exchanges and queues for delays wherever it finds a quorum queue.
     """
 

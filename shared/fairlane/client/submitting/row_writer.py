@@ -80,9 +80,10 @@ class RowWriter:
     def write(self, *rows: Mapping[str, Any]) -> None:
         """Add rows; a page of them is sent together. Waits while many are still to be handed out.
 
-        Raises `SubmissionError` for what is no row, and, at the hundredth, for rows that do not suit the run,
-        which is then cancelled; `RunEnded` where the run has ended, `RunLost` where Redis has lost the
-        submission, `StoreUnavailable`. Rows that Redis loses before they are handed out are sent again.
+        Raises `SubmissionError` for what is no row. At the hundredth row it also raises it for rows that do
+        not suit the run, and cancels the run. Raises `RunEnded` where the run has ended, `RunLost` where
+        Redis has lost the submission, and `StoreUnavailable`. Rows that Redis loses before they are handed
+        out are sent again.
         """
         self.extend(rows)
 

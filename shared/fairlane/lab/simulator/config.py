@@ -134,7 +134,7 @@ class SimulatedModel(_Table):
         gt=0,
         lt=1,
         description="Each second with rejected requests multiplies the limits per minute by this, down to a "
-        "twentieth; each admitted request restores half of what it uses, until the limits are "
+        "twentieth. Each admitted request restores half of what it uses, until the limits are "
         "whole.",
     )
     initial_share: float = Field(

@@ -38,8 +38,8 @@ REASONING: Mapping[str, Any] = {
     "logit_bias": {},
     "max_tokens": None,
 }
-"""Parameters that reasoning models reject, and the one value of each that they accept (OpenAI's guide to
-reasoning models, "Parameter compatibility"; Anthropic's migration guide for Claude Opus 4.7)."""
+"""Parameters that reasoning models reject, and the one value of each that they accept. Sources: OpenAI's
+guide to reasoning models, "Parameter compatibility"; Anthropic's migration guide for Claude Opus 4.7."""
 
 
 class SimulatedProvider:

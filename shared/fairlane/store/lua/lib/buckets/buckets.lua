@@ -7,7 +7,7 @@
 
 -- The buckets that limit a lane, in the order of AXES and brought up to now: {axis, pace, full, level, spilled,
 -- from_ms}, in units and units a millisecond. `burst_ms` is what a bucket may save, and `configured` whether an
--- operator decides on that; `spare_ms` is half of what a configured burst keeps for late calls.
+-- operator decides on that. `spare_ms` is half of what a configured burst keeps for late calls.
 function buckets_of(lane, limits, now)
   local found, share = {}, ramp(lane, now)
   for _, axis in ipairs(AXES) do

@@ -26,8 +26,8 @@ local function asked_until(row)
   return blocked_ms <= (row.busy_ms or 0) and (row.named_ms or 0) or blocked_ms
 end
 
--- Whether calls of other teams than the one whose calls alone have failed may start although `reason` shuts the lane,
--- and what shuts it for them, until when. While the circuit is open one at a time does: it is a trial.
+-- Whether calls of other teams may start although `reason` shuts the lane, where the calls of one team alone have
+-- failed. Also what shuts it for them, until when. While the circuit is open one at a time does: it is a trial.
 function passes(row, reason, now)
   local by_circuit = reason == 'circuit' or reason == 'probing'
   local until_ms = asked_until(row)

@@ -18,9 +18,9 @@ local function is_guest(row, team)
   return blamed and blamed ~= team
 end
 
--- Until when a lane in doubt lets no further call of `team` start (0: when woken); nil where one may. Where calls fail
--- and nobody is answered, as many as would open the circuit go first, apart in time, and twice as long as the failure
--- took shows how they end. As many of other teams go at once: they may not fail.
+-- Until when a lane in doubt lets no further call of `team` start (0: when woken); nil where one may. Where calls
+-- fail and nobody is answered, as many as would open the circuit go first, apart in time. Twice as long as the
+-- failure took shows how they end. As many of other teams go at once: they may not fail.
 function in_doubt(row, limits, team, now)
   local ends_ms, most = doubt_ends(row), limits.outage_failures or OUTAGE_FAILURES
   if now >= ends_ms then

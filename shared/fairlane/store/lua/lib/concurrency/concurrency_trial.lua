@@ -49,9 +49,9 @@ local function end_trial(row, now)
   end
 end
 
--- Whether a 429 refutes the concurrency limit: one well within the window; one more than it takes to measure the limit
--- while the window was not widened; or one that takes back what the window was widened by, though many calls went
--- through there.
+-- Whether a 429 refutes the concurrency limit: one well within the window, or one more than it takes to measure the
+-- limit while the window was not widened. Or one that takes back what the window was widened by, though many calls
+-- went through there.
 function refutes_concurrency(row, lease, now)
   local blur = in_flight_blur(row)
   local within = lease.inflight < math.min(row.window, known(row.floor) or row.window) - blur
@@ -62,8 +62,8 @@ function refutes_concurrency(row, lease, now)
   return true
 end
 
--- Ends the trial of a window that serves less than the rate before it did, though it is what limits jobs and calls take
--- no longer: more calls at once went through then, so their number was not the limit.
+-- Ends the trial of a window that serves less than the rate before it did. The window is what limits jobs, and calls
+-- take no longer: more calls at once went through then, so their number was not the limit.
 function end_poor_trial(row, now)
   local rate, calls = known(row.given_up), (row.granted or 0) - (row.window_from or 0)
   if not concurrency_limited(row) or not rate or calls < UNDER then return end

@@ -1,8 +1,8 @@
 -- The fields of hashes that a script call has read or changed: each is read once, and each hash is written once.
 -- GIVES: EXACT text_of held_at held_value hold_value held_row write_added write_held forget_held write_hashes
 
--- CALL.hashes, by key: `values` of fields (false: none); `row`, once all were read, the same with numbers as numbers;
--- `changed`, fields to write; `added`, what to add to fields whose values Lua's numbers cannot hold exactly.
+-- CALL.hashes, by key: `values` of fields (false: none); `row`, once all were read, the same with numbers as numbers.
+-- `changed` are fields to write. `added` is what to add to fields whose values Lua's numbers cannot hold exactly.
 EXACT = 9007199254740992 -- 2^53: from here on Lua's numbers skip whole numbers
 
 -- A number as Redis keeps it.

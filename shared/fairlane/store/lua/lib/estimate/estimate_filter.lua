@@ -11,7 +11,7 @@ function set_estimate(row, axis, est, var, now)
 end
 
 -- Updates the estimate after a 429 on new ground, which lies well above it. Where the measurement is greater too, the
--- limit rose at some time in the span that was measured, and lies between the count of it and the rejected rate.
+-- limit rose at some time in the span that was measured. It lies between the count of the span and the rejected rate.
 -- Where it is not, a slow probe was rejected by a provider that saves nothing: the limit is just below the probe.
 local function estimate_on_new_ground(row, axis, seen, risen, now)
   local least, most = seen.least, math.max(seen.rate, row.pace_then)

@@ -1,5 +1,5 @@
--- Estimates a limit from 429s. From one opening of a lane (the end of its 429s) to the next, the provider has let
--- through exactly what it allows, whatever the shape of its limit: at both openings its bucket was empty, or its
+-- Estimates a limit from 429s. An opening of a lane is the end of its 429s. From one to the next, the provider has
+-- let through exactly what it allows, whatever the shape of its limit: at both openings its bucket was empty, or its
 -- window new. So the count admitted in between, over the time in between, measures the limit, and a filter weighs the
 -- measurements (lib/estimate/estimate_filter.lua).
 --   shut, first_ms, first, last_ms, last, again_ms   the 429s that the lane still meets: their axis, when the first

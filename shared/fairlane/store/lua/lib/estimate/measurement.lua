@@ -12,19 +12,20 @@ local function blur_of(row, axis)
   return one + est / 60000 * (0.5 * (row.refusal_ms or 100) + saved_ms)
 end
 
--- Whether the lane has had more since its last opening than its estimate lets through, and than the provider may have
--- saved in `saved_ms` before it. At the 429 before that nothing was saved, so the limit has risen.
+-- Whether the lane has had more since its last opening than its estimate lets through. What the provider may have
+-- saved in `saved_ms` before it counts as let through. At the 429 before that nothing was saved, so the limit has
+-- risen.
 function has_risen(row, axis, count, saved_ms, now)
   local est, opened_ms = known(row[axis .. '_est']), row[axis .. '_open_ms']
   if not est or not opened_ms or not known(row[axis .. '_age_ms']) then return false end
   return count - row[axis .. '_open'] > est / 60000 * (now - opened_ms + saved_ms) + PROVED * blur_of(row, axis)
 end
 
--- A measured rate, its variance, and the least that the limit can be, a minute. Counting is exact but for the blur, and
--- for how precisely the opening is known. While the lane did not run, since it was blocked or on trial, a deep bucket
--- saves for later and a shallow one is full: the limit lies between the count over the whole span and the count over
--- the time that the lane ran for, and below the rate that met the 429. A lane that climbed to that rate asked for less
--- before, which measures nothing: then only that rate bounds the limit.
+-- A measured rate, its variance, and the least that the limit can be, a minute. Counting is exact but for the blur,
+-- and for how precisely the opening is known. While the lane did not run, since it was blocked or on trial, a deep
+-- bucket saves for later and a shallow one is full: the limit lies between the count over the whole span and the
+-- count over the time that the lane ran for. It also lies below the rate that met the 429. A lane that climbed to
+-- that rate asked for less before, which measures nothing: then only that rate bounds the limit.
 function measure(row, axis, count, span_ms, unsure_ms, long)
   local est = row[axis .. '_est']
   local waited_ms = (row.idle_then or 0) + (known(row.again_ms) and row.again_ms - row.last_ms or 0)

@@ -1,5 +1,5 @@
 -- Detects 429s that come whatever the rate is. Where they come again and again before a lane is back at its estimate,
--- and an ever lower rate does not end them, they have another cause than the rate. The first of them must meet a lane
+-- an ever lower rate may not end them. Then they have another cause than the rate. The first of them must meet a lane
 -- that knew its limit: while it searches, an estimate that falls and falls was too high.
 --   <axis>_strays, _stray_from   429s in a row before the lane was back, and the estimate before the first of them
 --   <axis>_strays_wanted         how many it takes: each time twice as many

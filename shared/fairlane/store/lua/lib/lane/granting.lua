@@ -4,10 +4,10 @@
 --       team/in_flight team/reserved_shares tokens/token_charges
 -- NEEDS: KEY.lane KEY.limits KEY.owed
 
--- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane; then what shuts the
+-- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane. Then what shuts the
 -- whole lane, and when to request permits again (0: when woken), or nil. `shares` is a text as in
--- lib/team/reserved_shares.lua, `room` how many calls the workers have slots for, and `most` how many of all lanes may
--- be in flight.
+-- lib/team/reserved_shares.lua. `room` is how many calls the workers have slots for, and `most` how many of all lanes
+-- may be in flight.
 function open_lane(shares, room, most, now)
   local lane, limits = read_hash(KEY.lane), read_hash(KEY.limits)
   local row = edited(lane)

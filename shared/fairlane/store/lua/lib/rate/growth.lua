@@ -2,10 +2,10 @@
 -- GIVES: age_estimate
 -- USES: lane/state rate/constants rate/curve
 
--- Ages the estimate of the axis that limited jobs since permits were last requested, unless something else bounds
--- the axis to `allowed`; `risen` says whether the lane has had more than its estimate allows. Where the estimate is
+-- Ages the estimate of the axis that limited jobs since permits were last requested, unless something else bounds the
+-- axis to `allowed`. `risen` says whether the lane has had more than its estimate allows. Where the estimate is
 -- unsure, the lane searches the limit up to PROVED deviations above it without that proof. Beyond the estimate a rate
--- grows only after a call that started since the last 429 has succeeded; no rate grows while the lane still meets
+-- grows only after a call that started since the last 429 has succeeded. No rate grows while the lane still meets
 -- 429s.
 function age_estimate(row, axis, allowed, elapsed_ms, risen)
   local age = known(row[axis .. '_age_ms'])

@@ -1,6 +1,6 @@
 -- Spends a lane's refusal budget: the share of its calls that may be rejected while it probes for more than it has
 -- learned. Where a probe costs so many 429s, the budget pays for one every cost / budget calls: often where calls are
--- many, rarely where they are few. Each probe in vain puts the next off, up to a bound; once the limit has moved, the
+-- many, rarely where they are few. Each probe in vain puts the next off, up to a bound. Once the limit has moved, the
 -- lane probes as often as the budget allows again.
 --   <axis>_cost, _cost_now   429s that an epoch brings, smoothed, and those of the present epoch
 --   <axis>_put_off           factor by which probes in vain have put off the next
@@ -28,10 +28,10 @@ function probe_often(row, axis)
   row[axis .. '_put_off'] = 1
 end
 
--- Plans the next probe after a measurement; `budget` is a share of calls. The time between two probes passes mostly on
--- the way back to the estimate; probing itself takes some seconds. A probe costs `waited_ms` of the rate, too. Where
--- the budget pays for no more probes than every lane makes, and where a window may shut for long, the way beyond the
--- estimate is as slow as the way back.
+-- Plans the next probe after a measurement; `budget` is a share of calls. The time between two probes passes mostly
+-- on the way back to the estimate; probing itself takes some seconds. A probe costs `waited_ms` of the rate, too. The
+-- way beyond the estimate is as slow as the way back in two cases: where the budget pays for no more probes than
+-- every lane makes, and where a window may shut for long.
 function plan_probe(row, axis, budget, waited_ms, now)
   local calls = (row[axis .. '_cost'] or 1) / (budget or REFUSAL_BUDGET) * (row[axis .. '_put_off'] or 1)
   local apart_ms, window = calls * 60000 / calls_a_minute(row, axis), may_be_window(row, axis, now)

@@ -6,7 +6,7 @@
 -- USES: estimate/estimate_filter lane/state rate/constants rate/refusal_budget
 
 -- Learns from a 429 of a new epoch that shows `axis` exhausted at `rate`. As often as the refusal budget pays for,
--- that rate stays; else it falls by more, and is less sure, the fewer calls there were since the last such epoch. A
+-- that rate stays. Else it falls by more, and is less sure, the fewer calls there were since the last such epoch. A
 -- lane that is `starting` towards the reported limit knows no rate.
 function learn_shown(row, limits, axis, rate, starting, lease, now)
   local before, last = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or 0, row[axis .. '_shown']

@@ -1,6 +1,6 @@
 -- Learns from a 429. Calls that were granted before the lane saw the last 429 say nothing new when they are rejected
 -- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
--- after it is rejected as well, the lane is still blocked; if a later one is, the lane had opened in between.
+-- after it is rejected as well, the lane is still blocked. If a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
 -- USES: buckets/buckets estimate/limit_estimator lane/counts lane/state rate/constants rate/refusal_budget
 --       refusal/epoch refusal/patience refusal/reopening reported/window_detector tokens/amounts

@@ -7,8 +7,8 @@
 
 local DAY_MS = 86400000
 
--- Lets a lane that started on a guess spend one burst of the reported rate, of which every call so far is a part, and
--- no more than is left. A configured limit is a ceiling: there the report only lowers the level.
+-- Lets a lane that started on a guess spend one burst of the reported rate, and no more than is left. Every call so
+-- far is a part of that burst. A configured limit is a ceiling: there the report only lowers the level.
 local function spend_left(row, limits, axis, left, lease, now)
   local configured, found = limits[CONFIGURED[axis]], nil
   for _, bucket in ipairs(buckets_of(row, limits, now)) do

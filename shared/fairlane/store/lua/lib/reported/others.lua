@@ -8,8 +8,8 @@
 -- GIVES: note_left
 -- USES: lane/counts rate/constants rate/rate reported/others_constants tokens/amounts
 
--- The lane's calls (on other axes: its tokens) by the time of a report. A provider may count a call when it arrives or
--- when it ends, a rejected one too, and may say what is left as of either time.
+-- The lane's calls (on other axes: its tokens) by the time of a report. A provider may count a call when it arrives
+-- or when it ends, a rejected one too. It may say what is left as of either time.
 local function counts(row, axis, lease)
   if axis ~= 'requests' then
     local now = admitted(row, axis)
@@ -36,9 +36,10 @@ local function refills(reported, left, fullest, reset_ms)
   return lacks_ms > 0 and math.abs(reset_ms - lacks_ms) <= math.min(SAME_RENEWAL_MS, REFILL_NEAR * lacks_ms)
 end
 
--- What others took a minute in `since` ms, in which `fell` less were left and the lane took at most `own`; nil where
--- the report does not say. Only a provider whose resets are those of a bucket is believed to have refilled meanwhile:
--- in a window nothing is, and a rise is a renewal. A bucket takes no more than it lacked: what it earns beyond is lost.
+-- What others took a minute in `since` ms, in which `fell` less were left and the lane took at most `own`. It is nil
+-- where the report does not say. Only a provider whose resets are those of a bucket is believed to have refilled
+-- meanwhile: in a window nothing is, and a rise is a renewal. A bucket takes no more than it lacked: what it earns
+-- beyond is lost.
 local function taken_by_others(row, axis, report, own, fell, since)
   local reported, slack = row[axis .. '_reported'], own.one + row[axis .. '_reported'] * SPREAD_MS / 60000
   local taken = fell - own.most

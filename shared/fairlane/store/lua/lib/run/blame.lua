@@ -1,6 +1,6 @@
--- Whose fault a failed call is. It is the lane's until the lane has answered a call that started later; from then on
--- it is the job's, and costs it an attempt, unless an outage lay between (lib/job/end_attempt.lua). So an outage costs
--- no attempt, however it begins, and a job that its provider cannot serve ends as soon as others are served.
+-- Whose fault a failed call is. It is the lane's until the lane has answered a call that started later. From then on
+-- it is the job's, and costs it an attempt, unless an outage lay between (lib/job/end_attempt.lua). So an outage
+-- costs no attempt, however it begins, and a job that its provider cannot serve ends as soon as others are served.
 -- GIVES: prove_failures charge_failure
 -- NEEDS: KEY.lane
 

@@ -3,8 +3,8 @@
 -- USES: core/time
 -- NEEDS: KEY.state
 
--- Fields by role, "task" or "eval": 'calls:' ended calls, 'calling_ms:' their time; 'open:' jobs that were queued
--- and have not ended, 'open_ms:' the sum of all ends less the sum of all times of queueing. So 'open_ms' plus 'open'
+-- Fields by role, "task" or "eval": 'calls:' ended calls, 'calling_ms:' their time. 'open:' jobs that were queued and
+-- have not ended, 'open_ms:' the sum of all ends less the sum of all times of queueing. So 'open_ms' plus 'open'
 -- times the present time is the total time that all jobs have spent waiting or in calls.
 
 -- The role of a job's call; nil if its run is deleted.

@@ -1,11 +1,11 @@
--- How many tokens a job is expected to use, and how many it may use at most, by what was learned of its call kind
--- (lib/tokens/lengths.lua).
+-- How many tokens a job is expected to use, and how many it may use at most. Both follow from what was learned of its
+-- call kind (lib/tokens/lengths.lua).
 -- GIVES: expected_tokens most_tokens
 -- USES: tokens/length_constants tokens/lengths
 
--- The mean and variance of two samples together (Chan, Golub and LeVeque 1983), of which the lane's counts as no more
--- than PRIOR_CALLS, and how many calls that is. Few calls show little of their spread, so that the
--- usual one, `usual(mean, calls)`, counts as one call more.
+-- The mean and variance of two samples together (Chan, Golub and LeVeque 1983), and how many calls that is. The
+-- lane's sample counts as no more than PRIOR_CALLS. Few calls show little of their spread, so that the usual one,
+-- `usual(mean, calls)`, counts as one call more.
 local function together(n, mean, var, lane, which, usual)
   local before = math.min(PRIOR_CALLS, lane[which .. '_n'] or 0)
   local count = n + before

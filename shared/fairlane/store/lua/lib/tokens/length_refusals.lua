@@ -26,7 +26,7 @@ function excusable(row, limits, axis, level, lease)
 end
 
 -- Excuses a refusal, and learns nothing from it but the bucket's level: when the provider says to come back, it has
--- what such a call takes; where it does not say, the bucket is empty until it is asked again.
+-- what such a call takes. Where it does not say, the bucket is empty until it is asked again.
 function excuse(row, axis, level, lease, retry_after_ms, now)
   row[axis .. '_excuses'], row[axis .. '_excused'] = excuses(row, axis, lease) - 1, lease.n
   row.sign = row.granted

@@ -9,11 +9,11 @@ local function unsure(calls)
   return (calls * (RISK ^ (-1 / calls) - 1) - 1) / (-math.log(RISK) - 1)
 end
 
--- By how much the `count` calls in flight with this one may exceed what is expected of them all, at the risk RISK, and
--- the standard deviation of those others that nothing has paid for beyond full. The mean that is expected is that of
--- `calls` answers, whose own error all calls share: the variance of a sum of n less n times that mean is
--- v (n + n²/calls). Where few calls make most of a sum, its excess is that of the longest (the principle of a single
--- big jump; Foss, Korshunov and Zachary 2013).
+-- By how much the `count` calls in flight with this one may exceed what is expected of them all, at the risk RISK.
+-- Then the standard deviation of those others that nothing has paid for beyond full. The mean that is expected is
+-- that of `calls` answers, whose own error all calls share: the variance of a sum of n less n times that mean is v (n
+-- + n²/calls). Where few calls make most of a sum, its excess is that of the longest. That is the principle of a
+-- single big jump (Foss, Korshunov and Zachary 2013).
 local function excess_of(lane, axis, spread, count)
   local own, others = 0, 0
   if axis ~= 'output' then own, others = spread.input, (lane.prompt_miss or 0) end
@@ -25,10 +25,10 @@ local function excess_of(lane, axis, spread, count)
   return excess, math.sqrt(math.min(count - 1, CALLS_UNPAID) * each)
 end
 
--- What is to be left in the buckets when a call that is charged `reserved` starts, {<axis>: tokens}, for the risk that
--- the calls in flight use more than is expected of them. As far as a bucket is deeper than the call, that costs
--- nothing. Where it is not, the call waits beyond full, as what spills meanwhile pays for calls in flight that use
--- more; but no longer than for a part of their standard deviation: more gains little and costs the whole rate.
+-- What is to be left in the buckets when a call that is charged `reserved` starts, {<axis>: tokens}, for the risk
+-- that the calls in flight use more than is expected of them. As far as a bucket is deeper than the call, that costs
+-- nothing. Where it is not, the call waits beyond full: what spills meanwhile pays for calls in flight that use more.
+-- But it waits no longer than for a part of their standard deviation: more gains little and costs the whole rate.
 -- Half of what a configured burst keeps for late calls counts too: seldom are calls late and long at once.
 function margins_of(lane, buckets, reserved, spread)
   local margins = {}
@@ -47,8 +47,8 @@ function margins_of(lane, buckets, reserved, spread)
   return margins
 end
 
--- Lets a guessed answer take no more than a full bucket: with a longer one, each call would wait until the debt of the
--- call before is earned, and a shallow bucket would let one call through at a time.
+-- Lets a guessed answer take no more than a full bucket: with a longer one, each call would wait until the debt of
+-- the call before is earned. A shallow bucket would let one call through at a time.
 function bound_guess(buckets, reserved, spread)
   if not spread or not spread.guessed then return end
   for _, bucket in ipairs(buckets) do

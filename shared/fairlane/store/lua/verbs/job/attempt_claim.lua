@@ -8,7 +8,7 @@
 --          a stale claim: what the job has spent, the time since the grant, whether the call may be sent, for how long
 --          from now, whether it may not because its run or lane is paused, and, where there is one, the handle of a
 --          call that its provider still makes.
--- `claim` names this very request: sent again because its reply was lost, it gets the same reply; a second copy of
+-- `claim` names this very request: sent again because its reply was lost, it gets the same reply. A second copy of
 -- the message is another claim, even at the same worker.
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then return false end

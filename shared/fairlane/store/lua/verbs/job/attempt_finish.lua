@@ -8,11 +8,11 @@
 -- USES: core/time job/finish_job job/report
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished (the run)}; nil for a late report, which
 --          changes nothing.
--- `follow` is [[job, "ready", entry, lane] | [job, state, payload, lane], …]; KEY.hot has one queue per "ready",
--- then one for each evaluation in `joined` (lib/run/sessions.lua), which is '' where the item has no session or has
--- not ended. `memory` is {name: value} of what later items read of this one. Tokens that are unknown are -1.
--- `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `took_ms` is the duration of the call
--- by the worker's monotonic clock, '' where unknown.
+-- `follow` is [[job, "ready", entry, lane] | [job, state, payload, lane], …]. KEY.hot has one queue per "ready", then
+-- one for each evaluation in `joined` (lib/run/sessions.lua). `joined` is '' where the item has no session or has not
+-- ended. `memory` is {name: value} of what later items read of this one. Tokens that are unknown are -1. `hints` is
+-- what the provider said of its limits (fairlane.model.hints), or ''. `took_ms` is the duration of the call by the
+-- worker's monotonic clock, '' where unknown.
 local lease = reported_lease()
 if not lease then return false end
 lease.took_ms = tonumber(ARG.took_ms)

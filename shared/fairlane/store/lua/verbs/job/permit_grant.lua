@@ -15,7 +15,7 @@
 --   now_ms    the server's time
 -- `offers` is [{run, most, ahead}, …] (lib/run/bounds.lua). KEY.queues has hot, fresh, jobs and state of each, and
 -- then each team's budget (lib/team/budget.lua). `shares` are the teams' shares of the lane
--- (lib/team/reserved_shares.lua); a job that waits for a reserved part is not in `delayed`, as that may change with
+-- (lib/team/reserved_shares.lua). A job that waits for a reserved part is not in `delayed`, as that may change with
 -- every call.
 local now = clock(ARG.now_ms)
 if not is_leader(KEY.leader, ARG.epoch, now) then return false end
