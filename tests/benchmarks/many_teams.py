@@ -13,7 +13,7 @@ from redis import Redis
 
 from fairlane.config.sections import LogSettings
 from fairlane.embedded.server import start_embedded
-from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate, Usage
@@ -105,7 +105,7 @@ def _end(parts: Parts, attempts: Sequence[Attempt]) -> None:
     for attempt in attempts:
         parts.attempts.claim(attempt, "w", 60_000, parts.now_ms).queue(pipeline)
         parts.attempts.finish(
-            attempt, "w", Lesson("ok", Usage(5, 5)), JobState.SUCCEEDED, "{}", (), parts.now_ms
+            attempt, "w", Feedback("ok", Usage(5, 5)), JobState.SUCCEEDED, "{}", (), parts.now_ms
         ).queue(pipeline)
     pipeline.execute()
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from fairlane.config.environment import process_environment
 from fairlane.core.errors import FairlaneError
-from fairlane.store.write.workers import Wish, Workers
+from fairlane.store.write.workers import WorkerRequest, Workers
 from tests.faults.deployment import CLIENT
 from tests.faults.kinds import ANY
 from tests.faults.leftovers import KILLED
@@ -100,12 +100,12 @@ def limit(stage: Stage, _: Timed) -> Iterator[tuple[str, ...]]:
 @fault("drain")
 def drain(stage: Stage, timed: Timed) -> Iterator[tuple[str, ...]]:
     """A worker is drained, and put back to work in the end."""
-    stage.insist(lambda: _ask(stage, timed.target, Wish.IDLE))
+    stage.insist(lambda: _ask(stage, timed.target, WorkerRequest.IDLE))
     yield stage.hit(timed)
-    stage.insist(lambda: _ask(stage, timed.target, Wish.WORK))
+    stage.insist(lambda: _ask(stage, timed.target, WorkerRequest.WORK))
 
 
-def _ask(stage: Stage, name: str, wish: Wish) -> None:
+def _ask(stage: Stage, name: str, wish: WorkerRequest) -> None:
     deployment = stage.deployment
     for beat in deployment.beats():
         if beat.info.name == name:

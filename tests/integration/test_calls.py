@@ -19,7 +19,7 @@ from fairlane.config.environment import process_environment
 from fairlane.core.errors import CallFailed
 from fairlane.core.events import Event
 from fairlane.model.lane import queue_name
-from fairlane.store.write.workers import Wish, Workers
+from fairlane.store.write.workers import WorkerRequest, Workers
 from tests.support import served_app
 from tests.support.cluster import Cluster, cluster
 from tests.support.wait import wait_until
@@ -233,12 +233,12 @@ def test_an_application_that_is_drained_takes_no_calls_of_ours_and_goes_on(serve
     before, workers = set(serving(served)), Workers(served.keys)
     with app_worker(served, "three", "threads") as process:
         (third,) = set(serving(served)) - before
-        assert workers.ask(served.redis, third, Wish.IDLE)
+        assert workers.ask(served.redis, third, WorkerRequest.IDLE)
         wait_until(lambda: any(b.info.drained for b in served.beats() if b.worker == third))
-        assert workers.ask(served.redis, third, Wish.WORK)
+        assert workers.ask(served.redis, third, WorkerRequest.WORK)
         wait_until(lambda: any(not b.info.stopping for b in served.beats() if b.worker == third))
 
-        assert workers.ask(served.redis, third, Wish.STOP)
+        assert workers.ask(served.redis, third, WorkerRequest.STOP)
 
         wait_until(lambda: third not in {beat.worker for beat in served.beats()})
         assert process.poll() is None, "it is not ours to stop"

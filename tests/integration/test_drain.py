@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from fairlane.core.events import Event
-from fairlane.store.write.workers import Beat, Wish, Workers
+from fairlane.store.write.workers import Beat, WorkerRequest, Workers
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.exits import exit_status
 from tests.support.wait import wait_until
@@ -42,12 +42,12 @@ def deployment(two_workers: Cluster) -> Iterator[Cluster]:
 
 def work_again(deployment: Cluster) -> None:
     for beat in deployment.beats():
-        Workers(deployment.keys).ask(deployment.redis, beat.worker, Wish.WORK)
+        Workers(deployment.keys).ask(deployment.redis, beat.worker, WorkerRequest.WORK)
 
 
 def drained(deployment: Cluster, name: str) -> None:
     """Return once that worker has finished what it had."""
-    assert Workers(deployment.keys).ask(deployment.redis, named(deployment, name).worker, Wish.IDLE)
+    assert Workers(deployment.keys).ask(deployment.redis, named(deployment, name).worker, WorkerRequest.IDLE)
     wait_until(lambda: named(deployment, name).info.drained, timeout=45)
 
 

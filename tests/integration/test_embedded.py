@@ -174,7 +174,7 @@ def test_a_server_that_does_not_come_up_reports_the_end_of_its_log(tmp_path: Pat
 
 def test_the_imitation_serves_scripts_and_says_what_it_is_for(tmp_path: Path) -> None:
     news: list[str] = []
-    with start_embedded(tmp_path, server=FAKE, tell=news.append) as server, client_of(server) as client:
+    with start_embedded(tmp_path, server=FAKE, report=news.append) as server, client_of(server) as client:
         client.set("answer", "42")
         assert client.eval("return redis.call('get', KEYS[1])", 1, "answer") == "42"
         address = server.url

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.run import RunRef
-from fairlane.store.write.runs.archive_stub import ArchiveStubs, Left
+from fairlane.store.write.runs.archive_stub import ArchiveStubs, StubOutcome
 from tests.support.contents import read_contents
 from tests.support.deployment import TTL_MS, Deployment
 from tests.support.redis import emptied
@@ -34,7 +34,7 @@ def left_of(d: Deployment, ref: RunRef) -> set[str]:
     }
 
 
-def leave(d: Deployment, ref: RunRef) -> Left:
+def leave(d: Deployment, ref: RunRef) -> StubOutcome:
     return ArchiveStubs(d.redis, d.keys).leave(ref, int(d.state(ref).get("finished_ms", 0)), d.now_ms)
 
 
@@ -47,7 +47,7 @@ def test_an_archived_run_leaves_its_state_and_its_plan(real_redis: Redis) -> Non
         real_redis.pexpire(key, TTL_MS)
     before = d.state(ref)
     assert {"results", "finished", "done", "spec", "rows", "memory", "sessions"} < left_of(d, ref)
-    assert leave(d, ref) is Left.STUB
+    assert leave(d, ref) is StubOutcome.STUB
     assert left_of(d, ref) == {"state", "plan"}
     assert d.state(ref) == before | {"archived": str(d.now_ms)}
 
@@ -62,10 +62,10 @@ def test_a_stub_expires_when_its_run_would_have(real_redis: Redis) -> None:
 def test_leaving_a_stub_twice_is_leaving_it_once(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = completed(d)
-    assert leave(d, ref) is Left.STUB
+    assert leave(d, ref) is StubOutcome.STUB
     before = read_contents(real_redis)
     d.advance(5)
-    assert leave(d, ref) is Left.STUB_BEFORE
+    assert leave(d, ref) is StubOutcome.STUB_BEFORE
     assert read_contents(real_redis) == before
 
 
@@ -73,10 +73,10 @@ def test_a_running_run_leaves_no_stub(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=3)
     before = read_contents(real_redis)
-    assert leave(d, ref) is Left.NOT_FINISHED
+    assert leave(d, ref) is StubOutcome.NOT_FINISHED
     assert read_contents(real_redis) == before
     d.cancel(ref)
-    assert leave(d, ref) is Left.STUB
+    assert leave(d, ref) is StubOutcome.STUB
 
 
 def test_a_run_that_finished_at_another_time_than_was_copied_leaves_no_stub(real_redis: Redis) -> None:
@@ -84,14 +84,15 @@ def test_a_run_that_finished_at_another_time_than_was_copied_leaves_no_stub(real
     ref = completed(d)
     before = read_contents(real_redis)
     assert (
-        ArchiveStubs(real_redis, d.keys).leave(ref, int(d.state(ref)["finished_ms"]) - 1) is Left.NOT_FINISHED
+        ArchiveStubs(real_redis, d.keys).leave(ref, int(d.state(ref)["finished_ms"]) - 1)
+        is StubOutcome.NOT_FINISHED
     )
     assert read_contents(real_redis) == before
 
 
 def test_a_run_that_is_not_there_leaves_no_stub(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    assert ArchiveStubs(real_redis, d.keys).leave(RunRef("search", "gone"), 0) is Left.NO_RUN
+    assert ArchiveStubs(real_redis, d.keys).leave(RunRef("search", "gone"), 0) is StubOutcome.NO_RUN
     assert not real_redis.exists(d.keys.state(RunRef("search", "gone")))
 
 

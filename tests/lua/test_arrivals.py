@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.decision import unsent
-from fairlane.model.job import Attempt, Lesson
+from fairlane.model.job import Attempt, Feedback
 from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
@@ -56,13 +56,13 @@ def _play(d: Deployment, ref: object, seed: int, paused_ms: int, slow_workers: i
             if claim.sendable:
                 later(d.now_ms + rng.randint(0, 20), f"send {d.now_ms + claim.good_ms}", attempt, worker)
             else:
-                assert d.report(attempt, unsent().lesson, done=False, worker=f"w{worker}") is not None
+                assert d.report(attempt, unsent().feedback, done=False, worker=f"w{worker}") is not None
         elif what.startswith("send"):
             in_time = d.now_ms <= int(what.split()[1])
             if in_time:
                 arrived.append(d.now_ms)
-            lesson = Lesson("ok", Usage(20, 30)) if in_time else unsent().lesson
-            assert d.report(attempt, lesson, done=in_time, worker=f"w{worker}") is not None
+            feedback = Feedback("ok", Usage(20, 30)) if in_time else unsent().feedback
+            assert d.report(attempt, feedback, done=in_time, worker=f"w{worker}") is not None
     return arrived
 
 
@@ -129,17 +129,17 @@ def test_what_a_late_worker_never_sent_is_no_second_burst(real_redis: Redis, see
             at_ms, _, what, attempt = heappop(events)
             d.advance(max(0, at_ms - d.now_ms))
             if what == "report":
-                assert d.report(attempt, unsent().lesson, done=False) is not None
+                assert d.report(attempt, unsent().feedback, done=False) is not None
                 continue
             claim = d.claim(attempt)
             assert claim is not None
             if not claim.sendable:
-                assert d.report(attempt, unsent().lesson, done=False) is not None
+                assert d.report(attempt, unsent().feedback, done=False) is not None
             elif what == "late":
                 heappush(events, (d.now_ms + 2 * way_ms, next(order), "report", attempt))
             else:
                 claimed.append(d.now_ms)
-                assert d.report(attempt, Lesson("ok", Usage(5, 5)), done=True) is not None
+                assert d.report(attempt, Feedback("ok", Usage(5, 5)), done=True) is not None
         d.advance(now_ms - d.now_ms)
         is_late = now_ms - began_ms < late_until_ms
         idle = is_late and now_ms - began_ms > late_until_ms // 2  # nobody else claims for a while
@@ -166,7 +166,7 @@ def test_a_pile_of_permits_is_sent_no_faster_than_the_burst_and_costs_no_attempt
     assert 7 <= len(sent) <= 10
     for attempt in piled:
         if attempt not in sent:
-            assert d.report(attempt, unsent().lesson, done=False) is not None
+            assert d.report(attempt, unsent().feedback, done=False) is not None
     d.advance(5000)
     again = d.take(ref)
     claims = [d.claim(attempt) for attempt in again]
@@ -200,8 +200,8 @@ def test_permits_that_come_back_late_are_not_granted_again_at_once(real_redis: R
             claim = d.claim(attempt)
             assert claim is not None
             sent += claim.sendable
-            lesson = Lesson("ok", Usage(5, 5)) if claim.sendable else unsent().lesson
-            assert d.report(attempt, lesson, done=claim.sendable) is not None
+            feedback = Feedback("ok", Usage(5, 5)) if claim.sendable else unsent().feedback
+            assert d.report(attempt, feedback, done=claim.sendable) is not None
         d.advance(10)
         piled = d.take(ref)
         granted += len(piled)

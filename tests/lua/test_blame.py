@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.decision import Cost
-from fairlane.model.job import Attempt, JobState, Lesson, Reported, Signal
+from fairlane.model.job import Attempt, Feedback, JobState, Reported, Signal
 from fairlane.model.run import RunRef
 from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
@@ -131,11 +131,11 @@ def test_a_job_whose_workers_die_keeps_its_unproven_failures(real_redis: Redis) 
 def test_a_deadline_of_the_runs_own_always_costs_an_attempt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
-    lesson = Lesson("broken", deadline_ms=1)
+    feedback = Feedback("broken", deadline_ms=1)
     exhausted = []
     for _ in range(MAX_ATTEMPTS):
         call = d.attempts.defer(
-            _next(d, ref)[0], "w1", lesson, cost="unproven", max_attempts=MAX_ATTEMPTS, now_ms=d.now_ms
+            _next(d, ref)[0], "w1", feedback, cost="unproven", max_attempts=MAX_ATTEMPTS, now_ms=d.now_ms
         )
         reported = Reported.of(call.run(real_redis))
         assert reported is not None

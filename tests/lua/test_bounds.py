@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.ending import ReadyJob
-from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
@@ -54,13 +54,13 @@ def started(d: Deployment, ref: RunRef, grant: Grant, lane: str = TASKS) -> list
 
 def end(d: Deployment, attempt: Attempt, usage: Usage | None = None, judges: int = 0) -> None:
     follow = [ReadyJob(entry(attempt.job + step, 10, step), JUDGES) for step in range(1, judges + 1)]
-    lesson = Lesson("ok", usage or Usage())
-    call = d.attempts.finish(attempt, "w1", lesson, JobState.SUCCEEDED, DONE, follow, d.now_ms)
+    feedback = Feedback("ok", usage or Usage())
+    call = d.attempts.finish(attempt, "w1", feedback, JobState.SUCCEEDED, DONE, follow, d.now_ms)
     assert call.run(d.redis) is not None
 
 
 def put_back(d: Deployment, attempt: Attempt) -> None:
-    assert d.attempts.defer(attempt, "w1", Lesson("none"), now_ms=d.now_ms).run(d.redis) is not None
+    assert d.attempts.defer(attempt, "w1", Feedback("none"), now_ms=d.now_ms).run(d.redis) is not None
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

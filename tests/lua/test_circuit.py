@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson, Reported, Signal
+from fairlane.model.job import Attempt, Feedback, Reported, Signal
 from fairlane.model.run import RunRef
 from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
@@ -307,9 +307,9 @@ def _timed_out(d: Deployment, ref: RunRef, usual_ms: int | None, deadline_ms: in
             attempt = d.start(ref)[0]
             d.advance(usual_ms)
             d.finish(attempt)
-    lesson = Lesson("broken", deadline_ms=deadline_ms)
+    feedback = Feedback("broken", deadline_ms=deadline_ms)
     calls = [
-        d.attempts.defer(attempt, "w1", lesson, cost="unproven", max_attempts=3, now_ms=d.now_ms)
+        d.attempts.defer(attempt, "w1", feedback, cost="unproven", max_attempts=3, now_ms=d.now_ms)
         for attempt in _apart(d, ref, 2 * FAILURES)
     ]
     return [Reported.of(call.run(d.redis)) for call in calls]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson, Reported
+from fairlane.model.job import Attempt, Feedback, Reported
 from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
 from tests.support.hidden_limit import HiddenLimit, hints
@@ -18,7 +18,9 @@ SECOND_MS = 1000
 
 
 def _refused(d: Deployment, attempt: Attempt, after_ms: int | None = None, **axes: Any) -> Reported:
-    reported = d.report(attempt, Lesson("limited", retry_after_ms=after_ms, hints=hints(**axes)), done=False)
+    reported = d.report(
+        attempt, Feedback("limited", retry_after_ms=after_ms, hints=hints(**axes)), done=False
+    )
     assert reported is not None
     return reported
 

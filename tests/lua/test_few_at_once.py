@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson
+from fairlane.model.job import Attempt, Feedback
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment
@@ -26,7 +26,7 @@ def _start(d: Deployment, ref: RunRef) -> Attempt:
 
 
 def _reject(d: Deployment, attempt: Attempt, wait_ms: int | None = ASKED_MS) -> None:
-    assert d.report(attempt, Lesson("limited", Usage(), wait_ms), done=False) is not None
+    assert d.report(attempt, Feedback("limited", Usage(), wait_ms), done=False) is not None
 
 
 def test_a_wait_that_proves_too_short_doubles_up_to_a_bound(real_redis: Redis) -> None:
@@ -51,7 +51,7 @@ def test_where_a_wait_did_not_help_the_next_try_meets_one_call_fewer(real_redis:
         d.advance(d.ask(ref).wait_ms)
     grant = d.ask(ref)
     assert (grant.permits, grant.reason, grant.window) == ([], "window", 1)
-    assert d.report(first, Lesson("ok", Usage(10, 10)), done=True) is not None
+    assert d.report(first, Feedback("ok", Usage(10, 10)), done=True) is not None
     _start(d, ref)
 
 

@@ -18,7 +18,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
-from fairlane.model.job import Claim, JobState, Lesson
+from fairlane.model.job import Claim, Feedback, JobState
 from fairlane.model.tokens import Usage
 from fairlane.store.functions import all_functions, keep_functions
 from fairlane.store.preludes import Preludes
@@ -75,14 +75,14 @@ def bare(real_server: Redis) -> Iterator[Redis]:
 
 
 def play(
-    redis: Redis, how: type[Functions], lessons: Sequence[Any], waited_ms: int, *, together: bool
+    redis: Redis, how: type[Functions], feedback: Sequence[Any], waited_ms: int, *, together: bool
 ) -> tuple[Any, Any]:
     """Grants, claims and reports; the replies, and what Redis has after them."""
     emptied(redis)
     d = Deployment(redis)
     functions = d.functions = how()
     d.lanes._functions = functions
-    claims, ends = reports(d, lessons, waited_ms)
+    claims, ends = reports(d, feedback, waited_ms)
     replies = []
     for calls in (claims, ends):
         for call in [merged(calls)] if together else calls:
@@ -91,7 +91,7 @@ def play(
     retried = d.queued_lane(jobs=2, run="r2", requests_per_minute=600)
     for attempt in d.take(retried, 2):
         functions.run(redis, d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms))
-        again = d.attempts.defer(attempt, "w1", Lesson("limited"), now_ms=d.now_ms)
+        again = d.attempts.defer(attempt, "w1", Feedback("limited"), now_ms=d.now_ms)
         replies.append([functions.run(redis, again)])
     contents = read_contents(redis)
     del contents[d.keys.audit]  # dated by the server's clock
@@ -101,10 +101,10 @@ def play(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.lists(REPORT, min_size=2, max_size=8), st.sampled_from([0, 50, 400, 1000, 20_000]), st.booleans())
 def test_a_function_replies_and_changes_what_its_script_does(
-    real_redis: Redis, lessons: list[Any], waited_ms: int, together: bool
+    real_redis: Redis, feedback: list[Any], waited_ms: int, together: bool
 ) -> None:
-    expected, contents = play(real_redis, Scripts, lessons, waited_ms, together=together)
-    found, changed = play(real_redis, Functions, lessons, waited_ms, together=together)
+    expected, contents = play(real_redis, Scripts, feedback, waited_ms, together=together)
+    found, changed = play(real_redis, Functions, feedback, waited_ms, together=together)
     assert found == expected
     assert near(changed, contents)  # the name of a claim is random
 
@@ -139,14 +139,14 @@ def act_on_two_lanes(redis: Redis, how: type[Functions], actions: Sequence[Any])
             continue
         attempt = held.pop(0)
         call = d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms)
-        lesson = Lesson("limited" if action == "limited" else "ok", Usage(10, 10 + pause))
+        feedback = Feedback("limited" if action == "limited" else "ok", Usage(10, 10 + pause))
         if action == "claim":
             claimed[name].append(attempt)
         elif action == "limited":
-            call = d.attempts.defer(attempt, "w1", lesson, now_ms=d.now_ms)
+            call = d.attempts.defer(attempt, "w1", feedback, now_ms=d.now_ms)
         else:
             worker = "w2" if action == "late" else "w1"
-            call = d.attempts.finish(attempt, worker, lesson, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms)
+            call = d.attempts.finish(attempt, worker, feedback, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms)
         if action == "broken":
             placed = dict(zip(call.script.args, call.args, strict=True)) | {"memory": "{"}
             call = call.script.bind(call.keys, placed)

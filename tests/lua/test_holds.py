@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson, Signal
+from fairlane.model.job import Attempt, Feedback, Signal
 from fairlane.model.tokens import Usage
 from fairlane.why.reasons import reason_of
 from tests.support.deployment import Deployment
@@ -24,8 +24,8 @@ ABSURD = [HOUR_MS + 1, YEARS_28_MS, YEAR_9999_MS, 10**14, 10**18, 10**300]
 
 def _asked_to_wait(d: Deployment, ref: Any, wait_ms: int, signal: Signal = "limited") -> None:
     [attempt] = d.start(ref)
-    lesson = Lesson(signal, Usage(), wait_ms)
-    assert d.report(attempt, lesson, done=signal == "ok") is not None
+    feedback = Feedback(signal, Usage(), wait_ms)
+    assert d.report(attempt, feedback, done=signal == "ok") is not None
 
 
 @pytest.mark.parametrize("wait_ms", ABSURD)
@@ -45,7 +45,7 @@ def test_an_absurd_wait_is_a_hold_with_one_probe_an_hour(
         [probe] = d.take(ref)
         assert d.claim(probe) is not None
         assert (d.take(ref), d.ask(ref).reason) == ([], "probing")
-        assert d.report(probe, Lesson(signal, Usage(), wait_ms), done=signal == "ok") is not None
+        assert d.report(probe, Feedback(signal, Usage(), wait_ms), done=signal == "ok") is not None
 
 
 def test_a_probe_that_is_answered_ends_the_hold(real_redis: Redis) -> None:
@@ -55,7 +55,7 @@ def test_a_probe_that_is_answered_ends_the_hold(real_redis: Redis) -> None:
     d.advance(HOUR_MS + EARNED_MS)
     [probe] = d.take(ref)
     d.claim(probe)
-    d.report(probe, Lesson("ok", Usage(0, 10)), done=True)
+    d.report(probe, Feedback("ok", Usage(0, 10)), done=True)
     d.advance(10_000)
     assert d.take(ref)
     assert d.lanes.view("sim:fast", d.now_ms).held_until_ms is None
@@ -67,7 +67,7 @@ def test_resume_lifts_what_it_says_it_lifts(real_redis: Redis, wait_ms: int) -> 
     ref = d.queued_lane(jobs=50, requests_per_minute=600)
     first, second = d.start(ref, 2)
     for attempt in (first, second):
-        d.report(attempt, Lesson("limited", Usage(), wait_ms), done=False)
+        d.report(attempt, Feedback("limited", Usage(), wait_ms), done=False)
         d.lanes.resume("sim:fast", d.now_ms)
         view = d.lanes.view("sim:fast", d.now_ms)
         assert (view.state, view.shut, view.circuit) == ("active", None, "closed")
@@ -118,7 +118,7 @@ def test_whatever_a_provider_asks_for_a_lane_tries_again_within_its_longest_wait
         if in_flight:
             attempt = in_flight.pop(0)
             d.claim(attempt)
-            d.report(attempt, Lesson(signal, Usage(), wait_ms), done=signal in ("ok", "answered"))
+            d.report(attempt, Feedback(signal, Usage(), wait_ms), done=signal in ("ok", "answered"))
         if resume:
             d.lanes.resume("sim:fast", d.now_ms)
             assert d.lanes.view("sim:fast", d.now_ms).parked is None

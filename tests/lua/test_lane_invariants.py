@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import Attempt, Lesson, Signal
+from fairlane.model.job import Attempt, Feedback, Signal
 from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import BURST_S, Deployment, permit_burst_ms
 from tests.support.redis import emptied
@@ -38,15 +38,15 @@ shown = st.dictionaries(
     max_size=3,
 )
 hinted = st.none() | st.builds(Hints, shown, st.sampled_from([None, *AXES, "day", "concurrency"]))
-lessons = st.builds(
-    Lesson,
+feedback = st.builds(
+    Feedback,
     st.sampled_from(SIGNALS),
     st.builds(Usage, *[st.none() | st.integers(0, 5000)] * 3),
     st.none() | st.sampled_from([1, 50, 3000, 90_000]),
     st.just(""),
     hinted,
 )
-plain_lessons = st.builds(Lesson, st.sampled_from(SIGNALS), st.just(Usage(10, 10)))
+plain_feedback = st.builds(Feedback, st.sampled_from(SIGNALS), st.just(Usage(10, 10)))
 limits = st.fixed_dictionaries(
     {"requests_per_minute": st.sampled_from([None, None, 0, 0.5, 60, 60_000])},
     optional={
@@ -59,7 +59,7 @@ limits = st.fixed_dictionaries(
 )
 
 
-def steps(taught: st.SearchStrategy[Lesson]) -> st.SearchStrategy[list[Any]]:
+def steps(taught: st.SearchStrategy[Feedback]) -> st.SearchStrategy[list[Any]]:
     """Time that passes (``None``: until the lane says), how many end, in which order, and what they say."""
     waits = st.none() | st.sampled_from([0, 1, 30, 500, 5000, 70_000, 4_000_000])
     one = st.tuples(waits, st.integers(0, 6), st.booleans(), taught)
@@ -69,7 +69,7 @@ def steps(taught: st.SearchStrategy[Lesson]) -> st.SearchStrategy[list[Any]]:
 def _play(d: Deployment, ref: Any, course: list[Any], history: list[tuple[int, int]]) -> list[Attempt]:
     """Act it out; what is granted goes into ``history``. Returns what is in flight at the end."""
     flying: list[Attempt] = []
-    for wait_ms, ended, latest_first, lesson in course:
+    for wait_ms, ended, latest_first, feedback in course:
         grant = d.ask(ref, room=50)
         history.append((d.now_ms, len(grant.permits)))
         flying += [Attempt(ref.run, ref.team, p.job, p.number, "sim:fast") for p in grant.permits]
@@ -79,7 +79,7 @@ def _play(d: Deployment, ref: Any, course: list[Any], history: list[tuple[int, i
         for _ in range(min(ended, len(flying))):
             attempt = flying.pop(-1 if latest_first else 0)
             d.claim(attempt)
-            assert d.report(attempt, lesson, done=lesson.signal in ("ok", "answered")) is not None
+            assert d.report(attempt, feedback, done=feedback.signal in ("ok", "answered")) is not None
         _check_numbers(d)
     return flying
 
@@ -94,7 +94,7 @@ def _check_numbers(d: Deployment) -> None:
 
 
 @thorough
-@given(stated=limits, course=steps(lessons))
+@given(stated=limits, course=steps(feedback))
 @pytest.mark.slow
 def test_no_number_is_lost_and_no_script_fails_whatever_is_reported(
     real_redis: Redis, stated: dict[str, Any], course: list[Any]
@@ -108,7 +108,7 @@ def test_no_number_is_lost_and_no_script_fails_whatever_is_reported(
 
 
 @thorough
-@given(stated=limits, course=steps(plain_lessons))
+@given(stated=limits, course=steps(plain_feedback))
 @pytest.mark.slow
 def test_a_stated_rate_is_never_exceeded_whatever_is_learned(
     real_redis: Redis, stated: dict[str, Any], course: list[Any]
@@ -129,7 +129,7 @@ def test_a_stated_rate_is_never_exceeded_whatever_is_learned(
 
 
 @thorough
-@given(stated=limits, course=steps(plain_lessons))
+@given(stated=limits, course=steps(plain_feedback))
 @pytest.mark.slow
 def test_a_lane_with_work_always_grants_again(
     real_redis: Redis, stated: dict[str, Any], course: list[Any]
@@ -139,7 +139,7 @@ def test_a_lane_with_work_always_grants_again(
 
 
 @thorough
-@given(stated=limits, course=steps(lessons))
+@given(stated=limits, course=steps(feedback))
 @pytest.mark.slow
 def test_a_lane_with_a_nonsensical_reported_limit_grants_again_in_days(
     real_redis: Redis, stated: dict[str, Any], course: list[Any]
@@ -157,7 +157,7 @@ def _time_to_five_more(redis: Redis, stated: dict[str, Any], course: list[Any]) 
     for _ in range(200):
         for attempt in flying:
             d.claim(attempt)
-            assert d.report(attempt, Lesson("ok", Usage(20, 30)), done=True) is not None
+            assert d.report(attempt, Feedback("ok", Usage(20, 30)), done=True) is not None
         grant = d.ask(ref, room=50)
         flying = [Attempt(ref.run, ref.team, p.job, p.number, "sim:fast") for p in grant.permits]
         granted += len(flying)

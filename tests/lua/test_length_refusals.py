@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.hints import Axis, Hints
-from fairlane.model.job import Attempt, Lesson
+from fairlane.model.job import Attempt, Feedback
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import Deployment, entry
@@ -37,8 +37,8 @@ def answered(d: Deployment, ref: RunRef, calls: int) -> None:
 
 def refused(d: Deployment, ref: RunRef, axis: Axis = "tokens") -> str:
     """Refuse the lane's next call; the rate of the axis that the lane has learned from 429s, if any."""
-    lesson = Lesson("limited", retry_after_ms=200, hints=Hints({}, exhausted=axis))
-    assert d.report(next_call(d, ref), lesson, done=False)
+    feedback = Feedback("limited", retry_after_ms=200, hints=Hints({}, exhausted=axis))
+    assert d.report(next_call(d, ref), feedback, done=False)
     return d.lane_state().get(f"{axis}_est", "")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import Attempt, Lesson
+from fairlane.model.job import Attempt, Feedback
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import Deployment
@@ -58,7 +58,7 @@ def _lies(rate: float) -> st.SearchStrategy[AxisHint]:
 
 
 @st.composite
-def lying(draw: st.DrawFn, rates: dict[str, float]) -> Lesson:
+def lying(draw: st.DrawFn, rates: dict[str, float]) -> Feedback:
     """A report whose headers say anything of any axis; it may reject the call, too."""
     axes = draw(st.lists(st.sampled_from([*rates, "concurrency", "unnamed"]), max_size=3, unique=True))
     shown = {axis: draw(_lies(rates.get(axis, 10.0))) for axis in axes}
@@ -66,11 +66,11 @@ def lying(draw: st.DrawFn, rates: dict[str, float]) -> Lesson:
     exhausted = draw(st.sampled_from([None, *rates]))
     used = Usage(INPUT, OUTPUT) if signal == "ok" else Usage()
     wait_ms = draw(st.sampled_from([None, None, None, 1, 500, 10**12]))
-    return Lesson(signal, used, wait_ms, "", Hints(shown, exhausted))  # type: ignore[arg-type]
+    return Feedback(signal, used, wait_ms, "", Hints(shown, exhausted))  # type: ignore[arg-type]
 
 
 day_is_over = st.builds(
-    lambda limit, reset_ms: Lesson("ok", hints=Hints({"day": AxisHint(limit, 0, reset_ms)}, "day")),
+    lambda limit, reset_ms: Feedback("ok", hints=Hints({"day": AxisHint(limit, 0, reset_ms)}, "day")),
     st.sampled_from([1, 20, 1e6]),
     resets,
 )
@@ -94,7 +94,7 @@ def _play(d: Deployment, ref: RunRef, course: list[Any], watch: Callable[[], Non
     """Grant all there is, wait, report; returns when how many calls were granted."""
     history: list[tuple[int, int]] = []
     in_flight: list[Attempt] = []
-    for wait_ms, ended, lesson in course:
+    for wait_ms, ended, feedback in course:
         grant = d.ask(ref)
         history.append((d.now_ms, len(grant.permits)))
         in_flight += [Attempt(ref.run, ref.team, p.job, p.number, "sim:fast") for p in grant.permits]
@@ -102,7 +102,7 @@ def _play(d: Deployment, ref: RunRef, course: list[Any], watch: Callable[[], Non
         for attempt in in_flight[:ended]:
             d.claim(attempt)
             watch()
-            assert d.report(attempt, lesson, done=lesson.signal in ("ok", "answered")) is not None
+            assert d.report(attempt, feedback, done=feedback.signal in ("ok", "answered")) is not None
             watch()
         del in_flight[:ended]
     return history
@@ -166,8 +166,8 @@ def test_no_header_renews_a_configured_day(real_redis: Redis, course: list[Any])
 def test_a_reported_limit_below_the_configured_one_deepens_no_bucket(real_redis: Redis, left: int) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=500, requests_per_minute=600, burst_seconds=0.05, tokens=Estimate(INPUT, OUTPUT))
-    lie = Lesson("ok", Usage(INPUT, OUTPUT), hints=Hints({"requests": AxisHint(600, left, None)}, None))
-    none = Lesson("ok", Usage(INPUT, OUTPUT))
+    lie = Feedback("ok", Usage(INPUT, OUTPUT), hints=Hints({"requests": AxisHint(600, left, None)}, None))
+    none = Feedback("ok", Usage(INPUT, OUTPUT))
     history = _play(d, ref, [(None, 1, lie), (260, 0, none), (None, 0, none)], lambda: None)
     _require_within(history, 600, 1)
 
@@ -180,7 +180,7 @@ def test_a_minute_view_of_a_shallow_bucket_adds_no_second_burst(real_redis: Redi
     for attempt in granted:
         d.claim(attempt)
         said = hints(requests=(3000, 2958, 840))
-        assert d.report(attempt, Lesson("ok", Usage(0, 10), hints=said), done=True) is not None
+        assert d.report(attempt, Feedback("ok", Usage(0, 10), hints=said), done=True) is not None
     assert len(granted) + len(d.take(ref)) <= 3000 / 60 * (1 + 0.26)
 
 
@@ -189,7 +189,7 @@ def test_a_day_that_a_provider_ends_early_is_waited_for_and_counted_on(real_redi
     ref = d.queued_lane(jobs=50, requests_per_minute=0, requests_per_day=20)
     first = d.start(ref, 12)[0]
     said = hints(day=(12, 0, 3_600_000), exhausted="day")
-    assert d.report(first, Lesson("limited", hints=said), done=False) is not None
+    assert d.report(first, Feedback("limited", hints=said), done=False) is not None
     grant = d.ask(ref)
     assert (len(grant.permits), grant.reason, grant.at_ms) == (0, "day", d.now_ms + 3_600_000)
     d.lanes.limit("sim:fast", {"exact": True})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from fairlane.model.job import JobState, Lesson, Signal
+from fairlane.model.job import Feedback, JobState, Signal
 from fairlane.model.tokens import Usage
 from fairlane.store.preludes import LuaFile
 from fairlane.store.script import Call, merged
@@ -115,20 +115,20 @@ REPORT = st.tuples(st.sampled_from(SIGNALS), st.integers(0, 300), st.booleans())
 
 
 def reports(
-    d: Deployment, lessons: Sequence[tuple[Signal, int, bool]], waited_ms: int = 0
+    d: Deployment, feedback: Sequence[tuple[Signal, int, bool]], waited_ms: int = 0
 ) -> tuple[list[Call], list[Call]]:
     """Claims of as many jobs ``waited_ms`` after their permits, and their reports: some lost their leases."""
-    ref = d.queued_lane(jobs=len(lessons), requests_per_minute=600, tokens_per_minute=100_000)
-    attempts = d.take(ref, len(lessons))
+    ref = d.queued_lane(jobs=len(feedback), requests_per_minute=600, tokens_per_minute=100_000)
+    attempts = d.take(ref, len(feedback))
     d.advance(waited_ms)
     claims = [d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms) for attempt in attempts]
     ends = []
-    for attempt, (signal, tokens, late) in zip(attempts, lessons, strict=True):
-        lesson = Lesson(signal, Usage(tokens, tokens) if signal == "ok" else Usage())
+    for attempt, (signal, tokens, late) in zip(attempts, feedback, strict=True):
+        feedback = Feedback(signal, Usage(tokens, tokens) if signal == "ok" else Usage())
         worker = "w2" if late else "w1"
         ends.append(
             d.attempts.finish(
-                attempt, worker, lesson, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms, took_ms=300
+                attempt, worker, feedback, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms, took_ms=300
             )
         )
     return claims, ends
@@ -147,13 +147,13 @@ def together(redis: Redis, calls: Sequence[Call]) -> list[Any]:
 
 def outcome(
     redis: Redis,
-    lessons: Sequence[tuple[Signal, int, bool]],
+    feedback: Sequence[tuple[Signal, int, bool]],
     send: Callable[[Redis, Sequence[Call]], list[Any]],
     waited_ms: int = 0,
 ) -> tuple[list[Any], Any]:
     emptied(redis)
     d = Deployment(redis)
-    claims, ends = reports(d, lessons, waited_ms)
+    claims, ends = reports(d, feedback, waited_ms)
     replies = [send(redis, claims)]
     d.advance(300)
     replies.append(send(redis, ends))
@@ -182,10 +182,10 @@ def near(one: Any, other: Any) -> bool:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.lists(REPORT, min_size=2, max_size=8), st.sampled_from([0, 50, 400, 1000, 20_000]))
 def test_merged_calls_change_what_each_would_change_alone(
-    real_redis: Redis, lessons: list[tuple[Signal, int, bool]], waited_ms: int
+    real_redis: Redis, feedback: list[tuple[Signal, int, bool]], waited_ms: int
 ) -> None:
-    expected, contents = outcome(real_redis, lessons, alone, waited_ms)
-    found, merged_contents = outcome(real_redis, lessons, together, waited_ms)
+    expected, contents = outcome(real_redis, feedback, alone, waited_ms)
+    found, merged_contents = outcome(real_redis, feedback, together, waited_ms)
     assert near(found, expected)
     assert near(merged_contents, contents)
 

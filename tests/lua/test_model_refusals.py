@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.ending import RecordedJob
-from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.run_queries import ENOUGH_REFUSALS, rejections_in
 from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
@@ -61,9 +61,9 @@ def queued(d: Deployment, kinds: list[int]) -> RunRef:
 
 
 def end(d: Deployment, attempt: Attempt, refusal: str = "") -> None:
-    lesson = Lesson("answered" if refusal else "ok", reason=refusal, refusal=refusal)
+    feedback = Feedback("answered" if refusal else "ok", reason=refusal, refusal=refusal)
     state = JobState.FAILED if refusal else JobState.SUCCEEDED
-    call = d.attempts.finish(attempt, "w1", lesson, state, payload(state), (), d.now_ms)
+    call = d.attempts.finish(attempt, "w1", feedback, state, payload(state), (), d.now_ms)
     assert call.run(d.redis) is not None
 
 
@@ -206,7 +206,7 @@ def test_only_held_jobs_fail_without_a_call(real_redis: Redis) -> None:
 def test_a_parameter_that_is_left_out_from_now_on_decides_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d, [0] * JOBS)
-    unsupported = Lesson("answered", reason="temperature is not supported")
+    unsupported = Feedback("answered", reason="temperature is not supported")
     for attempt in d.start(ref, 2 * ENOUGH_REFUSALS):  # as many as would hold the model, and no answer either
         assert d.report(attempt, unsupported, done=False) is not None
     assert not held(d, ref)

@@ -166,7 +166,7 @@ def test_a_permit_that_is_claimed_after_the_pause_is_returned_at_no_cost(
     late = d.claim(after)
     assert late is not None
     assert (late.sendable, late.paused) == (False, True)
-    assert d.report(after, unsent(PAUSED).lesson, done=False) is not None
+    assert d.report(after, unsent(PAUSED).feedback, done=False) is not None
     assert d.finish(before), "what had begun ends as it does"
     if what == "run":
         resume(d, ref)

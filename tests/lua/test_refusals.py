@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson, Reported
+from fairlane.model.job import Attempt, Feedback, Reported
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment, entry
@@ -21,10 +21,10 @@ UNIT = 60_000_000
 def _limited(
     d: Deployment, attempt: Attempt, exhausted: str | None = None, after_ms: int | None = None
 ) -> Reported:
-    lesson = Lesson(
+    feedback = Feedback(
         "limited", retry_after_ms=after_ms, hints=hints(exhausted=exhausted) if exhausted else None
     )
-    reported = d.report(attempt, lesson, done=False)
+    reported = d.report(attempt, feedback, done=False)
     assert reported is not None
     return reported
 
@@ -226,8 +226,8 @@ def test_a_retry_after_of_an_hour_is_waited_out_and_nothing_fails_of_it(
     ref = d.unknown_lane(jobs=100)
     attempt, *_ = d.start(ref, 2)
     d.advance(20)
-    lesson = Lesson(signal, retry_after_ms=LONG_MS)  # type: ignore[arg-type]
-    assert d.report(attempt, lesson, done=signal == "ok") is not None
+    feedback = Feedback(signal, retry_after_ms=LONG_MS)  # type: ignore[arg-type]
+    assert d.report(attempt, feedback, done=signal == "ok") is not None
     until_ms = d.now_ms + LONG_MS
     grant = d.ask(ref)
     assert (grant.permits, grant.reason, grant.at_ms) == ([], "blocked", until_ms)

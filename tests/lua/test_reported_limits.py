@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from fairlane.model.hints import Hints
-from fairlane.model.job import Attempt, Lesson, Reported
+from fairlane.model.job import Attempt, Feedback, Reported
 from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
 from tests.support.hidden_limit import HiddenLimit, hints
@@ -20,8 +20,8 @@ UNDER_TOLD = 0.997
 
 
 def _tell(d: Deployment, attempt: Attempt, said: Hints, signal: str = "ok") -> Reported:
-    lesson = Lesson(signal, hints=said)  # type: ignore[arg-type]
-    reported = d.report(attempt, lesson, done=signal == "ok")
+    feedback = Feedback(signal, hints=said)  # type: ignore[arg-type]
+    reported = d.report(attempt, feedback, done=signal == "ok")
     assert reported is not None
     return reported
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Lesson, Signal
+from fairlane.model.job import Feedback, Signal
 from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment
 
@@ -29,7 +29,7 @@ def test_a_resumed_lane_is_open_or_says_what_is_left(
     for attempt, (signal, wait_ms) in zip(
         d.start(ref, len(announced)) if announced else [], announced, strict=False
     ):
-        d.report(attempt, Lesson(signal, Usage(), wait_ms), done=False)
+        d.report(attempt, Feedback(signal, Usage(), wait_ms), done=False)
     if paused:
         d.lanes.pause(LANE)
     d.advance(later_ms)

@@ -12,7 +12,7 @@ from redis import Redis
 
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.evaluators import Judge
-from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.sessions import SessionMembership, session_job, session_of_job
@@ -143,7 +143,7 @@ class Play:
             return
         state = JobState.SUCCEEDED if way == "succeeds" else JobState.FAILED
         call = self.d.attempts.finish(
-            attempt, "w1", Lesson("ok"), state, payload(state), follow, self.d.now_ms, joined=joined
+            attempt, "w1", Feedback("ok"), state, payload(state), follow, self.d.now_ms, joined=joined
         )
         assert call.run(self.d.redis) is not None
 

@@ -6,13 +6,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, JobState, Lesson, Reported
+from fairlane.model.job import Attempt, Feedback, JobState, Reported
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment, payload
 from tests.support.redis import emptied
 
-ANSWERED = Lesson("ok", Usage(10, 5))
+ANSWERED = Feedback("ok", Usage(10, 5))
 
 
 def begun(d: Deployment, ref: RunRef) -> list[Attempt]:

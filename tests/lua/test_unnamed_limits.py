@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.job import Attempt, Lesson
+from fairlane.model.job import Attempt, Feedback
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
 from tests.support.deployment import Deployment
@@ -27,8 +27,8 @@ on_real_redis = settings(
 
 
 def _answered(d: Deployment, attempt: Attempt, output: int, limit: float, left: float) -> None:
-    lesson = Lesson("ok", Usage(INPUT, output), hints=hints(unnamed=(limit, left, 1000)))
-    assert d.report(attempt, lesson, done=True) is not None
+    feedback = Feedback("ok", Usage(INPUT, output), hints=hints(unnamed=(limit, left, 1000)))
+    assert d.report(attempt, feedback, done=True) is not None
 
 
 def _next(d: Deployment, ref: RunRef, waiting: list[Attempt]) -> Attempt:
@@ -77,7 +77,7 @@ def test_an_unnamed_limit_lifts_nothing_while_its_axis_is_unknown(
             if said:
                 _answered(d, attempt, 300, limit, left * limit)
             else:
-                assert d.report(attempt, Lesson("ok", Usage(INPUT, 300)), done=True) is not None
+                assert d.report(attempt, Feedback("ok", Usage(INPUT, 300)), done=True) is not None
         reporting.append(len(waiting) + len(d.take(ref)))
     assert reporting[0] == reporting[1]
 

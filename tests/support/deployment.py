@@ -9,7 +9,7 @@ from fairlane.core.clock import ManualClock
 from fairlane.model.decision import Cost
 from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Judge
-from fairlane.model.job import Attempt, Claim, JobState, Lesson, Reported, Signal
+from fairlane.model.job import Attempt, Claim, Feedback, JobState, Reported, Signal
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate, Usage
@@ -182,7 +182,7 @@ class Deployment:
         call = self.attempts.finish(
             attempt,
             worker,
-            Lesson(signal, usage(used), retry_after_ms),
+            Feedback(signal, usage(used), retry_after_ms),
             state,
             payload(state),
             follow,
@@ -207,7 +207,7 @@ class Deployment:
         call = self.attempts.defer(
             attempt,
             worker,
-            Lesson(signal, usage(used), retry_after_ms, reason),
+            Feedback(signal, usage(used), retry_after_ms, reason),
             delay_ms=delay_ms,
             cost=cost,
             max_attempts=max_attempts,
@@ -217,13 +217,15 @@ class Deployment:
         )
         return Reported.of(self.functions.run(self.redis, call))
 
-    def report(self, attempt: Attempt, lesson: Lesson, *, done: bool, worker: str = "w1") -> Reported | None:
-        """End an attempt; the lane learns ``lesson``. A job that is not finished is requeued at once."""
+    def report(
+        self, attempt: Attempt, feedback: Feedback, *, done: bool, worker: str = "w1"
+    ) -> Reported | None:
+        """End an attempt; the lane learns ``feedback``. A job that is not finished is requeued at once."""
         if done:
             state = JobState.SUCCEEDED
-            call = self.attempts.finish(attempt, worker, lesson, state, payload(state), (), self.now_ms)
+            call = self.attempts.finish(attempt, worker, feedback, state, payload(state), (), self.now_ms)
         else:
-            call = self.attempts.defer(attempt, worker, lesson, now_ms=self.now_ms)
+            call = self.attempts.defer(attempt, worker, feedback, now_ms=self.now_ms)
         return Reported.of(self.functions.run(self.redis, call))
 
     def recover(

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from fairlane.model.hints import AxisHint, Hints
-from fairlane.model.job import Attempt, Lesson, Signal
+from fairlane.model.job import Attempt, Feedback, Signal
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment
@@ -146,8 +146,8 @@ class HiddenLimit:
         announced = dict(self.announced(self.d.now_ms, admitted))
         usage = Usage(0, self.tokens_of(number)) if admitted else Usage()
         signal: Signal = "ok" if admitted else "limited"
-        lesson = Lesson(signal, usage, announced.get("retry_after_ms"), "", announced.get("hints"))
-        reported = self.d.report(attempt, lesson, done=admitted)
+        feedback = Feedback(signal, usage, announced.get("retry_after_ms"), "", announced.get("hints"))
+        reported = self.d.report(attempt, feedback, done=admitted)
         assert reported is not None
         self.news.append(reported.news)
 

@@ -29,7 +29,7 @@ handles = st.sampled_from(["h-1", "a:b:c", "\u00e9 %"])
 judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
 where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
 counts = st.none() | st.integers(0, 60)
-lessons = st.just({"signal": "ok"}) | st.fixed_dictionaries(
+feedback = st.just({"signal": "ok"}) | st.fixed_dictionaries(
     {"signal": st.sampled_from(SIGNALS)},
     optional={
         "used": st.none() | st.builds(Usage, counts, counts, counts),
@@ -138,25 +138,25 @@ class Lifecycle(RuleBasedStateMachine):
         worker=reporters,
         state=st.sampled_from([JobState.SUCCEEDED, JobState.SUCCEEDED, JobState.FAILED]),
         ready=st.integers(0, 3),
-        lesson=lessons,
+        feedback=feedback,
     )
     def finish(
-        self, data: st.DataObject, worker: str | None, state: JobState, ready: int, lesson: dict[str, Any]
+        self, data: st.DataObject, worker: str | None, state: JobState, ready: int, feedback: dict[str, Any]
     ) -> None:
         if attempt := self.draw_attempt(data):
-            self.model.finish(attempt, worker, state, ready, **lesson)
+            self.model.finish(attempt, worker, state, ready, **feedback)
 
-    @rule(data=st.data(), worker=reporters, lesson=lessons, delay=delays, handle=st.none() | handles)
+    @rule(data=st.data(), worker=reporters, feedback=feedback, delay=delays, handle=st.none() | handles)
     def defer(
         self,
         data: st.DataObject,
         worker: str | None,
-        lesson: dict[str, Any],
+        feedback: dict[str, Any],
         delay: dict[str, Any],
         handle: str | None,
     ) -> None:
         if attempt := self.draw_attempt(data):
-            self.model.defer(attempt, worker, **lesson, **delay, handle=handle)
+            self.model.defer(attempt, worker, **feedback, **delay, handle=handle)
 
     @rule(
         milliseconds=st.sampled_from([0, 1, 10, 200, 1000, 15_000, 40_000]),

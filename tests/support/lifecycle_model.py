@@ -188,7 +188,7 @@ class Model:
             assert read_contents(self.redis) == before
 
     def finish(
-        self, attempt: Attempt, worker: str | None, state: JobState, ready: int, **lesson: Any
+        self, attempt: Attempt, worker: str | None, state: JobState, ready: int, **feedback: Any
     ) -> None:
         """Finish a job; ``ready`` is a bitmap of the judges to call. ``worker`` ``None``: lease's holder."""
         follow: list[ReadyJob | RecordedJob] = []
@@ -201,16 +201,16 @@ class Model:
             ]
         who = worker or self._holder(attempt)
         before = read_contents(self.redis)
-        reported = self.d.finish(attempt, who, state=state, follow=follow, **lesson)
+        reported = self.d.finish(attempt, who, state=state, follow=follow, **feedback)
         self._check_report(attempt, who, reported is not None, before)
 
-    def defer(self, attempt: Attempt, worker: str | None, **lesson: Any) -> None:
+    def defer(self, attempt: Attempt, worker: str | None, **feedback: Any) -> None:
         who = worker or self._holder(attempt)
         before = read_contents(self.redis)
-        reported = self.d.defer(attempt, who, reason="quota", **lesson)
+        reported = self.d.defer(attempt, who, reason="quota", **feedback)
         self._check_report(attempt, who, reported is not None, before)
-        if reported is not None and lesson.get("handle"):
-            self.handles[_job(attempt)] = lesson["handle"]
+        if reported is not None and feedback.get("handle"):
+            self.handles[_job(attempt)] = feedback["handle"]
 
     def _holder(self, attempt: Attempt) -> str:
         """The holder of the lease; claims the attempt if nobody has."""

@@ -12,7 +12,7 @@ from fairlane.client.client import Client
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.model.ending import ReadyJob
-from fairlane.model.job import JobState, Lesson
+from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Usage
@@ -116,6 +116,6 @@ class Stage:
 
     def _end(self, attempt: Any, state: JobState, payload: str, follow: Sequence[ReadyJob] = ()) -> None:
         call = self.deployment.attempts.finish(
-            attempt, "w1", Lesson("ok"), state, payload, follow, self.deployment.now_ms
+            attempt, "w1", Feedback("ok"), state, payload, follow, self.deployment.now_ms
         )
         assert call.run(self.redis) is not None, f"{attempt.id} was late"

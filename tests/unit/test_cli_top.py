@@ -17,7 +17,7 @@ from fairlane.config.settings import Settings
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.workers import WorkerInfo
-from fairlane.top.controls import Act, Controls
+from fairlane.top.controls import Action, Controls
 from fairlane.top.frame import KEYS, Frame
 from fairlane.top.panes import LANES, PANES, RUNS, sorted_lines
 from fairlane.top.reading import LINGER_MS, MOST_RUNS, Reader, Snapshot
@@ -144,7 +144,7 @@ def test_nothing_is_paused_without_a_yes(snapshot: Snapshot) -> None:
     assert controls.press("x", snapshot) is None
     assert controls.press("y", snapshot) is None
     assert controls.press("p", snapshot) is None
-    assert controls.press("y", snapshot) == Act("pause", "lane", "sim:fast")
+    assert controls.press("y", snapshot) == Action("pause", "lane", "sim:fast")
 
 
 def test_what_cannot_be_paused_or_explained_says_so(snapshot: Snapshot) -> None:
@@ -159,9 +159,9 @@ def test_what_cannot_be_paused_or_explained_says_so(snapshot: Snapshot) -> None:
 def test_a_lane_and_a_run_are_paused_and_let_go_on(cli: CommandLine, snapshot: Snapshot) -> None:
     top = Top(opened(cli), 2.0, Console(file=io.StringIO()))
     for verb, paused in (("pause", True), ("resume", False)):
-        top._change(Act(verb, "lane", "sim:fast"))  # type: ignore[arg-type]
+        top._change(Action(verb, "lane", "sim:fast"))  # type: ignore[arg-type]
         assert cli.stage.deployment.lanes.view("sim:fast").paused is paused
-        top._change(Act(verb, "run", "ads/big"))  # type: ignore[arg-type]
+        top._change(Action(verb, "run", "ads/big"))  # type: ignore[arg-type]
         cli.stage.admit()
         line = next(line for line in Reader(opened(cli)).read().runs if line.status.run == "big")
         assert (line.status.paused is not None) is paused
@@ -170,7 +170,7 @@ def test_a_lane_and_a_run_are_paused_and_let_go_on(cli: CommandLine, snapshot: S
 def test_an_explanation_says_what_why_says(cli: CommandLine, snapshot: Snapshot) -> None:
     top = Top(opened(cli), 2.0, Console(file=io.StringIO()))
     cli.stage.deployment.lanes.pause("sim:fast")
-    top._explain(Act("explain", "run", "ads/big"))
+    top._explain(Action("explain", "run", "ads/big"))
     announced = dict(top._controls.details)
     assert announced["run"] == "big"
     assert "paused by an operator" in announced["why"]

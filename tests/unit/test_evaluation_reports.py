@@ -16,7 +16,7 @@ from fairlane import agent, criterion
 from fairlane.core.clock import timestamp
 from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane.model.evaluators import EvaluatorSpec
-from fairlane.model.job import Attempt, Claim, JobState, Lesson
+from fairlane.model.job import Attempt, Claim, Feedback, JobState
 from fairlane.model.outcome import FlawedAnswer, Outcome, PermanentFailure, ServerError, Success, TimedOut
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef
@@ -233,7 +233,7 @@ def test_sc_002_a_permit_counts_as_released_from_the_moment_its_report_is_sent()
     reporter = Reporter("w1", Attempts(keys), cast(Batcher, batcher), keys)
     before = timestamp()
     with capture_logs() as logs:
-        asyncio.run(reporter.defer(Attempt("r1", "search", 1, 1, "sim:judge"), Defer(Lesson("none")), None))
+        asyncio.run(reporter.defer(Attempt("r1", "search", 1, 1, "sim:judge"), Defer(Feedback("none")), None))
     (line,) = lines(logs, "released")
     assert before <= line["timestamp"] <= batcher.given[0]
 

@@ -13,8 +13,8 @@ from fairlane.store.write.lanes.lane_history import (
     MINUTES,
     STEPS,
     History,
-    Lately,
     Reading,
+    RecentCalls,
     Sample,
     Step,
     refused_share,
@@ -101,7 +101,7 @@ def test_what_is_most_asked_of_lanes_is_what_all_their_samples_show(history: His
     assert [lately[lane].refused_share for lane in "abc"] == [
         refused_share(all_samples[lane]) for lane in "abc"
     ]
-    assert (lately["a"].used_per_minute, lately["d"]) == (0, Lately())
+    assert (lately["a"].used_per_minute, lately["d"]) == (0, RecentCalls())
 
 
 def test_a_lane_that_stood_still_has_no_throughput() -> None:

@@ -86,7 +86,7 @@ def test_every_role_is_reported_where_redis_is(stack: Stack) -> None:
 
 def test_nothing_is_left_after_the_block(tmp_path: Path) -> None:
     news: list[str] = []
-    with Stack(StandInPlan(data_dir=tmp_path), tell=news.append) as stack:
+    with Stack(StandInPlan(data_dir=tmp_path), report=news.append) as stack:
         pids = stack.pids.values()
     assert not any(is_running(pid) for pid in pids)
     assert news[-3:] == ["stopping worker (2)", "stopping scheduler", "stopping redis"]
@@ -106,7 +106,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
         if news.startswith("scheduler-1"):
             raise KeyboardInterrupt
 
-    stack = Stack(StandInPlan(data_dir=tmp_path), tell=interrupt)
+    stack = Stack(StandInPlan(data_dir=tmp_path), report=interrupt)
     with pytest.raises(KeyboardInterrupt):
         stack.start()
     assert not any(is_running(pid) for pid in stack.pids.values())

@@ -11,7 +11,7 @@ from fairlane.apps.promptfoo.command import _enough_passed
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.running import Runner
 from fairlane.apps.promptfoo.scoring.tally import Cell, Standing, Tally
-from fairlane.model.job import JobState, Lesson
+from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.store.run_queries import ENOUGH_REFUSALS
@@ -64,8 +64,8 @@ def test_a_held_run_says_so_and_its_results_are_awaited(
     def refuse() -> None:
         failed = TaskResult(JobState.FAILED, error="no such model", attempts=1).to_json()
         for attempt in d.start(RunRef("search", latest(stage)), ENOUGH_REFUSALS):
-            lesson = Lesson("answered", reason="no such model", refusal="404 no such model")
-            call = d.attempts.finish(attempt, "w1", lesson, JobState.FAILED, failed, (), d.now_ms)
+            feedback = Feedback("answered", reason="no such model", refusal="404 no such model")
+            call = d.attempts.finish(attempt, "w1", feedback, JobState.FAILED, failed, (), d.now_ms)
             assert call.run(stage.redis) is not None
 
     printed: list[str] = []

@@ -25,7 +25,7 @@ from fairlane.store.write.audit import AuditLog
 from fairlane.store.write.budgets import READ_AT_ONCE, Budgets, period_of
 from fairlane.store.write.runs.runs import bounds_of
 from fairlane.store.write.workers import WorkerInfo
-from fairlane.why.targets import Asker
+from fairlane.why.targets import Explainer
 from fairlane.why.waiting import Waiting
 from fairlane_scheduler.upkeep.budgets import BudgetWatch
 from tests.support.command_line import CommandLine
@@ -48,7 +48,7 @@ class Asked:
         self.budgets = Budgets(redis, self.d.keys)
 
     def why(self, target: str = "r1") -> Waiting:
-        return Asker(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why(target)
+        return Explainer(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why(target)
 
 
 @pytest.fixture

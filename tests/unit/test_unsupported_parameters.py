@@ -202,7 +202,7 @@ def test_the_job_of_a_rejected_parameter_is_called_again_at_no_cost() -> None:
     outcome = UnsupportedParameter("no temperature", 400, parameter="temperature")
     made = decide(outcome, Claim(2, 0, 0), RetryPolicy(max_attempts=3), random.Random(0))
     assert isinstance(made, Defer)
-    assert (made.cost, made.delay_ms, made.lesson.signal, made.lesson.refusal) == (
+    assert (made.cost, made.delay_ms, made.feedback.signal, made.feedback.refusal) == (
         "nothing",
         0,
         "answered",

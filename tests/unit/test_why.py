@@ -12,7 +12,7 @@ from fairlane.model.ending import ReadyJob
 from fairlane.model.job import JobState
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.workers import WorkerInfo
-from fairlane.why.targets import Asker
+from fairlane.why.targets import Explainer
 from fairlane.why.waiting import Eta, Waiting
 from tests.support.deployment import Deployment, entry
 
@@ -33,7 +33,7 @@ class Asked:
         self.d.workers.beat("w1", info, [], 1000, changed=True, now_ms=self.d.now_ms).run(self.d.redis)
 
     def why(self, target: str, team: str = "search") -> Waiting:
-        return Asker(self.d.redis, self.d.keys, team, self.weights, self.d.now_ms).why(target)
+        return Explainer(self.d.redis, self.d.keys, team, self.weights, self.d.now_ms).why(target)
 
     def eta_s(self, target: str, **options: Any) -> float | None:
         found = self.why(target, **options)
@@ -379,7 +379,7 @@ def test_who_may_ask_needs_no_leader_and_no_workers(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.queued_lane(jobs=1)
     d.redis.delete(d.keys.leader, d.keys.workers)
-    assert Asker(d.redis, d.keys, "search", {}, d.now_ms).why("r1").constraint == "scheduler"
+    assert Explainer(d.redis, d.keys, "search", {}, d.now_ms).why("r1").constraint == "scheduler"
 
 
 def test_a_rejected_lane_tests_whether_it_opens(asked: Asked) -> None:

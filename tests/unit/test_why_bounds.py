@@ -11,14 +11,14 @@ from redis import Redis
 from fairlane.config.settings import Settings
 from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Criterion
-from fairlane.model.job import JobState, Lesson
+from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Bounds, Order, Plan, RunRef
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.runs.runs import bounds_of
 from fairlane.store.write.workers import WorkerInfo
-from fairlane.why.targets import Asker
+from fairlane.why.targets import Explainer
 from fairlane.why.waiting import LaneWait, Waiting
 from tests.support.deployment import PLENTY, Deployment, entry, make_spec
 from tests.support.documents import ROOT, coded, table
@@ -68,7 +68,7 @@ class Asked:
         return len(self.d.ask([Offer(ref, PLENTY, ahead)], lane).permits)
 
     def why(self, target: str = "r1") -> Waiting:
-        return Asker(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why(target)
+        return Explainer(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why(target)
 
 
 @pytest.fixture
@@ -343,7 +343,7 @@ def test_a_long_result_says_how_its_job_ended(asked: Asked) -> None:
     (attempt,) = asked.d.start(ref)
     result = TaskResult(JobState.SUCCEEDED, "word " * 500).to_json()
     call = asked.d.attempts.finish(
-        attempt, "w1", Lesson("ok"), JobState.SUCCEEDED, result, (), asked.d.now_ms
+        attempt, "w1", Feedback("ok"), JobState.SUCCEEDED, result, (), asked.d.now_ms
     )
     call.run(asked.d.redis)
     assert announced(asked.why("r1/0")) == ("done", "it is over: succeeded")

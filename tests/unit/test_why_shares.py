@@ -8,7 +8,7 @@ from redis import Redis
 from fairlane.model.job import Attempt
 from fairlane.store.write.permits import Offer, ReservedShare
 from fairlane.store.write.workers import WorkerInfo
-from fairlane.why.targets import Asker
+from fairlane.why.targets import Explainer
 from fairlane.why.waiting import Waiting
 from tests.support.deployment import Deployment, attempts_of
 
@@ -33,7 +33,7 @@ class Asked:
         self.taken = attempts_of(grant, offers, LANE)
 
     def why(self) -> Waiting:
-        return Asker(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why("r1")
+        return Explainer(self.d.redis, self.d.keys, "search", {}, self.d.now_ms).why("r1")
 
 
 def test_a_team_at_its_maximum_rate_is_delayed_until_a_known_time(real_redis: Redis) -> None:

@@ -61,13 +61,13 @@ def test_a_success_ends_the_job_whatever_it_has_spent(spent: int) -> None:
 
     assert isinstance(made, Finish)
     assert (made.error, made.attempts) == (None, spent + 1)
-    lesson = made.lesson
-    assert (lesson.signal, lesson.usage) == ("ok", Usage(10, 5))
-    assert (lesson.retry_after_ms, lesson.reason) == (300, "")
+    feedback = made.feedback
+    assert (feedback.signal, feedback.usage) == ("ok", Usage(10, 5))
+    assert (feedback.retry_after_ms, feedback.reason) == (300, "")
 
 
 def test_a_success_without_usage_says_nothing_of_tokens() -> None:
-    assert decision(Success("yes")).lesson.usage == Usage()
+    assert decision(Success("yes")).feedback.usage == Usage()
 
 
 @pytest.mark.parametrize(("outcome", "signal"), UNPROVEN.items(), ids=names)
@@ -80,8 +80,8 @@ def test_a_failure_that_may_be_the_lanes_is_tried_again_and_redis_counts_it(
     assert isinstance(made, Defer)
     assert (made.cost, made.max_attempts, made.rate_limited) == ("unproven", 3, False)
     assert 0 <= made.delay_ms <= 1000 * 2**spent
-    assert (made.lesson.signal, made.lesson.reason) == (signal, "m")
-    assert made.lesson.retry_after_ms == outcome.retry_after_ms
+    assert (made.feedback.signal, made.feedback.reason) == (signal, "m")
+    assert made.feedback.retry_after_ms == outcome.retry_after_ms
 
 
 def test_failures_that_are_not_proven_lengthen_the_back_off() -> None:
@@ -99,7 +99,7 @@ def test_an_overload_costs_nothing_and_waits_for_its_lane_alone(status: int) -> 
 
     assert isinstance(made, Defer)
     assert (made.cost, made.max_attempts, made.delay_ms) == ("nothing", 0, 0)
-    assert (made.lesson.signal, made.lesson.retry_after_ms) == ("overloaded", 1500)
+    assert (made.feedback.signal, made.feedback.retry_after_ms) == ("overloaded", 1500)
 
 
 def test_a_flawed_answer_costs_an_attempt_and_what_it_used() -> None:
@@ -107,24 +107,24 @@ def test_a_flawed_answer_costs_an_attempt_and_what_it_used() -> None:
 
     assert isinstance(made, Defer)
     assert (made.cost, made.max_attempts) == ("attempt", 3)
-    assert (made.lesson.signal, made.lesson.usage) == ("answered", Usage(10, 5))
+    assert (made.feedback.signal, made.feedback.usage) == ("answered", Usage(10, 5))
 
 
 def test_a_job_without_attempts_left_finishes_with_the_reason_of_its_last() -> None:
     made = decision(ServerError("m", 500), spent=2)
 
     assert isinstance(made, Defer)
-    assert finish(made, 3) == Finish(made.lesson, 3, "m")
+    assert finish(made, 3) == Finish(made.feedback, 3, "m")
 
 
 def test_a_deadline_of_the_run_is_named_and_that_of_the_provider_is_not() -> None:
-    assert decision(TimedOut("m", deadline_ms=5000)).lesson.deadline_ms == 5000
-    assert decision(TimedOut("m", 504)).lesson.deadline_ms is None
+    assert decision(TimedOut("m", deadline_ms=5000)).feedback.deadline_ms == 5000
+    assert decision(TimedOut("m", 504)).feedback.deadline_ms is None
 
 
 def test_equal_refusals_of_the_request_have_equal_names() -> None:
     def refusal(status: int, message: str, *, content: bool = False) -> str:
-        return decision(PermanentFailure(message, status, content=content)).lesson.refusal
+        return decision(PermanentFailure(message, status, content=content)).feedback.refusal
 
     assert refusal(404, "no model x (req_011CQ)") == refusal(404, "no model x (req_7fXY)") != ""
     assert refusal(404, "no model x") != refusal(404, "no model y")
@@ -139,7 +139,7 @@ def test_a_rate_limit_costs_no_attempt(spent: int) -> None:
 
     assert isinstance(made, Defer)
     assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", True, 0)
-    assert (made.lesson.signal, made.lesson.retry_after_ms) == ("limited", 900)
+    assert (made.feedback.signal, made.feedback.retry_after_ms) == ("limited", 900)
 
 
 def test_rate_limits_have_a_budget_of_their_own() -> None:
@@ -155,11 +155,11 @@ def test_a_refused_request_ends_the_job_at_once(spent: int) -> None:
     made = decision(PermanentFailure("no such model", 404), spent)
 
     assert isinstance(made, Finish)
-    assert (made.error, made.attempts, made.lesson.signal) == ("no such model", spent + 1, "answered")
+    assert (made.error, made.attempts, made.feedback.signal) == ("no such model", spent + 1, "answered")
 
 
 def test_a_failure_that_nobody_was_asked_about_teaches_nothing() -> None:
-    assert decision(PermanentFailure("the template misses 'q'")).lesson.signal == "none"
+    assert decision(PermanentFailure("the template misses 'q'")).feedback.signal == "none"
 
 
 @pytest.mark.parametrize("reason", ["auth", "quota"])
@@ -168,21 +168,21 @@ def test_refused_access_parks_the_lane_and_costs_no_attempt(reason: Any) -> None
 
     assert isinstance(made, Defer)
     assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", False, 0)
-    assert (made.lesson.signal, made.lesson.reason) == ("refused", "no quota")
+    assert (made.feedback.signal, made.feedback.reason) == ("refused", "no quota")
 
 
 def test_what_this_worker_cannot_do_goes_back_free_of_charge_and_not_at_once() -> None:
     made = decision(Aborted("no connection"), spent=2)
 
     assert isinstance(made, Defer)
-    assert (made.cost, made.delay_ms, made.lesson.signal) == ("nothing", ABORTED_DELAY_MS, "none")
+    assert (made.cost, made.delay_ms, made.feedback.signal) == ("nothing", ABORTED_DELAY_MS, "none")
 
 
 def test_a_requeued_job_waits_for_nothing() -> None:
     made = requeue("the worker stops")
 
     assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", False, 0)
-    assert (made.lesson.signal, made.lesson.reason) == ("none", "the worker stops")
+    assert (made.feedback.signal, made.feedback.reason) == ("none", "the worker stops")
 
 
 @given(spent=st.integers(0, 98), seed=st.integers())

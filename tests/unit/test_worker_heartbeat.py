@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
 from fairlane.model.run import RunRef
-from fairlane.store.write.workers import Beat, Wish
+from fairlane.store.write.workers import Beat, WorkerRequest
 from tests.support.worker_parts import WORKER, WorkerParts, on_loop
 
 
@@ -197,7 +197,7 @@ def test_it_beats_faster_while_it_stops() -> None:
     on_loop(scene, beat_seconds=30.0)
 
 
-def wished(parts: WorkerParts, wish: Wish) -> None:
+def wished(parts: WorkerParts, wish: WorkerRequest) -> None:
     assert parts.scheduler.workers.ask(parts.scheduler.redis, WORKER, wish)
 
 
@@ -208,7 +208,7 @@ def test_a_worker_that_is_drained_finishes_what_it_has() -> None:
         task = await parts.calling(attempt)
         await parts.heartbeat.beat()
 
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat.beat()
 
         shown = registered(parts).info
@@ -231,7 +231,7 @@ def test_a_worker_is_not_drained_while_it_still_consumes() -> None:
     async def scene(parts: WorkerParts) -> None:
         parts.heartbeat.subscribed(frozenset({"sim:fast"}))
         await parts.heartbeat.beat()
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat.beat()
         assert not registered(parts).info.drained, "a message may be on its way"
 
@@ -246,7 +246,7 @@ def test_a_worker_is_not_drained_while_it_still_consumes() -> None:
 def test_an_idle_worker_that_is_to_stop_ends_once() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
-        wished(parts, Wish.STOP)
+        wished(parts, WorkerRequest.STOP)
         await parts.heartbeat.beat()
         await parts.heartbeat.beat()
 
@@ -258,10 +258,10 @@ def test_an_idle_worker_that_is_to_stop_ends_once() -> None:
 def test_a_drained_worker_works_again_when_asked() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat.beat()
 
-        wished(parts, Wish.WORK)
+        wished(parts, WorkerRequest.WORK)
         await parts.heartbeat.beat()
         parts.heartbeat.subscribed(frozenset({"sim:fast"}))
         await parts.heartbeat.beat()
@@ -277,7 +277,7 @@ def test_a_drained_worker_works_again_when_asked() -> None:
 def test_a_drain_outlasts_a_redis_that_forgets_it() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat.beat()
         parts.scheduler.redis.delete(parts.keys.drains)
 
@@ -301,7 +301,7 @@ def test_a_wish_of_a_later_version_takes_nothing_new() -> None:
 def test_a_process_that_ends_is_not_called_draining() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat.beat()
         parts.heartbeat.stopping()
         await parts.heartbeat.beat()
@@ -314,7 +314,7 @@ def test_a_process_that_ends_is_not_called_draining() -> None:
 def test_a_drained_worker_beats_no_faster_than_others() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat.beat()
         assert parts.heartbeat._interval_s == 30
 
@@ -324,10 +324,10 @@ def test_a_drained_worker_beats_no_faster_than_others() -> None:
 def test_what_is_asked_of_a_worker_goes_when_it_leaves() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat.leave()
         assert not parts.scheduler.redis.exists(parts.keys.drains)
-        assert not parts.scheduler.workers.ask(parts.scheduler.redis, WORKER, Wish.IDLE)
+        assert not parts.scheduler.workers.ask(parts.scheduler.redis, WORKER, WorkerRequest.IDLE)
 
     on_loop(scene)
 
@@ -337,7 +337,7 @@ def test_a_drain_hurries_the_beat() -> None:
         await parts.heartbeat.beat()
         ear = await listening(parts)
 
-        wished(parts, Wish.IDLE)
+        wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat._hurry.wait()
         await end(ear)
 

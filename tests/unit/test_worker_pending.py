@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.outcome import Aborted, AccessDenied, InvalidResponse, Outcome
 from fairlane.model.run import RunRef
-from fairlane.store.write.workers import Wish
+from fairlane.store.write.workers import WorkerRequest
 from fairlane_workers.execution import executor as executor_module
 from fairlane_workers.execution.held import Abort
 from fairlane_workers.providers.contract import OnChunk, Request
@@ -236,7 +236,7 @@ def test_a_worker_is_not_drained_while_a_call_is_pending() -> None:
         (attempt,) = parts.grant(1)
         task = await pending(parts, attempt)
         await parts.heartbeat.beat()
-        assert parts.scheduler.workers.ask(parts.scheduler.redis, WORKER, Wish.IDLE)
+        assert parts.scheduler.workers.ask(parts.scheduler.redis, WORKER, WorkerRequest.IDLE)
         await parts.heartbeat.beat()
         (beat,) = parts.scheduler.workers.beats(parts.scheduler.redis)
         assert (beat.info.draining, beat.info.drained) == (True, False)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from structlog.testing import capture_logs
 
 from fairlane.model.decision import Defer, Finish
-from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.outcome import Success
 from fairlane.pipeline.completion import Completion
 from fairlane.store.keys import Keys
@@ -32,7 +32,7 @@ def test_a_shared_key_is_logged_once_a_lane() -> None:
     async def scene() -> None:
         for job, lane in enumerate(("sim:fast", "sim:fast", "sim:slow")):
             attempt = Attempt(run="r1", team="search", job=job, number=1, lane=lane)
-            await reporter.defer(attempt, Defer(Lesson("none")), None)
+            await reporter.defer(attempt, Defer(Feedback("none")), None)
 
     with capture_logs() as logs:
         asyncio.run(scene())
@@ -59,7 +59,7 @@ def test_only_an_answer_after_an_unawaited_report_of_its_run_and_lane_waits() ->
     batcher = _Patience()
     reporter = Reporter("w1", Attempts(Keys("test")), cast(Batcher, batcher), Keys("test"))
     done = Completion(JobState.SUCCEEDED, "{}")
-    answered, failed = Finish(Lesson("ok"), 1), Finish(Lesson("error"), 1, error="bad request")
+    answered, failed = Finish(Feedback("ok"), 1), Finish(Feedback("error"), 1, error="bad request")
 
     async def report(run: str = "r1", lane: str = "sim:fast", decision: Finish = answered) -> float:
         attempt = Attempt(run=run, team="search", job=1, number=1, lane=lane)

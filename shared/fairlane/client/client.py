@@ -277,7 +277,7 @@ class Client:
         grows with the number of active runs. Raises `TargetNotFound` with names that look like it.
         """
         with self._deployment.answering():
-            return self._deployment.asker(self.team).why(target)
+            return self._deployment.explainer(self.team).why(target)
 
     def close(self) -> None:
         """Close the connections to Redis and to the archive. Runs continue."""

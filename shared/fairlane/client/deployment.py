@@ -39,7 +39,7 @@ from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.registry import Registry
 from fairlane.store.write.runs.inbox import Outbox
 from fairlane.store.write.workers import Beat, Workers
-from fairlane.why.targets import Asker
+from fairlane.why.targets import Explainer
 
 SHORTEST_WAIT_S = 0.05
 LONGEST_WAIT_S = 0.5
@@ -278,10 +278,10 @@ class Deployment:
         """Reads workers' heartbeats and sends them requests."""
         return Workers(self.keys, self.auditor)
 
-    def asker(self, team: str, shares: Mapping[str, TeamSettings] | None = None) -> Asker:
+    def explainer(self, team: str, shares: Mapping[str, TeamSettings] | None = None) -> Explainer:
         """Explains what a team's jobs wait for; ``shares`` override the weights of the settings."""
         weights = {**self.weights, **{name: each.weight for name, each in (shares or {}).items()}}
-        return Asker(self.redis, self.keys, team, weights, self.script_time())
+        return Explainer(self.redis, self.keys, team, weights, self.script_time())
 
     def now_ms(self) -> int:
         """Milliseconds by the server's clock, with which every time in Redis is compared."""

@@ -153,7 +153,7 @@ class Run(RunOutputs):
         """
         asked = [str(part) for part in (item, step) if part is not None]
         with self._deployment.answering():
-            return self._deployment.asker(self.team).why("/".join([self.id, *asked]))
+            return self._deployment.explainer(self.team).why("/".join([self.id, *asked]))
 
     def results(self) -> Iterator[Record]:
         """Every item's record, in item order. Waits for the run to be over first.

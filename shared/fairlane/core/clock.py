@@ -10,7 +10,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 class Clock(Protocol):
-    """Tells the time. Durations are milliseconds inside Fairlane, seconds in its public API."""
+    """Reads the time. Durations are milliseconds inside Fairlane, seconds in its public API."""
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds since the epoch; for records and logs, never for admission decisions."""

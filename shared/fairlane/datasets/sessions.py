@@ -68,7 +68,7 @@ class Numbering:
         at = len(self._of_row) + 1
         value = row.get(field)
         if value is None:
-            problem = f"the row has no {field!r}, which tells its session"
+            problem = f"the row has no {field!r}, which names its session"
             raise SubmissionError(FIELD, dict(row), problem, "Give every row one.", row=at)
         number = self._numbers.setdefault(_digest(value), len(self._numbers))
         if number == len(self._sizes):

@@ -30,19 +30,19 @@ class Guard:
         if self._reaper is None:
             self._start()
         self._watched.add(pid)
-        if self._tell("watch", pid):
+        if self._send("watch", pid):
             return
         # Somebody killed the watchdog: a new one learns everything that is still ours.
         self._close_pipe()
         self._start()
-        if not all(self._tell("watch", known) for known in self._watched):
+        if not all(self._send("watch", known) for known in self._watched):
             raise LocalStackError("guard", "the watchdog process ends as soon as it starts")
 
     def forget(self, pid: int) -> None:
         """The process has ended and its number may be given to another."""
         if pid in self._watched:
             self._watched.discard(pid)
-            self._tell("forget", pid)
+            self._send("forget", pid)
 
     def __contains__(self, pid: int) -> bool:
         return pid in self._watched
@@ -75,7 +75,7 @@ class Guard:
             bufsize=0,
         )
 
-    def _tell(self, verb: str, pid: int) -> bool:
+    def _send(self, verb: str, pid: int) -> bool:
         if self._reaper is None or self._reaper.stdin is None:
             return False
         try:

@@ -247,7 +247,7 @@ class Process:
 def stop_all(
     processes: Sequence[Process],
     timeout: float = STOP_TIMEOUT_S,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Stop in reverse order, neighbours of one role together, each role within ``timeout`` seconds.
 
@@ -257,19 +257,19 @@ def stop_all(
         for role, group in groupby(reversed(processes), key=lambda process: process.role):
             running = [process for process in group if process.is_running]
             if running:
-                tell(f"stopping {role}" + (f" ({len(running)})" if len(running) > 1 else ""))
-                _stop_together(running, timeout, tell)
+                report(f"stopping {role}" + (f" ({len(running)})" if len(running) > 1 else ""))
+                _stop_together(running, timeout, report)
     except BaseException:
         for process in processes:
             process.end_by_force()
         raise
 
 
-def _stop_together(processes: Sequence[Process], timeout: float, tell: Callable[[str], None]) -> None:
+def _stop_together(processes: Sequence[Process], timeout: float, report: Callable[[str], None]) -> None:
     for process in processes:
         process.ask_to_stop()
     deadline = time.monotonic() + timeout
     for process in processes:
         if not process.join(deadline - time.monotonic()):
-            tell(f"{process.name} did not stop within {timeout:g} s; ending it by force")
+            report(f"{process.name} did not stop within {timeout:g} s; ending it by force")
             process.end_by_force()

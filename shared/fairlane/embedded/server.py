@@ -47,20 +47,20 @@ def start_embedded(
     unix_socket: bool = False,
     guard: Guard | None = None,
     server: Server | None = None,
-    tell: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
     checkpoint: Checkpoint = no_checkpoint,
     timeout: float = START_TIMEOUT_S,
 ) -> EmbeddedRedis:
     """Start the best server there is and return once it answers, what ``data_dir`` held loaded.
 
     ``port`` ``None`` or 0 takes a free one of the loopback address: ``wished_port`` if that is free. With
-    ``unix_socket`` it listens on a socket file alone. It ends with this process, however that ends. ``tell``
-    hears the caution if all that can be had is an imitation; left out, that is a `UserWarning`. Raises
-    `LocalStackError`.
+    ``unix_socket`` it listens on a socket file alone. It ends with this process, however that ends.
+    ``report`` is called with a caution if all that can be had is an imitation; left out, that is a
+    `UserWarning`. Raises `LocalStackError`.
     """
     server = server or find_server()
     if server.kind is ServerKind.FAKE:
-        (tell or _warn)(TRYING_OUT_ONLY)
+        (report or _warn)(TRYING_OUT_ONLY)
     embedded = EmbeddedRedis(
         data_dir,
         server,

@@ -103,7 +103,7 @@ def local_stack(folder: Path, workers: int, check: Callable[[], None]) -> Iterat
             simulate=True,
             simulate_config=files.enter_context(demo_file("simulator.toml")),
         )
-        yield files.enter_context(Stack(plan, tell=say, checkpoint=check))
+        yield files.enter_context(Stack(plan, report=say, checkpoint=check))
 
 
 def provider_url(stack: Stack) -> str:

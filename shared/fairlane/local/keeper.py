@@ -44,8 +44,8 @@ class _Trouble:
 class Keeper:
     """Restarts the dead of a stack. After a minute of steady running the pause is short again."""
 
-    def __init__(self, stack: Restartable, clock: Clock, tell: Callable[[str], None]) -> None:
-        self._stack, self._clock, self._tell = stack, clock, tell
+    def __init__(self, stack: Restartable, clock: Clock, report: Callable[[str], None]) -> None:
+        self._stack, self._clock, self._report = stack, clock, report
         self._troubles: dict[str, _Trouble] = {}
 
     def tick(self) -> bool:
@@ -63,7 +63,7 @@ class Keeper:
         steady = known is None or now - known.died_ms >= known.pause_ms + STEADY_AFTER_MS
         pause = FIRST_PAUSE_MS if known is None or steady else min(known.pause_ms * 2, LONGEST_PAUSE_MS)
         self._troubles[death.name] = _Trouble(pause, now, now + pause)
-        self._tell(f"{death}; starting it again in {pause / 1000:g} s")
+        self._report(f"{death}; starting it again in {pause / 1000:g} s")
 
     def _restart(self, name: str, now: int) -> None:
         trouble = self._troubles[name]
@@ -73,9 +73,9 @@ class Keeper:
         except LocalStackError as error:
             trouble.pause_ms = min(trouble.pause_ms * 2, LONGEST_PAUSE_MS)
             trouble.due_ms = now + trouble.pause_ms
-            self._tell(f"{error}; trying again in {trouble.pause_ms / 1000:g} s")
+            self._report(f"{error}; trying again in {trouble.pause_ms / 1000:g} s")
         else:
-            self._tell(f"{name} was started again")
+            self._report(f"{name} was started again")
 
 
 def _is_due(trouble: _Trouble, now: int) -> bool:

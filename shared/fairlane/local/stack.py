@@ -50,7 +50,7 @@ class Stack:
     """Runs a `StackPlan`; as a context manager it is up inside the block, and gone after it.
 
     Processes are called ``redis`` (unless one was given), ``simulator``, ``scheduler-1`` …, ``worker-1`` …
-    and ``flower``. However this process ends, they end with it. ``tell`` hears what goes on, line by line;
+    and ``flower``. However this process ends, they end with it. ``report`` is called with each line;
     ``checkpoint`` is asked during every wait whether to go on, and raises if not. ``spawn`` starts what is
     not Redis.
     """
@@ -59,7 +59,7 @@ class Stack:
         self,
         plan: StackPlan,
         *,
-        tell: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
         checkpoint: Checkpoint = no_checkpoint,
         start_timeout: float = START_TIMEOUT_S,
         stop_timeout: float = STOP_TIMEOUT_S,
@@ -67,7 +67,7 @@ class Stack:
     ) -> None:
         self.plan = plan
         self._spawn = spawn
-        self._tell, self._checkpoint = tell, checkpoint
+        self._report, self._checkpoint = report, checkpoint
         self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
         self._guard = Guard()
         self._lock = DirectoryLock(plan.data_dir)
@@ -135,9 +135,9 @@ class Stack:
     def stop(self) -> None:
         """Take everything down in reverse order, each role within the stop timeout; harmless if none runs."""
         try:
-            stop_all(self._roles, self._stop_timeout, self._tell)
+            stop_all(self._roles, self._stop_timeout, self._report)
             if self._redis is not None and self._redis.is_running:
-                self._tell("stopping redis")
+                self._report("stopping redis")
                 self._redis.stop(self._stop_timeout)
         finally:
             if self._redis is not None:
@@ -181,10 +181,10 @@ class Stack:
                 self.plan.data_dir,
                 wished_port=self.plan.redis_port,
                 guard=self._guard,
-                tell=self._tell,
+                report=self._report,
                 checkpoint=self._checkpoint,
             )
-            self._tell(f"redis: {self._redis.program} at {self._redis.url}")
+            self._report(f"redis: {self._redis.program} at {self._redis.url}")
             return
         shown = mask_text(self.plan.redis_url)
         try:
@@ -195,7 +195,7 @@ class Stack:
             remedy = "Start that server, or leave the URL out and one is started here"
             raise LocalStackError(REDIS, f"nothing answers at {shown}: {problem}. {remedy}")
         self._lock.acquire()
-        self._tell(f"redis: {shown}")
+        self._report(f"redis: {shown}")
 
     def _start_simulator(self, deadline: float) -> None:
         ready_file = self.plan.ready_file(SIMULATOR)
@@ -213,7 +213,7 @@ class Stack:
         else:
             raise LocalStackError(SIMULATOR, f"found {PORT_TRIES} ports taken, one after the other")
         self._simulator_url = str(json.loads(ready_file.read_text(encoding="utf-8"))["base_url"])
-        self._tell(f"simulated provider: {self._simulator_url}")
+        self._report(f"simulated provider: {self._simulator_url}")
 
     def _start_roles(self, deadline: float) -> None:
         started = [*self._add_roles("scheduler", self.plan.schedulers, self.plan.scheduler_command)]
@@ -227,7 +227,7 @@ class Stack:
             process.start()
         for process in started:
             process.wait_ready(_left(deadline), probes.get(process.name))
-            self._tell(f"{process.name}: pid {process.pid}{_metrics(process)}")
+            self._report(f"{process.name}: pid {process.pid}{_metrics(process)}")
 
     def _add_roles(self, role: str, count: int, command: Callable[[str], list[str]]) -> list[Process]:
         names = [f"{role}-{number}" for number in range(1, count + 1)]

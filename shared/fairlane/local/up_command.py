@@ -125,7 +125,7 @@ def up(
     )
     with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as check:
         keep_out_of_git(data_dir)
-        stack = Stack(plan, tell=say, checkpoint=check)
+        stack = Stack(plan, report=say, checkpoint=check)
         run(stack, ready_file, partial(describe, stack, invocation, settings), check)
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fairlane.model.job import Claim, Lesson, Signal
+from fairlane.model.job import Claim, Feedback, Signal
 from fairlane.model.outcome import (
     Aborted,
     AccessDenied,
@@ -77,7 +77,7 @@ ABORTED_DELAY_MS = 1000
 class Finish:
     """The job has ended; ``error`` is ``None`` if it succeeded. ``attempts`` counts all that it used."""
 
-    lesson: Lesson
+    feedback: Feedback
     attempts: int
     error: str | None = None
 
@@ -94,7 +94,7 @@ class Defer:
     It has ``max_attempts``; with none left it is not requeued, and its worker finishes it.
     """
 
-    lesson: Lesson
+    feedback: Feedback
     delay_ms: int = 0
     cost: Cost = "nothing"
     rate_limited: bool = False
@@ -105,50 +105,50 @@ Decision: TypeAlias = Finish | Defer
 
 
 def decide(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Decision:
-    """Finish or defer the job, with the lesson for its lane. ``rng`` draws the back-off."""
+    """Finish or defer the job, with the feedback for its lane. ``rng`` draws the back-off."""
     attempts = claim.attempts + 1
     match outcome:
         case Success():
-            return Finish(_lesson(outcome, "ok", outcome.usage), attempts)
+            return Finish(_feedback(outcome, "ok", outcome.usage), attempts)
         case RateLimited():
-            lesson = _lesson(outcome, "limited")
+            feedback = _feedback(outcome, "limited")
             if claim.rate_limits + 1 >= policy.max_rate_limits:
                 error = f"rate limited {claim.rate_limits + 1} times: {outcome.message}"
-                return Finish(lesson, claim.attempts, error)
-            return Defer(lesson, rate_limited=True)
+                return Finish(feedback, claim.attempts, error)
+            return Defer(feedback, rate_limited=True)
         case Overloaded():
-            return Defer(_lesson(outcome, "overloaded"))
+            return Defer(_feedback(outcome, "overloaded"))
         case ServerError():
-            return _again(_lesson(outcome, "server_error"), "unproven", claim, policy, rng)
+            return _again(_feedback(outcome, "server_error"), "unproven", claim, policy, rng)
         case NetworkFailure() | TimedOut() | InvalidResponse():
-            return _again(_lesson(outcome, "broken"), "unproven", claim, policy, rng)
+            return _again(_feedback(outcome, "broken"), "unproven", claim, policy, rng)
         case FlawedAnswer():
-            return _again(_lesson(outcome, "answered", outcome.usage), "attempt", claim, policy, rng)
+            return _again(_feedback(outcome, "answered", outcome.usage), "attempt", claim, policy, rng)
         case PermanentFailure():
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
-            return Finish(_lesson(outcome, signal), attempts, outcome.message)
+            return Finish(_feedback(outcome, signal), attempts, outcome.message)
         case UnsupportedParameter():
-            return Defer(_lesson(outcome, "answered"))
+            return Defer(_feedback(outcome, "answered"))
         case AccessDenied():
-            return Defer(_lesson(outcome, "refused"))
+            return Defer(_feedback(outcome, "refused"))
         case Aborted():
-            return Defer(_lesson(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
+            return Defer(_feedback(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
     assert_never(outcome)
 
 
 def finish(decision: Defer, attempts: int) -> Finish:
-    """Finish a job whose ``attempts`` are used up, with the lesson of its last one."""
-    return Finish(decision.lesson, attempts, decision.lesson.reason)
+    """Finish a job whose ``attempts`` are used up, with the feedback of its last one."""
+    return Finish(decision.feedback, attempts, decision.feedback.reason)
 
 
-def _again(lesson: Lesson, cost: Cost, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Defer:
+def _again(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Defer:
     delay_ms = policy.delay_ms(claim.attempts + claim.unproven + 1, rng)
-    return Defer(lesson, delay_ms, cost, max_attempts=policy.max_attempts)
+    return Defer(feedback, delay_ms, cost, max_attempts=policy.max_attempts)
 
 
-def _lesson(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> Lesson:
-    return Lesson(
+def _feedback(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> Feedback:
+    return Feedback(
         signal,
         usage or Usage(),
         outcome.retry_after_ms,
@@ -181,9 +181,9 @@ def unsent(
     why: str = "the permit came too late: with the calls before it, it would exceed the burst",
 ) -> Defer:
     """Requeue a job whose permit came too late to be used. Nothing was sent; the lane has its permit back."""
-    return Defer(Lesson("unsent", reason=why))
+    return Defer(Feedback("unsent", reason=why))
 
 
 def requeue(why: str, delay_ms: int = 0) -> Defer:
     """Requeue a job untried, at no cost to its attempts or its lane."""
-    return Defer(Lesson("none", reason=why), delay_ms)
+    return Defer(Feedback("none", reason=why), delay_ms)

@@ -109,7 +109,7 @@ Signal = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Feedback:
     """What a finished attempt teaches its lane.
 
     ``deadline_ms`` is the run's deadline, if only that ended the call. ``refusal`` names what the provider

@@ -15,7 +15,7 @@ _NOTHING_TO_EXPLAIN = "choose a lane or a run: those can be explained"
 _NOTHING_TO_PAUSE = "choose a lane or a run: those can be paused"
 
 
-class Act(NamedTuple):
+class Action(NamedTuple):
     """What is to be done with a lane, or with a run ``TEAM/RUN``."""
 
     verb: Literal["explain", "pause", "resume"]
@@ -46,7 +46,7 @@ class Controls:
     still: bool = False
     message: str = ""
     details: Sequence[tuple[str, str]] = ()
-    _asked: Act | None = None
+    _asked: Action | None = None
     _orders: list[_Order] = field(default_factory=lambda: [_Order(pane.sort) for pane in PANES])
 
     def shown(self, snapshot: Snapshot) -> Shown:
@@ -72,7 +72,7 @@ class Controls:
             still=self.still,
         )
 
-    def press(self, key: str, snapshot: Snapshot) -> Act | None:
+    def press(self, key: str, snapshot: Snapshot) -> Action | None:
         """A key was pressed; what is to be done now, if anything."""
         asked, self._asked, self.message = self._asked, None, ""
         if asked is not None:
@@ -116,12 +116,12 @@ class Controls:
         elif key in [str(number + 1) for number in range(len(PANES))]:
             self.pane = int(key) - 1
 
-    def _explain(self, snapshot: Snapshot) -> Act | None:
+    def _explain(self, snapshot: Snapshot) -> Action | None:
         line = self._chosen(snapshot)
         if line is None or PANES[self.pane] not in (LANES, RUNS):
             self.message = _NOTHING_TO_EXPLAIN
             return None
-        return Act("explain", _kind(self.pane), PANES[self.pane].name_of(line))
+        return Action("explain", _kind(self.pane), PANES[self.pane].name_of(line))
 
     def _ask(self, snapshot: Snapshot) -> None:
         line, pane = self._chosen(snapshot), PANES[self.pane]
@@ -130,12 +130,12 @@ class Controls:
         elif pane is LANES:
             view = line.report.view
             shut = view.paused or view.parked is not None
-            self._asked = Act("resume" if shut else "pause", "lane", view.lane)
+            self._asked = Action("resume" if shut else "pause", "lane", view.lane)
         elif line.status.state.finished:
             self.message = f"run {line.status.run} is over"
         else:
             verb: Literal["pause", "resume"] = "resume" if line.status.paused else "pause"
-            self._asked = Act(verb, "run", pane.name_of(line))
+            self._asked = Action(verb, "run", pane.name_of(line))
 
     def _chosen(self, snapshot: Snapshot) -> Any:
         shown = self.shown(snapshot)

@@ -17,7 +17,7 @@ from fairlane.client.deployment import Deployment
 from fairlane.core.errors import FairlaneError
 from fairlane.model.run import RunRef
 from fairlane.store.write.audit import operator
-from fairlane.top.controls import Act, Controls
+from fairlane.top.controls import Action, Controls
 from fairlane.top.frame import Frame
 from fairlane.top.reading import Reader, Snapshot
 from fairlane.top.terminal import Terminal
@@ -81,16 +81,16 @@ class Top:
         self._controls.message = f"{act}: done" if act.kind == "lane" else f"{act}: asked for"
         return True
 
-    def _explain(self, act: Act) -> None:
+    def _explain(self, act: Action) -> None:
         d = self._deployment
         team, run = d.settings.team, act.target
         if act.kind == "run":
             ref = RunRef.parse(act.target)
             team, run = ref.team, ref.run
-        found = d.asker(team).why(run)
+        found = d.explainer(team).why(run)
         self._controls.details = [(name, str(value)) for name, value in waiting_fields(found)]
 
-    def _change(self, act: Act) -> None:
+    def _change(self, act: Action) -> None:
         d = self._deployment
         if act.kind == "lane":
             verb = d.lanes.pause if act.verb == "pause" else d.lanes.resume

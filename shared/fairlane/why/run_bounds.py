@@ -7,7 +7,7 @@ from __future__ import annotations
 from fairlane.core.clock import span, until
 from fairlane.model.run import Plan
 from fairlane.model.tokens import Entry
-from fairlane.store.read.job_waits import Head, RunTraces
+from fairlane.store.read.job_waits import NextJob, RunTraces
 from fairlane.store.run_queries import rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
 from fairlane.store.write.runs.runs import PACE_SLACK_MS
@@ -37,7 +37,7 @@ class RunBounds:
         self._traces, self._plan, self._items, self._now_ms = traces, plan, items, now_ms
         self._state = traces.state()
         self._held = set(self._state.get("held_lanes", "").split("\n"))
-        self._heads: dict[str, Head | None] = {}
+        self._heads: dict[str, NextJob | None] = {}
         self._budgets: list[Allowance] | None = None
 
     @property
@@ -107,7 +107,7 @@ class RunBounds:
         run = self._traces.run
         return Reason("run_paused", f"the run was paused{by} {since} ago; `fairlane resume {run}` resumes it")
 
-    def _refused(self, lane: str, head: Head) -> Reason | None:
+    def _refused(self, lane: str, head: NextJob) -> Reason | None:
         """That the provider rejected the run's first calls of the next job's kind alike, and its words."""
         for each in rejections_in(self._state):
             if (each.lane, each.kind) == (lane, head.entry.kind):
@@ -124,7 +124,7 @@ class RunBounds:
         sentence = f"{lane} answers other teams, and none of team {self._traces.team}'s calls"
         return Reason("circuit", f"{sentence}: they start one at a time until one is answered")
 
-    def _own(self, lane: str, head: Head) -> Reason | None:
+    def _own(self, lane: str, head: NextJob) -> Reason | None:
         return (
             self._cap()
             or self._max_concurrent()
@@ -169,7 +169,7 @@ class RunBounds:
             "max_concurrent", f"the run has {in_flight:,} calls in flight of {int(most):,}, its own bound"
         )
 
-    def _ahead(self, lane: str, head: Head) -> Reason | None:
+    def _ahead(self, lane: str, head: NextJob) -> Reason | None:
         """Without a configured number only the delay shows it: the scheduler chooses the number."""
         if self._plan is None or not (head.fresh and self._is_task(head.entry.job)):
             return None
@@ -192,7 +192,7 @@ class RunBounds:
         """The moment before which the run starts nothing; 0 if it has none."""
         return 0 if self._plan is None else self._plan.spec.bounds.start_ms or 0
 
-    def _pace(self, lane: str, head: Head) -> Reason | None:
+    def _pace(self, lane: str, head: NextJob) -> Reason | None:
         role = "task" if self._is_task(head.entry.job) else "eval"
         start_ms = self._start_ms
         if self._now_ms < start_ms:
@@ -262,7 +262,7 @@ class RunBounds:
             return "task" if tasks else None
         return "task" if self._is_task(head.entry.job) else "eval"
 
-    def _head(self, lane: str) -> Head | None:
+    def _head(self, lane: str) -> NextJob | None:
         if lane not in self._heads:
             self._heads[lane] = self._traces.head(lane)
         return self._heads[lane]

@@ -32,7 +32,7 @@ OUT_OF_SIGHT = (
 """What a team's own user may not read; an answer without it says so."""
 
 
-class Asker:
+class Explainer:
     """Answers "why is this waiting?" for one team. ``weights`` are the teams' shares of a lane."""
 
     def __init__(

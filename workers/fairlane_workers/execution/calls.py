@@ -57,7 +57,7 @@ class Calls:
     async def make(
         self, held: HeldAttempt, inputs: JobInputs, on_pending: Callable[[str], Coroutine[Any, Any, None]]
     ) -> Outcome:
-        """Make a job's call; ``on_pending`` hears the handle of one that its provider works on by itself."""
+        """Make a job's call; ``on_pending`` gets the handle of a call that its provider works on."""
         if inputs.problem is not None:
             return PermanentFailure(inputs.problem)
         try:

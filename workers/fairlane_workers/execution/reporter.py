@@ -196,7 +196,7 @@ class Reporter:
         call = self._attempts.finish(
             attempt,
             self._worker,
-            decision.lesson,
+            decision.feedback,
             completion.state,
             completion.payload,
             completion.follow,
@@ -253,7 +253,7 @@ class Reporter:
         call = self._attempts.defer(
             attempt,
             self._worker,
-            decision.lesson,
+            decision.feedback,
             delay_ms=decision.delay_ms,
             cost=decision.cost,
             max_attempts=decision.max_attempts,
@@ -266,8 +266,12 @@ class Reporter:
             return reply
         reported = self._released(attempt, fields, reply, outcome, sent, wire_ms)
         if reported is not None:
-            delay_s = max(decision.delay_ms, decision.lesson.retry_after_ms or 0) / 1000
-            details = {"status_code": _status(outcome), "delay_s": delay_s, "reason": decision.lesson.reason}
+            delay_s = max(decision.delay_ms, decision.feedback.retry_after_ms or 0) / 1000
+            details = {
+                "status_code": _status(outcome),
+                "delay_s": delay_s,
+                "reason": decision.feedback.reason,
+            }
             log.info(Event.RETRY, **fields, **details)
         return reported
 

@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from fairlane.core.clock import Clock
 from fairlane.core.errors import FunctionMismatch, FunctionNotFound
-from fairlane.core.errors import RateLimited as ToldToSlowDown
+from fairlane.core.errors import RateLimited as FunctionRateLimited
 from fairlane.core.events import Event
 from fairlane.model.outcome import (
     Aborted,
@@ -139,7 +139,7 @@ class FunctionProvider:
 
     def _of_error(self, function: Callable[..., Any], error: BaseException) -> Outcome:
         message = bounded(f"{type(error).__name__}: {_text(error)}")
-        if isinstance(error, ToldToSlowDown):
+        if isinstance(error, FunctionRateLimited):
             return RateLimited(message, retry_after_ms=error.retry_after_ms)
         if (limit := throttled(error, self._clock.now_ms())) is not None:
             return RateLimited(message, TOO_MANY_REQUESTS, limit.retry_after_ms)

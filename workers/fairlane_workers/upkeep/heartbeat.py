@@ -18,7 +18,7 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient
-from fairlane.store.write.workers import Beat, Wish, WorkerInfo, Workers, read_beats
+from fairlane.store.write.workers import Beat, WorkerInfo, WorkerRequest, Workers, read_beats
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.executor import Executor
@@ -46,8 +46,8 @@ class Drain:
 
     def obey(self, wish: str) -> bool:
         """Act on a request; true if the worker takes nothing new, as with a request of a later version."""
-        draining = wish != Wish.WORK
-        self._stop = wish == Wish.STOP
+        draining = wish != WorkerRequest.WORK
+        self._stop = wish == WorkerRequest.STOP
         self._hold(draining)
         return draining
 

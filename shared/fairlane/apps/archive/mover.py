@@ -19,7 +19,7 @@ from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.sessions import SessionRecord, first_session_job
 from fairlane.store.read.reading import RESULTS_AT_ONCE
 from fairlane.store.write.audit import UNNAMED, Auditor
-from fairlane.store.write.runs.archive_stub import ArchiveStubs, Left
+from fairlane.store.write.runs.archive_stub import ArchiveStubs, StubOutcome
 from fairlane.store.write.runs.runs import Runs
 
 
@@ -132,13 +132,13 @@ def _finished(ref: RunRef, plan: str, state: Mapping[str, str]) -> Finished:
         raise FairlaneError(f"run {ref.run} was submitted by a newer version of Fairlane") from None
 
 
-def _moved(ref: RunRef, left: Left) -> Moved:
+def _moved(ref: RunRef, left: StubOutcome) -> Moved:
     match left:
-        case Left.STUB:
+        case StubOutcome.STUB:
             return Moved.MOVED
-        case Left.STUB_BEFORE:
+        case StubOutcome.STUB_BEFORE:
             return Moved.MOVED_BEFORE
-        case Left.NO_RUN:
+        case StubOutcome.NO_RUN:
             return Moved.MOVED  # it has expired since: the archive has it all the same
-        case Left.NOT_FINISHED:
+        case StubOutcome.NOT_FINISHED:
             raise FairlaneError(f"run {ref.run} has changed while it was copied; it will be copied again")

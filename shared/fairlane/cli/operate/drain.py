@@ -17,7 +17,7 @@ from fairlane.cli.lanes.workers import worker_state
 from fairlane.cli.output import complain, say
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, WorkerNotFound
-from fairlane.store.write.workers import Beat, Wish
+from fairlane.store.write.workers import Beat, WorkerRequest
 
 app = typer.Typer()
 
@@ -51,7 +51,7 @@ def drain(
     """
     if undo and (stop or wait):
         raise ConfigurationError("--undo", True, "goes with neither --stop nor --wait", "Leave those out.")
-    wish = Wish.WORK if undo else Wish.STOP if stop else Wish.IDLE
+    wish = WorkerRequest.WORK if undo else WorkerRequest.STOP if stop else WorkerRequest.IDLE
     with invocation.deployment() as deployment, interruptible(*STOPS) as check:
         chosen = choose(deployment.beats(), workers or [], host, everyone=everyone)
         asked = [beat for beat in chosen if deployment.workers.ask(deployment.redis, beat.worker, wish)]
@@ -87,9 +87,9 @@ def choose(beats: Sequence[Beat], names: Sequence[str], host: str | None, *, eve
 class Drained:
     """Reports draining: a line for each worker that is done. `look` is one pass."""
 
-    def __init__(self, asked: Sequence[Beat], silent_ms: float, tell: Callable[[str], None]) -> None:
+    def __init__(self, asked: Sequence[Beat], silent_ms: float, report: Callable[[str], None]) -> None:
         self._left = {beat.worker: beat.info.name for beat in asked}
-        self._silent_ms, self._tell = silent_ms, tell
+        self._silent_ms, self._report = silent_ms, report
         self._since_ms: int | None = None
         self._deaf: set[str] = set()
 
@@ -101,10 +101,10 @@ class Drained:
             beat = found.get(worker)
             state = "gone" if beat is None else worker_state(beat, now_ms, self._silent_ms)
             if state in ("gone", "silent", "drained"):
-                self._tell(f"{name} is {state}")
+                self._report(f"{name} is {state}")
                 del self._left[worker]
             elif state == "alive" and now_ms - self._since_ms > self._silent_ms and worker not in self._deaf:
-                self._tell(f"{name} does not listen: it may be of an earlier version, which SIGTERM stops")
+                self._report(f"{name} does not listen: it may be of an earlier version, which SIGTERM stops")
                 self._deaf.add(worker)
         return not self._left
 
@@ -131,11 +131,11 @@ def _is_called(beat: Beat, name: str) -> bool:
     return name == beat.worker or fnmatchcase(beat.info.name, name)
 
 
-def _asked(wish: Wish) -> str:
+def _asked(wish: WorkerRequest) -> str:
     match wish:
-        case Wish.IDLE:
+        case WorkerRequest.IDLE:
             return "take nothing new"
-        case Wish.STOP:
+        case WorkerRequest.STOP:
             return "take nothing new, and to end once it is idle"
-        case Wish.WORK:
+        case WorkerRequest.WORK:
             return "take work again"

@@ -18,7 +18,7 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
     """Is Redis recent enough, does it keep its data, and does it take writes?"""
     if server is None:
         remedy = "An imitation (fakeredis) is for trying out only; a real server must let this user run INFO."
-        yield Finding("redis version", Grade.WARN, "the server does not tell its version", remedy)
+        yield Finding("redis version", Grade.WARN, "the server does not report its version", remedy)
         return
     shown = f"{server.program} {server.version}"
     if server.program == "Redis" and _numbers(server.version) < OLDEST_SERVER:

@@ -154,7 +154,7 @@ def check_rows(
 ) -> None:
     """Check that a run's first rows suit it.
 
-    ``source`` is what the user gave as dataset; ``more`` hears the models that the rows name. Raises
+    ``source`` is what the user gave as dataset; ``more`` is called with the models that the rows name. Raises
     `SubmissionError` if there is no row, or for a template or an evaluator that finds its fields in no row.
     """
     shown = fspath(source) if isinstance(source, str | PathLike) else None

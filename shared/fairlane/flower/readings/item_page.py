@@ -132,7 +132,9 @@ class ItemPage:
         here, team = self._deployment, status.team
         flight = RunTraces(here.redis, here.keys, RunRef(team, status.run)).job(job).flight
         try:
-            waiting = here.asker(team, here.shares([team])).why(f"{status.run}/{job // steps}/{job % steps}")
+            waiting = here.explainer(team, here.shares([team])).why(
+                f"{status.run}/{job // steps}/{job % steps}"
+            )
         except TargetNotFound:
             return {}
         lanes: Sequence[str] = [part.lane for part in waiting.lanes]

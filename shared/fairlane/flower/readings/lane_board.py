@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.flower.readings.error_words import errors_of
-from fairlane.store.write.lanes.lane_history import FINE, MINUTES, Lately, Sample, Step
+from fairlane.store.write.lanes.lane_history import FINE, MINUTES, RecentCalls, Sample, Step
 from fairlane.store.write.lanes.lane_view import AxisView, LaneView
 from fairlane.why.reasons import SOURCES, UNITS, rate_in_words, reason_of
 
@@ -102,7 +102,7 @@ def _put(columns: dict[str, list[float | None]], sample: Sample, minutes: float 
 
 
 def _row(
-    view: LaneView, waiting: Mapping[str, int], lately: Lately, slots: int, *, led: bool
+    view: LaneView, waiting: Mapping[str, int], lately: RecentCalls, slots: int, *, led: bool
 ) -> dict[str, Any]:
     requests, queued = view.axes["requests"], sum(waiting.values())
     reason = reason_of(view, queued, slots, led=led)

@@ -66,7 +66,7 @@ class RunPage:
     def _waits(self, status: RunStatus) -> dict[str, Any]:
         """What it waits for, as `fairlane why` says it; its lanes with what holds each."""
         here, team = self._deployment, status.team
-        waiting = here.asker(team, here.shares([team])).why(status.run)
+        waiting = here.explainer(team, here.shares([team])).why(status.run)
         parts = {part.lane: part for part in waiting.lanes}
         return {
             "why": waiting.sentence,

@@ -1,4 +1,4 @@
-"""What Flower hears of attempts: the outcome of an attempt decides the state of its task."""
+"""What Flower learns of attempts: the outcome of an attempt decides the state of its task."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def as_shown(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 class AttemptEvents(Events):
-    """Flower's thread that hears events. While the broker is away it asks for it every few seconds."""
+    """Flower's thread that receives events. While the broker is away it tries again every few seconds."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

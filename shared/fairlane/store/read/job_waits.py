@@ -28,7 +28,7 @@ class Delay(NamedTuple):
     due_ms: int
 
 
-class Head(NamedTuple):
+class NextJob(NamedTuple):
     """A run's next job on a lane; ``fresh``: never called, neither a retry nor an evaluation of an output."""
 
     entry: Entry
@@ -117,7 +117,7 @@ class RunTraces:
         teams = self._redis.hget(self._keys.lane(lane), "shut_teams") or b""
         return self._ref.team in {each.split(":")[0] for each in teams.decode().split(",")}
 
-    def head(self, lane: str) -> Head | None:
+    def head(self, lane: str) -> NextJob | None:
         """The run's next job on a lane; ``None`` where it has nothing queued there."""
         keys, ref = self._keys, self._ref
         pipeline = self._redis.pipeline(transaction=True)
@@ -125,7 +125,7 @@ class RunTraces:
         pipeline.lindex(keys.fresh(ref, lane), 0)
         hot, fresh = pipeline.execute()
         text = hot or fresh
-        return Head(Entry.parse(text.decode()), fresh=not hot) if text else None
+        return NextJob(Entry.parse(text.decode()), fresh=not hot) if text else None
 
     def sees_all(self) -> bool:
         """Whether this user may read keys of the whole deployment: leases, delays, workers, the leader."""

@@ -72,7 +72,7 @@ class DeploymentReader:
         return _server(info, self._refused()) if "redis_version" in info else None
 
     def _refused(self) -> Refusal | None:
-        """Why the server refuses to delete a key that there is not: INFO tells only some of the reasons."""
+        """Why the server refuses to delete a key that there is not: INFO has only some of the reasons."""
         try:
             self._redis.unlink(f"{self._keys.prefix}nothing")
         except RedisError as error:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from fairlane.core.lru import Lru
 from fairlane.model.decision import Cost
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
-from fairlane.model.job import Attempt, JobState, Lesson
+from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.results import packed
 from fairlane.model.run import RunRef
 from fairlane.store.keys import TOKEN_AXES, Keys
@@ -118,7 +118,7 @@ class Attempts:
         self,
         attempt: Attempt,
         worker: str,
-        lesson: Lesson,
+        feedback: Feedback,
         state: JobState,
         payload: str,
         follow: Sequence[ReadyJob | RecordedJob] = (),
@@ -144,7 +144,7 @@ class Attempts:
         )
         return script("attempt_finish").bind(
             placed.followed_by(self._queues(ref, follow, joined)),
-            self._report(attempt, worker, lesson, now_ms)
+            self._report(attempt, worker, feedback, now_ms)
             | {
                 "state": state,
                 "payload": packed(payload),
@@ -159,7 +159,7 @@ class Attempts:
         self,
         attempt: Attempt,
         worker: str,
-        lesson: Lesson,
+        feedback: Feedback,
         *,
         delay_ms: int = 0,
         cost: Cost = "nothing",
@@ -190,7 +190,7 @@ class Attempts:
         )
         return script("attempt_defer").bind(
             placed,
-            self._report(attempt, worker, lesson, now_ms)
+            self._report(attempt, worker, feedback, now_ms)
             | {"delay_ms": delay_ms, "cost": cost, "max_attempts": max_attempts, "limited": int(rate_limited)}
             | {"handle": quote(handle or "", safe="")},
         )
@@ -257,22 +257,22 @@ class Attempts:
         }
 
     def _report(
-        self, attempt: Attempt, worker: str, lesson: Lesson, now_ms: str | int
+        self, attempt: Attempt, worker: str, feedback: Feedback, now_ms: str | int
     ) -> dict[str, str | int | float | bytes]:
         return {
             "now_ms": now_ms,
             "channel": self._keys.wake,
             "attempt": attempt.id,
             "worker": worker,
-            "signal": lesson.signal,
-            "used_input": _known(lesson.usage.input_tokens),
-            "used_output": _known(lesson.usage.output_tokens),
-            "used_cached": _known(lesson.usage.cached_tokens),
-            "retry_after_ms": lesson.retry_after_ms or 0,
-            "hints": lesson.hints.to_json() if lesson.hints else "",
-            "reason": lesson.reason,
-            "deadline_ms": lesson.deadline_ms or 0,
-            "refusal": lesson.refusal,
+            "signal": feedback.signal,
+            "used_input": _known(feedback.usage.input_tokens),
+            "used_output": _known(feedback.usage.output_tokens),
+            "used_cached": _known(feedback.usage.cached_tokens),
+            "retry_after_ms": feedback.retry_after_ms or 0,
+            "hints": feedback.hints.to_json() if feedback.hints else "",
+            "reason": feedback.reason,
+            "deadline_ms": feedback.deadline_ms or 0,
+            "refusal": feedback.refusal,
         }
 
 

@@ -15,7 +15,7 @@ from fairlane.store.verbs import script
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 
-class Wish(StrEnum):
+class WorkerRequest(StrEnum):
     """What an operator may ask of a worker."""
 
     IDLE = "idle"  # take nothing new, finish what is in hand, and stay
@@ -105,7 +105,7 @@ class Workers:
             {"now_ms": now_ms, "channel": self._keys.wake, "worker": worker, "worker_timeout_ms": timeout_ms},
         )
 
-    def ask(self, redis: RedisClient, worker: str, wish: Wish) -> bool:
+    def ask(self, redis: RedisClient, worker: str, wish: WorkerRequest) -> bool:
         """Request a worker to drain, stop or work; false where there is no worker of that id."""
         keys = self._keys
         asked = script("worker_drain").bind(

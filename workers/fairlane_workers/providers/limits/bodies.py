@@ -38,7 +38,7 @@ _ANTHROPIC_PROSE = re.compile(rf"\bof ([0-9][0-9,]{{0,14}}) {_NOUN} per (min|min
 _BEDROCK_PROSE = re.compile(r"^Too many (requests|tokens)( per day)?,")
 
 
-class Said(NamedTuple):
+class NamedLimit(NamedTuple):
     """A limit that an error names: its axis and, if given, its size."""
 
     axis: Axis
@@ -122,7 +122,7 @@ def axis_of_type(text: str | None) -> Axis | None:
     return next((axis for word, axis in words if word in text), None)
 
 
-def said_in_prose(message: str | None) -> Said | None:
+def said_in_prose(message: str | None) -> NamedLimit | None:
     """The limit that a sentence names; only for an answer whose status or type says rate limited."""
     if not message:
         return None
@@ -132,13 +132,13 @@ def said_in_prose(message: str | None) -> Said | None:
     elif found := _ANTHROPIC_PROSE.search(message):
         limit, noun, period = found.groups()
     elif found := _BEDROCK_PROSE.search(message):
-        return Said("day" if found[2] else _AXIS_OF_NOUN[found[1]])
+        return NamedLimit("day" if found[2] else _AXIS_OF_NOUN[found[1]])
     else:
         return None
     amount = number(limit.replace(",", "")) or None
     if period == "day":
-        return Said("day", amount if noun == "requests" else None)
-    return Said(_AXIS_OF_NOUN[noun], amount)
+        return NamedLimit("day", amount if noun == "requests" else None)
+    return NamedLimit(_AXIS_OF_NOUN[noun], amount)
 
 
 def _axis_of_quota(quota: str, metric: object) -> Axis | None:

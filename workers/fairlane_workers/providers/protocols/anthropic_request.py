@@ -12,7 +12,7 @@ from fairlane_workers.providers.requests.messages import (
     Call,
     ChatMessage,
     Media,
-    Own,
+    NativePart,
     Part,
     Text,
     in_turns,
@@ -82,7 +82,7 @@ def _block(part: Part) -> dict[str, Any] | None:
     match part:
         case Text():
             return dict(part.given) if part.text else None  # an empty text is rejected
-        case Own():
+        case NativePart():
             return dict(part.part)
         case Media(kind="image"):
             return {"type": "image", "source": _source(part)}

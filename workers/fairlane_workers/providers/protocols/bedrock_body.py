@@ -13,7 +13,7 @@ from fairlane_workers.providers.requests.messages import (
     Call,
     ChatMessage,
     Media,
-    Own,
+    NativePart,
     Part,
     Text,
     read_messages,
@@ -97,7 +97,7 @@ def _block(part: Part) -> dict[str, Any]:
     match part:
         case Text():
             return {"text": part.text}
-        case Own():
+        case NativePart():
             return dict(part.part)
         case Media(kind="image"):
             return {"image": {"format": _form(part, _IMAGES), "source": _source(part)}}

@@ -12,7 +12,7 @@ from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.requests.messages import (
     Call,
     ChatMessage,
-    Own,
+    NativePart,
     Part,
     Text,
     in_turns,
@@ -81,7 +81,7 @@ def _part(part: Part) -> dict[str, Any]:
     match part:
         case Text():
             return {"text": part.text}
-        case Own():
+        case NativePart():
             return dict(part.part)
     kind = {} if part.media_type is None else {"mimeType": part.media_type}
     if part.data is not None:

@@ -56,13 +56,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class NativePart:
     """A part in the protocol's own form: it is sent as it is."""
 
     part: Mapping[str, Any]
 
 
-Part: TypeAlias = Text | Media | Own
+Part: TypeAlias = Text | Media | NativePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _part(part: object, place: str) -> Part:
             raise UnmappableError(f"{place}: file_id names a file that OpenAI keeps; give file_data")
         case {"type": "image_url" | "input_audio" | "file" as kind}:
             raise UnmappableError(f"{place}: a part of type {kind!r} has no {kind!r} in OpenAI's form")
-    return Own(part)
+    return NativePart(part)
 
 
 def _media(kind: Literal["image", "file"], url: str, place: str, name: str | None = None) -> Media:

@@ -21,7 +21,7 @@ SAMPLING = frozenset(
 """Parameters that only tune how an answer is sampled: without one, the model samples as it always does."""
 
 RENAMED: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
-"""A parameter that is never left out, but sent under the newer name that the message tells to use."""
+"""A parameter that is never left out, but sent under the newer name that the message says to use."""
 
 _PENALTIES = ("presence_penalty", "frequency_penalty")
 """Both are "Penalty" to Google: "Penalty is not enabled for this model"."""

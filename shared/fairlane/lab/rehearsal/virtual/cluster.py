@@ -233,8 +233,8 @@ class Cluster:
         if self._awaited is not None:
             pipeline.smembers(self.keys.active)
         replies = pipeline.execute()
-        for (_, heard), reply in zip(calls, replies, strict=False):
-            heard(reply)
+        for (_, on_reply), reply in zip(calls, replies, strict=False):
+            on_reply(reply)
         self._note_changes(*replies[len(calls) :])
 
     def _note_changes(self, dirty: int, head: list[Any], lanes: int, active: Iterable[bytes] = ()) -> None:

@@ -161,7 +161,7 @@ class SimulatedWorkers:
         else:
             call = self._defer(worker, attempt, decision)
 
-        def heard(reply: bytes | None) -> None:
+        def on_reply(reply: bytes | None) -> None:
             reported = Reported.of(reply)
             if reported is None:
                 self.late.append(attempt)
@@ -170,14 +170,14 @@ class SimulatedWorkers:
             elif reported.news:
                 self.news.append((self._events.now_ms, attempt.lane, reported.news))
 
-        self._calls.append((call, heard))
+        self._calls.append((call, on_reply))
 
     def _finish(self, worker: SimulatedWorker, attempt: Attempt, outcome: Outcome, decision: Finish) -> Call:
         completion = _completion(attempt, self._plan(ref_of(attempt)), outcome, decision)
         return self._attempts.finish(
             attempt,
             worker.name,
-            decision.lesson,
+            decision.feedback,
             completion.state,
             completion.payload,
             completion.follow,
@@ -196,7 +196,7 @@ class SimulatedWorkers:
         return self._attempts.defer(
             attempt,
             worker.name,
-            decision.lesson,
+            decision.feedback,
             delay_ms=decision.delay_ms,
             cost=decision.cost,
             max_attempts=decision.max_attempts,

@@ -82,7 +82,7 @@ class Sample(NamedTuple):
     waiting: int
 
 
-class Lately(NamedTuple):
+class RecentCalls(NamedTuple):
     """Calls that got a permit in the last minute, and the refused part of those that ended in the last
     quarter of an hour. The part is ``None`` where none ended.
     """
@@ -123,17 +123,17 @@ class History:
         """A lane's samples after ``since_ms``, the oldest first."""
         return self.of_all([lane], since_ms, step)[lane]
 
-    def lately(self, lanes: Sequence[str], now_ms: int) -> dict[str, Lately]:
+    def lately(self, lanes: Sequence[str], now_ms: int) -> dict[str, RecentCalls]:
         """The latest figures of many lanes, in one round trip, from a few samples of each."""
         pipeline = self._redis.pipeline(transaction=False)
         for lane in lanes:
             key = self._keys.history(lane, FINE.name)
             pipeline.lrange(key, 0, 0)
             pipeline.lrange(key, -MINUTE_MS // FINE.every_ms - 1, -1)
-        replies, found = pipeline.execute(), dict[str, Lately]()
+        replies, found = pipeline.execute(), dict[str, RecentCalls]()
         for number, lane in enumerate(lanes):
             samples = _samples(replies[2 * number] + replies[2 * number + 1])
-            found[lane] = Lately(used_per_minute(samples, now_ms), refused_share(samples))
+            found[lane] = RecentCalls(used_per_minute(samples, now_ms), refused_share(samples))
         return found
 
     def of_all(self, lanes: Sequence[str], since_ms: int, step: Step = FINE) -> dict[str, list[Sample]]:

@@ -18,7 +18,7 @@ from fairlane.store.write.audit import UNNAMED, Act, Auditor
 AT_ONCE = 1000
 
 
-class Left(IntEnum):
+class StubOutcome(IntEnum):
     """What became of a run's stub: made now, made before, or not made."""
 
     NOT_FINISHED = -1
@@ -27,14 +27,14 @@ class Left(IntEnum):
     STUB_BEFORE = 2
 
 
-class Remains(NamedTuple):
+class StoredRun(NamedTuple):
     """A run's state as Redis has it, by field, and its plan as JSON."""
 
     state: Mapping[str, str]
     plan: str | None
 
 
-class Brief(NamedTuple):
+class ArchiveFields(NamedTuple):
     """The fields that decide whether a run is archived. ``state`` is ``None`` where it has expired."""
 
     ref: RunRef
@@ -49,26 +49,26 @@ class ArchiveStubs:
     def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
         self._redis, self._keys, self._auditor = redis, keys, auditor
 
-    def remains(self, ref: RunRef) -> Remains:
+    def remains(self, ref: RunRef) -> StoredRun:
         """A run's state and plan; an empty state where there is no such run."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hgetall(self._keys.state(ref))
         pipeline.get(self._keys.plan(ref))
         state, plan = pipeline.execute()
-        return Remains(RunFields(state).texts, plan.decode() if plan else None)
+        return StoredRun(RunFields(state).texts, plan.decode() if plan else None)
 
     def listed(self, team: str) -> list[RunRef]:
         """The team's runs, the oldest first; some may have expired."""
         return [RunRef(team, run.decode()) for run in self._redis.zrange(self._keys.runs(team), 0, -1)]
 
-    def briefs(self, refs: Sequence[RunRef]) -> list[Brief]:
+    def briefs(self, refs: Sequence[RunRef]) -> list[ArchiveFields]:
         """How far these runs are, in that order."""
-        states, found = RunStates(self._redis, self._keys), list[Brief]()
+        states, found = RunStates(self._redis, self._keys), list[ArchiveFields]()
         for first in range(0, len(refs), AT_ONCE):
             some = refs[first : first + AT_ONCE]
             runs = states.read(some, "state", "finished_ms", "archived")
             found += [
-                Brief(ref, run.state, run.count("finished_ms"), run.archived)
+                ArchiveFields(ref, run.state, run.count("finished_ms"), run.archived)
                 for ref, run in zip(some, runs, strict=True)
             ]
         return found
@@ -86,11 +86,11 @@ class ArchiveStubs:
             raise RunArchived(ref.run)
         return stored[0] if stored else []
 
-    def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> Left:
+    def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> StubOutcome:
         """Reduce the run that finished then to a stub; a stub stays as it is."""
         keys = run_keys(self._keys, ref) | {"audit": self._keys.audit}
         del keys["active"], keys["plan"]
         audited = self._auditor.entry(Act.ARCHIVED, ref.run, ref.team)
         arguments = {"now_ms": now_ms, "finished_ms": finished_ms, "audit": audited}
         call = script("run_archive").bind(keys, arguments)
-        return Left(call.run(self._redis))
+        return StubOutcome(call.run(self._redis))
