@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 )
 from redis import Redis
 
-from fairlane.model.job import Attempt, JobState, Lesson, Usage
+from fairlane.model.job import Attempt, Feedback, JobState
+from fairlane.model.tokens import Usage
 from fairlane.store.write.workers import Beat, WorkerInfo
 from tests.support.redis import emptied
 from tests.support.scheduler_parts import Parts
@@ -61,8 +62,8 @@ class Calls:
         self.running.remove(attempt)
         parts = self.parts
         parts.attempts.claim(attempt, "w", 15_000, parts.now_ms).run(self.redis)
-        lesson = Lesson("ok", Usage(1, 1))
-        parts.attempts.finish(attempt, "w", lesson, JobState.SUCCEEDED, DONE, (), parts.now_ms).run(
+        feedback = Feedback("ok", Usage(1, 1))
+        parts.attempts.finish(attempt, "w", feedback, JobState.SUCCEEDED, DONE, (), parts.now_ms).run(
             self.redis
         )
 

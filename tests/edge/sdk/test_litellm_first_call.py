@@ -11,7 +11,7 @@ FIRST_CALL = """
 import asyncio, sys
 from pydantic import SecretStr
 from fairlane.core.clock import SystemClock
-from fairlane.model.job import Success
+from fairlane.model.outcome import Success
 from fairlane.testing import SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.registry import build_provider
 from tests.contract.test_provider_litellm import KEY, ask, connection
