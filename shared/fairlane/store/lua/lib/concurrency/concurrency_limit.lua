@@ -55,8 +55,7 @@ end
 -- An overload (503, 529) of a lane that serves other calls: some providers reject so what is too much at once. The
 -- window becomes one fewer than were in flight, and half where no later call was answered since. So the next call
 -- finds room, and its answer shows that there is no outage. Where a window full of calls had been answered before, so
--- many are the limit. Overloads that come sooner, whatever is in flight, have another cause and leave the limit
--- alone.
+-- many are the limit. Overloads that come sooner have another cause and leave the limit alone.
 function overload_narrows(row, lease, now)
   local serves = known(row.usual_ms) and now - (row.answered_ms or 0) <= SERVES * row.usual_ms
   if not serves or lease.inflight < 2 or lease.n <= (row.busy_n or 0) then return end
