@@ -24,7 +24,15 @@ from tests.support.wait import wait_until
 
 KEY = "sk-live-0123456789abcdef"
 MODELS = {
-    "fast": SimulatedModel(latency_ms=5, headers="full", requests_per_minute=600, tokens_per_minute=200_000),
+    # What a call used is missing from its lane for seconds, however slowly this process answers.
+    "fast": SimulatedModel(
+        latency_ms=5,
+        headers="full",
+        requests_per_minute=600,
+        tokens_per_minute=1200,
+        burst_seconds=60,
+        output_tokens=150,
+    ),
     "stuck": SimulatedModel(faults=Faults(hang=1.0)),
 }
 CONFIG = """
@@ -76,11 +84,18 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def module_shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     folder = tmp_path_factory.mktemp("connections")
     with serve_in_thread(SimulatorConfig(models=MODELS, api_key=SecretStr(KEY))) as served:
         (folder / "fairlane.toml").write_text(CONFIG.format(url=served.url), encoding="utf-8")
         yield Shell(folder, served)
+
+
+@pytest.fixture
+def shell(module_shell: Shell) -> Shell:
+    """The shell, beside a provider whose limits nobody has used."""
+    module_shell.served.reset()
+    return module_shell
 
 
 def test_an_answer_shows_all_that_the_provider_reports(shell: Shell) -> None:
@@ -100,7 +115,7 @@ def test_an_answer_shows_all_that_the_provider_reports(shell: Shell) -> None:
 
 def test_the_same_is_reported_in_words(shell: Shell) -> None:
     shown = shell("sim").stdout
-    for said in ("an answer, HTTP 200", "600 requests/min", "200,000 tokens/min", "this agrees"):
+    for said in ("an answer, HTTP 200", "600 requests/min", "1,200 tokens/min", "this agrees"):
         assert said in shown
 
 
