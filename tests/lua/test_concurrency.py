@@ -30,8 +30,8 @@ def _widest_since(world: HiddenLimit, since_ms: int) -> int:
     return max(call.in_flight for call in world.calls if call.at_ms >= since_ms)
 
 
-@pytest.mark.parametrize(("places", "mean_ms"), [(5, 700), (10, 1000), (30, 2500)])
-@pytest.mark.slow(seconds=11)
+@pytest.mark.parametrize(("places", "mean_ms"), [(5, 1000), (10, 2000), (30, 4000)])
+@pytest.mark.slow(seconds=5)
 def test_refusals_at_the_same_number_in_flight_become_a_window(
     real_redis: Redis, places: int, mean_ms: int
 ) -> None:
@@ -49,13 +49,13 @@ def test_refusals_at_the_same_number_in_flight_become_a_window(
 
 @settings(max_examples=4, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    rate=st.sampled_from([60, 240, 600]),
+    rate=st.sampled_from([60, 240, 360]),
     windowed=st.booleans(),
     mean_ms=st.sampled_from([100, 700, 3000]),
     shape=st.sampled_from(["constant", "uniform", "exponential"]),
     seed=st.integers(0, 100),
 )
-@pytest.mark.slow(seconds=30)
+@pytest.mark.slow(seconds=15)
 def test_under_a_limit_of_rate_no_window_stays(
     real_redis: Redis, rate: int, windowed: bool, mean_ms: int, shape: str, seed: int
 ) -> None:
@@ -122,11 +122,11 @@ def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(real
     assert world.admitted(last) >= 0.7 * 16 * 120
 
 
-@pytest.mark.slow(seconds=10)
+@pytest.mark.slow
 def test_an_innocent_slowdown_is_forgotten_and_costs_little(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     rng, began_ms = random.Random(3), d.now_ms
-    ref = d.queued_lane(jobs=6000, requests_per_minute=1200)
+    ref = d.queued_lane(jobs=6000, requests_per_minute=600)
 
     def latency_ms(in_flight: int) -> int:
         slow = 60_000 <= d.now_ms - began_ms < 180_000
@@ -137,7 +137,7 @@ def test_an_innocent_slowdown_is_forgotten_and_costs_little(real_redis: Redis) -
     last = d.now_ms
     world.run(60_000)
     assert world.state("window") == 0
-    assert world.admitted(last) >= 1150
+    assert world.admitted(last) >= 575
 
 
 @pytest.mark.slow
