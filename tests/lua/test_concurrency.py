@@ -84,12 +84,12 @@ def test_under_a_limit_of_rate_no_window_stays(
 def test_calls_that_go_through_beyond_a_window_refute_it(real_redis: Redis) -> None:
     """At a constant latency a rate looks like so many calls at once, until a wider window is tried."""
     d = Deployment(real_redis)
-    world = HiddenLimit(d, d.unknown_lane(jobs=4000), Bucket(900, 5), latency_ms=lambda n: 500)
+    world = HiddenLimit(d, d.unknown_lane(jobs=4000), Bucket(450, 5), latency_ms=lambda n: 500)
     world.run(MINUTE_MS)
     since = d.now_ms
     world.run(MINUTE_MS)
     assert world.state("window") == 0
-    assert world.admitted(since) >= 0.99 * 900
+    assert world.admitted(since) >= 0.99 * 450
     assert world.refused(since) <= 5
 
 
@@ -99,13 +99,13 @@ def test_a_window_that_serves_less_than_the_rate_before_it_goes(real_redis: Redi
     world = HiddenLimit(
         d,
         d.unknown_lane(jobs=4000),
-        Bucket(900, 1),
+        Bucket(450, 1),
         announced=lambda now_ms, admitted: {} if admitted else {"retry_after_ms": 3000},
     )
     world.run(2 * MINUTE_MS)
     since = d.now_ms
     world.run(MINUTE_MS)
-    assert world.admitted(since) >= 0.5 * 900
+    assert world.admitted(since) >= 0.5 * 450
 
 
 @pytest.mark.slow(seconds=12)

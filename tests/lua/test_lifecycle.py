@@ -19,8 +19,8 @@ def test_no_history_loses_a_job_or_lets_two_do_it(real_server: Redis) -> None:
     run_state_machine_as_test(
         cast("type[Lifecycle]", partial(Lifecycle, real_server)),
         settings=settings(
-            max_examples=50,
-            stateful_step_count=40,
+            max_examples=30,
+            stateful_step_count=50,
             phases=set(Phase) - {Phase.explain},
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),

@@ -119,14 +119,14 @@ class Shared:
 @pytest.mark.slow
 def test_where_others_use_the_same_key_their_part_is_left_to_them(real_redis: Redis, windowed: bool) -> None:
     d = Deployment(real_redis)
-    provider = Shared(600, 240, windowed, lambda: d.now_ms)
+    provider = Shared(300, 120, windowed, lambda: d.now_ms)
     world = HiddenLimit(d, d.unknown_lane(jobs=5000), provider, announced=provider.announced)
     world.run(4 * MINUTE_MS)
     assert "shared" in world.news
     last = d.now_ms
     world.run(2 * MINUTE_MS)
-    # What is left of 600 is 360; being found out costs a little, and so does caution.
-    assert 2 * 300 <= world.admitted(last) <= 2 * 375
+    # What is left of 300 is 180; being found out costs a little, and so does caution.
+    assert 2 * 150 <= world.admitted(last) <= 2 * 187
     assert world.refused(last) <= 10
 
 
@@ -134,12 +134,12 @@ def test_where_others_use_the_same_key_their_part_is_left_to_them(real_redis: Re
 @pytest.mark.slow
 def test_where_nobody_else_uses_the_key_nothing_is_left_to_others(real_redis: Redis, windowed: bool) -> None:
     d = Deployment(real_redis)
-    provider = Shared(600, 0, windowed, lambda: d.now_ms)
+    provider = Shared(300, 0, windowed, lambda: d.now_ms)
     world = HiddenLimit(d, d.unknown_lane(jobs=5000), provider, announced=provider.announced)
     world.run(2 * MINUTE_MS)
     last = d.now_ms
     world.run(2 * MINUTE_MS)
-    assert world.admitted(last) >= 2 * 600 * 0.97
+    assert world.admitted(last) >= 2 * 300 * 0.97
     assert world.refused(last) <= 4
     assert "shared" not in world.news
 
