@@ -11,6 +11,7 @@ from typing import Any
 
 import anthropic
 import boto3
+import litellm
 import openai
 import pytest
 from botocore.config import Config
@@ -113,8 +114,6 @@ def with_boto3(mode: str) -> Callable[[str], None]:
 
 
 def with_litellm(url: str) -> None:
-    import litellm  # it takes seconds, which every worker of xdist would spend
-
     litellm.completion(
         model="openai/m",
         api_base=url,
