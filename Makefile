@@ -14,6 +14,8 @@ endif
 # pip and pyright should not look on the network whether there is something newer than what was asked for.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Nor should litellm look for prices there, three times, whenever a process imports it.
+export LITELLM_LOCAL_MODEL_COST_MAP := True
 # Tests start hundreds of processes, and pytest rewrites every test file: each is compiled once and kept.
 unexport PYTHONDONTWRITEBYTECODE
 
