@@ -15,7 +15,10 @@ class Content(NamedTuple):
 
 
 def read_contents(redis: Redis) -> dict[str, Content]:
-    """All keys and values; the result is equal as long as nothing has changed."""
+    """All keys and values; the result is equal as long as nothing has changed.
+
+    Keys that expire meanwhile are left out.
+    """
     keys = list(redis.scan_iter(count=10_000))
     pipeline = redis.pipeline(transaction=False)
     for key in keys:
@@ -40,4 +43,5 @@ def read_contents(redis: Redis) -> dict[str, Content]:
     return {
         key.decode(): Content(value, ttl >= 0)
         for key, value, ttl in zip(keys, values, about[1::2], strict=True)
+        if value or value == b""
     }
