@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from fairlane.model.job import Attempt, JobState
-from fairlane.model.outcome import NetworkFailure, Outcome, Overloaded, ServerError, Success
+from fairlane.model.outcome import NetworkFailure, Outcome, Overloaded, RateLimited, ServerError, Success
 from fairlane.model.tokens import Usage
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
@@ -21,6 +21,9 @@ FAILURES: dict[str, tuple[float, Outcome]] = {
     "errors at once": (0.005, ServerError("broken", 500)),
     "overloads": (0.005, Overloaded("busy", 503)),
     "slow time-outs": (8.0, NetworkFailure("cut off")),
+    "429s": (0.005, RateLimited("too many")),
+    "429s that name a wait": (0.005, RateLimited("too many", retry_after_ms=1000)),
+    "slow 429s": (3.0, RateLimited("too many")),
 }
 
 
@@ -68,9 +71,14 @@ def test_an_outage_that_two_teams_meet_costs_few_calls(real_redis: Redis, takes_
 
 LIMITS: dict[str, Callable[[], dict[str, float | None]]] = {
     "no limit": lambda: {},
+    "an unknown limit": lambda: {"requests_per_minute": None},
     "20 a second": lambda: {"requests_per_minute": 1200},
     "10 at once": lambda: {"max_concurrency": 10},
 }
+
+
+HELD_S = {("10 at once", "slow 429s"): 3.0}
+"""For so long calls of the other team, which were in flight before, hold all places. Nothing cuts them short."""
 
 
 @pytest.mark.parametrize("kind", FAILURES)
@@ -83,7 +91,6 @@ def test_a_victims_run_takes_at_most_twice_its_time_alone(
     alone_s = [victims_s(alone, jobs) for _ in range(RUNS)]
     beside = played(real_redis, LIMITS[limit](), FAILURES[kind])
     beside_s = [victims_s(beside, jobs) for _ in range(RUNS)]
-    assert [b / a <= TIMES for a, b in zip(alone_s, beside_s, strict=True)] == [True] * RUNS, (
-        alone_s,
-        beside_s,
-    )
+    held_s = [HELD_S.get((limit, kind), 0.0), *[0.0] * (RUNS - 1)]
+    in_time = [b <= TIMES * a + held for a, b, held in zip(alone_s, beside_s, held_s, strict=True)]
+    assert in_time == [True] * RUNS, (alone_s, beside_s)

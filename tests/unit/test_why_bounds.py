@@ -292,6 +292,20 @@ def test_a_team_sees_that_its_calls_alone_fail(asked: Asked) -> None:
     )
 
 
+def test_a_team_sees_that_its_calls_alone_meet_429s(asked: Asked) -> None:
+    ref, d = asked.run(), asked.d
+    d.redis.hset(d.keys.lane(TASKS), "refused_teams", f"other:3:9:0,{ref.team}:7:{d.now_ms + 1000}:1")
+    assert asked.grant(ref) == 0
+    constraint, sentence = announced(asked.why())
+    assert constraint == "circuit"
+    assert sentence == (
+        f"{TASKS} answers other teams, and meets 429s with team search's calls: they start one at a time until one"
+        " is answered"
+    )
+    d.redis.hset(d.keys.state(ref), f"answered:0:{TASKS}", 1)
+    assert asked.why().constraint != "circuit"
+
+
 def test_of_two_rates_the_slower_is_reported(asked: Asked) -> None:
     asked.d.lane(TASKS, requests_per_minute=6)
     ref = asked.run(task_rate=2)

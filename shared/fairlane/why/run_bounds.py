@@ -92,7 +92,7 @@ class RunBounds:
         return (
             self.paused()
             or self._refused(lane, head)
-            or self._shut_out(lane)
+            or self._shut_out(lane, head)
             or own
             or self._team_budget(lane, head.entry)
             or self._team_share(lane)
@@ -117,11 +117,16 @@ class RunBounds:
                 return Reason("request_refused", sentence)
         return None
 
-    def _shut_out(self, lane: str) -> Reason | None:
+    def _shut_out(self, lane: str, head: NextJob) -> Reason | None:
         """That the lane answers other teams and none of this team's calls, so that few of them start."""
-        if not self._traces.shut_out(lane):
+        unanswered = f"answered:{head.entry.kind}:{lane}" not in self._state
+        if self._traces.shut_out(lane):
+            end = "and none of"
+        elif unanswered and self._traces.refused_alone(lane):
+            end = "and meets 429s with"
+        else:
             return None
-        sentence = f"{lane} answers other teams, and none of team {self._traces.team}'s calls"
+        sentence = f"{lane} answers other teams, {end} team {self._traces.team}'s calls"
         return Reason("circuit", f"{sentence}: they start one at a time until one is answered")
 
     def _own(self, lane: str, head: NextJob) -> Reason | None:

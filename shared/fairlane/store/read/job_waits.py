@@ -114,7 +114,14 @@ class RunTraces:
 
     def shut_out(self, lane: str) -> bool:
         """Whether the team's calls alone fail on the lane (``lib/circuit/shut_out.lua``)."""
-        teams = self._redis.hget(self._keys.lane(lane), "shut_teams") or b""
+        return self._is_among(lane, "shut_teams")
+
+    def refused_alone(self, lane: str) -> bool:
+        """Whether the provider rejects the team's calls alone (``lib/circuit/refused_teams.lua``)."""
+        return self._is_among(lane, "refused_teams")
+
+    def _is_among(self, lane: str, field: str) -> bool:
+        teams = self._redis.hget(self._keys.lane(lane), field) or b""
         return self._ref.team in {each.split(":")[0] for each in teams.decode().split(",")}
 
     def head(self, lane: str) -> NextJob | None:

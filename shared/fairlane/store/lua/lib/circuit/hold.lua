@@ -22,7 +22,10 @@ end
 -- Ends every wait of the lane at `key`; only its pause, where it is paused and not held: a block outlasts a pause. A
 -- lane that was shut starts with empty buckets and a ramp, a `probing` one with the single call of its circuit.
 function end_waits(key, limits, probing, now)
-  local lane, change = read_hash(key), { resumed_ms = now, fail_team = '', shut_teams = '', first_n = '', trial_n = '' }
+  local lane, change = read_hash(key), { resumed_ms = now }
+  for _, field in ipairs({ 'fail_team', 'shut_teams', 'first_n', 'trial_n', 'suspect', 'refused_teams' }) do
+    change[field] = ''
+  end
   redis.call('HDEL', key, 'paused')
   if lane.paused == 1 and not probing and not known(lane.held_until_ms) then return end
   local circuit = (lane.circuit or 'closed') ~= 'closed'

@@ -1,7 +1,7 @@
 -- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams get back what the
 -- calls held.
 -- GIVES: cancel_attempts
--- USES: core/time core/wake lane/starved team/budget_true_up team/in_flight
+-- USES: circuit/suspect core/time core/wake lane/starved team/budget_true_up team/in_flight
 -- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases ARG.channel
 
 -- `lane` is the key of the lane's state, `in_flight` that of its calls in flight by team.
@@ -11,6 +11,7 @@ local function end_lease(id, lease, lane, in_flight, now)
   redis.call('HINCRBY', lane, 'inflight', -1)
   if lease.pending then redis.call('HINCRBY', lane, 'pending', -1) end
   decrement_in_flight(in_flight, lease)
+  leave_suspect(lane, lease)
   if lease.probe then redis.call('HSET', lane, 'circuit', 'open', 'open_ms', whole(now), 'trial_n', '') end
   true_up_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
   wake(KEY.dirty, ARG.channel, lease.lane)

@@ -1,7 +1,8 @@
 -- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
 -- GIVES: admission_of blocked_by gathering_ms admit
--- USES: buckets/buckets buckets/token_bucket circuit/blame circuit/doubt concurrency/concurrency_limit lane/advance
---       lane/limits rate/constants refusal/reopening tokens/amounts tokens/token_charges
+-- USES: buckets/buckets buckets/token_bucket circuit/blame circuit/doubt circuit/suspect
+--       concurrency/concurrency_limit lane/advance lane/limits rate/constants refusal/reopening tokens/amounts
+--       tokens/token_charges
 -- NEEDS: KEY.leases
 
 function admission_of(row, limits, room, most, now)
@@ -14,30 +15,40 @@ function admission_of(row, limits, room, most, now)
   }
 end
 
--- What blocks a job that is charged `reserved` now, and when that may end (0: when woken); nil if nothing does. Of
--- several buckets the slowest counts. `margins` are to be left in buckets, by axis. A job larger than a bucket starts
--- when the bucket is full, and leaves a debt.
-function blocked_by(admission, reserved, margins)
+-- What blocks a job, as `blocked_by` says; a `trial` waits only for what no 429 has changed.
+local function limit_reached(admission, reserved, margins, trial)
   local row, now, gap = admission.row, admission.now, admission.limits.min_gap_ms or 0
+  if admission.shut and not trial then return admission.shut, admission.shut_at end
   if admission.probing and admission.taken > 0 then return 'probing', 0 end
-  if (row.inflight or 0) >= admission.window then return 'window', 0 end
+  local window = trial and admission.limits.max_concurrency or not trial and admission.window or math.huge
+  if (row.inflight or 0) >= window then return 'window', 0 end
   if admission.taken >= admission.room or admission.cluster >= admission.most then return 'slots', 0 end
   if gap > 0 and now < (row.started_ms or 0) + gap then return 'gap', row.started_ms + gap end
   if admission.day_shut then return 'day', admission.day_shut end
   if admission.day_used >= admission.day then return 'day', admission.day_until end
-  local doubt_ends = in_doubt(row, admission.limits, admission.team, now)
+  local doubt_ends, trial_ends = in_doubt(row, admission.limits, admission.team, now), trial_until(row)
   if doubt_ends then return 'doubt', doubt_ends end
-  local trial_ends = trial_until(row)
-  if trial_ends then return 'refused', trial_ends end
+  if trial_ends and not trial then return 'refused', trial_ends end
   local reason, at
   for _, bucket in ipairs(admission.buckets) do
     local wanted = bucket.axis == 'requests' and 1 or amount_on(bucket.axis, reserved)
     local need = math.min(wanted * UNIT, bucket.full) + math.ceil(margins[bucket.axis] or 0) * UNIT
     local has = bucket.level + bucket.spilled
     local ready = has < need and math.max(now, bucket.from_ms) + wait_for(has, need, bucket.pace)
-    if ready and ready > (at or 0) then reason, at = bucket.axis, ready end
+    if ready and ready > (at or 0) and (bucket.configured or not trial) then reason, at = bucket.axis, ready end
   end
   return reason, at
+end
+
+-- What blocks a job that is charged `reserved` now, and when that may end (0: when woken); nil if nothing does. Of
+-- several buckets the slowest counts. `margins` are to be left in buckets, by axis. A job larger than a bucket starts
+-- when the bucket is full, and leaves a debt. Where 429s of another team alone block it, it may start as a trial.
+function blocked_by(admission, reserved, margins)
+  local reason, at = limit_reached(admission, reserved, margins, false)
+  if not reason or not may_try(admission.row, admission.team, admission.now) then return reason, at end
+  if limit_reached(admission, reserved, margins, true) then return reason, at end
+  admission.trial = true
+  return nil
 end
 
 -- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again, with `queued`
@@ -67,6 +78,7 @@ function admit(admission, reserved)
   row.spent_input = (row.spent_input or 0) + reserved.input
   row.spent_output = (row.spent_output or 0) + reserved.output
   if admission.probing then begin_probe(row, admission.team) end
+  if admission.trial then row.suspect_trial, admission.trial = row.granted, nil end
   admission.doubted = start_doubted(row, admission.team)
   note_grant(row, admission.now)
   return take_tokens(row, admission.buckets, reserved)

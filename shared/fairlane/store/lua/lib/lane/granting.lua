@@ -1,7 +1,7 @@
 -- A lane while it grants permits: read and brought up to now in one step, and written back in one step.
 -- GIVES: open_lane turn_of_offers true_up_shares close_lane
--- USES: buckets/arrival_bounds circuit/blame lane/admission lane/advance lane/dominant_share lane/limits lane/state
---       team/in_flight team/reserved_shares tokens/token_charges
+-- USES: buckets/arrival_bounds circuit/blame circuit/suspect lane/admission lane/advance lane/dominant_share
+--       lane/limits lane/state team/in_flight team/reserved_shares tokens/token_charges
 -- NEEDS: KEY.lane KEY.limits KEY.owed
 
 -- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane. Then what shuts the
@@ -17,15 +17,20 @@ function open_lane(shares, room, most, now)
   return admission, shut_reason(row, now)
 end
 
--- The order in which offers get permits, as their indices: where one team's calls alone have failed, the others' go
--- first. `reason` shuts the lane until `at`. Where that is because of these failures, the others' calls do not wait for
--- it: then only they are in the order, and `passing` is true. Returns order, passing, reason, at.
+-- The order in which offers get permits, as their indices: where one team's calls alone have failed or met 429s, the
+-- others' go first. `reason` shuts the lane until `at`. Where that is because of these failures, the others' calls do
+-- not wait for it: then only they are in the order, and `passing` is true. Returns order, passing, reason, at.
 function turn_of_offers(offers, admission, reason, at)
   local row = admission.row
-  local blamed, order, after = blamed_team(row), {}, {}
+  local suspect = suspect_of(row)
+  local blamed, order, after = blamed_team(row) or suspect, {}, {}
   for i, offer in ipairs(offers) do
     local list = blamed == team_of(offer.run) and after or order
     list[#list + 1] = i
+  end
+  if suspect and suspect == blamed and reason == 'blocked' and #order > 0 then
+    admission.shut, admission.shut_at = reason, at
+    return order, true
   end
   if blamed and reason and #order > 0 then
     local passing, other, until_ms = passes(row, reason, admission.now)
@@ -47,10 +52,12 @@ function true_up_shares(admission)
 end
 
 -- Writes the lane, whose jobs `reason` has blocked in the end until `until_ms` (nil: nothing has; 0: until woken).
+-- Returns the reason as the scheduler is shown it.
 function close_lane(admission, reason, until_ms)
   local lane, row = admission.lane, admission.row
   row.stop, row.stop_until_ms = reason or '', until_ms or 0
   save_buckets(lane, admission.buckets, row, admission.now)
   note_arrival_bounds(lane, admission.limits, admission.buckets, row)
   write_hash(KEY.lane, row)
+  return shown_reason(row, reason)
 end

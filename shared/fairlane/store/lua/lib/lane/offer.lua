@@ -1,7 +1,7 @@
 -- Offers: the runs that a lane may grant permits to, their next jobs, and what of a run or its team delays them.
 -- GIVES: open_offer queued_jobs next_job delayed_by note_delay
--- USES: circuit/shut_out lane/dominant_share run/bounds run/model_refusals team/budget team/budget_charge
---       team/in_flight team/reserved_shares tokens/reserve tokens/token_margins
+-- USES: circuit/refused_teams circuit/shut_out lane/dominant_share run/bounds run/model_refusals team/budget
+--       team/budget_charge team/in_flight team/reserved_shares tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues KEY.starved
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.
@@ -41,6 +41,8 @@ function delayed_by(offer, job, admission)
   local entry, fresh = job.entry, job.queue == offer.fresh
   local shut_ms = shut_bound(admission.row, offer.team, admission.now)
   if shut_ms then return 'circuit', shut_ms end
+  local refused_ms = refused_until(admission.row, offer.team, job.learns, admission.now)
+  if refused_ms then return 'refused', refused_ms end
   local reason, until_ms =
     bound_reached(offer.bounds, entry, fresh, offer.ahead, admission.cluster, admission.now)
   if not reason then reason, until_ms = over_budget(offer.budget, entry, offer.state) end

@@ -3,8 +3,8 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: circuit/circuit circuit/hold circuit/shut_out concurrency/concurrency_limit core/wake lane/dominant_share
---       lane/state outcome/rejected outcome/served reported/hints tokens/charges tokens/refund
+-- USES: circuit/circuit circuit/hold circuit/own_limits core/wake lane/dominant_share lane/state
+--       outcome/overloaded outcome/rejected outcome/served reported/hints tokens/charges tokens/refund
 -- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
 
 -- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.
@@ -31,20 +31,21 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   local retry_after_ms = math.min(asked_ms, longest_wait(limits))
   local row = edited(lane)
   local hints = hints_json ~= '' and cjson.decode(hints_json) or {}
+  local own = signal == 'limited' and is_own_limit(row, lease, retry_after_ms, now)
+  if own then asked_ms, retry_after_ms, hints = 0, 0, {} end
   local failed = signal == 'overloaded' or signal == 'server_error' or signal == 'broken'
   if lease.doubtful then row.doubtful = math.max(0, (row.doubtful or 0) - 1) end
   row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
-  true_up_buckets(lane, limits, lease, signal, used, row, now)
+  true_up_buckets(lane, limits, lease, own and 'refused' or signal, used, row, now)
   correct_spending(row, limits, lease, signal, used, now)
   if learn_hints(row, limits, hints, lease, now) then news = 'shared' end
   if signal == 'ok' or signal == 'answered' then
     served(row, limits, lease, signal, used, now)
-  elseif signal == 'limited' then
+  elseif signal == 'limited' and not own then
+    suspect_team(row, lane, lease, retry_after_ms, now)
     news = rejected(row, limits, lease, hints, retry_after_ms, now)
-  elseif signal == 'overloaded' and not is_shut(row, lease) then
-    -- While the circuit is open, it is the wait.
-    if (row.circuit or 'closed') == 'closed' then back_off(row, lease, now) end
-    overload_narrows(row, lease, now)
+  elseif signal == 'overloaded' then
+    overloaded(row, lease, now)
   end
   if failed then count_failure(row, limits, lease, (lane.seen_ok or 0) > (lease.ok or 0), now) end
   end_probe(row, limits, lease, signal, failed, now)
@@ -58,7 +59,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   end
   if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
   if asked_ms > retry_after_ms then hold(row, limits, lease, asked_ms, now) end
-  write_hash(KEY.lane, row)
-  if lease.probe or lane.stop == 'doubt' then wake(KEY.dirty, ARG.channel, lease.lane) end
+  local judged = write_judged(row, lease, signal, retry_after_ms, now)
+  if lease.probe or lane.stop == 'doubt' or judged then wake(KEY.dirty, ARG.channel, lease.lane) end
   return news
 end

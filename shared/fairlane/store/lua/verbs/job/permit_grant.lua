@@ -51,9 +51,9 @@ if delays.reserved_until and not reason then
 end
 if passing and #permits == 0 and not reason then reason, at = shut, shut_at end
 if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
-close_lane(admission, reason, at)
+local shown = close_lane(admission, reason, at)
 return cjson.encode({
-  permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = reason or '', owed = owed,
+  permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = shown or '', owed = owed,
   in_flight = row.inflight or 0, pending = row.pending or 0, window = math.min(admission.window, admission.most),
   now_ms = now, gather_ms = reason == 'requests' and gathering_ms(admission, queued) or 0,
 })

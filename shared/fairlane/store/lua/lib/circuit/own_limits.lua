@@ -1,0 +1,84 @@
+-- Finds out whose limit 429s are of (circuit/suspect): the lane's, or of one team's calls alone. Those are of a model
+-- that serves none of them, and the lane forgets what it learned from them.
+-- GIVES: is_own_limit suspect_team write_judged
+-- USES: circuit/learned_fields circuit/refused_teams circuit/suspect lane/state run/model_refusals team/in_flight
+-- NEEDS: KEY.in_flight KEY.lane KEY.state
+
+local LEAST_429S = 2 -- 429s of a team, none of whose calls is answered: one meets a lane at its limit by chance
+local ENOUGH_ENDED = 6 -- such 429s, and answers to others: were it the lane's limit, both would be mixed
+
+local function is_unproved(lease)
+  if not lease.learns then return false end
+  return redis.call('HEXISTS', KEY.state, (refusal_fields(lease.kind, lease.lane))) == 0
+end
+
+local function size_of(lease)
+  return lease.charged.input + lease.charged.output
+end
+
+local function forget_suspect(row, suspect)
+  row.suspect, row.suspect_before, row.suspect_trial, row.suspect_n = suspect, '', '', row.granted
+end
+
+-- Whether a 429 says nothing of the lane: it is of a team whose calls alone are rejected.
+function is_own_limit(row, lease, retry_after_ms, now)
+  if not is_refused(row, team_of(lease.ref)) or not is_unproved(lease) then return false end
+  put_off(row, lease, retry_after_ms, now)
+  return true
+end
+
+-- Notes a 429: that of one team alone as far as the lane knows, or the lane's. `lane` is as before it.
+function suspect_team(row, lane, lease, retry_after_ms, now)
+  local team, suspect, size = team_of(lease.ref), known(row.suspect), size_of(lease)
+  if not is_unproved(lease) or suspect and suspect ~= '/' .. team then
+    if suspect then forget_suspect(row, LANE) end
+    return
+  end
+  if not suspect then
+    forget_suspect(row, '/' .. team)
+    row.suspect_calls, row.suspect_others, row.suspect_size, row.suspect_wait_ms = 0, 0, size, 0
+    row.suspect_open = tonumber(redis.call('HGET', KEY.in_flight, team) or 0)
+    row.suspect_before, row.suspect_until_ms = learned_fields(lane), lane.blocked_ms or 0
+  end
+  row.suspect_calls, row.suspect_size = row.suspect_calls + 1, math.min(row.suspect_size, size)
+  row.suspect_wait_ms = math.max(row.suspect_wait_ms, now + retry_after_ms)
+end
+
+-- Counts an attempt of a team that is no suspect. Returns whether it proves that the suspect's 429s are its own.
+local function acquits_lane(row, lease, signal, retry_after_ms, now)
+  if lease.n == row.suspect_trial then row.suspect_trial = '' end
+  if retry_after_ms > 0 then row.suspect_until_ms = math.max(row.suspect_until_ms, now + retry_after_ms) end
+  if signal ~= 'ok' or lease.n <= row.suspect_n or 2 * size_of(lease) < row.suspect_size then return false end
+  row.suspect_others = row.suspect_others + 1
+  local calls = row.suspect_calls
+  return row.suspect_open <= 0 and calls >= LEAST_429S and calls + row.suspect_others >= ENOUGH_ENDED
+end
+
+-- Judges the suspect by an attempt that has ended: an answer to one of its calls refutes it. Where the attempt proves
+-- it, what its 429s have blocked is open again. Returns what the lane had learned before, or nil.
+local function judge_suspect(row, lease, signal, retry_after_ms, now)
+  local answered, suspect = signal == 'ok' or signal == 'answered', suspect_of(row)
+  if answered then admit_refused(row, lease) end
+  if suspect and suspect ~= team_of(lease.ref) then
+    if not acquits_lane(row, lease, signal, retry_after_ms, now) then return nil end
+    local before, until_ms = row.suspect_before, row.suspect_until_ms
+    row.blocked_ms, row.named_ms = math.max(until_ms, row.busy_ms or 0), math.min(row.named_ms or 0, until_ms)
+    hold_refused(row, suspect, row.suspect_wait_ms, now)
+    forget_suspect(row, '')
+    return before
+  end
+  if not known(row.suspect) then return nil end
+  local later = lease.n > row.suspect_n
+  if suspect and not later then row.suspect_open = row.suspect_open - 1 end
+  if answered and (suspect and lease.learns or not suspect and later) then forget_suspect(row, '') end
+  return nil
+end
+
+-- Writes the lane after an attempt, and what it restores. Returns whether another team's call may start now.
+function write_judged(row, lease, signal, retry_after_ms, now)
+  local tried = known(row.suspect_trial) == lease.n
+  local before = judge_suspect(row, lease, signal, retry_after_ms, now)
+  write_hash(KEY.lane, row)
+  if before then restore_learned(KEY.lane, before, lease.granted_ms, now) end
+  return before ~= nil or tried
+end

@@ -1,0 +1,10 @@
+-- What a lane learns from a call that an overloaded provider rejected (503, 529).
+-- GIVES: overloaded
+-- USES: circuit/shut_out concurrency/concurrency_limit outcome/rejected
+
+function overloaded(row, lease, now)
+  if is_shut(row, lease) then return end
+  -- While the circuit is open, it is the wait.
+  if (row.circuit or 'closed') == 'closed' then back_off(row, lease, now) end
+  overload_narrows(row, lease, now)
+end
