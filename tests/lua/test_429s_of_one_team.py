@@ -1,4 +1,4 @@
-"""A team whose calls alone meet 429s, as its model has no quota, neither slows nor blocks the lane for others."""
+"""A team whose calls alone meet 429s, as its model has no quota, neither slows nor blocks a lane."""
 
 from __future__ import annotations
 
@@ -77,6 +77,13 @@ def test_one_call_of_another_team_goes_out_at_once(real_redis: Redis, wait_ms: i
     assert not ask(d, [third])[1], "one at a time"
 
 
+def test_a_single_429_is_the_lanes(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, victim = runs_of(d, "flood", "victim")
+    refuse(d, flood, count=1, wait_ms=WAIT_MS)
+    assert not ask(d, [flood, victim])[1], "whoever meets one may be at the lane's limit"
+
+
 @pytest.mark.parametrize("wait_ms", [None, WAIT_MS])
 def test_its_answer_restores_what_the_lane_had_learned(real_redis: Redis, wait_ms: int | None) -> None:
     d = Deployment(real_redis)
@@ -98,7 +105,9 @@ def test_the_team_goes_on_with_one_call_at_a_time_ever_more_rarely(real_redis: R
         waits.append(d.now_ms - began_ms)
         assert len(taken) == 1
         assert not ask(d, [flood], most=5)[1]
-        before = {name: text for name, text in lane(d).items() if name.endswith(("_est", "blocked_ms", "sign"))}
+        before = {
+            name: text for name, text in lane(d).items() if name.endswith(("_est", "blocked_ms", "sign"))
+        }
         d.defer(taken[0], signal="limited", retry_after_ms=5000)
         assert before == {name: text for name, text in lane(d).items() if name in before}
         assert ask(d, [victim])[1], "its 429s block nobody"
@@ -195,7 +204,10 @@ def test_what_another_teams_call_was_asked_to_wait_holds_a_trial(real_redis: Red
     (answered,) = ask(d, [third])[1]
     d.finish(answered)
     d.advance(1000)
-    other, *taken = ask(d, [third, flood])[1]
+    taken = ask(d, [flood], most=2)[1]
+    assert len(taken) == 2
+    d.advance(200)
+    (other,) = ask(d, [third])[1]
     d.defer(other, signal="limited", retry_after_ms=WAIT_MS)
     for attempt in taken:
         d.defer(attempt, signal="limited", retry_after_ms=1)
@@ -218,9 +230,12 @@ def test_a_resumed_lane_forgets_whose_429s_they_were(real_redis: Redis) -> None:
 def test_whoever_is_answered_never_waits_while_another_team_alone_meets_429s(
     real_redis: Redis, steps: list[tuple[str, bool]]
 ) -> None:
-    """The flood's calls meet 429s that name a minute, and the victim's are answered, in any order and overlap."""
+    """After two 429s of the flood, its calls meet more that name a minute, and the victim's are answered, in
+    any order and overlap.
+    """
     d = Deployment(emptied(real_redis))
     refs = dict(zip(("flood", "victim"), runs_of(d, "flood", "victim"), strict=True))
+    refuse(d, refs["flood"], count=2)
     held: list[Attempt] = []
 
     def end(attempt: Attempt) -> None:

@@ -78,7 +78,7 @@ LIMITS: dict[str, Callable[[], dict[str, float | None]]] = {
 
 
 HELD_S = {("10 at once", "slow 429s"): 3.0}
-"""For so long calls of the other team, which were in flight before, hold all places. Nothing cuts them short."""
+"""Seconds for which calls of the other team that were in flight before hold all places."""
 
 
 @pytest.mark.parametrize("kind", FAILURES)

@@ -299,8 +299,8 @@ def test_a_team_sees_that_its_calls_alone_meet_429s(asked: Asked) -> None:
     constraint, sentence = announced(asked.why())
     assert constraint == "circuit"
     assert sentence == (
-        f"{TASKS} answers other teams, and meets 429s with team search's calls: they start one at a time until one"
-        " is answered"
+        f"{TASKS} answers other teams, and meets 429s with team search's calls: they start one at a time"
+        " until one is answered"
     )
     d.redis.hset(d.keys.state(ref), f"answered:0:{TASKS}", 1)
     assert asked.why().constraint != "circuit"

@@ -1,7 +1,8 @@
 -- Constants of the circuit breaker and of overloads. Each line has its unit, then its source or the reason for its
 -- value.
 -- GIVES: OUTAGE_FAILURES CIRCUIT_APART_MS OUTAGE_DELAY_S OUTAGE_GROWTH OUTAGE_LONGEST_S PATIENCE PATIENCE_MS
---       BUSY_MS BUSY_MOST_MS CALMED REFUSED_FIRST_MS REFUSED_LONGEST_MS
+--       BUSY_MS BUSY_MOST_MS CALMED REFUSED_LEAST REFUSED_FIRST_MS
+--       REFUSED_LONGEST_MS
 
 -- circuit/circuit, circuit/doubt and outcome/rejected
 OUTAGE_FAILURES = 5 -- failures, started apart in time, that open the circuit where a lane configures no number
@@ -13,6 +14,7 @@ PATIENCE = 4 -- factor on the usual time of a call: a call that a shorter deadli
 PATIENCE_MS = 30000 -- ms: the shortest such deadline on a lane that has not answered yet
 BUSY_MS = 100 -- ms for which the lane of an overloaded provider is blocked, doubled with each sign
 BUSY_MOST_MS = 5000 -- ms: the longest such block, so that a recovery is noticed in seconds
+REFUSED_LEAST = 2 -- 429s of one team before they may be its own: one meets a lane at its limit by chance
 REFUSED_FIRST_MS = 1000 -- ms until the next call of a team that 429s shut out, doubled with each that meets one
 REFUSED_LONGEST_MS = 60000 -- ms: the longest such wait, and how long such a call is awaited; a quota may come any time
 CALMED = 0.25 -- signs that an answer outweighs: where more than a fifth of the calls meet one, the block grows

@@ -1,10 +1,10 @@
 -- Finds out whose limit 429s are of (circuit/suspect): the lane's, or of one team's calls alone. Those are of a model
 -- that serves none of them, and the lane forgets what it learned from them.
 -- GIVES: is_own_limit suspect_team write_judged
--- USES: circuit/learned_fields circuit/refused_teams circuit/suspect lane/state run/model_refusals team/in_flight
+-- USES: circuit/circuit_constants circuit/learned_fields circuit/refused_teams circuit/suspect lane/state
+--       run/model_refusals team/in_flight
 -- NEEDS: KEY.in_flight KEY.lane KEY.state
 
-local LEAST_429S = 2 -- 429s of a team, none of whose calls is answered: one meets a lane at its limit by chance
 local ENOUGH_ENDED = 6 -- such 429s, and answers to others: were it the lane's limit, both would be mixed
 
 local function is_unproved(lease)
@@ -51,7 +51,7 @@ local function acquits_lane(row, lease, signal, retry_after_ms, now)
   if signal ~= 'ok' or lease.n <= row.suspect_n or 2 * size_of(lease) < row.suspect_size then return false end
   row.suspect_others = row.suspect_others + 1
   local calls = row.suspect_calls
-  return row.suspect_open <= 0 and calls >= LEAST_429S and calls + row.suspect_others >= ENOUGH_ENDED
+  return row.suspect_open <= 0 and calls >= REFUSED_LEAST and calls + row.suspect_others >= ENOUGH_ENDED
 end
 
 -- Judges the suspect by an attempt that has ended: an answer to one of its calls refutes it. Where the attempt proves

@@ -10,8 +10,8 @@
 --   suspect_until_ms   until when the lane is blocked for other reasons
 --   suspect_before     JSON: what the lane had learned before (circuit/learned_fields)
 --   suspect_trial      the permit of a call in flight of another team, which started although these 429s shut the lane
--- GIVES: LANE suspect_of may_try shown_reason leave_suspect
--- USES: lane/state team/in_flight
+-- GIVES: LANE suspect_of clear_suspect_of may_try shown_reason leave_suspect
+-- USES: circuit/circuit_constants lane/state team/in_flight
 
 LANE = '*' -- no name of a team
 
@@ -19,6 +19,12 @@ LANE = '*' -- no name of a team
 function suspect_of(row)
   local suspect = known(row.suspect)
   return suspect and suspect ~= LANE and string.sub(suspect, 2) or nil
+end
+
+-- The same, with as many 429s as it takes to let others pass.
+function clear_suspect_of(row)
+  local suspect = suspect_of(row)
+  return suspect and row.suspect_calls >= REFUSED_LEAST and suspect or nil
 end
 
 -- Notes that a call in flight of the lane at `key` ends without an outcome.
@@ -32,7 +38,7 @@ end
 
 -- Whether a call of `team` may start although another team's 429s shut the lane: it shows whether the lane is.
 function may_try(row, team, now)
-  local suspect = suspect_of(row)
+  local suspect = clear_suspect_of(row)
   return suspect ~= nil and suspect ~= team and not known(row.suspect_trial) and now >= row.suspect_until_ms
 end
 
@@ -41,5 +47,5 @@ local LEARNED = { window = true, refused = true, requests = true, tokens = true,
 -- What the scheduler is shown as the reason why a lane grants no more: 'blocked', for which it asks when a team arrives
 -- and offers a permit to each, where that may be because of one team's 429s.
 function shown_reason(row, reason)
-  return suspect_of(row) and LEARNED[reason] and 'blocked' or reason
+  return clear_suspect_of(row) and LEARNED[reason] and 'blocked' or reason
 end

@@ -22,7 +22,7 @@ end
 -- not wait for it: then only they are in the order, and `passing` is true. Returns order, passing, reason, at.
 function turn_of_offers(offers, admission, reason, at)
   local row = admission.row
-  local suspect = suspect_of(row)
+  local suspect = clear_suspect_of(row)
   local blamed, order, after = blamed_team(row) or suspect, {}, {}
   for i, offer in ipairs(offers) do
     local list = blamed == team_of(offer.run) and after or order
