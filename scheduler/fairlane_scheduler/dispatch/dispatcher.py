@@ -79,6 +79,7 @@ class _LaneTurn:
     granted_ms: int = -1  # monotonic; before any permit, less than any time
     last: int = ASK_AT_LEAST
     reason: str = ""  # why the lane granted no more at the last request
+    suspected: bool = False  # whether that may be because one team's calls alone meet 429s
     short: bool = False  # whether no slot was free when the lane was served last
     window: int = 0  # most concurrent calls, if that throttled its jobs at the last request; else 0
 
@@ -86,6 +87,11 @@ class _LaneTurn:
     def wants(self) -> int:
         """How many permits are worth asking for."""
         return min(ASK_AT_MOST, 2 * self.last + ASK_AT_LEAST)
+
+    @property
+    def failing(self) -> bool:
+        """Whether calls of one team alone may be what keeps the lane from granting more."""
+        return self.suspected or self.reason in FAILING
 
     def wait(self, grant: Grant, only: RunRef | None, now_ms: int) -> None:
         """Ask again when a blocked lane says and permits have gathered; ``only``: the one run that waits."""
@@ -202,7 +208,7 @@ class Dispatcher:
     def _is_due(self, lane: str, turn: _LaneTurn, now: int) -> bool:
         """Whether to ask a lane: it is time, or a team arrives that need not wait as others do."""
         timely = turn.ask_ms is not None and turn.ask_ms <= now
-        return timely or (turn.reason in NOT_FOR_ALL and self._backlog.lane(lane).has_arrivals)
+        return timely or ((turn.suspected or turn.reason in NOT_FOR_ALL) and self._backlog.lane(lane).has_arrivals)
 
     def _precedence(self, lane: str) -> tuple[int, int]:
         """Lanes that use few slots go first; of equals, the one that has waited longest for a permit.
@@ -259,7 +265,7 @@ class Dispatcher:
                 turn.short, turn.ask_ms = kept != SLOTS, None
                 return
             # Calls of one team may be what fails, so each team is offered one.
-            each_team = turn.reason in FAILING and len(queue.waiting) > 1
+            each_team = turn.failing and len(queue.waiting) > 1
             most: list[Mapping[str, int]] = [dict.fromkeys(queue.waiting, 1)] if each_team else []
             most += [small] if small else []
             ask = self._offers(
@@ -270,7 +276,7 @@ class Dispatcher:
             turn.short = room == 0
             grant = self._ask(lane, ask, moment)
             self._apply(lane, turn, ask.offers, grant, quotas, moment)
-            if grant.reason in FAILING and not each_team and _leaves_out(ask.offers, queue):
+            if turn.failing and not each_team and _leaves_out(ask.offers, queue):
                 continue
             if grant.reason:
                 turn.ask_ms = None
@@ -306,7 +312,7 @@ class Dispatcher:
         ordered = turn.shares.order(
             queue.waiting,
             self._priority,
-            max(1, min(room, turn.wants), len(queue.waiting) if turn.reason in FAILING else 0),
+            max(1, min(room, turn.wants), len(queue.waiting) if turn.failing else 0),
             moment.server_ms,
             queue.interactive,
             most_of if kept == RESERVED or quotas else None,
@@ -344,7 +350,7 @@ class Dispatcher:
         for team, off in grant.owed.items():
             turn.shares.correct(team, off)
         self._slots.note(lane, grant.in_flight - grant.pending)
-        turn.last, turn.reason = len(grant.permits), grant.reason
+        turn.last, turn.reason, turn.suspected = len(grant.permits), grant.reason, grant.suspected
         if grant.permits:
             turn.granted_ms = moment.monotonic_ms
         turn.window = grant.window if grant.reason == "window" else 0

@@ -10,7 +10,7 @@
 --   suspect_until_ms   until when the lane is blocked for other reasons
 --   suspect_before     JSON: what the lane had learned before (circuit/learned_fields)
 --   suspect_trial      the permit of a call in flight of another team, which started although these 429s shut the lane
--- GIVES: LANE suspect_of clear_suspect_of may_try shown_reason leave_suspect
+-- GIVES: LANE suspect_of clear_suspect_of may_try is_suspected leave_suspect
 -- USES: circuit/circuit_constants lane/state team/in_flight
 
 LANE = '*' -- no name of a team
@@ -44,8 +44,7 @@ end
 
 local LEARNED = { window = true, refused = true, requests = true, tokens = true, input = true, output = true }
 
--- What the scheduler is shown as the reason why a lane grants no more: 'blocked', for which it asks when a team arrives
--- and offers a permit to each, where that may be because of one team's 429s.
-function shown_reason(row, reason)
-  return clear_suspect_of(row) and LEARNED[reason] and 'blocked' or reason
+-- Whether a lane may grant no more for `reason` because of one team's 429s: then a permit is offered to each team.
+function is_suspected(row, reason)
+  return clear_suspect_of(row) ~= nil and LEARNED[reason] == true
 end

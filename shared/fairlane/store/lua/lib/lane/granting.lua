@@ -52,12 +52,12 @@ function true_up_shares(admission)
 end
 
 -- Writes the lane, whose jobs `reason` has blocked in the end until `until_ms` (nil: nothing has; 0: until woken).
--- Returns the reason as the scheduler is shown it.
+-- Returns whether that may be because of one team's 429s.
 function close_lane(admission, reason, until_ms)
   local lane, row = admission.lane, admission.row
   row.stop, row.stop_until_ms = reason or '', until_ms or 0
   save_buckets(lane, admission.buckets, row, admission.now)
   note_arrival_bounds(lane, admission.limits, admission.buckets, row)
   write_hash(KEY.lane, row)
-  return shown_reason(row, reason)
+  return is_suspected(row, reason)
 end

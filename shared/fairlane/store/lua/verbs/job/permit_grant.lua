@@ -9,6 +9,7 @@
 --   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that a bound of theirs delays (until_ms 0: until woken)
 --   queued    jobs that are still queued, per offer
 --   at_ms, reason   when to request permits again (0: when woken), and what blocks the lane ('': nothing)
+--   suspected       whether that may be because one team's calls alone meet 429s (lib/circuit/suspect.lua)
 --   gather_ms       how long its bucket may gather permits until then, where they are short
 --   in_flight, pending, window   calls of the lane, those that hold no slot, and the most at once
 --   owed      {"<team>": billionths of lane minutes that it was charged too little}
@@ -51,9 +52,9 @@ if delays.reserved_until and not reason then
 end
 if passing and #permits == 0 and not reason then reason, at = shut, shut_at end
 if reason == 'slots' then redis.call('SADD', KEY.starved, ARG.name) end
-local shown = close_lane(admission, reason, at)
+local suspected = close_lane(admission, reason, at)
 return cjson.encode({
-  permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = shown or '', owed = owed,
+  permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = reason or '', owed = owed,
   in_flight = row.inflight or 0, pending = row.pending or 0, window = math.min(admission.window, admission.most),
-  now_ms = now, gather_ms = reason == 'requests' and gathering_ms(admission, queued) or 0,
+  suspected = suspected, now_ms = now, gather_ms = reason == 'requests' and gathering_ms(admission, queued) or 0,
 })
