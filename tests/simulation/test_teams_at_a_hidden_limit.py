@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 from redis import Redis
 
-from fairlane.model.job import Attempt, Outcome, RateLimited, Success, Usage
+from fairlane.model.job import Attempt
+from fairlane.model.outcome import Outcome, RateLimited, Success
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from tests.support.hidden_limit import Bucket, Limit, Places, Window
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker

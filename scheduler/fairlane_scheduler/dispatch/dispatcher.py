@@ -208,7 +208,9 @@ class Dispatcher:
     def _is_due(self, lane: str, turn: _LaneTurn, now: int) -> bool:
         """Whether to ask a lane: it is time, or a team arrives that need not wait as others do."""
         timely = turn.ask_ms is not None and turn.ask_ms <= now
-        return timely or ((turn.suspected or turn.reason in NOT_FOR_ALL) and self._backlog.lane(lane).has_arrivals)
+        return timely or (
+            (turn.suspected or turn.reason in NOT_FOR_ALL) and self._backlog.lane(lane).has_arrivals
+        )
 
     def _precedence(self, lane: str) -> tuple[int, int]:
         """Lanes that use few slots go first; of equals, the one that has waited longest for a permit.
