@@ -30,7 +30,8 @@ from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from fairlane.store.write.scopes import Scopes
 from fairlane.store.write.workers import Workers
 from fairlane.telemetry.logs import get_logger
-from fairlane_scheduler.dispatch.dispatcher import Dispatcher, Handover
+from fairlane_scheduler.dispatch.dispatcher import Dispatcher
+from fairlane_scheduler.dispatch.publisher import Handover
 from fairlane_scheduler.dispatch.slots import Capacity, TeamShares
 from fairlane_scheduler.feed.feeder import Feeder
 from fairlane_scheduler.feed.run_loader import RunLoader

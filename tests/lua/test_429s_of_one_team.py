@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,32 +9,16 @@ from redis import Redis
 
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
-from fairlane.store.write.permits import Grant, Offer
-from tests.support.deployment import LEASE_MS, Deployment, attempts_of
+from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.lane_calls import LANE, ask, runs_of
 from tests.support.redis import emptied
 
-LANE, WAIT_MS = "sim:fast", 60_000
+WAIT_MS = 60_000
 
 
-def runs_of(d: Deployment, *teams: str, tokens: int = 10) -> list[RunRef]:
+def at_an_unknown_limit(d: Deployment, *teams: str, tokens: int = 10) -> list[RunRef]:
     """A run of each team, with jobs queued on a lane that must detect its rate."""
-    d.lane(LANE, requests_per_minute=None)
-    refs = []
-    for team in teams:
-        ref = d.submit(team=team, run=f"{team}1", rows=100)
-        d.feed(ref, 100, LANE, tokens)
-        refs.append(ref)
-    return refs
-
-
-def ask(d: Deployment, refs: Sequence[RunRef], most: int = 1) -> tuple[Grant, list[Attempt]]:
-    """Permits for these runs in this order, claimed."""
-    offers = [Offer(ref, most) for ref in refs]
-    grant = d.ask(offers, LANE)
-    attempts = attempts_of(grant, offers, LANE)
-    for attempt in attempts:
-        assert d.claim(attempt) is not None
-    return grant, attempts
+    return runs_of(d, *teams, tokens=tokens, requests_per_minute=None)
 
 
 def refuse(d: Deployment, ref: RunRef, count: int = 5, wait_ms: int | None = None) -> None:
@@ -56,7 +38,7 @@ def lane(d: Deployment) -> dict[str, str]:
 
 def acquitted(d: Deployment, wait_ms: int | None = None) -> list[RunRef]:
     """Runs of a team whose calls alone met 429s, and of another, whose call was answered after that."""
-    flood, victim = runs_of(d, "flood", "victim")
+    flood, victim = at_an_unknown_limit(d, "flood", "victim")
     refuse(d, flood, wait_ms=wait_ms)
     (trial,) = ask(d, [flood, victim], most=3)[1]
     assert trial.team == "victim"
@@ -68,7 +50,7 @@ def acquitted(d: Deployment, wait_ms: int | None = None) -> list[RunRef]:
 @pytest.mark.parametrize("wait_ms", [None, WAIT_MS])
 def test_one_call_of_another_team_goes_out_at_once(real_redis: Redis, wait_ms: int | None) -> None:
     d = Deployment(real_redis)
-    flood, victim, third = runs_of(d, "flood", "victim", "third")
+    flood, victim, third = at_an_unknown_limit(d, "flood", "victim", "third")
     refuse(d, flood, wait_ms=wait_ms)
     assert not ask(d, [flood])[1]
     grant, attempts = ask(d, [flood, victim, third], most=5)
@@ -79,7 +61,7 @@ def test_one_call_of_another_team_goes_out_at_once(real_redis: Redis, wait_ms: i
 
 def test_a_single_429_is_the_lanes(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    flood, victim = runs_of(d, "flood", "victim")
+    flood, victim = at_an_unknown_limit(d, "flood", "victim")
     refuse(d, flood, count=1, wait_ms=WAIT_MS)
     assert not ask(d, [flood, victim])[1], "whoever meets one may be at the lane's limit"
 
@@ -135,7 +117,7 @@ def test_an_answer_lets_the_team_in_again(real_redis: Redis) -> None:
 
 def test_runs_of_the_team_that_were_answered_go_on(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    flood, victim, _ = runs_of(d, "flood", "victim", "flood2")
+    flood, victim, _ = at_an_unknown_limit(d, "flood", "victim", "flood2")
     other = d.submit(team="flood", run="other", rows=100)
     d.feed(other, 100, LANE)
     (answered,) = ask(d, [other])[1]
@@ -151,7 +133,7 @@ def test_runs_of_the_team_that_were_answered_go_on(real_redis: Redis) -> None:
 
 def test_a_429_of_another_team_is_the_lanes(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    flood, victim, third = runs_of(d, "flood", "victim", "third")
+    flood, victim, third = at_an_unknown_limit(d, "flood", "victim", "third")
     refuse(d, flood)
     (trial,) = ask(d, [victim])[1]
     d.defer(trial, signal="limited")
@@ -162,7 +144,7 @@ def test_a_429_of_another_team_is_the_lanes(real_redis: Redis) -> None:
 
 def test_an_answer_to_the_team_refutes_the_suspicion(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    flood, victim = runs_of(d, "flood", "victim")
+    flood, victim = at_an_unknown_limit(d, "flood", "victim")
     (early,) = ask(d, [flood])[1]
     d.advance(100)
     refuse(d, flood)
@@ -177,8 +159,8 @@ def test_an_answer_to_the_team_refutes_the_suspicion(real_redis: Redis) -> None:
 def test_answers_to_smaller_calls_prove_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane(LANE, requests_per_minute=None)
-    (large,) = runs_of(d, "large", tokens=1000)
-    (small,) = runs_of(d, "small", tokens=10)
+    (large,) = at_an_unknown_limit(d, "large", tokens=1000)
+    (small,) = at_an_unknown_limit(d, "small", tokens=10)
     refuse(d, large)
     for _ in range(10):
         (trial,) = ask(d, [small])[1]
@@ -188,7 +170,7 @@ def test_answers_to_smaller_calls_prove_nothing(real_redis: Redis) -> None:
 
 def test_a_trial_that_is_cancelled_or_lost_is_followed_by_another(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    flood, victim, third = runs_of(d, "flood", "victim", "third")
+    flood, victim, third = at_an_unknown_limit(d, "flood", "victim", "third")
     refuse(d, flood, wait_ms=WAIT_MS)
     assert ask(d, [victim])[1]
     d.cancel(victim)
@@ -200,7 +182,7 @@ def test_a_trial_that_is_cancelled_or_lost_is_followed_by_another(real_redis: Re
 
 def test_what_another_teams_call_was_asked_to_wait_holds_a_trial(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    flood, victim, third = runs_of(d, "flood", "victim", "third")
+    flood, victim, third = at_an_unknown_limit(d, "flood", "victim", "third")
     (answered,) = ask(d, [third])[1]
     d.finish(answered)
     d.advance(1000)
@@ -234,7 +216,7 @@ def test_whoever_is_answered_never_waits_while_another_team_alone_meets_429s(
     any order and overlap.
     """
     d = Deployment(emptied(real_redis))
-    refs = dict(zip(("flood", "victim"), runs_of(d, "flood", "victim"), strict=True))
+    refs = dict(zip(("flood", "victim"), at_an_unknown_limit(d, "flood", "victim"), strict=True))
     refuse(d, refs["flood"], count=2)
     held: list[Attempt] = []
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,32 +9,11 @@ from redis import Redis
 
 from fairlane.model.job import Attempt, JobState, Signal
 from fairlane.model.run import RunRef
-from fairlane.store.write.permits import Grant, Offer
-from tests.support.deployment import LEASE_MS, Deployment, attempts_of
+from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.lane_calls import LANE, ask, runs_of
 from tests.support.redis import emptied
 
-LANE, APART_MS, OPEN_MS = "sim:fast", 1000, 5000
-
-
-def runs_of(d: Deployment, *teams: str, jobs: int = 100) -> list[RunRef]:
-    """A run of each team, with jobs queued on the lane."""
-    d.lane(LANE)
-    refs = []
-    for team in teams:
-        ref = d.submit(team=team, run=f"{team}1", rows=jobs)
-        d.feed(ref, jobs, LANE)
-        refs.append(ref)
-    return refs
-
-
-def ask(d: Deployment, refs: Sequence[RunRef], most: int = 1) -> tuple[Grant, list[Attempt]]:
-    """Permits for these runs in this order, claimed."""
-    offers = [Offer(ref, most) for ref in refs]
-    grant = d.ask(offers, LANE)
-    attempts = attempts_of(grant, offers, LANE)
-    for attempt in attempts:
-        assert d.claim(attempt) is not None
-    return grant, attempts
+APART_MS, OPEN_MS = 1000, 5000
 
 
 def fail(d: Deployment, ref: RunRef, count: int = 5, signal: Signal = "server_error") -> None:

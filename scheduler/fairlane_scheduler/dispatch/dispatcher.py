@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fairlane.config.sections import SchedulerSettings
 from fairlane.core.events import Event
@@ -16,6 +16,7 @@ from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.permits import Grant, Offer, ReservedShare
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import LaneShares
+from fairlane_scheduler.dispatch.publisher import Handover
 from fairlane_scheduler.dispatch.slots import Capacity, Quotas, Slots, TeamShares
 from fairlane_scheduler.state.backlog import Backlog, LaneQueue
 from fairlane_scheduler.state.server_time import Moment
@@ -25,9 +26,7 @@ ASK_AT_MOST = 200
 ASK_AT_LEAST = 8
 
 BROKER_AWAY_MS = 500  # while the broker is away nothing is granted, because nothing could be published
-AHEAD_FACTOR = (
-    2  # tasks run ahead by so many times the evaluations that can be in flight; a run may set a bound
-)
+AHEAD_FACTOR = 2  # tasks run ahead by so many times the evaluations that can be in flight
 TEAM_WIDE = frozenset(("team_share", "team_budget", "circuit"))  # bounds that throttle all runs of a team
 
 # Why a lane waits whose calls fail, maybe of one team alone.
@@ -36,9 +35,6 @@ FAILING = frozenset(("circuit", "probing", "doubt", "blocked"))
 # A lane that waits for one of these may have some left that is reserved for other teams.
 RESERVED, SLOTS = "reserved", "slots"
 
-# A lane that waits for one of these is asked when a team arrives, which it may not keep waiting.
-NOT_FOR_ALL = FAILING | {SLOTS}
-
 # A lane that waits for its rate is asked at most this often. Its bucket keeps what it gathers meanwhile.
 AGAIN_MS = 10
 
@@ -46,26 +42,6 @@ AGAIN_MS = 10
 SHARED_GATHER_MS = 50
 
 log = get_logger("dispatcher")
-
-
-class Handover(Protocol):
-    """Takes granted attempts to the workers; `Publisher` implements it."""
-
-    def connect(self) -> bool:
-        """Whether an attempt that is granted now can be sent at once."""
-        ...
-
-    def publish(self, attempt: Attempt, together: int = 1) -> None:
-        """Collect an attempt; `flush` sends it, in one message with up to ``together`` of its lane in all."""
-        ...
-
-    def flush(self) -> bool:
-        """Send what was collected; false if some of it could not be sent yet."""
-        ...
-
-    def close(self) -> None:
-        """Close connections; `connect` opens another."""
-        ...
 
 
 @dataclass(slots=True)
@@ -92,6 +68,11 @@ class _LaneTurn:
     def failing(self) -> bool:
         """Whether calls of one team alone may be what keeps the lane from granting more."""
         return self.suspected or self.reason in FAILING
+
+    @property
+    def passable(self) -> bool:
+        """Whether a team that arrives may start calls although others wait."""
+        return self.failing or self.reason == SLOTS
 
     def wait(self, grant: Grant, only: RunRef | None, now_ms: int) -> None:
         """Ask again when a blocked lane says and permits have gathered; ``only``: the one run that waits."""
@@ -208,9 +189,7 @@ class Dispatcher:
     def _is_due(self, lane: str, turn: _LaneTurn, now: int) -> bool:
         """Whether to ask a lane: it is time, or a team arrives that need not wait as others do."""
         timely = turn.ask_ms is not None and turn.ask_ms <= now
-        return timely or (
-            (turn.suspected or turn.reason in NOT_FOR_ALL) and self._backlog.lane(lane).has_arrivals
-        )
+        return timely or (turn.passable and self._backlog.lane(lane).has_arrivals)
 
     def _precedence(self, lane: str) -> tuple[int, int]:
         """Lanes that use few slots go first; of equals, the one that has waited longest for a permit.
@@ -406,14 +385,10 @@ class Dispatcher:
         return AHEAD_FACTOR * max(self._most_in_flight(lane) for lane in set(run.plan.eval_lanes))
 
     def _most_in_flight(self, lane: str) -> int:
-        """Most calls that a lane can have in flight now.
-
-        The slots of its workers bound it, and its window: what it reported last, else what is configured.
-        """
-        most = self._settings.max_in_flight
+        """Most calls that a lane can have in flight now. Its window: reported last, else configured."""
         limits = self._lane_limits.get(lane)
-        configured = (limits.max_concurrency if limits else None) or most
-        return max(1, min(most, self._windows.get(lane, configured), self._capacity.serving(lane)))
+        configured = limits.max_concurrency if limits else None
+        return self._slots.most_in_flight(lane, self._windows.get(lane, configured))
 
     def _priority(self, ref: RunRef) -> int:
         run = self._backlog.get(ref)

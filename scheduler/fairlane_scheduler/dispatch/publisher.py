@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kombu.connection import Connection
 from kombu.exceptions import KombuError, OperationalError
@@ -25,6 +25,26 @@ AMQP = "amqp"
 AMQP_TIMEOUT_S = 2.0  # for each read and write
 
 log = get_logger("publisher")
+
+
+class Handover(Protocol):
+    """Takes granted attempts to the workers; `Publisher` implements it."""
+
+    def connect(self) -> bool:
+        """Whether an attempt that is granted now can be sent at once."""
+        ...
+
+    def publish(self, attempt: Attempt, together: int = 1) -> None:
+        """Collect an attempt; `flush` sends it, in one message with up to ``together`` of its lane in all."""
+        ...
+
+    def flush(self) -> bool:
+        """Send what was collected; false if some of it could not be sent yet."""
+        ...
+
+    def close(self) -> None:
+        """Close connections; `connect` opens another."""
+        ...
 
 
 class Publisher:

@@ -221,6 +221,11 @@ class Slots:
         """Most calls in flight over all lanes, without those that are reserved for small teams."""
         return _less(self._max_in_flight, self._reserved_percent)
 
+    def most_in_flight(self, lane: str, window: int | None) -> int:
+        """Most calls that a lane can have in flight, at most its window if there is one; at least one."""
+        most = min(self._max_in_flight, self._capacity.serving(lane))
+        return max(1, most if window is None else min(most, window))
+
     def reserved(self, lane: str, teams: Iterable[str]) -> dict[str, int]:
         """How many reserved slots of a lane each of ``teams`` may take; empty if none may take any."""
         slots = min(self._capacity.serving(lane), self._max_in_flight)
