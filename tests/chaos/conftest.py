@@ -10,7 +10,7 @@ import pytest
 from tests.support.cluster import Cluster, cluster
 
 WORKERS, SLOTS, RESERVED_SLOTS = 3, 10, 6
-LANES_OF_A_TEAM, SHARED = 100, 7
+LANES_OF_A_TEAM, SHARED = 100, 8
 """Most lanes that a team opens; connections ``shared0`` … have a key each, whose models share one lane."""
 
 SCHEDULER = {"reserved_slots_percent": 100 * RESERVED_SLOTS // (WORKERS * SLOTS)}

@@ -138,6 +138,7 @@ CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a deadline of a millisecond": ({}, {"timeout": 0.001}),
     "a model that always fails": ({"status_always": 500}, {}),
     "a model that is always overloaded": ({"status_always": 503}, {}),
+    "a model without a quota": ({"status_always": 429}, {}),
     "a model that the key may not use": ({"status_always": 403}, {}),
     "a model that does not exist": ({"status_always": 404}, {}),
     "a model that answers nonsense": ({"faults": {"malformed": 1.0}}, {}),
@@ -151,11 +152,17 @@ def test_what_a_team_chose_teaches_a_lane_that_it_shares_nothing(
     behaviour, options = CHOICES[kind]
     victim, attacker = deployment.client_of("victim"), deployment.client_of(TEAM)
     good = f"shared{place}:{deployment.new_model(latency_ms=QUICK_MS)}"
-    bad = f"shared{place}:{deployment.new_model(**behaviour)}"
+    model = deployment.new_model(**behaviour)
     timed(victim, good)
     alone_s = timed(victim, good)
-    attack = attacker.submit(numbered(200), "{{ n }}", model=bad, check=False, **options)
-    wait_until(lambda: attack.status().retries >= 5 or attack.status().jobs_done)
+    attack = attacker.submit(numbered(200), "{{ n }}", model=f"shared{place}:{model}", check=False, **options)
+
+    def has_begun() -> bool:
+        """429s use up no attempts, so they are counted where they are given."""
+        status = attack.status()
+        return status.retries >= 5 or status.jobs_done > 0 or deployment.served(model).requests >= 5
+
+    wait_until(has_begun)
     for _ in range(3):
         assert_in_time(deployment, alone_s, timed(victim, good))
     attack.cancel()
