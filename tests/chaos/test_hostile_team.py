@@ -170,7 +170,8 @@ def test_what_a_team_chose_teaches_a_lane_that_it_shares_nothing(
 
 
 def test_calls_that_hang_in_all_slots_that_a_team_may_have_delay_no_other_team(deployment: Cluster) -> None:
-    victim, attacker = deployment.client_of("victim"), deployment.client_of(TEAM)
+    # `TEAM` may have opened all lanes that it may.
+    victim, attacker = deployment.client_of("victim"), deployment.client_of("hanging")
     calm, hangs = (f"sim:{deployment.new_model(latency_ms=ms)}" for ms in (LATENCY_MS, HANGS_MS))
     timed(victim, calm)
     alone_s = timed(victim, calm)
