@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import structlog
+from amqp.exceptions import RecoverableConnectionError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from fairlane.config.sections import LogSettings
 from fairlane.core.events import Event
@@ -44,6 +47,13 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def refuse() -> None:
     raise ConnectionError("redis://:hunter2@host refused")
+
+
+def log_raised(library: str, error: Exception) -> None:
+    try:
+        raise error
+    except type(error):
+        logging.getLogger(library).warning("will retry", exc_info=True)
 
 
 def test_a_line_carries_event_time_process_source_and_the_attempt(configure: Configure) -> None:
@@ -133,6 +143,42 @@ def test_no_line_shows_a_credential(configure: Configure, format_: str) -> None:
         logging.getLogger("kombu").exception("hunter2@".join(["amqp://u:", "h"]))
     assert "refused" in stream.getvalue()
     assert "hunter2" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("library", "error"),
+    [
+        ("kombu.transport.redis", ResponseError("MISCONF Errors writing to the AOF file")),
+        ("celery.worker.consumer.consumer", RedisConnectionError("redis://:hunter2@host is away")),
+        ("celery.worker.consumer.consumer", RecoverableConnectionError("Socket was disconnected")),
+        ("kombu.common", TimeoutError("timed out")),
+    ],
+)
+@pytest.mark.parametrize("format_", ["json", "console"])
+def test_a_library_says_without_a_traceback_that_a_server_is_away(
+    configure: Configure, library: str, error: Exception, format_: str
+) -> None:
+    stream = configure(format=format_)
+    log_raised(library, error)
+    (line,) = stream.getvalue().splitlines()
+    assert f"{type(error).__name__}: " in line
+    assert "will retry" in line
+    assert "hunter2" not in line
+    stream = configure(level="debug", format=format_)
+    log_raised(library, error)
+    assert "Traceback" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("library", "error"), [("kombu.transport.redis", KeyError("q")), ("somebody", ConnectionError("away"))]
+)
+def test_a_defect_in_a_library_keeps_its_traceback(
+    configure: Configure, library: str, error: Exception
+) -> None:
+    stream = configure()
+    log_raised(library, error)
+    (line,) = lines(stream)
+    assert "Traceback" in line["exception"]
 
 
 def test_values_that_json_does_not_know_do_not_break_a_line(configure: Configure) -> None:

@@ -19,6 +19,9 @@ from fairlane.core.terminal_text import visible, visible_json, visible_line
 # At "info" these write a line or more for every call, which our own events already cover.
 _WORDY_LIBRARIES = ("aiohttp.access", "celery.app.trace", "celery.worker.strategy", "httpx", "kombu")
 
+# Their warnings of a server that is away, full or read-only carry a traceback each, which names no defect.
+_BROKER_LIBRARIES = frozenset(("amqp", "celery", "kombu", "redis"))
+
 _EVERY_CALL = frozenset((Event.QUEUEING, Event.ACQUIRED, Event.RELEASED))
 _CALLS = {"all": _EVERY_CALL, "ends": frozenset((Event.RELEASED,)), "none": frozenset[Event]()}
 
@@ -100,6 +103,22 @@ def _standard_source(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return event
 
 
+def _shorten_outages(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Put the text of a server's refusal where a library would write its traceback, except at "debug"."""
+    record = event["_record"]
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None or logging.getLogger().isEnabledFor(logging.DEBUG):
+        return event
+    if _library(record.name) and (isinstance(error, OSError) or _library(type(error).__module__)):
+        event["error"] = f"{type(error).__name__}: {error}"
+        event.pop("exc_info", None)
+    return event
+
+
+def _library(module: str) -> bool:
+    return module.partition(".")[0] in _BROKER_LIBRARIES
+
+
 def _rendering(settings: LogSettings, *, colors: bool) -> list[Processor]:
     """The last steps of every line. Masking follows the rendering of exceptions: they quote URLs, too."""
     if settings.format == "json":
@@ -141,7 +160,7 @@ def _route_standard_logging(
     shared: list[Processor], finish: list[Processor], level: int, stream: TextIO
 ) -> None:
     formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[*shared, _standard_source],
+        foreign_pre_chain=[*shared, _standard_source, _shorten_outages],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish],
     )
     handler = logging.StreamHandler(stream)
