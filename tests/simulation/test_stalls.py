@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -77,3 +78,26 @@ def test_latency_that_grows_with_load_costs_no_throughput(real_redis: Redis, gro
     cluster = _running(real_redis, EXACT, seconds)
     cluster.run_for(5)
     assert _starts(cluster, 60) >= 60 * PER_S - 1
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.0])
+@pytest.mark.parametrize("grown_ms", [300, 600])
+@pytest.mark.parametrize("seed", range(3))
+def test_quick_calls_that_end_first_do_not_make_the_others_look_slow(
+    real_redis: Redis, seed: int, grown_ms: int, sigma: float
+) -> None:
+    """Calls that start together end in the order of their durations, and workers get more slots meanwhile."""
+    rng = random.Random(seed)
+
+    def seconds(_cluster: Cluster, _attempt: Attempt) -> float:
+        return rng.lognormvariate(-0.7, sigma)
+
+    stated = {"requests_per_minute": 30_000, "burst_seconds": 1.0}
+    cluster = _running(real_redis, stated, seconds, slots=200)
+    cluster.run_for(grown_ms / 1000)
+    cluster.workers[0].slots = 320
+    cluster.beat(cluster.workers[0], changed=True)
+    for _ in range(5):
+        cluster.run_for(1)
+        lane = cluster.redis.hgetall(cluster.keys.lane(LANE))
+        assert lane.get(b"window_by") != b"latency"

@@ -12,9 +12,13 @@ local function says_nothing(row, lease, now)
   return not narrowed(row) and now < (row.last_ms or -REFUSED_LATELY_MS) + REFUSED_LATELY_MS
 end
 
--- Whether so many calls decide: few where a window holds calls back, so that it is widened soon.
+-- Whether so many calls decide: few where a window holds calls back, so that it is widened soon. A window that is tried
+-- is judged after two calls in each of its places, since the quick ones end first.
 local function enough(row, count, slow)
-  if narrowed(row) then return count >= math.max(LEAST_SAMPLES, math.min(SAMPLES, row.window)) end
+  if narrowed(row) then
+    local wanted = row.knee == 1 and 2 * row.window or math.min(SAMPLES, row.window)
+    return count >= math.max(LEAST_SAMPLES, wanted)
+  end
   return count >= ((slow or not row.lat_base) and SAMPLES or MANY_SAMPLES)
 end
 
@@ -38,7 +42,12 @@ end
 -- Watches how much slower successes are than usual.
 function watch_latency(row, lease, used, now)
   if says_nothing(row, lease, now) then return end
-  local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + slowness(row, lease, used, now)
+  local slower = slowness(row, lease, used, now, narrowed(row))
+  if not slower then
+    if not row.lat_n then row.lat_base, row.lat_usual = 1, math.max(row.lat_usual or 0, lease.inflight) end
+    return
+  end
+  local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + slower
   local places, from_ms = (row.lat_places or 0) + lease.inflight, row.lat_from_ms or now
   local mean, base, in_flight = sum / count, row.lat_base or 1, places / count
   local slow, follow = mean > knee_of(row, count) * base, mean < base and BASE_FALLS or BASE_RISES
