@@ -136,8 +136,10 @@ def test_what_prometheus_counts_is_what_the_runs_count(watched: tuple[Cluster, S
 
     assert one('sum(fairlane_jobs_ended_total{state="succeeded"})') == 120
     assert one('sum(fairlane_calls_total{outcome="success"})') == 120
-    assert one('sum(fairlane_permits_total{team="search"})') == 40
-    assert one('sum(fairlane_lane_granted_total{lane="sim:busy"})') == 80
+    # A permit that came too late, on a machine that stood still, is granted once more.
+    late = one('sum(fairlane_lane_returned_total{lane="sim:busy"})')
+    assert one('sum(fairlane_lane_granted_total{lane="sim:busy"})') == 80 + late
+    assert 40 <= one('sum(fairlane_permits_total{team="search"})') <= 40 + late
     assert one('sum(fairlane_runs_ended_total{state="completed"})') == 3
     assert one('sum(fairlane_jobs{state="waiting"})') == 5
     assert one("sum(fairlane_permit_to_wire_seconds_count)") == one("sum(fairlane_calls_total)")
