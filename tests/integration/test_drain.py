@@ -30,7 +30,10 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def deployment(two_workers: Cluster) -> Iterator[Cluster]:
-    """Two workers of ten slots that give a stop no grace: what is not lost is so because of the drain."""
+    """Two workers of ten slots that give a stop no grace: what is not lost is so because of the drain.
+
+    One of the twenty slots is reserved for other teams.
+    """
     two_workers.begin()
     yield two_workers
     work_again(two_workers)
@@ -73,7 +76,7 @@ def named(deployment: Cluster, name: str) -> Beat:
 def test_a_drained_worker_finishes_what_it_has_and_takes_nothing_new(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=1500)
     run = deployment.client.submit(numbered(100), "question {{ n }}", model=f"sim:{model}")
-    wait_until(lambda: named(deployment, "worker-1").info.busy == SLOTS)
+    wait_until(lambda: named(deployment, "worker-1").info.busy >= SLOTS - 1)
 
     drained(deployment, "worker-1")
 
@@ -85,7 +88,7 @@ def test_a_drained_worker_finishes_what_it_has_and_takes_nothing_new(deployment:
 
     work_again(deployment)
 
-    wait_until(lambda: named(deployment, "worker-1").info.busy == SLOTS)
+    wait_until(lambda: named(deployment, "worker-1").info.busy >= SLOTS - 1)
     records = all_succeeded(run)
     assert {record.attempts for record in records} == {1}
     served = deployment.served(model)
@@ -112,7 +115,7 @@ def test_no_message_is_lost_when_workers_are_drained_under_load(deployment: Clus
 def test_a_worker_that_is_to_stop_ends_once_it_is_idle(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=1500)
     run = deployment.client.submit(numbered(40), "question {{ n }}", model=f"sim:{model}")
-    wait_until(lambda: named(deployment, "worker-1").info.busy == SLOTS)
+    wait_until(lambda: named(deployment, "worker-1").info.busy >= SLOTS - 1)
 
     news = command(deployment, "drain", named(deployment, "worker-1").worker, "--stop", "--wait")
 

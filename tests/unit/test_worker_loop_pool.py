@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.model.job import Attempt
-from fairlane_workers.intake.loop_pool import TaskPool
+from fairlane_workers.intake.loop_pool import GATHER_S, TaskPool
 
 ATTEMPT = Attempt("r1", "search", 3, 2, "sim:fast")
 
@@ -69,6 +70,66 @@ def test_the_end_of_an_attempt_and_what_it_came_to_are_reported_to_celery(pool: 
     ((failed, value, seconds),) = pool.ends
     assert (failed, value) == (0, "RateLimited")
     assert seconds >= 0
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, Callable[[], None]]]:
+    """The timers that are set on the loop on which attempts end."""
+    made: list[tuple[float, Callable[[], None]]] = []
+    loop = SimpleNamespace(call_later=lambda seconds, action: made.append((seconds, action)))
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    return made
+
+
+def test_ends_reach_celery_together_while_slots_are_free(
+    pool: Pool, timers: list[tuple[float, Callable[[], None]]]
+) -> None:
+    pool.pool.limit = 10
+    for _ in range(3):
+        pool.apply()
+    for _, future in pool.begun:
+        future.set_result("Success")
+    assert pool.ends == []
+    ((seconds, report),) = timers
+    assert seconds == GATHER_S
+    report()
+    assert [end[:2] for end in pool.ends] == [(0, "Success")] * 3
+    pool.pool.on_stop()
+
+
+def test_an_end_reaches_celery_at_once_while_half_of_the_slots_are_taken(
+    pool: Pool, timers: list[tuple[float, Callable[[], None]]]
+) -> None:
+    pool.pool.limit = 4
+    for _ in range(3):
+        pool.apply()
+    ended = []
+    for _, future in pool.begun:
+        future.set_result("Success")
+        ended.append(len(pool.ends))
+    assert ended == [1, 2, 2]
+    assert len(timers) == 1
+
+
+def test_an_end_that_celery_cannot_take_keeps_back_no_other(
+    pool: Pool, timers: list[tuple[float, Callable[[], None]]]
+) -> None:
+    class Refusing(list[Any]):
+        def append(self, end: Any) -> None:
+            super().append(end)
+            if len(self) == 1:
+                raise ConnectionError("gone")
+
+    pool.ends, pool.pool.limit = Refusing(), 10
+    for _ in range(2):
+        pool.apply()
+    for _, future in pool.begun:
+        future.set_result("Success")
+    with capture_logs() as logs:
+        timers[0][1]()
+    assert len(pool.ends) == 2
+    assert [line["event"] for line in logs] == ["slot_not_freed"]
+    pool.pool.on_stop()
 
 
 def test_an_attempt_that_needs_no_slot_is_done_to_celery_once_and_is_waited_for_all_the_same(

@@ -6,11 +6,14 @@ most of the cost of a no-op task. Celery's own tasks, should any arrive, run on 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -25,6 +28,12 @@ from fairlane.telemetry.logs import get_logger
 log = get_logger("pool")
 
 POOL = "fairlane_workers.intake.loop_pool:TaskPool"
+
+GATHER_S = 0.2
+"""Seconds for which ends of attempts wait for others, to reach Celery with one wake-up of its thread."""
+
+BUSY_PART = 0.5
+"""Part of the slots from which on an end reaches Celery at once: it takes the next message for that slot."""
 
 PENDING = "Pending"
 """The result in lists of tasks for an attempt that returns its slot before it ends."""
@@ -46,6 +55,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
         self._others = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fairlane-other")
         self._idle = threading.Condition()
         self._busy = 0
+        self._ended: deque[tuple[Future[str], _Slot]] = deque()
 
     def on_apply(
         self,
@@ -86,9 +96,20 @@ class TaskPool(BasePool):  # type: ignore[misc]
         self._others.shutdown(cancel_futures=True)
 
     def _finish(self, future: Future[str], slot: _Slot) -> None:
-        try:
+        """Tell Celery of an attempt's end: soon, or at once where slots are scarce or no loop runs here."""
+        self._ended.append((future, slot))
+        loop = None
+        with suppress(RuntimeError):
+            loop = asyncio.get_running_loop()
+        if loop is None or self._busy >= BUSY_PART * (self.limit or 0):
+            self._report_ends()
+        elif len(self._ended) == 1:
+            loop.call_later(GATHER_S, self._report_ends)
+
+    def _report_ends(self) -> None:
+        while self._ended:
+            future, slot = self._ended.popleft()
             slot.end(future)
-        finally:
             with self._idle:
                 self._busy -= 1
                 self._idle.notify_all()
@@ -102,10 +123,7 @@ class _Slot:
 
     def free(self) -> None:
         """Return the slot: the attempt continues without it."""
-        try:
-            self._report(0, PENDING)
-        except Exception:  # a defect of Celery's must not end the attempt
-            log.exception(Event.SLOT_NOT_FREED)
+        self._report(0, PENDING)
 
     def end(self, future: Future[str]) -> None:
         """Return the slot of an attempt that has ended."""
@@ -113,8 +131,12 @@ class _Slot:
 
     def _report(self, failed: int, value: Any) -> None:
         callback, self._callback = self._callback, None
-        if callback is not None:
+        if callback is None:
+            return
+        try:
             callback((failed, value, time.monotonic() - self._started))
+        except Exception:  # a defect of Celery's must end neither this attempt nor others
+            log.exception(Event.SLOT_NOT_FREED)
 
 
 def _result(future: Future[str]) -> tuple[int, Any]:
