@@ -13,11 +13,11 @@ local function says_nothing(row, lease, now)
 end
 
 -- Whether so many calls decide: few where a window holds calls back, so that it is widened soon. A window that is tried
--- is judged after two calls in each of its places, since the quick ones end first.
-local function enough(row, count, slow)
+-- has helped only after two calls in each of its places, since the quick ones end first: until then few may refute it.
+local function enough(row, count, mean, slow)
   if narrowed(row) then
-    local wanted = row.knee == 1 and 2 * row.window or math.min(SAMPLES, row.window)
-    return count >= math.max(LEAST_SAMPLES, wanted)
+    local helps = row.knee == 1 and mean <= EASED * row.knee_mean
+    return count >= math.max(LEAST_SAMPLES, helps and 2 * row.window or math.min(SAMPLES, row.window))
   end
   return count >= ((slow or not row.lat_base) and SAMPLES or MANY_SAMPLES)
 end
@@ -51,7 +51,7 @@ function watch_latency(row, lease, used, now)
   local places, from_ms = (row.lat_places or 0) + lease.inflight, row.lat_from_ms or now
   local mean, base, in_flight = sum / count, row.lat_base or 1, places / count
   local slow, follow = mean > knee_of(row, count) * base, mean < base and BASE_FALLS or BASE_RISES
-  if not enough(row, count, slow) or from_ms > lease.granted_ms then
+  if not enough(row, count, mean, slow) or from_ms > lease.granted_ms then
     row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = count, sum, places, from_ms
     return
   end
