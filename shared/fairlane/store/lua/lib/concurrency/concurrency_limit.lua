@@ -1,14 +1,13 @@
 -- The most calls of a lane in flight at once: configured, reported, or detected. The last is the window, which
--- concurrency_trial.lua and latency_window.lua of this folder narrow, and overloads below. In a lane's hash:
+-- concurrency_trial.lua, latency_window.lua and overload.lua of this folder narrow. In a lane's hash:
 --   window, window_by              the window, and what narrowed it: refusals | latency | overload
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened
 --   fitted, beyond                 the latest window that was widened, and the calls that went through beyond it since
 --   window_top                     up to where successes widen it after an overload
 --   widen_ms                       for how long it limits jobs after an overload until it is widened
---   busy_n, calm                   the latest permit when the last overload narrowed it, and the answers since
 --   shut, refusals, crowd          429s that last (refusal/refusal): how many tries, and the calls in flight then
--- GIVES: climb_window narrow_window widen_window overload_narrows concurrency_limit
+-- GIVES: climb_window narrow_window widen_window concurrency_limit
 -- USES: circuit/circuit_constants concurrency/detector_constants lane/state rate/constants
 
 function narrow_window(row, limit, by)
@@ -50,22 +49,6 @@ function climb_window(row, lease)
   elseif overload and row.window < row.window_top then
     row.window = row.window + 1
   end
-end
-
--- An overload (503, 529) of a lane that serves other calls: some providers reject so what is too much at once. The
--- window becomes one fewer than were in flight, and half where no later call was answered since. So the next call
--- finds room, and its answer shows that there is no outage. Where a window full of calls had been answered before, so
--- many are the limit. Overloads that come sooner have another cause and leave the limit alone.
-function overload_narrows(row, lease, now)
-  local serves = known(row.usual_ms) and now - (row.answered_ms or 0) <= SERVES * row.usual_ms
-  if not serves or lease.inflight < 2 or lease.n <= (row.busy_n or 0) then return end
-  local again = row.busy_n and (row.answered_n or 0) <= row.busy_n
-  local fewer, soon_ms = lease.inflight - 1, row.widen_ms or WIDEN_SOON_MS
-  local fitted = (row.calm or 0) >= CALM
-  row.widen_ms = fitted and known(row.window_base) and math.min(WIDEN_MS, 2 * soon_ms) or soon_ms
-  if fitted or not row.window_top then row.window_top = fewer end
-  row.busy_n, row.calm = row.granted, 0
-  narrow_window(row, again and math.floor(lease.inflight / 2) or fewer, 'overload')
 end
 
 -- Where waiting does not end 429s that few calls in flight meet, the next try meets one fewer: an answer ends those of

@@ -2,9 +2,9 @@
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
---       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES
---       KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS
---       REFUSED_LATELY_MS MOVED CAREFUL UNSURE
+--       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM MET FIRST_TOKEN SAMPLES MANY_SAMPLES
+--       LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES
+--       PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -27,6 +27,7 @@ RARE = 50 -- calls: one over for so many under is a miscount
 -- concurrency/concurrency_limit
 WIDEN_MS = 30000 -- ms of saturation after which the window is widened: by one, two, four … until a 429
 WIDEN_SOON_MS = 1000 -- ms: the same after an overload, doubled with each overload that a wider window meets
+MET = 0.3 -- share of answered calls that met as many in flight: too many to be stragglers of a limit (control)
 CALM = 8 -- answers in a row, without which an overload says nothing of how many calls fit at once
 SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobody for longer serves nobody
 

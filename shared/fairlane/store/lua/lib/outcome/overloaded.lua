@@ -1,6 +1,6 @@
 -- What a lane learns from a call that an overloaded provider rejected (503, 529).
 -- GIVES: overloaded
--- USES: circuit/shut_out concurrency/concurrency_limit outcome/rejected
+-- USES: circuit/shut_out concurrency/overload outcome/rejected
 
 function overloaded(row, lease, now)
   if is_shut(row, lease) then return end

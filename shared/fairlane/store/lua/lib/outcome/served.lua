@@ -1,13 +1,14 @@
 -- What a lane learns from a call that the provider answered; lib/outcome/rejected.lua is its counterpart.
 -- GIVES: served
 -- USES: circuit/circuit circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_floor
---       concurrency/concurrency_limit concurrency/concurrency_trial concurrency/latency rate/slow_start
+--       concurrency/concurrency_limit concurrency/concurrency_trial concurrency/latency concurrency/overload
+--       rate/slow_start
 
 -- `used` is {input, output, cached}, -1 where unknown.
 function served(row, limits, lease, signal, used, now)
   count_answer(row, lease, signal, now)
   row.streak = math.max(0, (row.streak or 0) - CALMED)
-  row.calm = (row.calm or 0) + 1
+  note_through(row, lease)
   count_served(row, lease)
   count_beyond(row, lease)
   climb_window(row, lease)
