@@ -73,7 +73,7 @@ def _cluster(redis: Redis, provider: Any, jobs: int) -> tuple[Cluster, RunRef]:
 def test_a_503_for_too_many_calls_at_once_is_no_outage(real_redis: Redis, seconds: float) -> None:
     jobs, at_once = 400, 16
     rejected, took = list[int](), list[float]()
-    for seed in range(1, 8):
+    for seed in range(1, 6):
         real_redis.flushall()
         provider = Places(at_once, seconds, spread=0.3, status=503, seed=seed)
         cluster, ref = _cluster(real_redis, provider, jobs)
@@ -132,7 +132,7 @@ def test_a_hidden_limit_of_calls_at_once_that_rises_is_found_again(
 
 @pytest.mark.parametrize("share", [0.005, 0.02])
 @pytest.mark.parametrize("rate", [20, 50])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_overloads_that_come_at_any_number_in_flight_do_not_narrow_the_lane(
     real_redis: Redis, seed: int, rate: int, share: float
 ) -> None:

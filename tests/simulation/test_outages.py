@@ -110,28 +110,18 @@ def test_an_outage_fails_no_job_and_meets_few_calls(
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_minute_of_half_the_calls_overloaded_fails_no_job(real_redis: Redis, limit: str) -> None:
     bar = THRESHOLD + IN_FLIGHT[limit] + probes_within(60, QUICK_S)
-    failed = list[int]()
+    failed, took_s = list[int](), list[float]()
     for seed in range(1, 10):
         provider = Provider(Overloaded("busy", 529), 60, share=0.5, seed=seed)
-        cluster = play(emptied(real_redis), provider, JOBS, LIMITS[limit](), 600)
+        took_s.append(provider.took_s(play(emptied(real_redis), provider, JOBS, LIMITS[limit](), 600)))
         failed.append(len(provider.failed))
-        # Probes that fail by chance double the delay: to 40 s at most within a minute.
-        assert provider.took_s(cluster) <= BEGIN_S + 60 + 40 + 30, "the lane is soon as fast as before"
     assert min(failed) > 0
     assert sum(each > bar for each in failed) <= 2, f"{failed}: as in an outage in which nobody is answered"
-
-
-def test_most_lanes_are_as_fast_as_before_soon_after_a_minute_of_half_the_calls_overloaded(
-    real_redis: Redis,
-) -> None:
-    took_s: list[float] = []
-    for seed in range(1, 10):
-        provider = Provider(Overloaded("busy", 529), 60, share=0.5, seed=seed)
-        took_s.append(
-            provider.took_s(play(emptied(real_redis), provider, JOBS, LIMITS["25 a second"](), 600))
-        )
-    assert median(took_s) <= BEGIN_S + 60 + 30
-    assert sum(each > BEGIN_S + 60 + 30 for each in took_s) <= 2, took_s
+    # Probes that fail by chance double the delay: to 40 s at most within a minute.
+    assert max(took_s) <= BEGIN_S + 60 + 40 + 30, "each lane is soon as fast as before"
+    if limit == "25 a second":
+        assert median(took_s) <= BEGIN_S + 60 + 30
+        assert sum(each > BEGIN_S + 60 + 30 for each in took_s) <= 2, took_s
 
 
 def test_five_minutes_of_hangs_fail_no_job_and_meet_few_calls(real_redis: Redis) -> None:

@@ -80,11 +80,10 @@ def test_latency_that_grows_with_load_costs_no_throughput(real_redis: Redis, gro
     assert _starts(cluster, 60) >= 60 * PER_S - 1
 
 
-@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.0])
-@pytest.mark.parametrize("grown_ms", [300, 600])
+@pytest.mark.parametrize("sigma", [0.4, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_quick_calls_that_end_first_do_not_make_the_others_look_slow(
-    real_redis: Redis, seed: int, grown_ms: int, sigma: float
+    real_redis: Redis, seed: int, sigma: float
 ) -> None:
     """Calls that start together end in the order of their durations, and workers get more slots meanwhile."""
     rng = random.Random(seed)
@@ -94,7 +93,7 @@ def test_quick_calls_that_end_first_do_not_make_the_others_look_slow(
 
     stated = {"requests_per_minute": 30_000, "burst_seconds": 1.0}
     cluster = _running(real_redis, stated, seconds, slots=200)
-    cluster.run_for(grown_ms / 1000)
+    cluster.run_for(0.3)
     cluster.workers[0].slots = 320
     cluster.beat(cluster.workers[0], changed=True)
     for _ in range(5):
