@@ -19,7 +19,7 @@ pytest_plugins = ["tests.support.redis", "tests.support.server_choice"]
 
 # How long one example takes depends on what else the machine does; pytest's timeout catches what hangs.
 # Each run draws anew, so forty examples a run are thousands in a week.
-hypothesis_settings.register_profile("fairlane", deadline=None, max_examples=40)
+hypothesis_settings.register_profile("fairlane", deadline=None, max_examples=30)
 hypothesis_settings.load_profile("fairlane")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so would all that they start.
