@@ -47,6 +47,14 @@ class Pool:
             accept_callback=lambda pid, _: self.accepted.append(pid),
         )
 
+    def succeed(self) -> list[int]:
+        """End all attempts; how many ends Celery knew of after each."""
+        known = []
+        for _, future in self.begun:
+            future.set_result("Success")
+            known.append(len(self.ends))
+        return known
+
 
 @pytest.fixture
 def pool() -> Pool:
@@ -87,9 +95,7 @@ def test_ends_reach_celery_together_while_slots_are_free(
     pool.pool.limit = 10
     for _ in range(3):
         pool.apply()
-    for _, future in pool.begun:
-        future.set_result("Success")
-    assert pool.ends == []
+    assert pool.succeed() == [0, 0, 0]
     ((seconds, report),) = timers
     assert seconds == GATHER_S
     report()
@@ -103,11 +109,7 @@ def test_an_end_reaches_celery_at_once_while_half_of_the_slots_are_taken(
     pool.pool.limit = 4
     for _ in range(3):
         pool.apply()
-    ended = []
-    for _, future in pool.begun:
-        future.set_result("Success")
-        ended.append(len(pool.ends))
-    assert ended == [1, 2, 2]
+    assert pool.succeed() == [1, 2, 2]
     assert len(timers) == 1
 
 
@@ -123,12 +125,27 @@ def test_an_end_that_celery_cannot_take_keeps_back_no_other(
     pool.ends, pool.pool.limit = Refusing(), 10
     for _ in range(2):
         pool.apply()
-    for _, future in pool.begun:
-        future.set_result("Success")
+    pool.succeed()
     with capture_logs() as logs:
         timers[0][1]()
     assert len(pool.ends) == 2
     assert [line["event"] for line in logs] == ["slot_not_freed"]
+    pool.pool.on_stop()
+
+
+def test_ends_that_two_threads_report_reach_celery_once_each(
+    pool: Pool, timers: list[tuple[float, Callable[[], None]]]
+) -> None:
+    pool.pool.limit = 1000
+    for _ in range(200):
+        pool.apply()
+    pool.succeed()
+    threads = [threading.Thread(target=timers[0][1]) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(10)
+    assert len(pool.ends) == 200
     pool.pool.on_stop()
 
 

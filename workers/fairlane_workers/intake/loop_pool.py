@@ -107,12 +107,18 @@ class TaskPool(BasePool):  # type: ignore[misc]
             loop.call_later(GATHER_S, self._report_ends)
 
     def _report_ends(self) -> None:
-        while self._ended:
-            future, slot = self._ended.popleft()
-            slot.end(future)
-            with self._idle:
-                self._busy -= 1
-                self._idle.notify_all()
+        """Report what has ended so far. The loop's thread and Celery's may do so at the same time."""
+        while True:
+            try:
+                future, slot = self._ended.popleft()
+            except IndexError:
+                return
+            try:
+                slot.end(future)
+            finally:
+                with self._idle:
+                    self._busy -= 1
+                    self._idle.notify_all()
 
 
 class _Slot:

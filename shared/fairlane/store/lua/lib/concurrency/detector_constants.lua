@@ -2,8 +2,8 @@
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
---       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM MET FIRST_TOKEN SAMPLES MANY_SAMPLES
---       LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES
+--       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM MET LEAST_STEP FIRST_TOKEN SAMPLES
+--       MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES
 --       PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
@@ -24,10 +24,11 @@ NEAR = 0.4 -- share of the floor: calls at fewer in flight say nothing about it
 OVER = 3 -- calls that went through at more in flight, with which a floor is refuted
 RARE = 50 -- calls: one over for so many under is a miscount
 
--- concurrency/concurrency_limit
+-- concurrency/concurrency_limit and overload
 WIDEN_MS = 30000 -- ms of saturation after which the window is widened: by one, two, four … until a 429
 WIDEN_SOON_MS = 1000 -- ms: the same after an overload, doubled with each overload that a wider window meets
 MET = 0.3 -- share of answered calls that met as many in flight: too many to be stragglers of a limit (control)
+LEAST_STEP = 0.5 -- calls in flight by which that number moves at least, so that it also follows a small one (control)
 CALM = 8 -- answers in a row, without which an overload says nothing of how many calls fit at once
 SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobody for longer serves nobody
 

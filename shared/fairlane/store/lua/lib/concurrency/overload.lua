@@ -9,7 +9,7 @@
 -- stochastic approximation method", 1951).
 function note_through(row, lease)
   local level = row.through or lease.inflight
-  local step = math.max(0.5, level / 16)
+  local step = math.max(LEAST_STEP, level / SAMPLES)
   row.calm = (row.calm or 0) + 1
   if lease.inflight > level then
     row.through = math.min(lease.inflight, level + (1 - MET) * step)
