@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +49,9 @@ SLOW_SECONDS = 3.0
 A test that takes much longer says so, as ``@pytest.mark.slow(seconds=30)``: all would wait for its file.
 """
 
+SHARED = "deployment"
+"""The fixture of a folder's shared deployment, which costs CPU time until no test of that folder is left."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--tier quick`` leaves out slow tests; ``--tier proof`` leaves out what the quick tier runs."""
@@ -70,12 +73,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def _turn(folder: Path, together: set[Path]) -> str:
+    """Folders with a shared deployment come first, one after the other."""
+    return f"0 {folder}" if folder in together else "1"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that hold on any server, and keep those of the chosen tier, the longest files first."""
     tier, root = config.getoption("--tier"), Path(__file__).parent
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     file_seconds: Counter[Path] = Counter()
+    shared: defaultdict[Path, bool] = defaultdict(bool)
     for item in items:
         parts = item.path.relative_to(root).parts if item.path.is_relative_to(root) else ("",)
         folder = "/".join(parts[:2]) if parts[0] == "edge" else parts[0]
@@ -88,7 +97,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if wanted:
             usual = SLOW_SECONDS if slow is not None else SECONDS.get(folder, 1.0)
             file_seconds[item.path] += usual if slow is None else slow.kwargs.get("seconds", usual)
-    items[:] = kept if tier is None else sorted(kept, key=lambda item: -file_seconds[item.path])
+            shared[item.path] |= SHARED in getattr(item, "fixturenames", ())
+    together = {path.parent for path, shares in shared.items() if shares}
+    order = {path: (_turn(path.parent, together), shared[path], -file_seconds[path]) for path in shared}
+    items[:] = kept if tier is None else sorted(kept, key=lambda item: order[item.path])
     config.hook.pytest_deselected(items=left_out)
 
 

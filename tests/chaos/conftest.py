@@ -30,7 +30,7 @@ api_key_env = "SHARED{n}_KEY"
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def battered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two schedulers and three workers of ten slots, of which six are reserved for teams that hold fewer."""
     place = tmp_path_factory.mktemp("battered")

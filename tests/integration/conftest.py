@@ -16,7 +16,7 @@ ODD_MODEL = "org/mödel-1|x:free *[y]"
 SHARED = '[connections.shared]\nprotocol = "openai"\nbase_url = "{base_url}"\nlane_scope = "connection"\n'
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two workers of 30 slots, one scheduler, and teams ``small`` and ``large`` with weights 1 and 3.
 
