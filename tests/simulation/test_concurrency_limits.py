@@ -130,8 +130,7 @@ def test_a_hidden_limit_of_calls_at_once_that_rises_is_found_again(
     assert len(provider.rejected) <= 0.02 * len(provider.served)
 
 
-@pytest.mark.parametrize("share", [0.005, 0.02])
-@pytest.mark.parametrize("rate", [20, 50])
+@pytest.mark.parametrize(("rate", "share"), [(20, 0.005), (50, 0.02), (50, 0.1), (100, 0.05)])
 @pytest.mark.parametrize("seed", range(2))
 def test_overloads_that_come_at_any_number_in_flight_do_not_narrow_the_lane(
     real_redis: Redis, seed: int, rate: int, share: float
@@ -147,8 +146,8 @@ def test_overloads_that_come_at_any_number_in_flight_do_not_narrow_the_lane(
 
     stated = {"requests_per_minute": 60.0 * rate, "burst_seconds": 1.0}
     cluster = Cluster(real_redis, provider=provider, workers=[FakeWorker("w1", SLOTS)], lanes={LANE: stated})
-    cluster.submit(60 * rate, retry=RetryPolicy(max_attempts=6, initial_delay=0.5, max_delay=5.0))
+    cluster.submit(30 * rate, retry=RetryPolicy(max_attempts=6, initial_delay=0.5, max_delay=5.0))
     cluster.run_for(5)
     before = len(cluster.starts)
-    cluster.run_for(30)
-    assert len(cluster.starts) - before >= 0.95 * 30 * rate
+    cluster.run_for(20)
+    assert len(cluster.starts) - before >= 0.93 * 20 * rate

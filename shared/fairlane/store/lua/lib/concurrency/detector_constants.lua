@@ -2,9 +2,10 @@
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
---       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES CALM MET LEAST_STEP FIRST_TOKEN SAMPLES
---       MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES
---       PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL UNSURE
+--       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM
+--       RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM
+--       EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL
+--       UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -29,7 +30,12 @@ WIDEN_MS = 30000 -- ms of saturation after which the window is widened: by one, 
 WIDEN_SOON_MS = 1000 -- ms: the same after an overload, doubled with each overload that a wider window meets
 MET = 0.3 -- share of answered calls that met as many in flight: too many to be stragglers of a limit (control)
 LEAST_STEP = 0.5 -- calls in flight by which that number moves at least, so that it also follows a small one (control)
-CALM = 8 -- answers in a row, without which an overload says nothing of how many calls fit at once
+OVERLOADED = 0.5 -- share of calls that meet an overload where they are too many: most of those above a limit
+CERTAIN = 5 -- logarithm of the odds from which that is believed: 150 to 1
+LEAST_RANDOM = 0.002 -- share of calls that meet one at random before any is measured: two of eight are many (control)
+MOST_RANDOM = 0.1 -- the highest share that is taken for chance: a provider with more of them has an outage
+RANDOM_CALLS = 256 -- calls over which that share is averaged: some ten overloads at 5 %
+RANDOM_BELOW = 4 -- overloads that say nothing of a limit, so many more than others, that show chance (control)
 SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobody for longer serves nobody
 
 -- concurrency/slowness, latency and latency_window: a provider that queues calls where others reject them.

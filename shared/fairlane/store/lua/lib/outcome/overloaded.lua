@@ -4,7 +4,7 @@
 
 function overloaded(row, lease, now)
   if is_shut(row, lease) then return end
+  local random = overload_narrows(row, lease, now)
   -- While the circuit is open, it is the wait.
-  if (row.circuit or 'closed') == 'closed' then back_off(row, lease, now) end
-  overload_narrows(row, lease, now)
+  if not random and (row.circuit or 'closed') == 'closed' then back_off(row, lease, now) end
 end
