@@ -14,7 +14,9 @@ from fairlane.model.run import RunRef
 from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
 
-FAILURES, APART_MS, OPEN_MS = 5, 50, 5000
+FAILURES, APART_MS, OPEN_MS = 5, 50, 1000
+LONG_MS = 40_000
+"""An outage of so long is followed by a whole ramp."""
 FAILED: list[Signal] = ["broken", "server_error", "overloaded"]
 
 
@@ -148,7 +150,7 @@ def test_one_question_with_many_offers_sends_one_probe(real_redis: Redis) -> Non
 def test_an_answer_closes_it_with_empty_buckets(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
     ref = _opened(d, requests_per_minute=600, tokens_per_minute=60_000, burst_seconds=10)
-    d.advance(OPEN_MS)
+    d.advance(LONG_MS)
     probe = _probe(d, ref)
     d.advance(5000)
     d.dirty()
@@ -169,10 +171,18 @@ def test_a_circuit_that_closes_lets_a_ramp_of_calls_go_and_then_all(
 ) -> None:
     d = Deployment(real_redis)
     ref = _opened(d, requests_per_minute=stated)
-    d.advance(OPEN_MS)
+    d.advance(LONG_MS)
     d.finish(_probe(d, ref))
     # 600 a minute: a tenth of that at first, all of it after ten seconds.
     assert _granted_by_the_second(d, ref, 11) == pytest.approx([1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], abs=1)
+
+
+def test_the_ramp_after_a_short_outage_is_a_quarter_as_long(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _opened(d, requests_per_minute=600)
+    d.advance(20_000)
+    d.finish(_probe(d, ref))
+    assert _granted_by_the_second(d, ref, 7) == pytest.approx([5, 6, 7, 8, 9, 10, 10], abs=1)
 
 
 def test_a_lane_that_is_drained_starts_with_a_ramp(real_redis: Redis) -> None:
@@ -199,7 +209,7 @@ def test_each_failed_probe_doubles_the_time_to_the_next_up_to_a_minute(
     d = Deployment(real_redis)
     ref = _opened(d)
     d.advance(OPEN_MS)
-    for wait_ms in (2 * OPEN_MS, 4 * OPEN_MS, 8 * OPEN_MS, 60_000, 60_000):
+    for wait_ms in (*(2**n * OPEN_MS for n in range(1, 6)), 60_000, 60_000):
         probe = _probe(d, ref)
         d.advance(700)
         reported = d.defer(probe, signal=signal)

@@ -77,7 +77,7 @@ class LaneLimits(BaseModel):
         description="Failures in a row, started apart in time, after which the lane counts as down.",
     )
     outage_delay: float = Field(
-        default=5.0, gt=0, le=3600, description="Seconds until the first probe of a lane that is down."
+        default=1.0, gt=0, le=3600, description="Seconds until the first probe of a lane that is down."
     )
     outage_growth: float = Field(
         default=2.0, ge=1, le=100, description="Factor on that delay for each probe that fails."

@@ -6,7 +6,7 @@
 --   usual_ms                        how long calls usually take
 -- GIVES: too_short count_failure count_answer end_probe
 -- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/shut_out
---       concurrency/detector_constants lane/state team/in_flight
+--       concurrency/detector_constants lane/state rate/constants team/in_flight
 
 -- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.
 function too_short(row, deadline_ms)
@@ -74,7 +74,8 @@ function end_probe(row, limits, lease, signal, failed, now)
     row.circuit, row.open_ms = 'open', now
   else
     if not acquit(row, lease, now) then
-      row.circuit, row.failed_ms, row.ramp_ms = 'closed', now, now
+      local down_ms = now - (known(row.down_ms) or 0)
+      row.circuit, row.failed_ms, row.ramp_ms = 'closed', now, now - math.max(0, RAMP_MS - RAMP_OF_OUTAGE * down_ms)
       empty_buckets(row, limits, row, now)
     end
     forget_failures(row)

@@ -11,9 +11,9 @@ end
 
 -- Forgets failures: a call that started later was answered.
 function forget_failures(row)
-  row.first_n, row.fails, row.failures, row.doubt_for, row.down_ms, row.probes = '', 0, 0, '', '', 0
-  -- A circuit that is open stays so until a probe, and keeps whose calls opened it.
-  if (row.circuit or 'closed') == 'closed' then row.fail_team = '' end
+  row.first_n, row.fails, row.failures, row.doubt_for, row.probes = '', 0, 0, '', 0
+  -- A circuit that is open stays so until a probe, and keeps whose calls opened it and since when the lane is down.
+  if (row.circuit or 'closed') == 'closed' then row.fail_team, row.down_ms = '', '' end
 end
 
 -- Shuts the team out whose calls alone have failed, now that a later call of another team was answered: the lane is up.
