@@ -349,3 +349,64 @@ def test_while_one_team_alone_fails_the_other_waits_for_one_call_at_most(
     d.advance(APART_MS)
     taken = ask(d, [refs["flood"], refs["victim"]])[1]
     assert "victim" in [attempt.team for attempt in taken]
+
+
+def _guests_that_end_in_429s(d: Deployment, refs: list[RunRef]) -> None:
+    """Two failures of the first run's calls, and then of the second's as many calls as may start, all 429s."""
+    flood, victim = refs
+    fail(d, flood, count=2)
+    guests = ask(d, [victim], most=20)[1]
+    assert guests
+    for attempt in guests:
+        d.defer(attempt, signal="none")
+    d.advance(60_000)
+
+
+def test_a_team_whose_calls_show_nothing_in_a_doubt_may_try_again(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    refs = runs_of(d, "flood", "victim")
+    _guests_that_end_in_429s(d, refs)
+    assert ask(d, [refs[1]])[1], "nothing is in flight, so nobody would wake the lane"
+
+
+def test_the_team_whose_calls_fail_has_its_turn_in_a_doubt_once_others_had_theirs(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    refs = flood, victim = runs_of(d, "flood", "victim")
+    fail(d, flood, count=2)
+    assert len(ask(d, [victim], most=20)[1]) == 5
+    d.advance(APART_MS)
+    assert [attempt.team for attempt in ask(d, refs)[1]] == ["flood"]
+
+
+ends = st.sampled_from(["none", "none", "broken", "server_error", "overloaded"])
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    fails=st.integers(1, 4),
+    signals=st.tuples(ends, ends, ends),
+    steps=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=8, max_size=40),
+)
+def test_a_lane_without_calls_in_flight_starts_one_or_says_when(
+    real_redis: Redis, fails: int, signals: tuple[Signal, ...], steps: list[tuple[int, bool]]
+) -> None:
+    """Nobody is answered: a team's calls fail, or say nothing of the lane as they end, in any overlap."""
+    d = Deployment(emptied(real_redis))
+    refs = runs_of(d, "flood", "victim", "third")
+    fail(d, refs[0], fails)
+    held: list[Attempt] = []
+    signal_of = dict(zip(("flood", "victim", "third"), signals, strict=True))
+    for team, ended in steps:
+        held += ask(d, [refs[team]], most=2)[1]
+        d.advance(60)
+        if ended and held:
+            attempt = held.pop(0)
+            d.defer(attempt, signal=signal_of[attempt.team], cost="attempt")
+    for attempt in held:
+        d.defer(attempt, signal=signal_of[attempt.team], cost="attempt")
+    d.advance(60_000)
+    for asked in (*([ref] for ref in refs), refs):
+        grant, attempts = ask(d, asked)
+        assert attempts or grant.at_ms, grant
+        for attempt in attempts:
+            d.defer(attempt, signal="none")

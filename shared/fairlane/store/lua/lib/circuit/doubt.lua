@@ -3,7 +3,7 @@
 --   doubt_for, doubted, doubtful    for how long calls of a lane in doubt are awaited, how many have started, and how
 --                                   many of them are in flight
 --   guests                          calls of teams that have started in it although another team's calls alone failed
--- GIVES: doubt_ends in_doubt start_doubted
+-- GIVES: doubt_ends guests_done in_doubt start_doubted
 -- USES: circuit/blame circuit/circuit_constants lane/state
 
 -- A doubt ends when a call that started in it has outlived the time in which the one before it failed.
@@ -18,6 +18,14 @@ local function is_guest(row, team)
   return blamed and blamed ~= team
 end
 
+-- Whether as many calls of other teams have started in a doubt as may. Where none of them is in flight any more and the
+-- lane is still in doubt, they have shown nothing: as many may start again, since nobody would wake the lane.
+function guests_done(row, limits)
+  if not known(row.doubt_for) or (row.guests or 0) < (limits.outage_failures or OUTAGE_FAILURES) then return false end
+  if (row.inflight or 0) == 0 then row.guests = 0 end
+  return row.guests > 0
+end
+
 -- Until when a lane in doubt lets no further call of `team` start (0: when woken); nil where one may. Where calls
 -- fail and nobody is answered, as many as would open the circuit go first, apart in time. Twice as long as the
 -- failure took shows how they end. As many of other teams go at once: they may not fail.
@@ -28,7 +36,7 @@ function in_doubt(row, limits, team, now)
     return nil
   end
   if is_guest(row, team) then
-    if (row.guests or 0) < most then return nil end
+    if not guests_done(row, limits) then return nil end
     return ends_ms < math.huge and ends_ms or 0
   end
   if row.doubtful == 0 and row.doubted >= most then row.doubted = 0 end

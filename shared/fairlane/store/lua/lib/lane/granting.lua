@@ -1,7 +1,7 @@
 -- A lane while it grants permits: read and brought up to now in one step, and written back in one step.
 -- GIVES: open_lane turn_of_offers true_up_shares close_lane
--- USES: buckets/arrival_bounds circuit/blame circuit/suspect lane/admission lane/advance lane/dominant_share
---       lane/limits lane/state team/in_flight team/reserved_shares tokens/token_charges
+-- USES: buckets/arrival_bounds circuit/blame circuit/doubt circuit/suspect lane/admission lane/advance
+--       lane/dominant_share lane/limits lane/state team/in_flight team/reserved_shares tokens/token_charges
 -- NEEDS: KEY.lane KEY.limits KEY.owed
 
 -- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane. Then what shuts the
@@ -18,8 +18,9 @@ function open_lane(shares, room, most, now)
 end
 
 -- The order in which offers get permits, as their indices: where one team's calls alone have failed or met 429s, the
--- others' go first. `reason` shuts the lane until `at`. Where that is because of these failures, the others' calls do
--- not wait for it: then only they are in the order, and `passing` is true. Returns order, passing, reason, at.
+-- others' go first, and in a doubt its own once the others' have had their turn. `reason` shuts the lane until `at`.
+-- Where that is because of these failures, the others' calls do not wait for it: then only they are in the order, and
+-- `passing` is true. Returns order, passing, reason, at.
 function turn_of_offers(offers, admission, reason, at)
   local row = admission.row
   local suspect = clear_suspect_of(row)
@@ -39,6 +40,7 @@ function turn_of_offers(offers, admission, reason, at)
       return order, true, other, until_ms
     end
   end
+  if guests_done(row, admission.limits) then order, after = after, order end
   for _, i in ipairs(after) do order[#order + 1] = i end
   return order, false, reason, at
 end
