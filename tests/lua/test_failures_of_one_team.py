@@ -352,7 +352,7 @@ def test_while_one_team_alone_fails_the_other_waits_for_one_call_at_most(
 
 
 def _guests_that_end_in_429s(d: Deployment, refs: list[RunRef]) -> None:
-    """Two failures of the first run's calls, and then of the second's as many calls as may start, all 429s."""
+    """Two failures of the first run's calls, then as many calls of the second's as may start, all 429s."""
     flood, victim = refs
     fail(d, flood, count=2)
     guests = ask(d, [victim], most=20)[1]
