@@ -18,7 +18,7 @@ from fairlane.config.environment import process_environment
 pytest_plugins = ["tests.support.redis", "tests.support.server_choice"]
 
 # How long one example takes depends on what else the machine does; pytest's timeout catches what hangs.
-# Each run draws anew, so forty examples a run are thousands in a week.
+# Each run draws anew, so thirty examples a run are thousands in a week.
 hypothesis_settings.register_profile("fairlane", deadline=None, max_examples=30)
 hypothesis_settings.load_profile("fairlane")
 
@@ -79,7 +79,10 @@ def _turn(folder: Path, together: set[Path]) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that hold on any server, and keep those of the chosen tier, the longest files first."""
+    """Mark the tests that hold on any server, and keep those of the chosen tier.
+
+    Folders with a shared deployment come first, and of other files the longest.
+    """
     tier, root = config.getoption("--tier"), Path(__file__).parent
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []

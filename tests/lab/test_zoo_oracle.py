@@ -32,7 +32,7 @@ def beaten_by(world: World, arrivals: list[Arrival]) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_no_peer_beats_the_oracle(peer: str) -> None:
-    for seed in range(0, 40):
+    for seed in range(0, 80):
         course = play_peer(generate(seed, SMALL), peer)
         assert beaten_by(course.world, list(course.arrivals)) == [], seed
 

@@ -130,10 +130,12 @@ def test_a_hidden_limit_of_calls_at_once_that_rises_is_found_again(
     assert len(provider.rejected) <= 0.02 * len(provider.served)
 
 
-@pytest.mark.parametrize(("rate", "share"), [(20, 0.005), (50, 0.02), (50, 0.1), (100, 0.05)])
+@pytest.mark.parametrize(
+    ("rate", "share", "least"), [(20, 0.005, 0.95), (50, 0.02, 0.95), (50, 0.1, 0.93), (100, 0.05, 0.93)]
+)
 @pytest.mark.parametrize("seed", range(2))
 def test_overloads_that_come_at_any_number_in_flight_do_not_narrow_the_lane(
-    real_redis: Redis, seed: int, rate: int, share: float
+    real_redis: Redis, seed: int, rate: int, share: float, least: float
 ) -> None:
     rng = random.Random(seed)
 
@@ -150,4 +152,4 @@ def test_overloads_that_come_at_any_number_in_flight_do_not_narrow_the_lane(
     cluster.run_for(5)
     before = len(cluster.starts)
     cluster.run_for(20)
-    assert len(cluster.starts) - before >= 0.93 * 20 * rate
+    assert len(cluster.starts) - before >= least * 20 * rate

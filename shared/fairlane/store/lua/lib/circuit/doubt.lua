@@ -18,12 +18,11 @@ local function is_guest(row, team)
   return blamed and blamed ~= team
 end
 
--- Whether as many calls of other teams have started in a doubt as may. Where none of them is in flight any more and the
--- lane is still in doubt, they have shown nothing: as many may start again, since nobody would wake the lane.
+-- Whether as many calls of other teams have started in a doubt as may. One more may where nothing is in flight: the
+-- others have shown nothing, and nobody would wake the lane.
 function guests_done(row, limits)
-  if not known(row.doubt_for) or (row.guests or 0) < (limits.outage_failures or OUTAGE_FAILURES) then return false end
-  if (row.inflight or 0) == 0 then row.guests = 0 end
-  return row.guests > 0
+  local most = limits.outage_failures or OUTAGE_FAILURES
+  return known(row.doubt_for) and (row.guests or 0) >= most and (row.inflight or 0) > 0
 end
 
 -- Until when a lane in doubt lets no further call of `team` start (0: when woken); nil where one may. Where calls
