@@ -30,6 +30,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.litellm_provider import LiteLLMProvider
 from fairlane_workers.providers.registry import build_provider
 from tests.support.provider_calls import KEY, streamed_or_not
+from tests.support.scripted_server import Fault, scripted_server
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:pydantic")
 
@@ -151,6 +152,24 @@ def test_every_fault_has_its_outcome(stream: bool, fault: str, expected: type) -
     timeout_s = 0.5 if fault == "hang" else 10.0
     (outcome,), _, _ = called([ask(stream, timeout_s)], faults={fault: 1.0})
     assert type(outcome) is expected
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_it_says_whether_a_lost_call_was_sent(listens: bool) -> None:
+    """A budget counts what was sent, since the provider may have charged for it."""
+
+    async def scenario() -> tuple[Outcome, int]:
+        async with scripted_server([[Fault.RESET]]) as server:
+            url = server.url if listens else "http://127.0.0.1:1"
+            provider = build_provider("c", connection(url), SecretStr(KEY), clock=ManualClock())
+            try:
+                return await provider.call(ask()), len(server.received)
+            finally:
+                await provider.aclose()
+
+    outcome, received = asyncio.run(scenario())
+    assert isinstance(outcome, NetworkFailure)
+    assert (outcome.sent, received > 0) == (listens, listens)
 
 
 def test_a_retry_after_is_read_from_what_litellm_wraps() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane import JobState, RunState
+from fairlane import JobState, RetryPolicy, RunState
 from fairlane.core.events import Event
 from fairlane.evaluators.builders import llm_judge
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
@@ -116,6 +116,23 @@ def test_a_budget_of_tokens_stops_a_run_before_it_is_exceeded(deployment: Cluste
     assert 0 < len(done) < 200
     assert sum(record.usage.total or 0 for record in done) <= 1500
     assert {record.state for record in records} == {JobState.SUCCEEDED, JobState.SKIPPED}
+
+
+def test_a_budget_counts_answers_that_were_lost(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=5, faults={"reset_after_work": 0.5})
+    run = deployment.client.submit(
+        numbered(200),
+        "a question of some length {{ n }}",
+        model=f"sim:{model}",
+        params={"max_tokens": 20},
+        retry=RetryPolicy(max_attempts=20, initial_delay=0.0),
+        budget_tokens=1500,
+    )
+    whole(run)
+    served = deployment.served(model)
+    assert run.status().state is RunState.STOPPED
+    assert served.errors["reset_after_work"] > 0
+    assert served.prompt_tokens + served.completion_tokens <= 1500
 
 
 @pytest.mark.parametrize(

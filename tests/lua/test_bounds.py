@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.ending import ReadyJob
-from fairlane.model.job import Attempt, Feedback, JobState
+from fairlane.model.job import Attempt, Feedback, JobState, Signal
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
+from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.permits import Grant, Offer
 from tests.support.deployment import Deployment, entry
 
@@ -235,3 +238,95 @@ def test_a_prompt_beyond_its_bound_raises_the_bound_of_the_next(real_redis: Redi
     (first,) = started(d, ref, ask(d, ref, count=1))
     end(d, first, Usage(300, 10))
     assert len(started(d, ref, ask(d, ref))) == 2, "690 are left, and 310 may be used by each"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One way in which a call ends, and whether its job is called again.
+
+    ``counts`` is what budgets count for the tokens ``reserved`` and ``reported``.
+    """
+
+    signal: Signal
+    counts: Callable[[int, int], int]
+    again: bool = True
+    reports: bool = False
+    sent: bool = True
+    handle: str | None = None
+
+
+def nothing(reserved: int, reported: int) -> int:
+    return 0
+
+
+def all_reserved(reserved: int, reported: int) -> int:
+    return reserved
+
+
+def as_reported(reserved: int, reported: int) -> int:
+    return reported
+
+
+ENDS = (
+    End("ok", as_reported, again=False, reports=True),
+    End("ok", all_reserved, again=False),
+    End("answered", nothing, again=False),  # rejected: the request itself was wrong
+    End("answered", as_reported, reports=True),  # an answer without the requested form
+    End("answered", nothing),  # a parameter is not supported
+    End("none", nothing, again=False, sent=False),  # a request that cannot be written
+    End("limited", nothing),
+    End("limited", nothing, again=False),
+    End("overloaded", nothing),
+    End("server_error", nothing),
+    End("refused", nothing),
+    End("broken", all_reserved),  # the answer was lost
+    End("broken", all_reserved, again=False),
+    End("broken", nothing, sent=False),  # no connection could be opened
+    End("broken", nothing, again=False, sent=False),
+    End("unsent", nothing, sent=False),
+    End("none", nothing, sent=False),
+    End("none", all_reserved),  # its worker stopped while it was called
+    End("none", nothing, handle="h:1"),  # the next attempt resumes the same call
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    ends=st.lists(
+        st.tuples(st.sampled_from(ENDS), st.integers(0, 20), st.integers(1, 3)), min_size=1, max_size=25
+    )
+)
+def test_a_run_and_its_team_count_the_same_however_calls_end(
+    real_redis: Redis, ends: list[tuple[End, int, int]]
+) -> None:
+    real_redis.flushdb()
+    d = Deployment(real_redis)
+    ref = submitted(d, 200, {"budget_tokens": 10_000})
+    Budgets(d.redis, d.keys).set(ref.team, "day", {"tokens": 100_000})
+    counted = 0
+    for how, reported, calls in ends:
+        d.advance(60_000)
+        open_lane(d)
+        attempts = started(d, ref, ask(d, ref, count=calls))
+        assert len(attempts) == calls
+        for attempt in attempts:
+            reserved = _held(d, attempt)
+            usage = Usage(reported, reported) if how.reports else Usage()
+            feedback = Feedback(how.signal, usage, sent=how.sent)
+            if how.again:
+                call = d.attempts.defer(attempt, "w1", feedback, handle=how.handle, now_ms=d.now_ms)
+            else:
+                call = d.attempts.finish(attempt, "w1", feedback, JobState.FAILED, DONE, (), d.now_ms)
+            assert call.run(d.redis) is not None
+            counted += how.counts(reserved, 2 * reported)
+        (team,) = Budgets(d.redis, d.keys).of([ref.team], d.now_ms)
+        assert round(float(d.redis.hget(d.keys.state(ref), "tokens") or 0)) == counted
+        assert team.used == counted
+
+
+def open_lane(d: Deployment) -> None:
+    """Whatever the lane has learned, it grants what it is asked for."""
+    kept = ("inflight", "epoch")
+    fields = [field for field in d.lane_state(TASKS) if field not in kept]
+    if fields:
+        d.redis.hdel(d.keys.lane(TASKS), *fields)

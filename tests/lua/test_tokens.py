@@ -119,7 +119,8 @@ def test_no_level_is_ever_above_that_of_a_bucket_that_knew_every_amount_at_once(
             assert end(attempt, signal=signal, used=usage) is not None
             unsaid = signal == "answered" and usage.total is None
             final = charged(usage, reserved, model)
-            if signal in NOT_CHARGED or unsaid:
+            never_sent = signal == "none" and not finish
+            if signal in NOT_CHARGED or unsaid or never_sent:
                 final = Estimate(0, 0)
             if signal == "limited":  # the bucket that refused it is taken to be empty
                 lowered.update(buckets)

@@ -203,11 +203,15 @@ class Deployment:
         max_attempts: int = 0,
         rate_limited: bool = False,
         handle: str | None = None,
+        sent: bool | None = None,
     ) -> Reported | None:
+        """``sent``: whether the call left; by default all do but those that teach their lane nothing."""
         call = self.attempts.defer(
             attempt,
             worker,
-            Feedback(signal, usage(used), retry_after_ms, reason),
+            Feedback(
+                signal, usage(used), retry_after_ms, reason, sent=signal != "none" if sent is None else sent
+            ),
             delay_ms=delay_ms,
             cost=cost,
             max_attempts=max_attempts,

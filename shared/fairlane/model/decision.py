@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -104,8 +104,18 @@ class Defer:
 Decision: TypeAlias = Finish | Defer
 
 
-def decide(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Decision:
-    """Finish or defer the job, with the feedback for its lane. ``rng`` draws the back-off."""
+def decide(
+    outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Random, *, sent: bool = True
+) -> Decision:
+    """Finish or defer the job, with the feedback for its lane. ``rng`` draws the back-off.
+
+    ``sent``: whether the request left its worker.
+    """
+    decision = _decided(outcome, claim, policy, rng)
+    return decision if sent else replace(decision, feedback=replace(decision.feedback, sent=False))
+
+
+def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Decision:
     attempts = claim.attempts + 1
     match outcome:
         case Success():
@@ -181,9 +191,9 @@ def unsent(
     why: str = "the permit came too late: with the calls before it, it would exceed the burst",
 ) -> Defer:
     """Requeue a job whose permit came too late to be used. Nothing was sent; the lane has its permit back."""
-    return Defer(Feedback("unsent", reason=why))
+    return Defer(Feedback("unsent", reason=why, sent=False))
 
 
-def requeue(why: str, delay_ms: int = 0) -> Defer:
-    """Requeue a job untried, at no cost to its attempts or its lane."""
-    return Defer(Feedback("none", reason=why), delay_ms)
+def requeue(why: str, delay_ms: int = 0, *, sent: bool = False) -> Defer:
+    """Requeue a job at no cost to its attempts or its lane. ``sent``: its call was broken off under way."""
+    return Defer(Feedback("none", reason=why, sent=sent), delay_ms)

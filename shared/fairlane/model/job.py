@@ -112,6 +112,7 @@ Signal = Literal[
 class Feedback:
     """What a finished attempt teaches its lane.
 
+    ``sent``: whether the request left its worker, so that the provider may have charged for it.
     ``deadline_ms`` is the run's deadline, if only that ended the call. ``refusal`` names what the provider
     rejected of the request itself: equal for calls that it rejects alike.
     """
@@ -123,6 +124,7 @@ class Feedback:
     hints: Hints | None = None
     deadline_ms: int | None = None
     refusal: str = ""
+    sent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

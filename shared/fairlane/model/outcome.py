@@ -59,12 +59,16 @@ class ServerError:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFailure:
-    """No answer arrived: connect, reset, DNS, TLS or protocol error. Counts towards the circuit."""
+    """No answer arrived: connect, reset, DNS, TLS or protocol error. Counts towards the circuit.
+
+    ``sent``: false where the provider was never reached, so that it can have charged for nothing.
+    """
 
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    sent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

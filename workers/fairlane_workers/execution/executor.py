@@ -20,7 +20,15 @@ from fairlane.core.errors import NewerVersion, RunGone
 from fairlane.core.events import Event
 from fairlane.model.decision import ABORTED_DELAY_MS, PAUSED, Defer, Finish, decide, finish, requeue, unsent
 from fairlane.model.job import Attempt, Claim
-from fairlane.model.outcome import Aborted, AccessDenied, FlawedAnswer, Outcome, Success, TimedOut
+from fairlane.model.outcome import (
+    Aborted,
+    AccessDenied,
+    FlawedAnswer,
+    NetworkFailure,
+    Outcome,
+    Success,
+    TimedOut,
+)
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
@@ -219,7 +227,7 @@ class Executor:
     async def _requeue(self, held: HeldAttempt) -> None:
         """Return the job of an aborted attempt to its queue, if the attempt still has its lease."""
         if held.abort is not None and held.abort.requeues:
-            decision = requeue(held.abort.reason)
+            decision = requeue(held.abort.reason, sent=_was_sent(held, None))
             await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
 
     async def _conclude(
@@ -237,7 +245,8 @@ class Executor:
                     problem, outcome.status, outcome.retry_after_ms, outcome.hints, outcome.usage
                 )
         policy = inputs.spec.retry
-        decision = decide(outcome, claim.with_one_left(policy.max_attempts), policy, self._rng)
+        claim, sent = claim.with_one_left(policy.max_attempts), _was_sent(held, outcome)
+        decision = decide(outcome, claim, policy, self._rng, sent=sent)
         if not isinstance(decision, Finish):
             handle = held.handle if _call_may_continue(outcome) else None
             reply = await self._reporter.defer(
@@ -266,6 +275,14 @@ class Executor:
         if noted and frees:
             held.phase = Phase.PENDING
             held.free_slot()
+
+
+def _was_sent(held: HeldAttempt, outcome: Outcome | None) -> bool:
+    """Whether the call's request left this worker, now or before the attempt resumed it."""
+    if isinstance(outcome, NetworkFailure) and not outcome.sent:
+        return False
+    left = held.departure is not None and held.departure.left_ms is not None
+    return left or held.handle is not None
 
 
 def _call_may_continue(outcome: Outcome) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import aiohttp
 import httpx
 from pydantic import SecretStr
 
@@ -34,7 +35,6 @@ _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
 _NOWHERE = "http://127.0.0.1:0"
-
 _users: set[LiteLLMProvider] = set()
 """Providers of this process that have prepared and are not closed."""
 
@@ -161,13 +161,22 @@ class LiteLLMProvider:
             (at for cause in causes if type(at := getattr(cause, "status_code", None)) is int), None
         )
         if status is None or any(isinstance(cause, httpx.TransportError) for cause in causes):
-            return NetworkFailure(message)
+            return NetworkFailure(message, sent=_was_connected(causes))
         body = next((found for cause in causes if (found := getattr(cause, "body", None))), None)
         headers = next((found for cause in causes if (found := _headers_in(cause))), {})
         known = ErrorBody.of(body)
         now_ms = self._clock.now_ms()
         found = ErrorBody(known.kinds, known.message or message, known.error)
         return classify(found, status, headers, self._reading, now_ms=now_ms, secrets=self._secrets)
+
+
+def _was_connected(causes: Sequence[BaseException]) -> bool:
+    """Whether a call that failed had a connection. LiteLLM turns any error of aiohttp's sockets into an
+    ``httpx.ConnectError``, so aiohttp's own kind decides where there is one.
+    """
+    by_aiohttp = any(isinstance(cause, aiohttp.ClientError) for cause in causes)
+    unconnected = aiohttp.ClientConnectorError if by_aiohttp else httpx.ConnectError
+    return not any(isinstance(cause, unconnected) for cause in causes)
 
 
 def _headers_in(error: BaseException) -> dict[str, str]:

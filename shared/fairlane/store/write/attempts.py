@@ -265,6 +265,7 @@ class Attempts:
             "attempt": attempt.id,
             "worker": worker,
             "signal": feedback.signal,
+            "sent": int(feedback.sent),
             "used_input": _known(feedback.usage.input_tokens),
             "used_output": _known(feedback.usage.output_tokens),
             "used_cached": _known(feedback.usage.cached_tokens),

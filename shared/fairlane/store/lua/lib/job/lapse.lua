@@ -17,7 +17,7 @@ function end_lapsed(lease, id, now)
   local outcome = { signal = 'none', used = used, retry_after_ms = 0, hints = '', reason = '' }
   end_attempt(lease, id, outcome, used, now)
   if redis.call('EXISTS', KEY.state) == 0 then return false end
-  release_bounds(lease, used)
+  release_bounds(lease, 'none', used)
   call_ended(lease, now)
   return true
 end

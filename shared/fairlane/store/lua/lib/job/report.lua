@@ -2,8 +2,8 @@
 -- outcome, and what it changes whatever becomes of the job.
 -- GIVES: reported_lease reported_outcome end_reported reply_of
 -- USES: circuit/circuit core/wake job/end_attempt lane/lease run/note_answer run/release_bounds run/role_times
--- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.signal
---       ARG.used_cached ARG.used_input ARG.used_output ARG.worker
+-- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.sent
+--       ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
 -- The lease of the attempt; nil for a late report, whose worker has lost it: that is counted and changes nothing else.
 function reported_lease()
@@ -14,12 +14,13 @@ function reported_lease()
 end
 
 -- {signal, used, retry_after_ms, hints, reason, too_short, undecided}; `used` is {input, output, cached} in tokens, -1
--- where unknown. `too_short`: the run's own short deadline ended the call, so the lane learns nothing from it.
--- `undecided`, which a script may set: the call says nothing about whether the model rejects the run's calls.
+-- where unknown, and nil where the call was never sent. `too_short`: the run's own short deadline ended the call, so
+-- the lane learns nothing from it. `undecided`, which a script may set: the call says nothing about whether the model
+-- rejects the run's calls.
 function reported_outcome()
-  local used = {
+  local used = ARG.sent == '1' and {
     input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
-  }
+  } or nil
   local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
   local short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
   return {
@@ -29,11 +30,11 @@ function reported_outcome()
 end
 
 -- Applies the outcome to the lane and the team's budgets (lib/job/end_attempt.lua), and to the run: refunds its bounds,
--- and notes the model's answer and the call's time. `budget_used` and `used` are the tokens that budgets and bounds are
--- charged in the end, nil where none were used. Returns the lane's news.
-function end_reported(lease, outcome, budget_used, used, now)
-  local news = end_attempt(lease, ARG.attempt, outcome, budget_used, now)
-  release_bounds(lease, used)
+-- and notes the model's answer and the call's time. `used` is what the team's budgets and the run's bounds count, as
+-- outcome.used; nil where another attempt counts it. Returns the lane's news.
+function end_reported(lease, outcome, used, now)
+  local news = end_attempt(lease, ARG.attempt, outcome, used, now)
+  release_bounds(lease, outcome.signal, used)
   if not outcome.undecided then note_answer(lease, outcome.signal, ARG.refusal, ARG.reason) end
   call_ended(lease, now)
   return news

@@ -1,5 +1,5 @@
--- What a provider charges for a call's tokens.
--- GIVES: charge_of final_charge
+-- What a call has used in the end: the tokens that its provider charges, and what its run's and team's budgets count.
+-- GIVES: charge_of final_charge final_use
 
 -- What a provider charges for the `used` tokens of a call ({input, output, cached}; -1 is unknown) for which
 -- `reserved` was charged when it started: {input, output}. The reference is fairlane_workers/probe/charge.py.
@@ -16,12 +16,29 @@ function charge_of(limits, used, reserved)
   return { input = input, output = output }
 end
 
--- What the provider has charged in the end for an attempt: nothing for what was never sent (`used` is nil) and for
--- what it rejected, unless it reports tokens all the same.
+local function is_rejected(signal)
+  return signal == 'limited' or signal == 'overloaded' or signal == 'server_error' or signal == 'refused'
+end
+
+-- Whether a call that was sent has used no tokens: the request itself was wrong, and no usage is reported.
+local function is_unanswered(signal, used)
+  return signal == 'answered' and used.input < 0 and used.output < 0
+end
+
+-- What budgets count for a call: {requests, input, output}, with nil for tokens that stay as they were reserved, since
+-- the answer was lost or reports no usage. `used` is nil where the call was never sent. A rejected call has used
+-- nothing but what is reported.
+function final_use(signal, used)
+  if not used then return { requests = 0, input = 0, output = 0 } end
+  if used.input >= 0 and used.output >= 0 then return { requests = 1, input = used.input, output = used.output } end
+  if used.input >= 0 or used.output >= 0 then return { requests = 1 } end
+  if is_rejected(signal) then return { requests = 0, input = 0, output = 0 } end
+  return is_unanswered(signal, used) and { requests = 1, input = 0, output = 0 } or { requests = 1 }
+end
+
+-- What the provider has charged in the end for an attempt, {input, output}: nothing for what was never sent (`used` is
+-- nil) and for what it rejected. For a request that was wrong, what is reported counts.
 function final_charge(limits, lease, signal, used)
-  local free = signal == 'limited' or signal == 'overloaded' or signal == 'server_error' or signal == 'refused'
-    or signal == 'unsent'
-    or signal == 'answered' and used and used.input < 0 and used.output < 0
-  if free or not used then return { input = 0, output = 0 } end
+  if not used or is_rejected(signal) or is_unanswered(signal, used) then return { input = 0, output = 0 } end
   return charge_of(limits, used, lease.charged)
 end

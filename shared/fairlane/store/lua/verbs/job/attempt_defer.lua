@@ -1,7 +1,7 @@
 -- Ends an attempt without its job, which waits for another one, unless its attempts are used up.
 -- KEYS: leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
 --       state jobs delayed hot budget
--- ARGV: now_ms channel attempt worker signal used_input used_output used_cached retry_after_ms hints reason
+-- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal delay_ms cost max_attempts limited handle
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call that is refused or fails
@@ -21,12 +21,12 @@ if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', 
 
 -- An answer that costs its job nothing named a parameter, without which the next call is made: that one decides.
 outcome.undecided = cost == 'nothing'
-local never_sent = outcome.signal == 'unsent' or outcome.signal == 'none' and cost == 'nothing'
-local news = end_reported(lease, outcome, not never_sent and outcome.used or nil, nil, now)
+local goes_on = ARG.handle ~= ''
+local news = end_reported(lease, outcome, not goes_on and outcome.used or nil, now)
 local again = cost ~= 'nothing' or outcome.signal == 'overloaded'
 redis.call('HINCRBY', KEY.state, 'retries', again and 1 or 0)
 redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)
-spent.limited, spent.handle = spent.limited + ARG.limited, ARG.handle ~= '' and ARG.handle or nil
+spent.limited, spent.handle = spent.limited + ARG.limited, goes_on and ARG.handle or nil
 save_attempt_counts(KEY.jobs, lease.job, spent)
 if delay > 0 then
   local member = lease.ref .. '|' .. entry_text(lease) .. '|' .. lease.lane
