@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -137,22 +136,6 @@ class Cluster:
         return sorted((self.directory / "data" / "logs").glob("*.log"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolePlan(StackPlan):
-    """A plan that starts roles without the command line, whose imports cost as much as a role's."""
-
-    def scheduler_command(self, name: str) -> list[str]:
-        return [*_role("scheduler", name), "--ready-file", str(self.ready_file(name))]
-
-    def worker_command(self, name: str) -> list[str]:
-        slots = [] if self.slots is None else ["--slots", str(self.slots)]
-        return [*_role("workers", name), "--ready-file", str(self.ready_file(name)), *slots]
-
-
-def _role(package: str, name: str) -> list[str]:
-    return [sys.executable, "-P", "-m", f"fairlane_{package}", "--name", name]
-
-
 @contextmanager
 def cluster(
     directory: Path,
@@ -180,7 +163,7 @@ def cluster(
         file = directory / "fairlane.toml"
         further = config.replace("{base_url}", provider.base_url)
         file.write_text(_toml(provider.base_url, scheduler or {}, worker or {}, further), encoding="utf-8")
-        plan = RolePlan(
+        plan = StackPlan(
             data_dir=directory / "data",
             config=file,
             env=env or {},

@@ -54,7 +54,7 @@ def test_a_worker_gets_its_name_its_ready_file_and_its_slots(tmp_path: Path) -> 
     command = StackPlan(data_dir=tmp_path, slots=7).worker_command("worker-2")
     options = dict(zip(command[-6::2], command[-5::2], strict=True))
     ready_file = str(tmp_path / "run" / "worker-2.ready")
-    assert command[-7] == "worker"
+    assert command[-7] == "fairlane_workers"
     assert options == {"--name": "worker-2", "--ready-file": ready_file, "--slots": "7"}
 
 

@@ -12,7 +12,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation
 from fairlane.config.environment import child_environment
-from fairlane.store.connection.connect import require_schema_once, require_trust
+from fairlane.store.connection.connect import require_usable
 
 NameOption = Annotated[str | None, typer.Option("--name", help="Name of this process in lists of processes.")]
 ReadyFileOption = Annotated[
@@ -43,6 +43,4 @@ def require_ready(invocation: Invocation) -> None:
     Raises `ConfigurationError` and `StoreUnavailable`.
     """
     settings = invocation.settings()
-    for url in dict.fromkeys((settings.redis.url, settings.broker_url)):
-        require_trust(url, settings.redis.deployment)
-    require_schema_once(settings.redis)
+    require_usable(settings.redis, settings.broker_url)

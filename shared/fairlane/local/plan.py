@@ -1,4 +1,7 @@
-"""What a local stack consists of, and the command line and environment of each part."""
+"""What a local stack consists of, and the command line and environment of each part.
+
+Schedulers and workers start as modules: the command line would be imported first, which costs as much again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pathlib import Path
 from fairlane.embedded.ports import FLOWER_PORT
 
 # -P: what lies in the working directory must not be mistaken for a module of ours.
-FAIRLANE = (sys.executable, "-P", "-m", "fairlane.cli")
+MODULE = (sys.executable, "-P", "-m")
+FAIRLANE = (*MODULE, "fairlane.cli")
 SIMULATED = {"sim": "openai"}
 _SIGNED = frozenset({"bedrock", "vertex"})
 
@@ -61,12 +65,13 @@ class StackPlan:
 
     def scheduler_command(self, name: str) -> list[str]:
         """The command line of a scheduler."""
-        return [*FAIRLANE, "scheduler", "--name", name, "--ready-file", str(self.ready_file(name))]
+        return [*MODULE, "fairlane_scheduler", "--name", name, "--ready-file", str(self.ready_file(name))]
 
     def worker_command(self, name: str) -> list[str]:
         """The command line of a worker."""
         slots = [] if self.slots is None else ["--slots", str(self.slots)]
-        return [*FAIRLANE, "worker", "--name", name, "--ready-file", str(self.ready_file(name)), *slots]
+        ready_file = str(self.ready_file(name))
+        return [*MODULE, "fairlane_workers", "--name", name, "--ready-file", ready_file, *slots]
 
     def simulator_command(self, name: str, port: int) -> list[str]:
         """The command line of the simulated provider."""

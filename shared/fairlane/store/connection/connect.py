@@ -144,7 +144,12 @@ def require_schema(redis: RedisClient, settings: RedisSettings) -> None:
                 raise OldSchema(without_password(settings.url), settings.deployment, old.prefix, KEY_VERSION)
 
 
-def require_schema_once(settings: RedisSettings) -> None:
-    """`require_schema` on a connection of its own; raises nothing where Redis does not answer yet."""
+def require_usable(settings: RedisSettings, broker_url: str) -> None:
+    """Check the certificates of Redis and broker, and the schema, before a role starts.
+
+    Raises `StoreUnavailable` and `OldSchema`; nothing where Redis does not answer yet.
+    """
+    for url in dict.fromkeys((settings.url, broker_url)):
+        require_trust(url, settings.deployment)
     with open_store(settings, retries=0) as redis, suppress(RedisError, OSError):
         require_schema(redis, settings)
