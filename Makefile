@@ -32,7 +32,8 @@ endif
 # A file's tests stay together: they share their stack. tests/conftest.py puts the longest files first.
 # Tests of the proof wait a lot, so there are more processes than cores; each process costs five seconds.
 BY_FILE = --dist loadfile --no-loadscope-reorder
-PYTEST = $(BIN)/pytest -n 4 $(BY_FILE)
+PROCESSES ?= 4
+PYTEST = $(BIN)/pytest -n $(PROCESSES) $(BY_FILE)
 QUICK  = tests/unit tests/lua
 # Newer tools warn of what older libraries do; those warnings are no errors with the lowest versions.
 LOWEST = archive,bedrock,datasets,embedded,flower,otel,pandas,parquet,test,vertex
@@ -46,6 +47,9 @@ define beside_others
     printf '\n== %s\n' 'tests: those that failed beside others, alone'; \
     $(BIN)/pytest -v -n 0 --maxfail 5 --randomly-seed last --last-failed --last-failed-no-failures none $(1); }
 endef
+
+# Virtual time keeps a core busy while the other tests wait for processes, browsers and containers.
+SIDE_BY_SIDE_WITH_LAB = $(MAKE) --no-print-directory --output-sync=line -j 2 SIDE_BY_SIDE=1 PROCESSES=3 LAB_PROCESSES=1 lab
 
 comma := ,
 step = @printf '\n== %s\n' '$(1)'
@@ -104,7 +108,7 @@ docs: $(VENV)/.installed ## Build the documentation's site into site/; a broken 
 ##@ Check
 
 .PHONY: test
-test: check quick proof ## All of it: check, quick and proof; stops at the first that fails
+test: check quick $(if $(EDGE),proof-and-edge,proof) ## All of it: check, quick and proof; EDGE=1 adds test-edge
 
 .PHONY: check
 check: $(VENV)/.installed ## Format, lint, imports and types, side by side: about a minute
@@ -117,15 +121,22 @@ quick: $(VENV)/.installed ## Unit and script tests, without the slow ones
 
 .PHONY: proof
 proof: $(VENV)/.installed ## Tests with real processes and with faults, and the slow ones of quick
-	$(call step,tests: proof)
-	$(call beside_others,--tier proof $(QUICK) $(PROOF) $(ARGS))
+	$(call step,tests: proof$(if $(TOO), and $(TOO)))
+	$(call beside_others,--tier proof $(QUICK) $(PROOF) $(TOO) $(ARGS))
 
-# Virtual time keeps the cores busy while processes, browsers and containers of the other tests are waited for.
 .PHONY: test-edge
-test-edge: $(VENV)/.installed ## Vendors' SDKs, browser, containers, deployment files, documents, and virtual time
-	$(call step,tests: edge$(if $(PLAYED), and virtual time))
-	$(call beside_others,--tier proof $(PLAYED) tests/edge $(ARGS))
-	@touch $(VENV)/.lab
+test-edge: ## Vendors' SDKs, browser, containers, deployment files, documents, and virtual time
+	@$(SIDE_BY_SIDE_WITH_LAB) edge
+
+# The proof and the edge in one go.
+.PHONY: proof-and-edge
+proof-and-edge:
+	@$(SIDE_BY_SIDE_WITH_LAB) proof TOO=tests/edge
+
+.PHONY: edge
+edge: $(VENV)/.installed
+	$(call step,tests: edge)
+	$(call beside_others,--tier proof tests/edge $(ARGS))
 
 .PHONY: lab
 lab: $(VENV)/.lab ## The laboratory and lanes in virtual time, if something they play has changed since they passed
@@ -299,9 +310,9 @@ $(VENV)-peers/.installed: pyproject.toml | $(VENV)/.installed
 # A rehearsal plays the real scheduler, scripts and models.
 REHEARSED = scheduler shared/fairlane/store shared/fairlane/model
 LAB = $(shell find shared/fairlane/lab tests/benchmarks/zoo tests/lab tests/simulation $(REHEARSED) -name '*.py' -o -name '*.lua' 2>/dev/null)
-PLAYED = $(shell $(MAKE) -q lab >/dev/null 2>&1 || echo $(PLAYS))
-PLAYS  = tests/lab tests/simulation
+LAB_PROCESSES ?= 3
+$(VENV)/.lab: override PROCESSES = $(LAB_PROCESSES)
 $(VENV)/.lab: $(LAB) | $(VENV)/.installed
 	$(call step,tests: virtual time)
-	$(call beside_others,--tier proof $(PLAYS))
+	$(call beside_others,-o cache_dir=$(VENV)/.lab-cache --tier proof tests/lab tests/simulation)
 	@touch $@

@@ -81,14 +81,24 @@ HELD_S = {("10 at once", "slow 429s"): 3.0}
 """Seconds for which calls of the other team that were in flight before hold all places."""
 
 
+ALONE_S: dict[tuple[str, int], list[float]] = {}
+
+
+def alone(redis: Redis, limit: str, jobs: int) -> list[float]:
+    """How long runs of ``jobs`` take without another team, in seconds; played once for all failures."""
+    if (limit, jobs) not in ALONE_S:
+        cluster = played(redis, LIMITS[limit](), None)
+        ALONE_S[limit, jobs] = [victims_s(cluster, jobs) for _ in range(RUNS)]
+    return ALONE_S[limit, jobs]
+
+
 @pytest.mark.parametrize("kind", FAILURES)
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("jobs", [5, 200])
 def test_a_victims_run_takes_at_most_twice_its_time_alone(
     real_redis: Redis, kind: str, limit: str, jobs: int
 ) -> None:
-    alone = played(real_redis, LIMITS[limit](), None)
-    alone_s = [victims_s(alone, jobs) for _ in range(RUNS)]
+    alone_s = alone(real_redis, limit, jobs)
     beside = played(real_redis, LIMITS[limit](), FAILURES[kind])
     beside_s = [victims_s(beside, jobs) for _ in range(RUNS)]
     held_s = [HELD_S.get((limit, kind), 0.0), *[0.0] * (RUNS - 1)]
