@@ -49,7 +49,11 @@ define beside_others
 endef
 
 # Virtual time keeps a core busy while the other tests wait for processes, browsers and containers.
-SIDE_BY_SIDE_WITH_LAB = $(MAKE) --no-print-directory --output-sync=line -j 2 SIDE_BY_SIDE=1 PROCESSES=3 LAB_PROCESSES=1 lab
+define beside_the_lab
+@$(MAKE) --no-print-directory PROCESSES=1 lab >$(VENV)/lab.log 2>&1 & lab=$$!; \
+    $(MAKE) --no-print-directory PROCESSES=3 $(1); code=$$?; \
+    wait $$lab || code=$$?; cat $(VENV)/lab.log; exit $$code
+endef
 
 comma := ,
 step = @printf '\n== %s\n' '$(1)'
@@ -125,13 +129,13 @@ proof: $(VENV)/.installed ## Tests with real processes and with faults, and the 
 	$(call beside_others,--tier proof $(QUICK) $(PROOF) $(TOO) $(ARGS))
 
 .PHONY: test-edge
-test-edge: ## Vendors' SDKs, browser, containers, deployment files, documents, and virtual time
-	@$(SIDE_BY_SIDE_WITH_LAB) edge
+test-edge: $(VENV)/.installed ## Vendors' SDKs, browser, containers, deployment files, documents, and virtual time
+	$(call beside_the_lab,edge)
 
 # The proof and the edge in one go.
 .PHONY: proof-and-edge
-proof-and-edge:
-	@$(SIDE_BY_SIDE_WITH_LAB) proof TOO=tests/edge
+proof-and-edge: $(VENV)/.installed
+	$(call beside_the_lab,proof TOO=tests/edge)
 
 .PHONY: edge
 edge: $(VENV)/.installed
@@ -310,8 +314,6 @@ $(VENV)-peers/.installed: pyproject.toml | $(VENV)/.installed
 # A rehearsal plays the real scheduler, scripts and models.
 REHEARSED = scheduler shared/fairlane/store shared/fairlane/model
 LAB = $(shell find shared/fairlane/lab tests/benchmarks/zoo tests/lab tests/simulation $(REHEARSED) -name '*.py' -o -name '*.lua' 2>/dev/null)
-LAB_PROCESSES ?= 3
-$(VENV)/.lab: override PROCESSES = $(LAB_PROCESSES)
 $(VENV)/.lab: $(LAB) | $(VENV)/.installed
 	$(call step,tests: virtual time)
 	$(call beside_others,-o cache_dir=$(VENV)/.lab-cache --tier proof tests/lab tests/simulation)

@@ -22,6 +22,7 @@ GUIDED = (
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow(seconds=60)
 def test_the_readme_and_the_guides_run_as_written(tmp_path: Path) -> None:
     (program,) = blocks(README, "python", PYTHON)
     (printed,) = blocks(README, "text", PYTHON)

@@ -56,6 +56,7 @@ def restored(directory: Path, environment: Mapping[str, str]) -> Iterator[str]:
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.slow(seconds=90)
 def test_the_runbooks_run_as_written(tmp_path: Path) -> None:
     tools = put_on_path(tmp_path / "bin", find_server().command[0])
     simulator = tmp_path / "simulator.toml"
