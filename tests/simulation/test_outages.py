@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from statistics import median
@@ -69,8 +70,10 @@ def probes_within(seconds: float, takes_s: float) -> int:
     return count
 
 
-def play(redis: Redis, provider: Provider, jobs: int, limit: dict[str, float], limit_s: float) -> Cluster:
-    cluster = Cluster(redis, provider=provider, workers=[FakeWorker("w1", SLOTS)], lanes={"sim:fast": limit})
+def play(
+    redis: Redis, provider: Provider, jobs: int, limit: dict[str, float], limit_s: float, slots: int = SLOTS
+) -> Cluster:
+    cluster = Cluster(redis, provider=provider, workers=[FakeWorker("w1", slots)], lanes={"sim:fast": limit})
     provider.within(cluster)
     ref = cluster.submit(jobs)
     cluster.run_until_finished(ref, limit_s=limit_s)
@@ -128,6 +131,34 @@ def test_five_minutes_of_hangs_fail_no_job_and_meet_few_calls(real_redis: Redis)
     provider = Provider(HANG, 300, takes_s=TIMEOUT_S)
     play(real_redis, provider, JOBS, {"max_concurrency": 20}, 1200)
     assert 0 < len(provider.failed) <= THRESHOLD + 20 + probes_within(300, TIMEOUT_S)
+
+
+@pytest.mark.parametrize("per_s", [2, 25, 100])
+def test_a_hang_meets_the_calls_of_three_latencies_at_any_rate(real_redis: Redis, per_s: int) -> None:
+    """One passes until the last answer, and two without any show the silence; then each wait is a quarter of it."""
+    provider, jobs = Provider(HANG, 300, takes_s=TIMEOUT_S), 10 * per_s
+    limit = {"requests_per_minute": 60.0 * per_s, "burst_seconds": 0.1}
+    cluster = play(real_redis, provider, jobs, limit, 1200, slots=jobs)
+    steps = 1 + math.ceil(math.log(TIMEOUT_S / (2 * LATENCY_S), 1.25))
+    sent = 3 * LATENCY_S * per_s + THRESHOLD + steps + probes_within(300, TIMEOUT_S)
+    assert 0 < len(provider.failed) <= sent
+    assert provider.took_s(cluster) <= BEGIN_S + 300 + TIMEOUT_S + LONGEST_S + 10
+
+
+def test_a_run_that_was_never_answered_may_be_slower_than_all_before(real_redis: Redis) -> None:
+    slow_s, slow = 40.0, set[str]()
+
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        return slow_s if attempt.run in slow else LATENCY_S, Success("yes", Usage(10, 5))
+
+    limit = {"requests_per_minute": 600.0, "burst_seconds": 1.0}
+    cluster = Cluster(
+        real_redis, provider=provider, workers=[FakeWorker("w1", 1000)], lanes={"sim:fast": limit}
+    )
+    cluster.run_until_finished(cluster.submit(50))
+    ref = cluster.submit(500)
+    slow.add(ref.run)
+    assert cluster.run_until_finished(ref) <= 500 / 10 + slow_s + 2
 
 
 def test_jobs_that_wait_longer_than_max_outage_fail_with_that_reason(real_redis: Redis) -> None:

@@ -41,7 +41,7 @@ IN_SHORT = {
     "circuit": "circuit open",
     "held": "held: its provider asked for too long a wait",
     "probing": "circuit half-open: one probe is in flight",
-    "doubt": "a call failed and none is answered: few calls start",
+    "doubt": "calls fail or take too long, and none is answered: few calls start",
     "refused": "429s: one call tests whether the lane opens",
 }
 """Constraints of a lane in a few words, for tables; those that are missing are words of their own."""
@@ -122,7 +122,8 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
         case "probing":
             return f"{_down_in_words(view)}; one call tests whether it answers now"
         case "doubt":
-            return f"a call on {lane} failed and none has been answered since; few calls start until one is"
+            words = f"calls on {lane} fail or take far longer than usual"
+            return f"{words}, and none has been answered since; few calls start until one is"
         case "blocked" if view.asked_to_wait:
             return f"{lane} is blocked: the provider asked to come back, {when}"
         case "blocked":

@@ -4,9 +4,9 @@
 --                                   apart in time, and when the last of these started
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
--- GIVES: too_short count_failure count_answer end_probe
+-- GIVES: too_short count_failure count_answer end_call
 -- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/shut_out
---       concurrency/detector_constants lane/state rate/constants team/in_flight
+--       circuit/unanswered concurrency/detector_constants lane/state rate/constants team/in_flight
 
 -- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.
 function too_short(row, deadline_ms)
@@ -59,11 +59,13 @@ function count_answer(row, lease, signal, now)
   row.answered_n, row.answered_ms = math.max(row.answered_n or 0, lease.n), now
   local took = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
   row.usual_ms = (row.usual_ms or took) + (took - (row.usual_ms or took)) / SAMPLES
+  note_took(row, took)
 end
 
--- Ends a probe. A lane whose circuit closes starts with empty buckets and a ramp: no burst into a recovering
--- provider.
-function end_probe(row, limits, lease, signal, failed, now)
+-- Notes that a call has ended, and what a probe shows. A lane whose circuit closes starts with empty buckets and a
+-- ramp: no burst into a recovering provider.
+function end_call(row, limits, lease, signal, failed, now)
+  note_heard(row, signal)
   if not lease.probe then return end
   if row.trial_n == lease.n then row.trial_n = '' end
   if row.circuit ~= 'half-open' then return end

@@ -2,7 +2,7 @@
 -- value.
 -- GIVES: OUTAGE_FAILURES CIRCUIT_APART_MS OUTAGE_DELAY_S OUTAGE_GROWTH OUTAGE_LONGEST_S PATIENCE PATIENCE_MS
 --       BUSY_MS BUSY_MOST_MS CALMED REFUSED_LEAST REFUSED_FIRST_MS
---       REFUSED_LONGEST_MS
+--       REFUSED_LONGEST_MS SILENT SILENT_LEAST_MS SILENT_GROWTH SLOWEST_CALLS
 
 -- circuit/circuit, circuit/doubt and outcome/rejected
 OUTAGE_FAILURES = 5 -- failures, started apart in time, that open the circuit where a lane configures no number
@@ -18,3 +18,9 @@ REFUSED_LEAST = 2 -- 429s of one team before they may be its own: one meets a la
 REFUSED_FIRST_MS = 1000 -- ms until the next call of a team that 429s shut out, doubled with each that meets one
 REFUSED_LONGEST_MS = 60000 -- ms: the longest such wait, and how long such a call is awaited; a quota may come any time
 CALMED = 0.25 -- signs that an answer outweighs: where more than a fifth of the calls meet one, the block grows
+
+-- circuit/unanswered
+SILENT = 2 -- factor on how long slow calls take: so long is none awaited while others are answered
+SILENT_LEAST_MS = 1000 -- ms: the shortest such time, since networks and garbage collectors pause for some tenths
+SILENT_GROWTH = 0.25 -- of a silence, until the next call: so much longer than the hang does the lane wait at most
+SLOWEST_CALLS = 1000 -- calls in which the memory of a slow one fades to a third: one in a thousand may take as long

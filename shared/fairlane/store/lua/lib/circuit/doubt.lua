@@ -1,10 +1,10 @@
--- A lane in doubt: its calls fail and nobody is answered, so few of them start until it shows how they end. In a lane's
--- hash:
+-- A lane in doubt: its calls fail and nobody is answered, so few of them start until it shows how they end. Where they
+-- do not end at all, circuit/unanswered decides. In a lane's hash:
 --   doubt_for, doubted, doubtful    for how long calls of a lane in doubt are awaited, how many have started, and how
 --                                   many of them are in flight
 --   guests                          calls of teams that have started in it although another team's calls alone failed
 -- GIVES: doubt_ends guests_done in_doubt start_doubted
--- USES: circuit/blame circuit/circuit_constants lane/state
+-- USES: circuit/blame circuit/circuit_constants circuit/unanswered lane/state
 
 -- A doubt ends when a call that started in it has outlived the time in which the one before it failed.
 function doubt_ends(row)
@@ -32,7 +32,7 @@ function in_doubt(row, limits, team, now)
   local ends_ms, most = doubt_ends(row), limits.outage_failures or OUTAGE_FAILURES
   if now >= ends_ms then
     row.doubt_for = ''
-    return nil
+    return unanswered_until(row, now)
   end
   if is_guest(row, team) then
     if not guests_done(row, limits) then return nil end

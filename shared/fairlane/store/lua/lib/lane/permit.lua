@@ -1,7 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
--- USES: circuit/refused_teams circuit/shut_out core/time job/attempt_counts lane/admission lane/dominant_share
---       run/charge_bounds team/budget_charge team/in_flight team/reserved_shares
+-- USES: circuit/refused_teams circuit/shut_out circuit/unanswered core/time job/attempt_counts lane/admission
+--       lane/dominant_share run/charge_bounds team/budget_charge team/in_flight team/reserved_shares
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 
 -- Writes the lease of a job's next attempt under a number greater than any before it, which fences those out.
@@ -23,6 +23,7 @@ function grant_permit(offer, job, admission, lease_ms)
   local charges = admit(admission, reserved)
   local alone = start_shut(row, limits, offer.team, now)
   start_refused(row, offer.team, job.learns, now)
+  note_unanswered(row, limits, job.learns, now)
   if job.guess then row.guesses = (row.guesses or 0) + 1 end
   local lease = {
     ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, inflight = row.inflight, granted_ms = now,

@@ -1,0 +1,51 @@
+-- A lane whose provider has fallen silent: calls are out for longer than its calls ever take, and none has ended. Then
+-- few further ones start, since a hang would swallow as many as the rate allows until the first time-out. In a lane's
+-- hash:
+--   slowest_ms       how long slow calls take: falls slowly towards usual_ms
+--   unanswered       calls that have started since one last ended, without those of a run that was never answered
+--   unanswered_ms, unanswered_for   when as many as open the circuit had, and for how long after that none starts
+-- GIVES: note_took note_unanswered note_heard unanswered_until
+-- USES: circuit/circuit_constants lane/state
+
+-- Notes how long a call took that succeeded.
+function note_took(row, took)
+  local slowest = row.slowest_ms or took
+  row.slowest_ms = math.max(took, slowest - (slowest - row.usual_ms) / SLOWEST_CALLS)
+end
+
+-- For how long calls are out before their lane counts as silent, in ms; nil where it has not answered yet.
+local function silent_ms(row)
+  local slowest = known(row.slowest_ms)
+  return slowest and math.max(SILENT_LEAST_MS, SILENT * slowest)
+end
+
+-- Counts a call that starts. The run of a call that `learns` was never answered, and may be slower than all others.
+-- Where one starts on a silent lane, the next waits for a quarter of the silence, or the longest between two probes.
+function note_unanswered(row, limits, learns, now)
+  local from_ms = known(row.unanswered_ms)
+  if from_ms then
+    local silent = silent_ms(row)
+    local longest = 1000 * (limits.outage_longest_delay or OUTAGE_LONGEST_S)
+    local silence = now - from_ms
+    if silent and silence >= silent then row.unanswered_for = silence + math.min(SILENT_GROWTH * silence, longest) end
+  elseif not learns then
+    row.unanswered = (row.unanswered or 0) + 1
+    if row.unanswered >= (limits.outage_failures or OUTAGE_FAILURES) then row.unanswered_ms = now end
+  end
+end
+
+-- Notes that a call has ended. One that broke says nothing: its time was up, or its connection did not hold.
+function note_heard(row, signal)
+  if signal == 'broken' then return end
+  row.unanswered = 0
+  if known(row.unanswered_ms) then row.unanswered_ms, row.unanswered_for = '', '' end
+end
+
+-- Until when a silent lane starts no further call; nil where one may. An open circuit has probes of its own.
+function unanswered_until(row, now)
+  local from_ms, silent = known(row.unanswered_ms), silent_ms(row)
+  if not from_ms or not silent or now < from_ms + silent then return nil end
+  if (row.inflight or 0) == 0 or (row.circuit or 'closed') ~= 'closed' then return nil end
+  local until_ms = from_ms + (known(row.unanswered_for) or silent)
+  return now < until_ms and until_ms or nil
+end
