@@ -135,7 +135,7 @@ def test_five_minutes_of_hangs_fail_no_job_and_meet_few_calls(real_redis: Redis)
 
 @pytest.mark.parametrize("per_s", [2, 25, 100])
 def test_a_hang_meets_the_calls_of_three_latencies_at_any_rate(real_redis: Redis, per_s: int) -> None:
-    """One passes until the last answer, and two without any show the silence; then each wait is a quarter of it."""
+    """One passes until the last answer, two without any show the silence, and then few calls go."""
     provider, jobs = Provider(HANG, 300, takes_s=TIMEOUT_S), 10 * per_s
     limit = {"requests_per_minute": 60.0 * per_s, "burst_seconds": 0.1}
     cluster = play(real_redis, provider, jobs, limit, 1200, slots=jobs)
