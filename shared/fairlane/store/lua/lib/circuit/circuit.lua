@@ -4,7 +4,7 @@
 --                                   apart in time, and when the last of these started
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
--- GIVES: too_short count_failure count_answer end_call
+-- GIVES: too_short count_failure count_answer end_probe
 -- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/shut_out
 --       circuit/unanswered concurrency/detector_constants lane/state rate/constants team/in_flight
 
@@ -62,10 +62,9 @@ function count_answer(row, lease, signal, now)
   note_took(row, took)
 end
 
--- Notes that a call has ended, and what a probe shows. A lane whose circuit closes starts with empty buckets and a
--- ramp: no burst into a recovering provider.
-function end_call(row, limits, lease, signal, failed, now)
-  note_heard(row, signal)
+-- Ends a probe. A lane whose circuit closes starts with empty buckets and a ramp: no burst into a recovering
+-- provider.
+function end_probe(row, limits, lease, signal, failed, now)
   if not lease.probe then return end
   if row.trial_n == lease.n then row.trial_n = '' end
   if row.circuit ~= 'half-open' then return end

@@ -2,10 +2,14 @@
 -- few further ones start, since a hang would swallow as many as the rate allows until the first time-out. In a lane's
 -- hash:
 --   slowest_ms       how long slow calls take: falls slowly towards usual_ms
---   unanswered       calls that have started since one last ended, without those of a run that was never answered
+--   ended            calls that had ended by any signal but `broken` at the latest look: workers of any version count
+--                    them
+--   unanswered       calls that have started since then, without those of a run that was never answered
 --   unanswered_ms, unanswered_for   when as many as open the circuit had, and for how long after that none starts
--- GIVES: note_took note_unanswered note_heard unanswered_until
+-- GIVES: note_took note_unanswered unanswered_until
 -- USES: circuit/circuit_constants lane/state
+
+local ENDS = { 'ok', 'answered', 'limited', 'overloaded', 'server_error', 'refused', 'none', 'unsent' }
 
 -- Notes how long a call took that succeeded.
 function note_took(row, took)
@@ -19,9 +23,19 @@ local function silent_ms(row)
   return slowest and math.max(SILENT_LEAST_MS, SILENT * slowest)
 end
 
+-- Begins anew where a call has ended. One that broke says nothing: its time was up, or its connection did not hold.
+local function catch_up(row)
+  local ended = 0
+  for _, signal in ipairs(ENDS) do ended = ended + (row['seen_' .. signal] or 0) end
+  if ended == row.ended then return end
+  row.ended, row.unanswered = ended, 0
+  if known(row.unanswered_ms) then row.unanswered_ms, row.unanswered_for = '', '' end
+end
+
 -- Counts a call that starts. The run of a call that `learns` was never answered, and may be slower than all others.
 -- Where one starts on a silent lane, the next waits for a quarter of the silence, or the longest between two probes.
 function note_unanswered(row, limits, learns, now)
+  catch_up(row)
   local from_ms = known(row.unanswered_ms)
   if from_ms then
     local silent = silent_ms(row)
@@ -34,15 +48,9 @@ function note_unanswered(row, limits, learns, now)
   end
 end
 
--- Notes that a call has ended. One that broke says nothing: its time was up, or its connection did not hold.
-function note_heard(row, signal)
-  if signal == 'broken' then return end
-  row.unanswered = 0
-  if known(row.unanswered_ms) then row.unanswered_ms, row.unanswered_for = '', '' end
-end
-
 -- Until when a silent lane starts no further call; nil where one may. An open circuit has probes of its own.
 function unanswered_until(row, now)
+  catch_up(row)
   local from_ms, silent = known(row.unanswered_ms), silent_ms(row)
   if not from_ms or not silent or now < from_ms + silent then return nil end
   if (row.inflight or 0) == 0 or (row.circuit or 'closed') ~= 'closed' then return nil end
