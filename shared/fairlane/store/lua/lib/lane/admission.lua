@@ -52,7 +52,8 @@ function blocked_by(admission, reserved, margins)
 end
 
 -- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again, with `queued`
--- jobs of each offer. Its bucket stays below half of full, and gathers no more permits than there are jobs.
+-- jobs of each offer: whoever asks for each permit alone asks as often as the lane makes calls. Its bucket stays below
+-- half of full, so nothing overflows, and gathers no more permits than there are jobs.
 function gathering_ms(admission, queued)
   local jobs = 0
   for _, count in ipairs(queued) do jobs = jobs + count end

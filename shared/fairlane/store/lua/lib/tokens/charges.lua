@@ -21,7 +21,7 @@ local function is_rejected(signal)
 end
 
 -- Whether a call that was sent has used no tokens: the request itself was wrong, and no usage is reported.
-local function is_unanswered(signal, used)
+local function used_nothing(signal, used)
   return signal == 'answered' and used.input < 0 and used.output < 0
 end
 
@@ -33,12 +33,12 @@ function final_use(signal, used)
   if used.input >= 0 and used.output >= 0 then return { requests = 1, input = used.input, output = used.output } end
   if used.input >= 0 or used.output >= 0 then return { requests = 1 } end
   if is_rejected(signal) then return { requests = 0, input = 0, output = 0 } end
-  return is_unanswered(signal, used) and { requests = 1, input = 0, output = 0 } or { requests = 1 }
+  return used_nothing(signal, used) and { requests = 1, input = 0, output = 0 } or { requests = 1 }
 end
 
 -- What the provider has charged in the end for an attempt, {input, output}: nothing for what was never sent (`used` is
 -- nil) and for what it rejected. For a request that was wrong, what is reported counts.
 function final_charge(limits, lease, signal, used)
-  if not used or is_rejected(signal) or is_unanswered(signal, used) then return { input = 0, output = 0 } end
+  if not used or is_rejected(signal) or used_nothing(signal, used) then return { input = 0, output = 0 } end
   return charge_of(limits, used, lease.charged)
 end
