@@ -77,7 +77,7 @@ def test_an_outage_of_some_seconds_fails_no_job_and_meets_few_calls(deployment: 
     failed = deployment.served(model).errors["error_503"]
     records = all_succeeded(run)
     assert {record.attempts for record in records} == {1}
-    probes = 2  # after 1 s and 2 s more; the third, after 4 s more, is answered
+    probes = 2  # after 1 s and 1.25 s more; the third, after 1.6 s more, is answered
     assert failed <= OUTAGE_FAILURES + in_flight + probes
     assert deployment.served(model).requests == 100 + failed
     assert run.status().by_state == {JobState.SUCCEEDED: 100}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -203,13 +204,13 @@ def test_a_ramp_that_nobody_used_ends_without_a_burst_beyond_the_operators(real_
 
 
 @pytest.mark.parametrize("signal", FAILED)
-def test_each_failed_probe_doubles_the_time_to_the_next_up_to_a_minute(
+def test_each_failed_probe_lengthens_the_time_to_the_next_up_to_a_minute(
     real_redis: Redis, signal: Signal
 ) -> None:
     d = Deployment(real_redis)
     ref = _opened(d)
     d.advance(OPEN_MS)
-    for wait_ms in (*(2**n * OPEN_MS for n in range(1, 6)), 60_000, 60_000):
+    for wait_ms in (*(math.ceil(1.25**n * OPEN_MS) for n in range(1, 19)), 60_000, 60_000):
         probe = _probe(d, ref)
         d.advance(700)
         reported = d.defer(probe, signal=signal)

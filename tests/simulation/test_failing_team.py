@@ -10,12 +10,12 @@ from redis import Redis
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.outcome import NetworkFailure, Outcome, Overloaded, RateLimited, ServerError, Success
 from fairlane.model.tokens import Usage
+from tests.support.outages import probes_within
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
 
 LANE, TIMES, LATENCY_S, RUNS = "sim:fast", 2.0, 1.0, 3
-THRESHOLD, SLOTS, PROBES = 5, 50, 5
-"""Probes within two minutes start 5, 15, 35 and 75 s after the first failures."""
+THRESHOLD, SLOTS = 5, 50
 
 FAILURES: dict[str, tuple[float, Outcome]] = {
     "errors at once": (0.005, ServerError("broken", 500)),
@@ -66,7 +66,7 @@ def test_an_outage_that_two_teams_meet_costs_few_calls(real_redis: Redis, takes_
     cluster.run_until_finished(*refs, limit_s=600)
     for ref in refs:
         assert_complete(cluster, ref, JobState.SUCCEEDED)
-    assert 0 < calls[0] <= 2 * THRESHOLD + SLOTS + PROBES
+    assert 0 < calls[0] <= 2 * THRESHOLD + SLOTS + probes_within(down_s)
 
 
 LIMITS: dict[str, Callable[[], dict[str, float | None]]] = {

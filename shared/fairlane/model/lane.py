@@ -80,7 +80,7 @@ class LaneLimits(BaseModel):
         default=1.0, gt=0, le=3600, description="Seconds until the first probe of a lane that is down."
     )
     outage_growth: float = Field(
-        default=2.0, ge=1, le=100, description="Factor on that delay for each probe that fails."
+        default=1.25, ge=1, le=100, description="Factor on that delay for each probe in vain."
     )
     outage_longest_delay: float = Field(
         default=60.0, gt=0, le=86_400, description="Most seconds between two probes of a lane that is down."

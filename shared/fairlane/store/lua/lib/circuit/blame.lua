@@ -4,7 +4,7 @@
 --   busy_ms     until when overloads block the lane, and named_ms until when the provider asked to wait
 --   trial_n     while the circuit is not closed: the permit of a call in flight of another team, which shows whether
 --               the lane answers others
--- GIVES: blame blamed_team passes begin_probe unblock
+-- GIVES: blame blamed_team passes unblock
 -- USES: lane/state team/in_flight
 
 local MANY = '*' -- no name of a team
@@ -42,11 +42,4 @@ end
 function unblock(row)
   if (row.blocked_ms or 0) <= (row.busy_ms or 0) then row.blocked_ms = row.named_ms or 0 end
   row.streak = 0
-end
-
--- Notes that the call just admitted is a probe. One of a team that is not blamed is a trial.
-function begin_probe(row, team)
-  local blamed = blamed_team(row)
-  row.circuit = 'half-open'
-  if blamed and blamed ~= team then row.trial_n = row.granted end
 end

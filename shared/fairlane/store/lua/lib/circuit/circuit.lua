@@ -1,12 +1,12 @@
 -- The circuit breaker of a lane, shared by all workers: it opens while calls fail and none that started later is
--- answered, and one probe closes it. In a lane's hash:
+-- answered, and a probe (circuit/probe) closes it. In a lane's hash:
 --   fails, failures, failed_ms      failures since the first that no later call has refuted, those of them that started
 --                                   apart in time, and when the last of these started
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
--- GIVES: too_short count_failure count_answer end_probe
--- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/shut_out
---       circuit/unanswered concurrency/detector_constants lane/state rate/constants team/in_flight
+-- GIVES: too_short count_end count_answer
+-- USES: circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/probe circuit/shut_out
+--       circuit/unanswered concurrency/detector_constants lane/state team/in_flight
 
 -- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.
 function too_short(row, deadline_ms)
@@ -28,7 +28,7 @@ end
 -- Counts a failure that no call which started later has refuted. Failures that started together count as one: a
 -- dropped link breaks fifty calls at once. The circuit opens after enough of them, unless most calls between the
 -- first and this one, which had as much time, have not failed.
-function count_failure(row, limits, lease, answered_then, now)
+local function count_failure(row, limits, lease, answered_then, now)
   if lease.n <= (row.answered_n or 0) then return end
   if is_shut(row, lease) then return fail_shut(row, limits, lease, now) end
   blame(row, lease)
@@ -46,6 +46,12 @@ function count_failure(row, limits, lease, answered_then, now)
   end
 end
 
+-- Counts the end of a call, which has `failed` or not; `answered_then`: another one was answered during it.
+function count_end(row, limits, lease, signal, failed, answered_then, now)
+  if failed then count_failure(row, limits, lease, answered_then, now) end
+  if lease.probe then end_probe(row, limits, lease, signal, failed, now) end
+end
+
 -- Notes a call that the provider answered; only a success proves that the lane serves others.
 function count_answer(row, lease, signal, now)
   readmit(row, lease)
@@ -60,25 +66,4 @@ function count_answer(row, lease, signal, now)
   local took = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
   row.usual_ms = (row.usual_ms or took) + (took - (row.usual_ms or took)) / SAMPLES
   note_took(row, took)
-end
-
--- Ends a probe. A lane whose circuit closes starts with empty buckets and a ramp: no burst into a recovering
--- provider.
-function end_probe(row, limits, lease, signal, failed, now)
-  if not lease.probe then return end
-  if row.trial_n == lease.n then row.trial_n = '' end
-  if row.circuit ~= 'half-open' then return end
-  if failed then
-    row.probes = (row.probes or 0) + 1
-    open_circuit(row, limits, now)
-  elseif signal == 'none' or signal == 'unsent' then
-    row.circuit, row.open_ms = 'open', now
-  else
-    if not acquit(row, lease, now) then
-      local down_ms = now - (known(row.down_ms) or 0)
-      row.circuit, row.failed_ms, row.ramp_ms = 'closed', now, now - math.max(0, RAMP_MS - RAMP_OF_OUTAGE * down_ms)
-      empty_buckets(row, limits, row, now)
-    end
-    forget_failures(row)
-  end
 end

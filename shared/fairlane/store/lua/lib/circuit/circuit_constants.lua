@@ -8,7 +8,7 @@
 OUTAGE_FAILURES = 5 -- failures, started apart in time, that open the circuit where a lane configures no number
 CIRCUIT_APART_MS = 50 -- ms between the starts of failed attempts that count: one lost link breaks many at once
 OUTAGE_DELAY_S = 1 -- s until the first probe: most failures are over by then, and each further probe waits longer
-OUTAGE_GROWTH = 2 -- factor on that for each probe that fails
+OUTAGE_GROWTH = 1.25 -- factor on that for each in vain: so a lane waits for a quarter of its outage's length at most
 OUTAGE_LONGEST_S = 60 -- s: so much may be lost until a probe notices the end of an outage of hours
 PATIENCE = 4 -- factor on the usual time of a call: a call that a shorter deadline ends is no sign of an outage
 PATIENCE_MS = 30000 -- ms: the shortest such deadline on a lane that has not answered yet

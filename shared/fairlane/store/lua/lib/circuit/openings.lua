@@ -2,7 +2,7 @@
 --   circuit, open_ms    closed | open | half-open, and when the next probe may start
 --   first_n, down_ms    the first failure that no later call has refuted, and since when the lane is down
 --   probes              how many probes have failed since
--- GIVES: begin_failures forget_failures acquit open_circuit
+-- GIVES: begin_failures forget_failures acquit open_circuit probe_delay_ms
 -- USES: circuit/blame circuit/circuit_constants circuit/shut_out lane/state team/in_flight
 
 function begin_failures(row, lease, now)
@@ -27,8 +27,13 @@ function acquit(row, lease, now)
   return true
 end
 
-function open_circuit(row, limits, now)
+-- Milliseconds until the next probe, after so many that were in vain.
+function probe_delay_ms(limits, probes)
   local first, longest = limits.outage_delay or OUTAGE_DELAY_S, limits.outage_longest_delay or OUTAGE_LONGEST_S
-  local delay = first * (limits.outage_growth or OUTAGE_GROWTH) ^ math.min(row.probes or 0, 64)
-  row.circuit, row.doubt_for, row.open_ms = 'open', '', now + math.ceil(1000 * math.min(longest, delay))
+  local delay = first * (limits.outage_growth or OUTAGE_GROWTH) ^ math.min(probes, 64)
+  return math.ceil(1000 * math.min(longest, delay))
+end
+
+function open_circuit(row, limits, now)
+  row.circuit, row.doubt_for, row.open_ms = 'open', '', now + probe_delay_ms(limits, row.probes or 0)
 end

@@ -6,7 +6,7 @@
 --                    them
 --   unanswered       calls that have started since then, without those of a run that was never answered
 --   unanswered_ms, unanswered_for   when as many as open the circuit had, and for how long after that none starts
--- GIVES: note_took note_unanswered unanswered_until
+-- GIVES: note_took silent_ms note_unanswered unanswered_until
 -- USES: circuit/circuit_constants lane/state
 
 local ENDS = { 'ok', 'answered', 'limited', 'overloaded', 'server_error', 'refused', 'none', 'unsent' }
@@ -18,7 +18,7 @@ function note_took(row, took)
 end
 
 -- For how long calls are out before their lane counts as silent, in ms; nil where it has not answered yet.
-local function silent_ms(row)
+function silent_ms(row)
   local slowest = known(row.slowest_ms)
   return slowest and math.max(SILENT_LEAST_MS, SILENT * slowest)
 end

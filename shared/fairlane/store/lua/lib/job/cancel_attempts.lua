@@ -4,6 +4,13 @@
 -- USES: circuit/suspect core/time core/wake lane/starved team/budget_true_up team/in_flight
 -- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases ARG.channel
 
+-- Drops the probe of a lane that awaits it; another may start at once.
+local function drop_probe(lane, lease, now)
+  local circuit, overdue_n = unpack(redis.call('HMGET', lane, 'circuit', 'overdue_n'))
+  if circuit ~= 'half-open' or lease.n <= (tonumber(overdue_n) or 0) then return end
+  redis.call('HSET', lane, 'circuit', 'open', 'open_ms', whole(now), 'trial_n', '')
+end
+
 -- `lane` is the key of the lane's state, `in_flight` that of its calls in flight by team.
 local function end_lease(id, lease, lane, in_flight, now)
   redis.call('ZREM', KEY.leases, id)
@@ -12,7 +19,7 @@ local function end_lease(id, lease, lane, in_flight, now)
   if lease.pending then redis.call('HINCRBY', lane, 'pending', -1) end
   decrement_in_flight(in_flight, lease)
   leave_suspect(lane, lease)
-  if lease.probe then redis.call('HSET', lane, 'circuit', 'open', 'open_ms', whole(now), 'trial_n', '') end
+  if lease.probe then drop_probe(lane, lease, now) end
   true_up_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)
   wake(KEY.dirty, ARG.channel, lease.lane)
 end

@@ -1,6 +1,6 @@
 -- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
 -- GIVES: admission_of blocked_by gathering_ms admit
--- USES: buckets/buckets buckets/token_bucket circuit/blame circuit/doubt circuit/suspect
+-- USES: buckets/buckets buckets/token_bucket circuit/doubt circuit/probe circuit/suspect
 --       concurrency/concurrency_limit lane/advance lane/limits rate/constants refusal/reopening tokens/amounts
 --       tokens/token_charges
 -- NEEDS: KEY.leases
@@ -11,7 +11,7 @@ function admission_of(row, limits, room, most, now)
     row = row, limits = limits, now = now, taken = 0, room = room, most = most,
     buckets = buckets_of(row, limits, now), day = allowed(row, limits, 'day') or math.huge, day_used = day_used,
     day_until = day_until, day_shut = day_shut, window = concurrency_limit(row, limits),
-    cluster = redis.call('ZCARD', KEY.leases), probing = row.circuit == 'open',
+    cluster = redis.call('ZCARD', KEY.leases), probing = (row.circuit or 'closed') ~= 'closed',
   }
 end
 
@@ -77,7 +77,7 @@ function admit(admission, reserved)
   row.day_used, row.day_until_ms = admission.day_used, admission.day_until
   row.spent_input = (row.spent_input or 0) + reserved.input
   row.spent_output = (row.spent_output or 0) + reserved.output
-  if admission.probing then begin_probe(row, admission.team) end
+  if admission.probing then begin_probe(row, admission.limits, admission.team, admission.now) end
   if admission.trial then row.suspect_trial, admission.trial = row.granted, nil end
   admission.doubted = start_doubted(row, admission.team)
   note_grant(row, admission.now)

@@ -28,7 +28,10 @@ end
 function shut_reason(lane, now)
   if lane.paused == 1 then return 'paused', 0 end
   if lane.parked then return 'parked', 0 end
-  if lane.circuit == 'half-open' then return 'probing', 0 end
+  if lane.circuit == 'half-open' then
+    local overdue_ms = known(lane.overdue_ms)
+    if not overdue_ms or now < overdue_ms then return 'probing', overdue_ms or 0 end
+  end
   if lane.circuit == 'open' and now < lane.open_ms then
     if known(lane.held_until_ms) then return 'held', lane.open_ms end
     return 'circuit', lane.open_ms

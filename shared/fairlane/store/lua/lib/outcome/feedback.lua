@@ -47,8 +47,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   elseif signal == 'overloaded' then
     overloaded(row, lease, now)
   end
-  if failed then count_failure(row, limits, lease, (lane.seen_ok or 0) > (lease.ok or 0), now) end
-  end_probe(row, limits, lease, signal, failed, now)
+  count_end(row, limits, lease, signal, failed, (lane.seen_ok or 0) > (lease.ok or 0), now)
   if lease.probe and known(row.held_until_ms) and (row.circuit == 'closed' or failed) then row.held_until_ms = '' end
   news = rawget(row, 'circuit') or news
   if signal == 'refused' then news = deny_access(row, lane, lease, reason, news) end

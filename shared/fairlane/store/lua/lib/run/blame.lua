@@ -10,7 +10,7 @@ function prove_failures(spent)
   if spent.unproven == 0 then return end
   local answered_n, after, ended = unpack(redis.call('HMGET', KEY.lane, 'answered_n', 'outage_after', 'outage_until'))
   if tonumber(answered_n or 0) <= spent.last then return end
-  local in_outage = ended and tonumber(after) < spent.last and spent.last < tonumber(ended)
+  local in_outage = ended and tonumber(after) < spent.last and spent.last <= tonumber(ended)
   spent.attempts = spent.attempts + (in_outage and 0 or spent.unproven)
   spent.unproven, spent.last = 0, 0
 end
