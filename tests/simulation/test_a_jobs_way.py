@@ -103,6 +103,7 @@ class _Way:
             worker=WORKER,
             attempts=attempts,
             batcher=batcher,
+            reports=batcher,
             keys=keys,
             inputs=InputReader(batcher, keys),
             calls=Calls(

@@ -113,6 +113,7 @@ class WorkerParts:
             worker=WORKER,
             attempts=self.scheduler.attempts,
             batcher=self.batcher,
+            reports=self.batcher,
             keys=self.keys,
             inputs=self.inputs,
             calls=Calls(

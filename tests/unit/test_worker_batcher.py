@@ -24,6 +24,7 @@ from fairlane_workers.execution.batcher import (
     BATCH,
     MOST_MERGED,
     MOST_OFFERED,
+    Absence,
     Batcher,
     Command,
     _together,
@@ -260,6 +261,51 @@ def test_a_redis_that_is_away_is_waited_for_and_nothing_is_dropped() -> None:
         wire.pauses.clear()
         await wire.send(("INCR", "n"))
         assert wire.pauses == [0.05], "the next absence begins with a short pause again"
+
+    on_wire(scene)
+
+
+def test_a_claim_waits_for_no_report_of_the_other_batcher() -> None:
+    async def scene(claims: Wire) -> None:
+        reports = Wire(claims.server, AWAY_MOST_S)
+        reached, go = asyncio.Event(), asyncio.Event()
+
+        async def held(commands: Any, send: Any = reports._round_trip) -> Any:
+            reached.set()
+            await go.wait()
+            return await send(commands)
+
+        reports._round_trip = held  # type: ignore[method-assign]
+        report = asyncio.create_task(reports.send(("INCR", "n"), urgent=False))
+        await reached.wait()
+        assert await claims.send(("GET", "n")) is None, "the report is still on its way"
+        go.set()
+        assert await report == 1
+        await reports.client.aclose()
+
+    on_wire(scene)
+
+
+def test_batchers_of_one_worker_log_an_absence_once() -> None:
+    async def scene(wire: Wire) -> None:
+        absence, waiting, back = Absence(), asyncio.Semaphore(0), asyncio.Event()
+
+        async def pause(_: float) -> None:
+            waiting.release()
+            await back.wait()
+
+        pair = [Batcher(wire.client, pause, absence=absence) for _ in range(2)]
+        wire.server.connected = False
+        with capture_logs() as logs:
+            sent = [asyncio.create_task(each.send(("INCR", "n"))) for each in pair]
+            for _ in pair:
+                await waiting.acquire()
+            assert None not in [each.trouble for each in pair]
+            wire.server.connected = True
+            back.set()
+            assert sorted(await asyncio.gather(*sent)) == [1, 2]
+        assert [line["event"] for line in logs] == ["store_unreachable", "store_back"]
+        assert [each.trouble for each in pair] == [None, None]
 
     on_wire(scene)
 

@@ -39,7 +39,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.logs import get_logger
 from fairlane.telemetry.metrics_server import MetricsServer
-from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.batcher import Absence, Batcher
 from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.executor import Executor
@@ -92,7 +92,7 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._starter: Starter
-        self._batcher: Batcher
+        self._batchers: tuple[Batcher, Batcher]  # of claims, and of reports
         self._executor: Executor
         self._pool: Pool
         self._heartbeat: Heartbeat
@@ -113,7 +113,7 @@ class Engine:
             timeout_s,
             lambda: self.queues.listening,
             self._turned,
-            trouble=lambda: self._batcher.trouble,
+            trouble=lambda: self._batchers[0].trouble,
         )
         port, registry = settings.metrics.worker_port, self._metrics.registry
         self._server = MetricsServer(settings.metrics, port, registry, self._health)
@@ -153,7 +153,7 @@ class Engine:
         soon = self._loop.call_soon_threadsafe
         soon(self._heartbeat.stopping)
         soon(self._loop.call_later, grace_s, lambda: self._executor.abort_all("the worker stops"))
-        soon(self._loop.call_later, grace_s + REPORT_S, self._batcher.give_up)
+        soon(self._loop.call_later, grace_s + REPORT_S, self._give_up)
 
     def close(self) -> None:
         """Remove the worker from the deployment's list and end the loop."""
@@ -161,13 +161,17 @@ class Engine:
         if thread is None:
             return
         self._server.stop()
-        self._loop.call_soon_threadsafe(self._batcher.give_up)
+        self._loop.call_soon_threadsafe(self._give_up)
         try:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)
         except TimeoutError:
             log.warning(Event.STORE_UNREACHABLE, error="the worker could not sign off in time")
         self._loop.call_soon_threadsafe(self._loop.stop)
         thread.join(CLOSE_S)
+
+    def _give_up(self) -> None:
+        for batcher in self._batchers:
+            batcher.give_up()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -192,12 +196,14 @@ class Engine:
         settings, clock = self._settings, SystemClock()
         keys, lease_ms = Keys(settings.redis.deployment), round(settings.scheduler.lease_seconds * 1000)
         self._redis = _open_redis(settings.redis.url, settings.redis.deployment)
-        batcher = self._batcher = MeasuredBatcher(
+        absence = Absence()
+
+        def new_batcher() -> Batcher:
             # A worker that beats often is missed soon, so it also looks often whether Redis is back.
-            self._redis,
-            self._metrics,
-            away_most_s=settings.worker.beat_seconds,
-        )
+            away_most_s = settings.worker.beat_seconds
+            return MeasuredBatcher(self._redis, self._metrics, away_most_s=away_most_s, absence=absence)
+
+        batcher, reports = self._batchers = new_batcher(), new_batcher()
         self._providers: dict[str, Provider] = {
             name: AdaptingProvider(
                 name,
@@ -221,17 +227,18 @@ class Engine:
         sandbox = settings.sandbox
         self._pool = open_pool(sandbox, process_environment())
         row_bytes = settings.scheduler.limits.row_bytes
-        children = ChildWork(batcher, keys, self._pool, sandbox.hold_after, row_bytes)
+        children = ChildWork(reports, keys, self._pool, sandbox.hold_after, row_bytes)
         self._executor = Executor(
             worker=self.worker,
             attempts=Attempts(keys),
             batcher=batcher,
+            reports=reports,
             keys=keys,
             inputs=InputReader(batcher, keys, children),
             calls=Calls(
                 settings.connections,
                 self._providers,
-                Chunks(self._redis, batcher, keys, clock),
+                Chunks(self._redis, reports, keys, clock),
                 settings.worker.max_response_bytes,
             ),
             lease_ms=lease_ms,
@@ -274,7 +281,7 @@ class Engine:
     async def _beat(self, keys: Keys) -> None:
         """Send heartbeats from now on. The first one already reports the credentials."""
         try:
-            self._heartbeat.holding(await fingerprints(self._batcher, keys, self._secrets))
+            self._heartbeat.holding(await fingerprints(self._batchers[0], keys, self._secrets))
         except RedisError as error:
             log.warning(Event.CREDENTIALS_UNREPORTED, error=str(error))
         await self._heartbeat.run()

@@ -49,17 +49,49 @@ _LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "Scr
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
+class Absence:
+    """Why Redis takes no commands now, of all batchers that share it; logged once for all."""
+
+    def __init__(self) -> None:
+        self._problems: dict[Batcher, str] = {}
+
+    @property
+    def problem(self) -> str | None:
+        """In words; ``None`` while Redis takes commands."""
+        return next(iter(self._problems.values()), None)
+
+    def begin(self, batcher: Batcher, problem: str) -> None:
+        """A batcher cannot send."""
+        if not self._problems:
+            log.warning(Event.STORE_UNREACHABLE, error=problem)
+        self._problems[batcher] = problem
+
+    def end(self, batcher: Batcher) -> None:
+        """A batcher can send again."""
+        del self._problems[batcher]
+        if not self._problems:
+            log.info(Event.STORE_BACK)
+
+
 class Batcher:
     """Sends one pipeline at a time. While Redis is away it keeps every command and tries again.
 
     It sends a call again if the reply was lost. A repeated claim gets the same answer; a repeated report
-    changes nothing and is answered as late.
+    changes nothing and is answered as late. A worker has two, so that no claim waits for reports.
     """
 
     def __init__(
-        self, redis: AsyncRedisClient, pause: Pause = sleep, *, away_most_s: float = AWAY_MOST_S
+        self,
+        redis: AsyncRedisClient,
+        pause: Pause = sleep,
+        *,
+        away_most_s: float = AWAY_MOST_S,
+        absence: Absence | None = None,
     ) -> None:
-        """``away_most_s``: the longest pause between tries, in seconds, at most `AWAY_MOST_S`."""
+        """``away_most_s``: the longest pause between tries, in seconds, at most `AWAY_MOST_S`.
+
+        Batchers on the same Redis share ``absence``.
+        """
         self._redis, self._pause = redis, pause
         self._functions = Functions()
         self._away_most_s = min(away_most_s, AWAY_MOST_S)
@@ -69,7 +101,7 @@ class Batcher:
         self._sent_at = -SPACING_S  # the loop's time
         self._due = NEVER  # the loop's time by which what waits must be sent
         self._away_s = 0.0
-        self._trouble: str | None = None
+        self._absence = absence or Absence()
         self._given_up = False
 
     async def send(self, command: Command, *, urgent: bool = True, patience_s: float = 0.0) -> Any:
@@ -100,7 +132,7 @@ class Batcher:
     @property
     def trouble(self) -> str | None:
         """Why Redis takes no commands now, in words; ``None`` while it takes them."""
-        return self._trouble
+        return self._absence.problem
 
     def _take(self, command: Command, reply: asyncio.Future[Any] | None, due: float) -> None:
         self._pending.append((command, reply))
@@ -157,16 +189,14 @@ class Batcher:
         if refusal is not None:
             await self._wait_for_redis(later, refusal)
         elif self._away_s:
-            log.info(Event.STORE_BACK)
-            self._away_s, self._trouble = 0.0, None
+            self._absence.end(self)
+            self._away_s = 0.0
 
     async def _wait_for_redis(self, batch: _Batch, error: Exception) -> None:
         if self._given_up:
             self._fail(batch, error)
             return
-        self._trouble = in_words(error)
-        if not self._away_s:
-            log.warning(Event.STORE_UNREACHABLE, error=self._trouble)
+        self._absence.begin(self, in_words(error))
         self._away_s = min(self._away_most_s, self._away_s * 2 or AWAY_FIRST_S)
         self._pending = [one for one in batch if one[1] is not None] + self._pending
         await self._pause(self._away_s)

@@ -59,6 +59,7 @@ class Executor:
         worker: str,
         attempts: Attempts,
         batcher: Batcher,
+        reports: Batcher,
         keys: Keys,
         inputs: InputReader,
         calls: Calls,
@@ -68,11 +69,12 @@ class Executor:
         observers: Sequence[Observer] = (),
         children: ChildWork | None = None,
     ) -> None:
+        """``batcher`` sends claims, ``reports`` what follows a call: no claim waits for it."""
         self._worker, self._attempts, self._lease_ms = worker, attempts, lease_ms
         self._batcher, self._inputs, self._calls = batcher, inputs, calls
         self._clock, self._rng = clock, rng
-        self._reporter = Reporter(worker, attempts, batcher, keys, observers)
-        self._completions = Completions(AnswerCache(batcher, keys), children)
+        self._reporter = Reporter(worker, attempts, reports, keys, observers)
+        self._completions = Completions(AnswerCache(reports, keys), children)
         self._departures = defaultdict[str, Departures](lambda: Departures(clock.monotonic_ms))
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None

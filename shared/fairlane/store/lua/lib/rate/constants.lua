@@ -51,7 +51,7 @@ LEAST_OF_CONFIGURED = 0.01 -- share: an operator's number is not that wrong, so 
 -- buckets/buckets: bursts, in ms of the rate.
 GATHER_MS = 50 -- ms: half of SPREAD_MS, so that calls that leave together do not count as a burst
 CONFIGURED_GATHER_MS = 250 -- ms: the same where an operator decides what may burst; five requests for permits less
-GATHER_CALLS = 12 -- calls: more at once wait for each other at two workers
+GATHER_CALLS = 6 -- calls: more at once wait for each other at two workers
 SPREAD_MS = 100 -- requests that leave at once reach the provider spread over about this long
 LEARNED_BURST_MS = 250 -- the most that is saved of a rate nobody has configured: the bucket's depth is unknown
 
