@@ -22,7 +22,7 @@ from tests.benchmarks.zoo.generator import (
     generate,
 )
 from tests.benchmarks.zoo.learner import MOST_AT_ONCE, Learned, learn
-from tests.benchmarks.zoo.oracle import best_schedule
+from tests.benchmarks.zoo.oracle import as_configured, best_schedule
 from tests.benchmarks.zoo.world import AxisLimit, World
 
 ROUNDING_MS = 1.0
@@ -65,12 +65,13 @@ def test_refusals_halve_what_is_unknown(seed: int) -> None:
     assert learned.refused <= math.log2(unknown(world)) + ON_THEIR_WAY * learned.calls
 
 
-def test_whoever_has_configured_the_limits_is_the_oracle() -> None:
+def test_whoever_has_configured_the_limits_is_the_oracle_within_the_burst() -> None:
     worlds = [w for w in (generate(seed, SMALL) for seed in range(60)) if w.configured is not None]
     assert worlds
     for world in worlds:
-        best = best_schedule(world)
+        whole, best = best_schedule(world), best_schedule(as_configured(world))
         assert learn(world) == Learned(best, len(best.times_ms), 0)
+        assert all(whole.by(at_ms + ROUNDING_MS) >= n for n, at_ms in enumerate(best.times_ms, 1))
 
 
 def test_after_the_first_answer_true_headers_make_the_limit_known() -> None:

@@ -28,14 +28,15 @@ LATENCY_S, SIGMA = 0.5, 0.4
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """``per_s`` calls over all ``lanes``, for ``seconds``."""
+    """``per_s`` calls over all ``lanes``, for ``seconds``, and those of a burst of ``burst_s`` at once."""
 
     per_s: int
     lanes: int
     seconds: int
+    burst_s: float = 1.0
 
     def model(self, lane: int | str) -> str:
-        return f"r{self.per_s}x{self.lanes}-{lane}"
+        return f"r{self.per_s}x{self.lanes}b{1000 * self.burst_s:.0f}-{lane}"
 
     @property
     def per_minute(self) -> float:
@@ -48,6 +49,7 @@ HTTP = (
     Rung(100, 4, 10),
     Rung(250, 1, 8),
     Rung(500, 1, 8),
+    Rung(500, 1, 8, burst_s=0.1),
     Rung(500, 64, 8),
 )
 HTTP_QUICK = (Rung(50, 1, 8), Rung(250, 16, 5))
@@ -84,6 +86,7 @@ def climb(rungs: Sequence[Rung], *, http: bool, workers: int = 2) -> list[Climb]
     """All rungs on one deployment, each on lanes of its own. Over HTTP the provider keeps the same limits."""
     stated = "".join(
         f'[lanes."sim:{rung.model(n)}"]\nrequests_per_minute = {rung.per_minute:g}\n'
+        f"burst_seconds = {rung.burst_s:g}\n"
         for rung in rungs
         for n in range(rung.lanes)
     )
@@ -95,7 +98,7 @@ def climb(rungs: Sequence[Rung], *, http: bool, workers: int = 2) -> list[Climb]
     simulator = "".join(map(_simulated, rungs)) if http else None
     with deployment(MeasuredPlan if http else NoopPlan, config, simulator, workers) as loaded:
         for rung in rungs:
-            jobs = rung.per_s * (rung.seconds + 1)  # a burst of one second leaves at once
+            jobs = round(rung.per_s * (rung.seconds + rung.burst_s))
             rows = [{"n": n, "lane": n % rung.lanes} for n in range(jobs)]
             load = loaded.put(rows, f"sim:{rung.model('{{ lane }}')}")
             models = [rung.model(n) for n in range(rung.lanes)] if http else []
@@ -111,7 +114,7 @@ def climb(rungs: Sequence[Rung], *, http: bool, workers: int = 2) -> list[Climb]
 def _climbed(rung: Rung, provider: str, load: Load, refused: int, calls: Sequence[Call]) -> Climb:
     own = [call for call in calls if load.began_s <= call.at_s <= load.began_s + load.wall_s]
     waits = sorted(call.wire_ms for call in own)
-    later = own[2 * rung.per_s :]  # past the burst and the first second
+    later = own[round((1 + rung.burst_s) * rung.per_s) :]  # past the burst and the first second
     lasted = later[-1].at_s - later[0].at_s if len(later) > 1 else 0.0
     reached = (len(later) - 1) / lasted / rung.per_s if lasted else 0.0
     wire = (percentile(waits, 0.5), percentile(waits, 0.99), percentile(waits, 0.999))

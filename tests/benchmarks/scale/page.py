@@ -48,7 +48,7 @@ def grid_table(cells: Sequence[Cell]) -> str:
 
 def ladder_table(climbs: Sequence[Climb]) -> str:
     head = (
-        "calls/s", "lanes", "reached", "CPU per 1,000 calls, s", "Redis", "scheduler", "workers",
+        "calls/s", "lanes", "burst, s", "reached", "CPU per 1,000 calls, s", "Redis", "scheduler", "workers",
         "permit → wire p50 / p99 / p99.9, ms", "evenness", "429s", "RSS: scheduler, a worker, MiB",
     )  # fmt: skip
     rows = []
@@ -57,7 +57,8 @@ def ladder_table(climbs: Sequence[Climb]) -> str:
         mb = f"{load.rss_mb['scheduler-1']:.0f}, {_worker_mb(load.rss_mb):.0f}"
         rows.append(
             (
-                f"{each.rung.per_s:,}", str(each.rung.lanes), f"{each.reached:.1%}", f"{load.cpu_ms():.2f}",
+                f"{each.rung.per_s:,}", str(each.rung.lanes), f"{each.rung.burst_s:g}", f"{each.reached:.1%}",
+                f"{load.cpu_ms():.2f}",
                 *_by_role(load),
                 _waits(each.wire_ms), f"{each.even[0]:.3f} ({each.even[1]:.0%})", str(each.refused), mb,
             )

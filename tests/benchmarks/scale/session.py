@@ -95,7 +95,7 @@ def scale(
 def _calls(http: list[ladder.Climb]) -> Iterator[Finding]:
     cpu_bars = {50: CPU_50_S, 500: CPU_500_S}
     for each in http:
-        at = f"{each.rung.per_s}/s over HTTP, {each.rung.lanes} lanes"
+        at = f"{each.rung.per_s}/s over HTTP, {each.rung.lanes} lanes, {each.rung.burst_s:g} s of burst"
         barred = each.rung.lanes == 1
         spent = ", ".join(f"{name} {used:.2f} s" for name, used in each.load.cpu_s.items())
         bar = cpu_bars.get(each.rung.per_s) if barred else None

@@ -7,7 +7,8 @@ It also sends one call at a time that is more likely admitted than not, if that 
 costs. It hears of a refusal, or that there was none, after a round trip. It obeys each Retry-After, also a
 wrong one, as Fairlane does.
 
-Where limits are configured it is the oracle; where true headers report them, from the first answer on.
+Where limits are configured it is the oracle within the configured burst. Where true headers report them,
+it is the oracle from the first answer on.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.benchmarks.zoo.admission import Admission, Draw, amounts, draw
 from tests.benchmarks.zoo.belief import TICK_MS, Answer, Belief, Prior
 from tests.benchmarks.zoo.gates import NEVER
 from tests.benchmarks.zoo.generator import DEEPEST_S, LEAST_PER_MINUTE, MOST_PER_MINUTE, SHALLOWEST_S
-from tests.benchmarks.zoo.oracle import MOST_CALLS, Schedule, best_schedule
+from tests.benchmarks.zoo.oracle import MOST_CALLS, Schedule, as_configured, best_schedule
 from tests.benchmarks.zoo.provider import QUICK_MS, TIMEOUT_MS
 from tests.benchmarks.zoo.signals import Signs
 from tests.benchmarks.zoo.world import AxisLimit, Outage, World
@@ -66,7 +67,7 @@ class _Pending:
 def learn(world: World, most_calls: int = MOST_CALLS) -> Learned:
     """Play a world as the learner does, until the horizon."""
     if world.configured is not None:
-        best = best_schedule(world, most_calls)
+        best = best_schedule(as_configured(world), most_calls)
         return Learned(best, len(best.times_ms), 0)
     return _Learner(world, most_calls).play()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.benchmarks.zoo.admission import Admission, draw
 from tests.benchmarks.zoo.gates import NEVER
@@ -66,6 +66,14 @@ def best_schedule(world: World, most_calls: int = MOST_CALLS) -> Schedule:
         if not fate.faulty:
             times.append(now_ms)
     return Schedule(tuple(times), peak)
+
+
+def as_configured(world: World) -> World:
+    """The world whose buckets are as deep as the configured burst: what a caller who keeps to it may have."""
+    if world.configured is None:
+        return world
+    depth_s = world.configured.burst_seconds
+    return replace(world, limits=tuple(replace(limit, span_s=depth_s) for limit in world.limits))
 
 
 def _open_from(closed: list[tuple[float, float]], now_ms: float) -> float:
