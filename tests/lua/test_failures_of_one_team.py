@@ -66,6 +66,19 @@ def test_a_call_that_fails_for_another_team_too_shuts_the_lane_for_all(real_redi
     assert len(ask(d, [flood, victim, third])[1]) == 1, "as ever, one probe for all"
 
 
+def test_the_probe_of_a_cancelled_run_shuts_no_lane_that_answers_others(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, victim = runs_of(d, "flood", "victim")
+    fail(d, flood)
+    d.advance(OPEN_MS)
+    assert len(ask(d, [flood])[1]) == 1, "its probe is in flight"
+    (trial,) = ask(d, [flood, victim])[1]
+    d.finish(trial)
+    assert circuit(d) == "closed"
+    assert d.cancel(flood) > 0
+    assert circuit(d) == "closed"
+
+
 def test_failures_of_several_teams_open_it_as_those_of_one_do(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim, third = runs_of(d, "flood", "victim", "third")

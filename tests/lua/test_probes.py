@@ -132,17 +132,6 @@ def test_an_overdue_probe_of_a_cancelled_run_changes_nothing(real_redis: Redis) 
     assert _circuit(d) == "closed"
 
 
-def test_the_probe_of_a_cancelled_run_leaves_a_closed_circuit_closed(real_redis: Redis) -> None:
-    d = Deployment(real_redis)
-    ref = _down(d)
-    _next(d, ref)
-    other = d.queued_lane(run="r2")
-    d.advance(d.ask(other).at_ms - d.now_ms)
-    d.finish(_probe(d, other))
-    d.cancel(ref)
-    assert _circuit(d) == "closed"
-
-
 def test_overdue_probes_cost_their_jobs_nothing_although_another_was_answered(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _down(d)

@@ -310,6 +310,26 @@ def test_batchers_of_one_worker_log_an_absence_once() -> None:
     on_wire(scene)
 
 
+def test_offers_that_are_lost_leave_no_absence_behind() -> None:
+    async def scene(wire: Wire) -> None:
+        absence = Absence()
+        offering = Batcher(wire.client, wire._note, absence=absence)
+        wire.server.connected = False
+        offering.offer(("INCR", "n"))
+        assert offering._flusher is not None
+        await offering._flusher
+        wire.server.connected = True
+        assert offering.trouble is None, "nothing waits, so nobody would find out that Redis is back"
+        offering.offer(("INCR", "n"))
+        assert await offering.send(("GET", "n")) == b"1"
+
+        absence.begin(wire, "away")
+        offering.offer(("INCR", "n"))
+        assert await offering.send(("GET", "n")) == b"1", "another batcher has found that Redis is away"
+
+    on_wire(scene)
+
+
 def test_a_worker_that_beats_often_looks_as_often_whether_redis_is_back() -> None:
     async def scene(wire: Wire) -> None:
         wire.server.connected = False

@@ -119,7 +119,7 @@ class Batcher:
 
     def offer(self, command: Command) -> None:
         """Send a command without a reply; drops it while Redis is away or many commands wait."""
-        if not self._away_s and len(self._pending) < MOST_OFFERED:
+        if self.trouble is None and len(self._pending) < MOST_OFFERED:
             self._take(_encoded(command), None, self._sent_at + SPACING_S)
 
     def give_up(self) -> None:
@@ -196,9 +196,11 @@ class Batcher:
         if self._given_up:
             self._fail(batch, error)
             return
+        self._pending = [one for one in batch if one[1] is not None] + self._pending
+        if not self._pending:
+            return  # offers alone are lost, and nothing is left that would find out when Redis is back
         self._absence.begin(self, in_words(error))
         self._away_s = min(self._away_most_s, self._away_s * 2 or AWAY_FIRST_S)
-        self._pending = [one for one in batch if one[1] is not None] + self._pending
         await self._pause(self._away_s)
 
     async def _round_trip(self, commands: Sequence[Command]) -> list[Any]:
