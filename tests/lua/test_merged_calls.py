@@ -25,14 +25,17 @@ from tests.support.redis import emptied
 
 RECORD = '{"s":"succeeded","o":"answer"}'
 CORE = files("fairlane.store") / "lua/lib/core"
-VALUES, HASHES = (
-    (CORE / f"{name}.lua").read_text(encoding="utf-8") for name in ("held_values", "held_hashes")
+WRITES, VALUES, HASHES = (
+    LuaFile.parse(name, (CORE / f"{name}.lua").read_text(encoding="utf-8"))
+    for name in ("held_writes", "held_values", "held_hashes")
 )
-NAMES = ", ".join(LuaFile.parse("held_values", VALUES).words("GIVES"))
+NAMES = ", ".join((*WRITES.words("GIVES"), *VALUES.words("GIVES")))
 RUN = """
 local replies = {}
 for _, command in ipairs(cjson.decode(ARGV[1])) do
-  local good, reply = pcall(redis.call, unpack(command))
+  local good, reply
+  if command[1] ~= 'ROW' then good, reply = pcall(redis.call, unpack(command)) end
+  if command[1] == 'ROW' and redis.row then redis.row(command[2]) end
   replies[#replies + 1] = good and { 'reply', reply } or { 'error' }
 end
 """
@@ -42,8 +45,9 @@ local CALL = {{}}
 local server = redis
 local redis, {NAMES}
 do
-{VALUES}
-{HASHES}
+{WRITES.text}
+{VALUES.text}
+{HASHES.text}
 end
 {RUN} write_hashes() return cjson.encode(replies)
 """
@@ -70,7 +74,21 @@ COMMAND = st.one_of(
     st.tuples(st.just("DEL"), KEY),
     st.tuples(st.just("PEXPIRE"), KEY, st.just("100000")),
 )
-SILENT = ("HSET", "HDEL")  # what these reply is nobody's business
+SILENT = ("HSET", "HDEL", "ROW")  # what these reply is nobody's business
+ROW_VALUE = st.one_of(
+    st.sampled_from(["", "text", "paused by Ana", "1 2 3"]),
+    st.integers(-(2**53) + 1, 2**53 - 1).map(str),
+    st.floats(-1e9, 1e9).map(lambda number: f"{number:.14g}").filter(lambda text: text != "-0"),
+)
+ROW_COMMAND = st.one_of(
+    st.tuples(st.just("ROW"), KEY),
+    st.tuples(st.just("HGET"), KEY, FIELD),
+    st.tuples(st.just("HMGET"), KEY, FIELD, FIELD),
+    st.tuples(st.just("HSET"), KEY, FIELD, ROW_VALUE),
+    st.tuples(st.just("HINCRBY"), KEY, FIELD, AMOUNT),
+    st.tuples(st.just("HDEL"), KEY, FIELD),
+    st.tuples(st.just("HLEN"), KEY),
+)
 
 
 def play(redis: Redis, source: str, commands: Sequence[Sequence[str]]) -> tuple[list[Any], dict[str, Any]]:
@@ -82,6 +100,19 @@ def play(redis: Redis, source: str, commands: Sequence[Sequence[str]]) -> tuple[
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(COMMAND, max_size=12))
 def test_a_held_hash_reads_and_ends_as_one_in_redis(
+    real_redis: Redis, commands: list[tuple[str, ...]]
+) -> None:
+    direct, expected = play(real_redis, DIRECT, commands)
+    held, found = play(real_redis, HELD, commands)
+    assert found == expected
+    for command, there, here in zip(commands, direct, held, strict=True):
+        if command[0] not in SILENT:
+            assert here == there, command
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(ROW_COMMAND, max_size=12))
+def test_a_hash_that_was_read_whole_reads_and_ends_as_one_in_redis(
     real_redis: Redis, commands: list[tuple[str, ...]]
 ) -> None:
     direct, expected = play(real_redis, DIRECT, commands)

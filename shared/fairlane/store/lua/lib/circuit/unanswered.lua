@@ -23,8 +23,11 @@ function silent_ms(row)
   return slowest and math.max(SILENT_LEAST_MS, SILENT * slowest)
 end
 
--- Begins anew where a call has ended. One that broke says nothing: its time was up, or its connection did not hold.
+-- Begins anew where a call has ended: looked at once a script, as only reports end calls. One that broke says nothing:
+-- its time was up, or its connection did not hold.
 local function catch_up(row)
+  if CALL.caught_up == row then return end
+  CALL.caught_up = row
   local ended = 0
   for _, signal in ipairs(ENDS) do ended = ended + (row['seen_' .. signal] or 0) end
   if ended == row.ended then return end

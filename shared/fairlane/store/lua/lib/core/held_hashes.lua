@@ -1,43 +1,50 @@
 -- A `redis` whose commands on hashes work on held values (lib/core/held_values.lua). Calls that share one script call
 -- run with it in place of the server's: their preludes call it as always.
 -- GIVES: redis
--- USES: core/held_values
+-- USES: core/held_values core/held_writes
 
 local commands = {}
 
 function commands.HGET(key, field)
-  return held_value(key, held_at(key), text_of(field))
+  return text_of(held_value(key, held_at(key), text_of(field)))
 end
 
 function commands.HEXISTS(key, field)
   return held_value(key, held_at(key), text_of(field)) and 1 or 0
 end
 
+-- Reads those of the fields that are not held.
+local function read_missing(key, values, fields)
+  local missing = {}
+  for _, field in ipairs(fields) do
+    field = text_of(field)
+    if values[field] == nil then missing[#missing + 1] = field end
+  end
+  for i, value in ipairs(server.call('HMGET', key, unpack(missing))) do values[missing[i]] = value end
+end
+
 function commands.HMGET(key, ...)
-  local hash, found, missing = held_at(key), { ... }, {}
-  if next(hash.added) then write_added(key, hash) end
+  local hash, found = held_at(key), { ... }
+  local values, row = hash.values, hash.row
   for i, field in ipairs(found) do
     field = text_of(field)
-    found[i] = field
-    if hash.values[field] == nil then
-      if hash.row then hash.values[field] = false else missing[#missing + 1] = field end
-    end
+    if hash.added[field] then write_added(key, hash) end
+    if values[field] == nil and not row then read_missing(key, values, { select(i, ...) }) end
+    local value = values[field]
+    if value == nil then value = row[field] end
+    found[i] = text_of(value) or false
   end
-  if #missing > 0 then
-    for i, value in ipairs(server.call('HMGET', key, unpack(missing))) do hash.values[missing[i]] = value end
-  end
-  for i, field in ipairs(found) do found[i] = text_of(hash.values[field]) end
   return found
 end
 
-function commands.HSET(key, ...)
-  local hash, pairs_of = held_at(key), { ... }
-  for i = 1, #pairs_of, 2 do hold_value(key, hash, text_of(pairs_of[i]), pairs_of[i + 1]) end
+function commands.HSET(key, field, value, ...)
+  hold_value(key, held_at(key), text_of(field), value)
+  if ... then commands.HSET(key, ...) end
 end
 
-function commands.HDEL(key, ...)
-  local hash = held_at(key)
-  for _, field in ipairs({ ... }) do hold_value(key, hash, text_of(field), false) end
+function commands.HDEL(key, field, ...)
+  hold_value(key, held_at(key), text_of(field), false)
+  if ... then commands.HDEL(key, ...) end
 end
 
 function commands.HINCRBY(key, field, amount)
@@ -47,18 +54,12 @@ function commands.HINCRBY(key, field, amount)
     hash.added[field] = hash.added[field] + more
     return tonumber(hash.values[field]) + hash.added[field]
   end
-  local text = held_value(key, hash, field) or '0'
-  if not string.find(text, '^%-?%d+$') then
-    write_held(key, hash)
-    return server.call('HINCRBY', key, field, amount) -- which fails
+  local value = held_value(key, hash, field) or 0
+  local sum = (type(value) == 'number' and value or exact_number(value) or EXACT) + more
+  if sum % 1 ~= 0 or sum <= -EXACT or sum >= EXACT - math.abs(more) then
+    return add_in_redis(key, hash, field, value, amount)
   end
-  local value, sum = tonumber(text), tonumber(text) + more
-  if math.max(math.abs(value), math.abs(sum)) < EXACT then
-    hold_value(key, hash, field, sum)
-  else
-    write_held(key, hash)
-    hash.added[field], hash.row = more, nil
-  end
+  hold_value(key, hash, field, sum)
   return sum
 end
 
@@ -71,10 +72,11 @@ local function change_row(key, row)
   end
 end
 
--- Any other command reads or changes its keys itself.
+-- Any other command reads or changes its one key itself, its first argument.
 local function call(command, ...)
-  if commands[command] then return commands[command](...) end
-  for _, key in ipairs({ ... }) do forget_held(key) end
+  local held = commands[command]
+  if held then return held(...) end
+  forget_held((...))
   return server.call(command, ...)
 end
 

@@ -1,29 +1,41 @@
 -- A call's dominant share of a lane (dominant resource fairness; Ghodsi et al., NSDI 2011): the largest of its
 -- shares of the lane's axes and of its concurrency, in minutes of the lane. So the price of a permit does not jump
 -- when now the rate and now the window limits jobs. Teams are charged by it.
--- GIVES: lane_minutes usual_call_ms dominant_share true_up_share take_owed
--- USES: concurrency/concurrency_limit core/time lane/limits team/in_flight tokens/amounts
+-- GIVES: lane_minutes dominant_share true_up_share take_owed
+-- USES: concurrency/concurrency_limit core/time lane/limits lane/state team/in_flight tokens/amounts
 -- NEEDS: KEY.owed
 
 local MOST_MINUTES = 1e6 -- minutes: what a provider reports may be nonsense
 local UNKNOWN_PER_MINUTE = 600 -- calls a minute: a lane without any limit counts calls; only their ratios matter
-local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
 local HELD_OVER, HELD_OVER_OWN = 64, 16 -- calls over which that time is averaged: a lane's; one call kind of a run
 
--- The minutes of the lane that such a call uses up; nil where no rate is known.
-function lane_minutes(row, limits, tokens)
-  local requests = allowed(row, limits, 'requests')
-  local most = requests and requests > 0 and 1 / requests or 0
-  for _, axis in ipairs({ 'tokens', 'input', 'output' }) do
+-- What the lane allows now: its axes by rate, a minute, and its calls in flight at once as `window`.
+local function allowance(row, limits)
+  local found = { window = concurrency_limit(row, limits) }
+  for _, axis in ipairs(AXES) do
     local limit = allowed(row, limits, axis)
-    if limit and limit > 0 then most = math.max(most, amount_on(axis, tokens) / limit) end
+    if limit and limit > 0 then found[axis] = limit end
   end
+  return found
+end
+
+local function minutes_of(lane, tokens)
+  local most = lane.requests and 1 / lane.requests or 0
+  if lane.tokens then most = math.max(most, amount_on('tokens', tokens) / lane.tokens) end
+  if lane.input then most = math.max(most, tokens.input / lane.input) end
+  if lane.output then most = math.max(most, tokens.output / lane.output) end
   return most > 0 and math.min(most, MOST_MINUTES) or nil
 end
 
--- How long such calls are in flight: those of the same run (its hash at `state`) and call kind, else the lane's.
-function usual_call_ms(row, state, kind)
-  return tonumber(redis.call('HGET', state, 'held:' .. kind)) or row.held_ms or HELD_FIRST_MS
+local function share_of(lane, tokens, held_ms)
+  local placed = lane.window < math.huge and math.min(held_ms / 60000 / math.max(1, lane.window), MOST_MINUTES) or 0
+  local share = math.max(minutes_of(lane, tokens) or 0, placed)
+  return share > 0 and share or 1 / UNKNOWN_PER_MINUTE
+end
+
+-- The minutes of the lane that such a call uses up; nil where no rate is known.
+function lane_minutes(row, limits, tokens)
+  return minutes_of(allowance(row, limits), tokens)
 end
 
 local function learn_held(row, state, kind, held_ms)
@@ -34,10 +46,7 @@ local function learn_held(row, state, kind, held_ms)
 end
 
 function dominant_share(row, limits, tokens, held_ms)
-  local window = concurrency_limit(row, limits)
-  local placed = window < math.huge and math.min(held_ms / 60000 / math.max(1, window), MOST_MINUTES) or 0
-  local share = math.max(lane_minutes(row, limits, tokens) or 0, placed)
-  return share > 0 and share or 1 / UNKNOWN_PER_MINUTE
+  return share_of(allowance(row, limits), tokens, held_ms)
 end
 
 -- Corrects a team's charge for a call that took `tokens` in the end: KEY.owed counts billionths of lane minutes
@@ -50,8 +59,9 @@ function true_up_share(row, limits, lease, tokens, state, now)
   if tokens.input + tokens.output > 0 or lease.charged.input + lease.charged.output == 0 then
     local held_ms = math.max(1, now - lease.granted_ms)
     learn_held(row, state, lease.kind, held_ms)
-    local expected = dominant_share(row, limits, lease.charged, lease.held_ms or held_ms)
-    off = lease.share * (dominant_share(row, limits, tokens, held_ms) / expected - 1)
+    local lane = allowance(row, limits)
+    local expected = share_of(lane, lease.charged, lease.held_ms or held_ms)
+    off = lease.share * (share_of(lane, tokens, held_ms) / expected - 1)
   end
   if math.abs(off) > 0.01 * lease.share then
     redis.call('HINCRBY', KEY.owed, team_of(lease.ref), whole(math.floor(off * 1e9 + 0.5)))

@@ -4,6 +4,18 @@
 --       lane/dominant_share run/charge_bounds team/budget_charge team/in_flight team/reserved_shares
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 
+local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
+
+-- How long such calls are in flight: those of the offer's run and of the call kind, else the lane's.
+local function usual_call_ms(row, offer, kind)
+  offer.held_ms = offer.held_ms or {}
+  if not offer.held_ms[kind] then
+    local held_ms = redis.call('HGET', offer.state, 'held:' .. kind)
+    offer.held_ms[kind] = tonumber(held_ms) or row.held_ms or HELD_FIRST_MS
+  end
+  return offer.held_ms[kind]
+end
+
 -- Writes the lease of a job's next attempt under a number greater than any before it, which fences those out.
 local function write_lease(lease, jobs, until_ms)
   local spent = attempt_counts(jobs, lease.job)
@@ -33,7 +45,7 @@ function grant_permit(offer, job, admission, lease_ms)
     alone = alone or nil, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
     charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
   }
-  lease.held_ms = usual_call_ms(row, offer.state, entry.kind)
+  lease.held_ms = usual_call_ms(row, offer, entry.kind)
   lease.share = dominant_share(row, limits, reserved, lease.held_ms)
   charge_shares(admission.shares, offer.team, job.minutes)
   charge_bounds(offer.bounds, entry, lease, now)

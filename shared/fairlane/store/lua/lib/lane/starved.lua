@@ -3,8 +3,11 @@
 -- USES: core/wake
 -- NEEDS: KEY.dirty KEY.starved ARG.channel
 
--- Wakes every lane that waits for a worker's slot or for a permit of the deployment's total.
+-- Wakes every lane that waits for a worker's slot or for a permit of the deployment's total: once a script, as only a
+-- request for permits adds one.
 function wake_starved()
+  if CALL.starved_woken then return end
+  CALL.starved_woken = true
   for _, name in ipairs(redis.call('SMEMBERS', KEY.starved)) do wake(KEY.dirty, ARG.channel, name) end
   redis.call('DEL', KEY.starved)
 end

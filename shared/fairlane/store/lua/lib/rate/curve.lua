@@ -56,13 +56,15 @@ end
 -- The rate that follows from an estimate `age` ms after its last 429; nil without an estimate. It follows CUBIC's
 -- curve from just below the estimate back to it, and then probes beyond.
 function curve(row, axis)
-  local est, age, slope = known(row[axis .. '_est']), known(row[axis .. '_age_ms']), known(row[axis .. '_slope'])
-  if not est or not age then return est end
+  local est = known(row[axis .. '_est'])
+  local age = est and known(row[axis .. '_age_ms'])
+  if not age then return est end
   local back = back_ms(row, axis)
   if age < back then
     local cut = math.max(LEAST_CUT, math.min(CUT, SURPRISE * doubt(row, axis)))
     return est * (1 - cut * ((back - age) / back) ^ 3)
   end
   local rate = est * excess(row, axis, age - back, back)
+  local slope = known(row[axis .. '_slope'])
   return slope and math.min(rate, est * math.exp(slope * age / 60000)) or rate
 end

@@ -41,7 +41,8 @@ end
 function next_allowed(offer, now)
   local again
   for _, queue in ipairs({ offer.hot, offer.fresh }) do
-    local passed, text = 0, redis.call('LINDEX', queue, 0)
+    local passed, text = 0, offer.emptied ~= queue and redis.call('LINDEX', queue, 0)
+    if not text and queue == offer.hot then offer.emptied = queue end -- one script adds nothing to it
     while text do
       local entry = parse_entry(text)
       local model = model_of(offer, entry.kind)

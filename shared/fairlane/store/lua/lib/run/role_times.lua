@@ -1,19 +1,11 @@
 -- How long a run's tasks and evaluations wait, and how long their calls take: counts and sums in the run's state.
 -- GIVES: jobs_ready job_ended call_ended
--- USES: core/time
+-- USES: core/time run/shape
 -- NEEDS: KEY.state
 
 -- Fields by role, "task" or "eval": 'calls:' ended calls, 'calling_ms:' their time. 'open:' jobs that were queued and
 -- have not ended, 'open_ms:' the sum of all ends less the sum of all times of queueing. So 'open_ms' plus 'open'
 -- times the present time is the total time that all jobs have spent waiting or in calls.
-
--- The role of a job's call; nil if its run is deleted.
-local function role_of(job)
-  local steps, first_session_job = unpack(redis.call('HMGET', KEY.state, 'steps', 'first_session_job'))
-  if not steps then return nil end
-  local task = job % tonumber(steps) == 0 and job < (tonumber(first_session_job) or math.huge)
-  return task and 'task' or 'eval'
-end
 
 -- Notes jobs that are queued for the first time.
 function jobs_ready(role, count, now)

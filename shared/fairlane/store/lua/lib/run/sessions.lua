@@ -1,7 +1,7 @@
 -- Sessions: each ended item counts towards its session, once per cell (prompt, model, repetition). The last item
 -- makes the session's evaluations ready, or ends them if no item of the session has an output.
 -- GIVES: finish_item
--- USES: core/time core/wake job/job_record run/close run/role_times
+-- USES: core/time core/wake job/job_record run/close run/role_times run/shape
 -- NEEDS: KEY.dirty KEY.run_lanes KEY.sessions KEY.state ARG.channel
 
 -- A tally counts ended items, and adds this for each that has an output; sessions have fewer items.
@@ -43,14 +43,14 @@ end
 -- Ends the item of an ended job, if that was its last; then likewise its session and its run. `joined` is nil if the
 -- item has no session.
 function finish_item(ref, job, now, joined, queues)
-  local fields = redis.call('HMGET', KEY.state, 'steps', 'first_session_job', 'items')
-  local steps, first_session_job, items = tonumber(fields[1]), tonumber(fields[2]), tonumber(fields[3])
+  local steps, first_session_job = steps_of_run()
   if not first_session_job then
     if not end_item(ref, job, steps) then return false end
   elseif job < first_session_job then
     if not end_item(ref, job, steps) then return false end
     if joined then join(ref, joined, queues, now) end
-    if tonumber(redis.call('HGET', KEY.state, 'items_done')) >= items then end_sessions() end
+    local ended, items = unpack(redis.call('HMGET', KEY.state, 'items_done', 'items'))
+    if tonumber(ended) >= tonumber(items) then end_sessions() end
   end
   return close_if_done(ref, now)
 end

@@ -1,0 +1,23 @@
+-- How many jobs a run's items have.
+-- GIVES: steps_of_run role_of
+-- NEEDS: KEY.state
+
+-- Jobs of an item, and the first job of the sessions' evaluations, which no item has; nil where there is none. Read
+-- once a script; both are nil where the run is deleted.
+function steps_of_run()
+  local steps = CALL.steps
+  if not steps then
+    local first
+    steps, first = unpack(redis.call('HMGET', KEY.state, 'steps', 'first_session_job'))
+    steps = tonumber(steps or '')
+    CALL.steps, CALL.first_session_job = steps, tonumber(first or '')
+  end
+  return steps, CALL.first_session_job
+end
+
+-- The role of a job's call, "task" or "eval"; nil if its run is deleted.
+function role_of(job)
+  local steps, first_session_job = steps_of_run()
+  if not steps then return nil end
+  return job % steps == 0 and job < (first_session_job or math.huge) and 'task' or 'eval'
+end
