@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tests.benchmarks.zoo.belief import Belief, Prior
 from tests.benchmarks.zoo.classes import HIDDEN, TRUE_HEADERS, classes_of
+from tests.benchmarks.zoo.forms import Forms, forms_of
+from tests.benchmarks.zoo.gates import FixedWindow, Gate, SlidingWindow
 from tests.benchmarks.zoo.generator import (
     DEEPEST_S,
     LEAST_PER_MINUTE,
@@ -21,9 +23,10 @@ from tests.benchmarks.zoo.generator import (
     SMALL,
     generate,
 )
-from tests.benchmarks.zoo.learner import MOST_AT_ONCE, Learned, learn
+from tests.benchmarks.zoo.learner import FIRST_CALLS, MOST_AT_ONCE, Learned, learn
+from tests.benchmarks.zoo.learners import shares_of, table
 from tests.benchmarks.zoo.oracle import as_configured, best_schedule
-from tests.benchmarks.zoo.world import AxisLimit, World
+from tests.benchmarks.zoo.world import AxisLimit, Shape, World
 
 ROUNDING_MS = 1.0
 ON_THEIR_WAY = 0.05
@@ -47,11 +50,11 @@ def unknown(world: World) -> float:
 
 
 @settings(max_examples=15)
-@given(seed=seeds)
-def test_the_learner_has_no_more_than_the_oracle_at_any_time(seed: int) -> None:
+@given(seed=seeds, blind=st.booleans())
+def test_no_learner_has_more_than_the_oracle_at_any_time(seed: int, blind: bool) -> None:
     """Except for refunds: a bucket that is full when a call ends loses them, so waiting may pay there."""
     world = hidden(seed)
-    best, learned = best_schedule(world), played(world)
+    best, learned = best_schedule(world), played(world, blind=blind)
     if world.charge != "refunded":
         times = enumerate(learned.schedule.times_ms, 1)
         assert all(best.by(at_ms + ROUNDING_MS) >= number for number, at_ms in times)
@@ -136,3 +139,46 @@ def test_two_refusals_show_a_buckets_rate_and_depth(rate: float, depth_s: float)
     (found_ms,) = belief.times_ms(one, later_ms, (0.5,))
     true_ms = later_ms + max(0.0, one - level - (later_ms - at_ms) * rate / 60_000) * 60_000 / rate
     assert found_ms - at_ms == pytest.approx(true_ms - at_ms, rel=0.1, abs=2 * one * 60_000 / rate)
+
+
+@pytest.mark.parametrize("shape", ["window", "sliding"])
+def test_answers_show_that_a_limit_is_a_window(shape: Shape) -> None:
+    """Twelve calls are offered a second, of which the limit admits ten. Soon nothing else explains that."""
+    world = replace(hidden(1), horizon_s=120.0, steps=())
+    limit = AxisLimit("requests", 600.0, shape, 5.0)
+    forms = Forms(world, limit, 1.0, lambda _, __: Prior((6.0, 60_000.0), (SHALLOWEST_S, DEEPEST_S)))
+    sliding = shape == "sliding"
+    window: Gate = SlidingWindow(600.0, 5000.0, 1.0) if sliding else FixedWindow(600.0, 5000.0, 1.0, 0, 0, 0)
+    for number in range(300):
+        at_ms = number * 1000 / 12.3
+        call = forms.sent(1.0, at_ms)
+        call.admitted = window.earliest_ms(1.0, at_ms) <= at_ms
+        if call.admitted:
+            window.spend(1.0, at_ms)
+        forms.heard(call)
+    likely = forms.likely()
+    assert likely[shape] > 0.99, likely
+
+
+def test_the_forms_are_those_that_the_generator_draws_and_the_limits_own() -> None:
+    for world in map(hidden, range(60)):
+        for limit in world.limits:
+            forms = forms_of(world, limit)
+            assert any((form.shape, form.span_s) == (limit.shape, limit.span_s) for form in forms) or (
+                limit.shape == "bucket" and forms[0].shape == "bucket"
+            )
+            assert len({(form.shape, form.span_s) for form in forms}) == len(forms)
+
+
+def test_a_blind_learner_starts_as_tcp_does() -> None:
+    """Before the first answer it has sent a few calls; the learner, which hears sooner, may send more."""
+    world = next(w for w in map(hidden, range(500)) if not w.outages and w.latency.shape == "constant")
+    first_ms = 1000 * world.latency.median_s
+    assert learn(world, blind=True).schedule.by(first_ms - ROUNDING_MS) <= FIRST_CALLS
+
+
+def test_both_learners_are_shown_by_class() -> None:
+    found = [shares_of(seed, SMALL) for seed in range(4)]
+    shown = table(found)
+    assert shown.row_count >= 1
+    assert all(0 <= share <= 1 for shares in found for share in (*shares.used, *shares.refused))

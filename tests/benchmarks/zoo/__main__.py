@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fairlane.core.errors import FairlaneError
-from tests.benchmarks.zoo import keeper
+from tests.benchmarks.zoo import keeper, learners
 from tests.benchmarks.zoo.generator import FULL, SMALL, Size
 from tests.benchmarks.zoo.keeper import FAIRLANE, PLAYERS
 from tests.benchmarks.zoo.measure import Figures
@@ -31,6 +31,10 @@ def main(argv: list[str] | None = None) -> int:
     size = SMALL if options.small else FULL
     players = [FAIRLANE] if options.ours else list(PLAYERS)
     try:
+        if options.learners:
+            shares = list(learners.play_learners(seeds, options.processes, size))
+            _console().print(learners.table(shares))
+            return 0
         found = _play(seeds, options.processes, players, size, options.out)
         _show(found, seeds, size, options.out)
     except FairlaneError as error:
@@ -59,8 +63,7 @@ def _play(
 
 
 def _show(found: list[Figures], seeds: list[int], size: Size, out: Path | None) -> None:
-    width = None if sys.stdout.isatty() else UNBOUNDED_WIDTH
-    console = Console(highlight=False, width=width, soft_wrap=True)
+    console = _console()
     console.print(table(found))
     ours = worst([figures for figures in found if figures.player == FAIRLANE])
     for figures in ours:
@@ -70,6 +73,11 @@ def _show(found: list[Figures], seeds: list[int], size: Size, out: Path | None) 
     write(found, f"seeds {seeds[0]} to {seeds[-1]}, {len(seeds)} of them", out)
     for figures in ours:
         draw(keeper.course_of(figures.seed, FAIRLANE, size), out / f"seed-{figures.seed}.svg")
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else UNBOUNDED_WIDTH
+    return Console(highlight=False, width=width, soft_wrap=True)
 
 
 def _seeds(options: argparse.Namespace) -> list[int]:
@@ -96,6 +104,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--small", action="store_true", help="the short form that CI plays")
     parser.add_argument("--ours", action="store_true", help="without the peers")
+    parser.add_argument("--learners", action="store_true", help="both learners, and no lane")
     parser.add_argument("--processes", type=_count, default=2, metavar="N", help="worlds at a time (2)")
     parser.add_argument("--out", type=Path, help="folder for results.json, README.md and the pictures")
     return parser.parse_args(argv)

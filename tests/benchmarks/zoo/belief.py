@@ -280,6 +280,11 @@ class Belief:
         self._apart = self._widest = np.array([0.0, self._apart[1]])
         self._again(rates, depths if self._two else np.zeros_like(rates))
 
+    @property
+    def least_off(self) -> float:
+        """By how much the best guess fails to explain all answers: 0 where it explains them."""
+        return float(self._off.min())
+
     def _judge(self, call: Answer) -> None:
         room = self._room.pop(id(call))
         waits = self._waits.pop(id(call), None)

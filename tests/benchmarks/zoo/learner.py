@@ -7,8 +7,12 @@ It also sends one call at a time that is more likely admitted than not, if that 
 costs. It hears of a refusal, or that there was none, after a round trip. It obeys each Retry-After, also a
 wrong one, as Fairlane does.
 
-Where limits are configured it is the oracle within the configured burst. Where true headers report them,
-it is the oracle from the first answer on.
+A *blind* learner knows less. It is not told whether that limit is a bucket or a window of which length
+(`Forms`). And it hears that a call was admitted with its answer, as Fairlane does. So it has more calls on
+their way at a time: until a 429, as many as were answered, as in TCP's slow start (RFC 5681).
+
+Where limits are configured a learner is the oracle within the configured burst. Where true headers report
+them, it is the oracle from the first answer on.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections import deque
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import count
 
 from fairlane.model.hints import Axis
 from tests.benchmarks.zoo.admission import Admission, Draw, amounts, draw
 from tests.benchmarks.zoo.belief import TICK_MS, Answer, Belief, Prior
+from tests.benchmarks.zoo.forms import Forms
 from tests.benchmarks.zoo.gates import NEVER
 from tests.benchmarks.zoo.generator import DEEPEST_S, LEAST_PER_MINUTE, MOST_PER_MINUTE, SHALLOWEST_S
 from tests.benchmarks.zoo.oracle import MOST_CALLS, Schedule, as_configured, best_schedule
@@ -37,6 +43,10 @@ RISK = 0.5
 """One call may be on its way that is admitted with this probability: a 429 then halves the guesses."""
 WORTH = 0.03
 """The share of the time between two calls that such a call must gain: less does not pay for a 429."""
+FIRST_CALLS = 30
+"""How many calls a blind learner has on their way before the first answer: thrice TCP's (RFC 6928)."""
+LATELY, PACED = 2.0, 1.5
+"""After a 429 it has as many as the second factor times those of the latest usual latencies."""
 MOST_AT_ONCE = 400
 LOOK_MS = 250.0
 """How long after a failure it looks again whether an outage has ended."""
@@ -64,17 +74,17 @@ class _Pending:
     shown_ms: float | None
 
 
-def learn(world: World, most_calls: int = MOST_CALLS) -> Learned:
-    """Play a world as the learner does, until the horizon."""
+def learn(world: World, most_calls: int = MOST_CALLS, *, blind: bool = False) -> Learned:
+    """Play a world as the learner does, until the horizon, or as the ``blind`` one does."""
     if world.configured is not None:
         best = best_schedule(as_configured(world), most_calls)
         return Learned(best, len(best.times_ms), 0)
-    return _Learner(world, most_calls).play()
+    return _Learner(world, most_calls, blind=blind).play()
 
 
 class _Learner:
-    def __init__(self, world: World, most_calls: int) -> None:
-        self._world, self._most_calls = world, most_calls
+    def __init__(self, world: World, most_calls: int, *, blind: bool) -> None:
+        self._world, self._most_calls, self._blind = world, most_calls, blind
         self._admission, self._rtt_ms = Admission(world, 0), 2 * world.one_way_ms
         self._signs = Signs(world, self._admission, 0)
         self._chance = random.Random(f"outages/{world.seed}")
@@ -82,9 +92,13 @@ class _Learner:
         limit = next(limit for limit in world.limits if limit.axis == self._binding)
         self._limit = limit
         largest = self._largest()
-        prior = _prior(world, limit)
-        self._belief = Belief(limit, largest, prior, world.steps, world.seed)
-        self._pending: deque[_Pending] = deque()
+        self._belief: Belief | Forms = (
+            Forms(world, limit, largest, _prior)
+            if blind
+            else Belief(limit, largest, _prior(world, limit), world.steps, world.seed)
+        )
+        self._pending: list[tuple[float, int, _Pending]] = []  # a heap, by when they are heard
+        self._numbers = count()
         self._failures: list[float] = []  # when failures of an outage are heard
         self._ends: list[tuple[float, float, int]] = []
         self._first_ms = NEVER if world.signals.on_success else None  # when the first answer is back
@@ -125,16 +139,31 @@ class _Learner:
         if not at_once and not risky_at_once:
             return NEVER, False
         sure_ms, safe_ms, likely_ms = self._belief.times_ms(taken[self._binding], at_ms, (SURE, SAFE, RISK))
-        few = len(self._pending) <= UNHEARD * len(self._times)
+        few = len(self._pending) <= self._most_unheard()
         if at_once and (safe_ms if few else sure_ms) <= at_ms:
             return at_ms, False
         if not few:
             return (sure_ms if at_once else NEVER), False
-        if any(pending.risky for pending in self._pending):
+        if not self._starts and any(pending.risky for _, _, pending in self._pending):
             return (safe_ms, False) if at_once else (NEVER, False)
         if self._pays(likely_ms, safe_ms) or not at_once:
             return likely_ms, True
         return safe_ms, False
+
+    @property
+    def _starts(self) -> bool:
+        """Whether a blind learner is in slow start: then many calls at a time are at a risk."""
+        return self._blind and not self._refused
+
+    def _most_unheard(self) -> float:
+        """How many calls may be on their way of which nothing is heard."""
+        few = UNHEARD * len(self._times)
+        if not self._blind:
+            return few
+        if self._starts:
+            return max(FIRST_CALLS, len(self._times) - len(self._pending))
+        lately_ms = self._last_ms - LATELY * MS_PER_S * self._world.latency.median_s
+        return max(few, PACED * (len(self._times) - bisect_right(self._times, lately_ms)))
 
     def _pays(self, likely_ms: float, safe_ms: float) -> bool:
         """Whether a risky call gains more time than the wait that a 429 names costs."""
@@ -146,7 +175,7 @@ class _Learner:
         """Whether one more call surely fits at once, and whether it likely does."""
         if self._world.most_at_once is None:
             return True, True
-        count = self._admission.in_flight + sum(pending.axis is not None for pending in self._pending)
+        count = self._admission.in_flight + sum(pending.axis is not None for _, _, pending in self._pending)
         if count < self._fits:
             return True, True
         left = math.log(self._most) - math.log(max(1, self._fits))
@@ -164,7 +193,7 @@ class _Learner:
     def _next_event_ms(self, now_ms: float) -> float:
         """When something becomes known, a call ends, or a limit moves."""
         found = [step.at_s * MS_PER_S for step in self._world.steps if step.at_s * MS_PER_S > now_ms][:1]
-        found += [self._pending[0].known_ms] if self._pending else []
+        found += [self._pending[0][0]] if self._pending else []
         found += self._failures[:1]
         found += [self._ends[0][0]] if self._ends else []
         if self._first_ms is not None:
@@ -191,7 +220,7 @@ class _Learner:
             self._admission.count_refused(now_ms)
             if self._world.counts_refused and self._binding == "requests":
                 self._belief.charged(1.0, now_ms)
-            self._pending.append(_Pending(known_ms, axis, call, in_flight, risky, shown_ms))
+            self._await(_Pending(known_ms, axis, call, in_flight, risky, shown_ms))
             return 0
         self._admission.admit(taken, now_ms)
         self._signs.note_admitted(taken, round(now_ms))
@@ -199,11 +228,15 @@ class _Learner:
         heapq.heappush(self._ends, (now_ms + latency_ms, now_ms, fate.output_tokens))
         if self._first_ms == NEVER:
             self._first_ms = now_ms + latency_ms + self._rtt_ms
-        self._pending.append(_Pending(known_ms, None, call, in_flight, risky, None))
+        known_ms += latency_ms if self._blind else 0.0
+        self._await(_Pending(known_ms, None, call, in_flight, risky, None))
         self._peak = max(self._peak, self._admission.in_flight)
         if not fate.faulty:
             self._times.append(now_ms)
         return 1
+
+    def _await(self, pending: _Pending) -> None:
+        heapq.heappush(self._pending, (pending.known_ms, next(self._numbers), pending))
 
     def _outage(self, now_ms: float) -> Outage | None:
         """The outage in which a call that arrives now fails."""
@@ -235,8 +268,8 @@ class _Learner:
             half = all(outage.share < 1 for outage in self._world.outages)
             again_ms = heapq.heappop(self._failures) + max(0 if half else LOOK_MS, MS_PER_S * max(waits_s))
             self._blocked_ms = max(self._blocked_ms, again_ms)
-        while self._pending and self._pending[0].known_ms <= now_ms:
-            self._hear(self._pending.popleft())
+        while self._pending and self._pending[0][0] <= now_ms:
+            self._hear(heapq.heappop(self._pending)[2])
 
     def _end(self, end_ms: float, taken_ms: float, output_tokens: int) -> None:
         returned = self._admission.charges(output_tokens).returned

@@ -1,0 +1,61 @@
+"""No folder has many files, and a short file has a reason to stand alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("shared/fairlane", "scheduler/fairlane_scheduler", "workers/fairlane_workers")
+MOST_FILES = 16
+SHORT = 40
+"""Lines below which a file needs a reason, as a merge may be simpler for its reader."""
+
+SHARED = "several rooms use it, and none of them is its own"
+PROCESS = "a process or a plug-in of another program starts it by its name"
+ALONE = "its one job has nothing in common with its neighbours"
+DATA = "a table of another's facts, which changes when they do"
+REASONS = {
+    "shared/fairlane/apps/archive/opening.py": PROCESS,
+    "shared/fairlane/client/apps.py": SHARED,
+    "shared/fairlane/client/following/scoring.py": ALONE,
+    "shared/fairlane/config/modules.py": SHARED,
+    "shared/fairlane/core/pause.py": SHARED,
+    "shared/fairlane/core/section.py": SHARED,
+    "shared/fairlane/core/version.py": SHARED,
+    "shared/fairlane/embedded/fake_server.py": PROCESS,
+    "shared/fairlane/embedded/private.py": SHARED,
+    "shared/fairlane/export/extras.py": SHARED,
+    "shared/fairlane/export/finish_reasons.py": DATA,
+    "shared/fairlane/export/formulas.py": SHARED,
+    "shared/fairlane/flower/readings/error_words.py": SHARED,
+    "shared/fairlane/local/demo/questions.py": SHARED,
+    "shared/fairlane/local/joining.py": ALONE,
+    "shared/fairlane/testing/fixtures.py": PROCESS,
+    "scheduler/fairlane_scheduler/upkeep/janitor.py": ALONE,
+    "workers/fairlane_workers/app.py": PROCESS,
+    "workers/fairlane_workers/execution/answer_cache.py": SHARED,
+    "workers/fairlane_workers/providers/framing/event.py": SHARED,
+    "workers/fairlane_workers/providers/framing/ndjson.py": SHARED,
+    "workers/fairlane_workers/providers/protocols/gemini_errors.py": DATA,
+    "workers/fairlane_workers/providers/protocols/openai/published.py": SHARED,
+    "workers/fairlane_workers/upkeep/credentials.py": ALONE,
+}
+
+
+def modules() -> list[Path]:
+    return [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+
+
+def test_no_folder_has_many_files() -> None:
+    counts = Counter(path.parent for path in modules())
+    assert [folder for folder, count in counts.items() if count > MOST_FILES] == []
+
+
+def test_a_short_file_has_a_reason_to_stand_alone() -> None:
+    short = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules()
+        if not path.name.startswith("__") and len(path.read_text(encoding="utf-8").splitlines()) < SHORT
+    }
+    assert short == set(REASONS)
