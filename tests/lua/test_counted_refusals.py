@@ -59,6 +59,7 @@ class CountedWindow:
         (CountedWindow(10, MINUTE_MS), 10),
     ],
 )
+@pytest.mark.slow
 def test_a_limit_that_counts_what_it_refuses_is_left_alone_until_it_admits(
     real_redis: Redis, limit: CountedBucket | CountedWindow, per_minute: int
 ) -> None:

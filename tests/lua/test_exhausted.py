@@ -77,6 +77,7 @@ class Seconds:
         return {"hints": shown} | ({} if admitted else {"retry_after_ms": SECOND_MS})
 
 
+@pytest.mark.slow
 def test_windows_that_hold_whole_calls_do_not_bring_a_lane_far_below_what_they_report(
     real_redis: Redis,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
@@ -69,6 +70,7 @@ def test_a_lane_that_waits_for_a_workers_slot_awaits_its_reports(redis: Redis) -
     starved=st.booleans(),
     waits_ms=st.lists(st.sampled_from([0, 1, 50, 3000]), min_size=1, max_size=12),
 )
+@pytest.mark.slow
 def test_an_unawaited_report_wakes_nobody(
     redis: Redis,
     jobs: int,

@@ -38,6 +38,7 @@ def test_after_a_wait_of_its_own_a_lane_earns_its_next_call_first(real_redis: Re
 
 
 @pytest.mark.parametrize(("depth", "wait_ms"), [(1, None), (5, SECOND_MS)])
+@pytest.mark.slow
 def test_a_shallow_bucket_is_not_measured_by_what_the_lane_asked_of_it(
     real_redis: Redis, depth: int, wait_ms: int | None
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_shallow_bucket_is_not_measured_by_what_the_lane_asked_of_it(
     assert world.refused(since) <= 5
 
 
+@pytest.mark.slow
 def test_a_report_on_429s_alone_is_no_lasting_ceiling(real_redis: Redis) -> None:
     """A lane that stays below the report is never rejected, and so is never told that the limit has risen."""
     d = Deployment(real_redis)
@@ -73,6 +75,7 @@ def test_a_report_on_429s_alone_is_no_lasting_ceiling(real_redis: Redis) -> None
     assert world.admitted(since) >= 0.95 * 300
 
 
+@pytest.mark.slow
 def test_a_report_that_every_answer_renews_is_a_ceiling(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     world = HiddenLimit(

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
+from tests.support.authorities import one_authority
+
 if TYPE_CHECKING:
     from tests.support.command_line import CommandLine
     from tests.support.scheduler_parts import Parts
     from tests.support.stage import Stage
+
+
+__all__ = ["cli", "one_authority", "parts", "stage"]
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ def two() -> Two:
     prompts=st.integers(1, 2),
     repetitions=st.integers(1, 3),
 )
+@pytest.mark.slow
 def test_items_are_numbered_as_if_models_stood_in_the_order_of_their_cells(
     models: list[str], rows: int, prompts: int, repetitions: int
 ) -> None:

@@ -17,6 +17,7 @@ EXTRAS = (
     "module",
     ["fairlane.cli.main", "fairlane_scheduler.__main__", "fairlane_workers.app", "fairlane_workers.bridge"],
 )
+@pytest.mark.slow
 def test_a_role_starts_without_any_extra(module: str) -> None:
     blocked = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r})); import {module}"
     ended = subprocess.run(

@@ -57,6 +57,7 @@ def test_children_and_guard_end_when_the_parent_is_killed(
 
 
 @pytest.mark.parametrize("parent", [["/bin/sh", "-c", 'trap "" TERM; sleep 60; sleep 60']], indirect=True)
+@pytest.mark.slow
 def test_children_that_do_not_listen_are_ended_by_force(
     parent: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

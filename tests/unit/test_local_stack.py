@@ -197,6 +197,7 @@ def test_a_stack_in_the_same_directory_is_refused(stack: Stack, monkeypatch: pyt
     assert stack.poll() == []
 
 
+@pytest.mark.slow
 def test_a_port_that_another_stack_takes_first_is_not_insisted_on(tmp_path: Path) -> None:
     try:
         with Stack(OvertakenPlan(data_dir=tmp_path, simulate=True, workers=0)) as stack:

@@ -320,6 +320,7 @@ DOUBLED = 60
     ids=range(46),
 )  # fmt: skip
 @pytest.mark.timeout(20)
+@pytest.mark.slow
 def test_a_template_bomb_is_refused_before_it_goes_off(text: str) -> None:
     refusal(text)
 

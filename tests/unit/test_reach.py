@@ -67,6 +67,7 @@ def spec_of(**fields: Any) -> RunSpec:
 
 @every_protocol
 @streamed_or_not
+@pytest.mark.slow
 def test_whatever_the_parameters_are_a_call_goes_where_its_connection_says(wire: Wire, stream: bool) -> None:
     _, server = call(wire, ask(stream, **SMUGGLED), [Fault.CLOSE])
     _, plain = call(wire, ask(stream), [Fault.CLOSE])

@@ -54,6 +54,7 @@ def test_no_child_starts_before_there_is_work(pool: Pool) -> None:
         ("floods", "made more than 1 MiB"),
     ],
 )
+@pytest.mark.slow
 def test_what_runs_over_is_ended_and_its_neighbours_are_done(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, act: str, bound: str
 ) -> None:

@@ -192,6 +192,7 @@ class ReservedSlots(RuleBasedStateMachine):
             assert all(held[team] >= self.reserved for team in waiting)
 
 
+@pytest.mark.slow
 def test_reserved_slots_go_to_small_teams_alone_and_no_slot_is_kept_from_them(real_redis: Redis) -> None:
     settings = hypothesis_settings(max_examples=30, stateful_step_count=25, deadline=None)
     run_state_machine_as_test(lambda: ReservedSlots(real_redis), settings=settings)

@@ -48,6 +48,7 @@ def flood(*lists: int) -> bytes:
 
 
 @pytest.mark.parametrize("count", [11_000, 7_000_000])
+@pytest.mark.slow
 def test_a_page_of_sessions_holds_no_more_numbers_than_its_rows_need(count: int) -> None:
     page = flood(count, count)
     began_s = time.thread_time()

@@ -35,7 +35,7 @@ class Forms:
             Belief(form, least, prior(world, form), world.steps, world.seed + number)
             for number, form in enumerate(forms)
         ]
-        self._shapes = [form.shape for form in forms]
+        self._shapes: list[Shape] = [form.shape for form in forms]
         counts = {shape: sum(form.shape == shape for form in forms) for shape in SHAPES}
         self._before = np.array([SHAPES[form.shape] / counts[form.shape] for form in forms])
         self._calls: dict[int, list[Answer]] = {}
@@ -85,7 +85,7 @@ class Forms:
 
     def likely(self) -> dict[Shape, float]:
         """How likely each shape is by now."""
-        found = dict.fromkeys(SHAPES, 0.0)
+        found: dict[Shape, float] = dict.fromkeys(SHAPES, 0.0)
         for shape, weight in zip(self._shapes, self._weights(), strict=True):
             found[shape] += weight
         return found
