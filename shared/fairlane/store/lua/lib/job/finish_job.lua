@@ -7,7 +7,7 @@
 function finish_job(lease, state, payload, follow, joined, queues, now)
   record_job(lease.job, state, payload, lease.lane)
   job_ended(lease.job, now)
-  local used = follow_up(lease.ref, cjson.decode(follow), queues, now)
+  local used = follow ~= '[]' and follow_up(lease.ref, cjson.decode(follow), queues, now) or 0
   local session = joined ~= '' and cjson.decode(joined) or nil
   return finish_item(lease.ref, lease.job, now, session, { unpack(queues, used + 1) })
 end

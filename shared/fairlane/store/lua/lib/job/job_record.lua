@@ -15,12 +15,12 @@ function record_job(job, state, payload, lane)
   return true
 end
 
--- Ends the item of `job` if that was its last job; returns whether it was. An item whose task has ended and which has
--- evaluations left is 'pending' (lib/run/bounds.lua); a 'serial' run's next item waits for it.
+-- Ends the item of `job`, which has its record, if that was its last job; returns whether it was. An item whose task
+-- has ended and which has evaluations left is 'pending' (lib/run/bounds.lua); a 'serial' run's next item waits for it.
 function end_item(ref, job, steps)
   local step = job % steps
   for each = 0, steps - 1 do
-    if redis.call('GETBIT', KEY.done, job - step + each) == 0 then
+    if each ~= step and redis.call('GETBIT', KEY.done, job - step + each) == 0 then
       if step == 0 then redis.call('HINCRBY', KEY.state, 'pending', 1) end
       return false
     end

@@ -18,6 +18,8 @@ if not lease then return false end
 lease.took_ms = tonumber(ARG.took_ms)
 local now, outcome = clock(ARG.now_ms), reported_outcome()
 local news = end_reported(lease, outcome, outcome.used, now)
-for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end
+if ARG.memory ~= '{}' then
+  for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end
+end
 local finished = finish_job(lease, ARG.state, ARG.payload, ARG.follow, ARG.joined, KEY.hot, now)
 return reply_of(news, finished)
