@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from tests.benchmarks.zoo import keeper
-from tests.benchmarks.zoo.generator import SMALL
+from tests.benchmarks.zoo.generator import SMALL, generate
 from tests.benchmarks.zoo.measure import Figures, measure, quantile
 from tests.benchmarks.zoo.provider import ADMITTED
 from tests.benchmarks.zoo.report import one_line
@@ -82,3 +83,14 @@ def test_the_fixed_worlds_are_used() -> None:
 def test_a_seed_plays_the_same_course_again() -> None:
     first, second = (keeper.course_of(3, size=SMALL) for _ in range(2))
     assert first.arrivals == second.arrivals
+
+
+def test_two_calls_between_429s_of_a_second_do_not_refute_a_sure_estimate() -> None:
+    """A window of 87 calls a second, of which the lane is sure after its overshoot. It meets 429s twice in
+    one window: the two calls in between say little of the limit.
+    """
+    world = replace(generate(20048), horizon_s=19.0)
+    course = keeper.course_at(world)
+    limit = world.limits[0].per_minute
+    (known_ms, _), *later = [(at_ms, pace) for at_ms, pace in course.paces if at_ms > 14_500]
+    assert [pace for at_ms, pace in later if pace < limit / 2] == [], f"lower than half after {known_ms} ms"

@@ -16,6 +16,7 @@ from tests.benchmarks.zoo.measure import Figures, measure
 from tests.benchmarks.zoo.peer_client import play_peer
 from tests.benchmarks.zoo.peers import PEERS
 from tests.benchmarks.zoo.playing import Course, play_fairlane
+from tests.benchmarks.zoo.world import World
 
 FAIRLANE = "fairlane"
 PLAYERS = (FAIRLANE, *PEERS)
@@ -28,6 +29,11 @@ def course_of(seed: int, player: str = FAIRLANE, size: Size = FULL) -> Course:
     """The course of one player in the world of a seed. Raises `LocalStackError` where no Redis can be had."""
     world = generate(seed, size)
     return play_fairlane(world, _own_redis()) if player == FAIRLANE else play_peer(world, player)
+
+
+def course_at(world: World) -> Course:
+    """The course of Fairlane in a world. Raises `LocalStackError` where no Redis can be had."""
+    return play_fairlane(world, _own_redis(), to_the_end=False)
 
 
 def figures_of(seed: int, players: Sequence[str] = PLAYERS, size: Size = FULL) -> list[Figures]:

@@ -16,7 +16,8 @@ local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
   local var = (row[axis .. '_var'] or 0) + (WANDER * est) ^ 2 * span_ms / 1000
   local seen, noise, least = measure(row, axis, count, span_ms, unsure_ms, long)
   -- Next to nothing went through: the 429s had not ended.
-  local hardly = count < 3 and seen < est / 3 and span_ms < 9 * 60000 / est and var < 0.2 * est * est
+  local brief = span_ms < math.max(SHUT_STILL_MS, 9 * 60000 / est)
+  local hardly = brief and count < 3 and seen < est / 3 and var < 0.2 * est * est
   if hardly then return false end
   local sliding = sliding_count(row, axis, now)
   if sliding and sliding > seen then seen, noise, least = sliding, 1, sliding end

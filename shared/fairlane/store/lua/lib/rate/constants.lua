@@ -9,7 +9,7 @@
 --       MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS
 --       LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS
 --       LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS PROBES
---       PROBES_OF_CALLS SHUT_PART SHUT_MOST_MS CUT_CALLS CUT_LEAST CUT_MOST
+--       PROBES_OF_CALLS SHUT_PART SHUT_MOST_MS SHUT_STILL_MS CUT_CALLS CUT_LEAST CUT_MOST
 
 -- rate/rate: bounds of every rate, in requests or tokens a minute.
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
@@ -71,6 +71,7 @@ KEPT_OF_PROBE = 0.95 -- share of a slow probe's rate: it grows by less while a 4
 NEW_GROUND = 1.15 -- factor above the estimate: a 429 there says that the limit is near where it was met
 STARTED_WITH = 0.5 -- share of the rate that slow start had reached: it overshoots by up to two (RFC 5681)
 SAVED_MS = 1000 -- ms of the rate that a provider's bucket may have saved while the lane was not used to the full
+SHUT_STILL_MS = 500 -- ms: where next to nothing went through for less, a window of a second is still shut
 LONG_REFUSAL_MS = 2500 -- ms: 429s for longer than a bucket needs to earn some calls are a window's
 
 -- reported/hints
