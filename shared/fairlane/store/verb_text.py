@@ -21,7 +21,8 @@ _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 _WORDS = re.compile(r"\w+")
 
-_HOLDERS = ("core/held_writes", "core/held_values", "core/held_hashes")  # what the calls of one script call run with
+# What the calls of one script call run with.
+_HOLDERS = ("core/held_writes", "core/held_values", "core/held_hashes")
 
 _SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
 {preludes}
