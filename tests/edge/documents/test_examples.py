@@ -40,7 +40,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         "FAIRLANE_WORKER__MODULES": "custom_provider,custom_evaluator,evals",
         "HOUSE_MODEL_URL": f"http://127.0.0.1:{next(free_ports())}",
     }
-    command = [*UP, "--data-dir", str(directory / "data")]
+    # The port that the configuration names may be another stack's: tests run beside each other.
+    command = [*UP, "--simulator-port", str(next(free_ports())), "--data-dir", str(directory / "data")]
     with running_stack(command, directory, workplace=EXAMPLES, environment=shown) as environment:
         yield environment
 
