@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -56,11 +57,15 @@ def submit(shared: Cluster, lane: str, team: str, jobs: int, prompt: str = "{{ n
     return shared.client_of(team).submit(numbered(jobs), prompt, model=lane, **options)
 
 
+def _is_fed(run: Run) -> bool:
+    return bool(run.status().lanes)
+
+
 def at_once(shared: Cluster, lane: str, jobs: dict[str, int]) -> list[Run]:
     """A run of each team, all of them queued before the lane opens."""
     shared.lanes.pause(lane)
     runs = [submit(shared, lane, team, count) for team, count in jobs.items()]
-    wait_until(lambda: all(run.status().lanes for run in runs))
+    wait_until(lambda: all(map(_is_fed, runs)))
     shared.lanes.resume(lane)
     return runs
 
@@ -126,6 +131,7 @@ def test_a_flood_makes_nobody_wait_longer_than_a_few_jobs_of_that_team_do(shared
     for flooding, count in ((FEW, 1), (FLOOD, runs)):
         lane = new_lane(shared)
         floods = [submit(shared, lane, "flood", flooding // count) for _ in range(count)]
+        wait_until(partial(_is_fed, floods[0]))  # else the victim may be fed first
         came_ms = now_ms()
         victim = submit(shared, lane, "victim", JOBS)
         all_succeeded(victim)
