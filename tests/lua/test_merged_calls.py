@@ -97,17 +97,22 @@ def play(redis: Redis, source: str, commands: Sequence[Sequence[str]]) -> tuple[
     return replies, {key: redis.hgetall(key) for key in ("a", "b")}
 
 
+def assert_alike(redis: Redis, commands: Sequence[Sequence[str]]) -> None:
+    """Held hashes reply and end as they would in Redis."""
+    direct, expected = play(redis, DIRECT, commands)
+    held, found = play(redis, HELD, commands)
+    assert found == expected
+    for command, there, here in zip(commands, direct, held, strict=True):
+        if command[0] not in SILENT:
+            assert here == there, command
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(COMMAND, max_size=12))
 def test_a_held_hash_reads_and_ends_as_one_in_redis(
     real_redis: Redis, commands: list[tuple[str, ...]]
 ) -> None:
-    direct, expected = play(real_redis, DIRECT, commands)
-    held, found = play(real_redis, HELD, commands)
-    assert found == expected
-    for command, there, here in zip(commands, direct, held, strict=True):
-        if command[0] not in SILENT:
-            assert here == there, command
+    assert_alike(real_redis, commands)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -115,12 +120,7 @@ def test_a_held_hash_reads_and_ends_as_one_in_redis(
 def test_a_hash_that_was_read_whole_reads_and_ends_as_one_in_redis(
     real_redis: Redis, commands: list[tuple[str, ...]]
 ) -> None:
-    direct, expected = play(real_redis, DIRECT, commands)
-    held, found = play(real_redis, HELD, commands)
-    assert found == expected
-    for command, there, here in zip(commands, direct, held, strict=True):
-        if command[0] not in SILENT:
-            assert here == there, command
+    assert_alike(real_redis, commands)
 
 
 def test_a_hash_that_is_changed_often_is_written_once(real_redis: Redis) -> None:

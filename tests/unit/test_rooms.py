@@ -11,7 +11,7 @@ MOST_FILES = 16
 SHORT = 40
 """Lines below which a file needs a reason, as a merge may be simpler for its reader."""
 
-SHARED = "several rooms use it, and none of them is its own"
+SHARED = "several files use it, and it belongs to none of them"
 PROCESS = "a process or a plug-in of another program starts it by its name"
 ALONE = "its one job has nothing in common with its neighbours"
 DATA = "a table of another's facts, which changes when they do"

@@ -46,7 +46,7 @@ WORTH = 0.03
 FIRST_CALLS = 30
 """How many calls a blind learner has on their way before the first answer: thrice TCP's (RFC 6928)."""
 LATELY, PACED = 2.0, 1.5
-"""After a 429 it has as many as the second factor times those of the latest usual latencies."""
+"""After a 429 it has up to `PACED` times the calls on their way that began in the last `LATELY` latencies."""
 MOST_AT_ONCE = 400
 LOOK_MS = 250.0
 """How long after a failure it looks again whether an outage has ended."""
@@ -175,11 +175,12 @@ class _Learner:
         """Whether one more call surely fits at once, and whether it likely does."""
         if self._world.most_at_once is None:
             return True, True
-        count = self._admission.in_flight + sum(pending.axis is not None for _, _, pending in self._pending)
-        if count < self._fits:
+        refused = sum(pending.axis is not None for _, _, pending in self._pending)
+        at_once = self._admission.in_flight + refused
+        if at_once < self._fits:
             return True, True
         left = math.log(self._most) - math.log(max(1, self._fits))
-        share = (math.log(self._most) - math.log(count + 1)) / left if left > 0 else 0.0
+        share = (math.log(self._most) - math.log(at_once + 1)) / left if left > 0 else 0.0
         return share >= SAFE, share >= RISK
 
     def _others_ms(self, taken: dict[Axis, float], at_ms: float) -> float:

@@ -23,7 +23,7 @@ function write_added(key, hash)
   hash.added = {}
 end
 
--- Writes what is held of a hash, in parts: `unpack` takes no more than some thousands of values.
+-- Writes the changed fields of a hash, a thousand values at a time: `unpack` takes some thousands at most.
 local function write_held(key, hash)
   local set, gone = {}, {}
   for field in pairs(hash.changed) do
