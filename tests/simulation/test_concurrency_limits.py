@@ -29,9 +29,16 @@ class Places:
     """Serves ``at_once`` calls, each for about ``seconds``, and rejects more; ``spread`` is lognormal."""
 
     def __init__(
-        self, at_once: int, seconds: float = 1.0, spread: float = 0.0, status: int = 429, seed: int = 1
+        self,
+        at_once: int,
+        seconds: float = 1.0,
+        spread: float = 0.0,
+        status: int = 429,
+        seed: int = 1,
+        wait_ms: int | None = None,
     ) -> None:
         self.at_once, self.seconds, self.spread, self.status = at_once, seconds, spread, status
+        self.wait_ms = wait_ms
         self.rejected: list[int] = []
         self.served: list[int] = []
         self._inside, self._rng = 0, random.Random(seed)
@@ -47,7 +54,7 @@ class Places:
             self.rejected.append(self._events.now_ms - self._began_ms)
             refusal: Outcome = RateLimited("too many requests")
             if self.status != 429:
-                refusal = Overloaded("no place is free", self.status)
+                refusal = Overloaded("no place is free", self.status, retry_after_ms=self.wait_ms)
             self._events.after(self._way_ms(), lambda: finish(refusal))
             return
         self._inside += 1
@@ -83,6 +90,25 @@ def test_a_503_for_too_many_calls_at_once_is_no_outage(real_redis: Redis, second
         rejected.append(len(provider.rejected))
     assert mean(rejected) <= 0.06 * jobs
     assert median(took) <= 1.25 * jobs * seconds / at_once
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+@pytest.mark.parametrize("wait_ms", [None, 2000])
+def test_few_places_whose_provider_rejects_by_503_are_kept_busy(
+    real_redis: Redis, at_once: int, wait_ms: int | None
+) -> None:
+    """A wider window that meets a 503 is taken back: the lane neither waits longer for it nor tries again soon."""
+    jobs = 60 * at_once
+    took, rejected = list[float](), list[int]()
+    for seed in range(1, 6):
+        real_redis.flushall()
+        provider = Places(at_once, spread=0.3, status=503, seed=seed, wait_ms=wait_ms)
+        cluster, ref = _cluster(real_redis, provider, jobs)
+        took.append(cluster.run_until_finished(ref, limit_s=600))
+        assert_complete(cluster, ref, JobState.SUCCEEDED)
+        rejected.append(len(provider.rejected))
+    assert max(took) <= (1.3 if wait_ms else 1.15) * jobs / at_once
+    assert mean(rejected) <= 0.2 * jobs
 
 
 def test_after_an_outage_of_503_the_window_is_wide_again_within_seconds(real_redis: Redis) -> None:

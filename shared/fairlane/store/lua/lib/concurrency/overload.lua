@@ -2,12 +2,8 @@
 -- others reject so any call now and then. In a lane's hash:
 --   busy_n             the latest permit at the last overload that narrowed the window
 --   through            calls in flight that about a third of the latest answered calls met or exceeded
---   calm, overload_n   the answers since the last overload, and the latest permit that met one
---   overload_odds      logarithm of the odds that half of the calls meet an overload, and not only `random_share`
---   random_share       share of calls that meet one at random
---   random_below       such overloads that met no more calls than `through`, less those that met more
 -- GIVES: note_through overload_narrows
--- USES: concurrency/concurrency_limit concurrency/detector_constants lane/state
+-- USES: concurrency/chance concurrency/concurrency_limit concurrency/detector_constants lane/state
 
 -- Notes with how many in flight a call was answered: a quantile that follows a step at a time (Robbins and Monro, "A
 -- stochastic approximation method", 1951).
@@ -22,46 +18,38 @@ function note_through(row, lease)
   end
 end
 
--- Whether too many calls meet an overload for chance (Page's test: E. S. Page, "Continuous inspection schemes", 1954).
--- Two overloads are as far apart as the calls that were answered between them, or those that started: an overload may
--- come sooner than an answer. Where it is chance, the share of such calls is measured.
-local function too_many(row, lease)
-  local apart = math.max(row.calm or 0, lease.n - (row.overload_n or lease.n) - 1)
-  local share = math.max(LEAST_RANDOM, math.min(MOST_RANDOM, row.random_share or 0))
-  local before = math.max(0, (row.overload_odds or 0) - apart * math.log((1 - share) / (1 - OVERLOADED)))
-  row.overload_odds = math.min(CERTAIN, before + math.log(OVERLOADED / share))
-  row.calm, row.overload_n = 0, math.max(row.overload_n or 0, lease.n)
-  if before > 0 and row.overload_odds >= CERTAIN then return true end
-  row.random_share = (row.random_share or 0) * (1 - 1 / RANDOM_CALLS) ^ apart + 1 / RANDOM_CALLS
-  return false
+-- Whether a lane that served calls a moment ago still does: its latest answer is no older than a call takes. While it
+-- was blocked it asked for none.
+local function serves(row, lease, now)
+  local blocked_ms = known(row.blocked_ms) or 0
+  local asked_ms = math.max(row.answered_ms or 0, blocked_ms <= lease.granted_ms and blocked_ms or 0)
+  return known(row.usual_ms) and now - asked_ms <= SERVES * row.usual_ms
 end
 
--- Whether an overload measures a limit: it met more calls than many that were answered. Each overload that met no more
--- is a reason against a limit, and outweighs one that did. Where several did not, the window is too narrow.
-local function measures(row, lease, through)
-  local below = row.random_below or 0
-  if lease.inflight > through then
-    row.random_below = math.max(0, below - 1)
-    return below == 0
-  end
-  row.random_below = math.min(RANDOM_BELOW, below + 1)
-  if below == RANDOM_BELOW and known(row.window) and row.window_by == 'overload' then
-    row.window_top = math.max(row.window_top or 0, 2 * row.window)
-  end
-  return false
+-- Takes back what the window was widened by, where an overload met more calls than the window held before and than many
+-- that were answered: that is what rejected it. The next try waits for twice as long. Returns whether it did.
+local function takes_back(row, lease)
+  local base = row.window_by == 'overload' and known(row.window) and known(row.window_base)
+  if not base or row.random_below == RANDOM_BELOW then return false end
+  if lease.inflight <= math.max(base, math.floor(row.through or 0)) then return false end
+  row.busy_n, row.window_top = row.granted, base
+  row.widen_ms = math.min(WIDEN_MS, 2 * (row.widen_ms or WIDEN_SOON_MS))
+  narrow_window(row, base, 'overload')
+  return true
 end
 
 -- An overload of a lane that serves other calls. The window becomes one fewer than were in flight, and half where too
 -- many meet one although it was just narrowed: so the next call finds room, and its answer shows that there is no
--- outage. Where an overload measures a limit, answers widen the window up to that. Returns whether overloads come at
--- random, so that this one says nothing of the lane.
+-- outage. Where an overload measures a limit, answers widen the window up to that. Returns whether this one says
+-- nothing of the lane: overloads come at random, or the window was too wide.
 function overload_narrows(row, lease, now)
-  local many, below = too_many(row, lease), row.random_below
-  local serves = known(row.usual_ms) and now - (row.answered_ms or 0) <= SERVES * row.usual_ms
-  if not serves or lease.inflight < 2 or lease.n <= (row.busy_n or 0) then return false end
+  local many, below = too_many_overloads(row, lease), row.random_below
+  local met = math.max(lease.inflight, math.min(2, row.inflight or 0)) -- of two that start at once, either comes first
+  if not serves(row, lease, now) or met < 2 or lease.n <= (row.busy_n or 0) then return false end
+  if takes_back(row, lease) then return true end
   local again = many and row.busy_n and (row.answered_n or 0) <= row.busy_n
-  local fewer, soon_ms, through = lease.inflight - 1, row.widen_ms or WIDEN_SOON_MS, math.floor(row.through or 0)
-  if not many and not measures(row, lease, through) then return below == RANDOM_BELOW end
+  local fewer, soon_ms, through = met - 1, row.widen_ms or WIDEN_SOON_MS, math.floor(row.through or 0)
+  if not many and not measures_limit(row, lease, through) then return below == RANDOM_BELOW end
   row.busy_n = row.granted
   if lease.inflight <= through then
     row.window_top = math.max(row.window_top or 0, through)
@@ -69,6 +57,6 @@ function overload_narrows(row, lease, now)
     row.widen_ms = not many and known(row.window_base) and math.min(WIDEN_MS, 2 * soon_ms) or soon_ms
     if not many or not row.window_top then row.window_top = fewer end
   end
-  narrow_window(row, again and math.floor(lease.inflight / 2) or fewer, 'overload')
+  narrow_window(row, again and math.floor(met / 2) or fewer, 'overload')
   return false
 end
