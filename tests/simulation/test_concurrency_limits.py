@@ -141,6 +141,23 @@ def test_a_hidden_limit_of_calls_at_once_is_found_after_the_first_429(
     assert len(provider.rejected) <= 0.01 * jobs
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_few_places_are_found_although_one_call_more_or_fewer_is_much(
+    real_redis: Redis, at_once: int
+) -> None:
+    jobs = 200 * at_once
+    took, rejected = list[float](), list[int]()
+    for seed in range(1, 4):
+        real_redis.flushall()
+        provider = Places(at_once, spread=0.3, seed=seed)
+        cluster, ref = _cluster(real_redis, provider, jobs)
+        took.append(cluster.run_until_finished(ref, limit_s=2000))
+        assert_complete(cluster, ref, JobState.SUCCEEDED)
+        rejected.append(len(provider.rejected))
+    assert max(took) <= 1.1 * jobs / at_once
+    assert max(rejected) <= 0.1 * jobs
+
+
 @pytest.mark.parametrize(("at_first", "later"), [(8, 24), (16, 48)])
 def test_a_hidden_limit_of_calls_at_once_that_rises_is_found_again(
     real_redis: Redis, at_first: int, later: int

@@ -33,8 +33,7 @@ function suspects_concurrency(row, lease, new)
   if low < 2 or fewest and math.abs(low - fewest) > in_flight_blur(row) then forget_floor(row) end
   if low < 2 then return false end
   row.floor, row.floors = math.min(known(row.floor) or low, low), (row.floors or 0) + 1
-  local against = RARE * (row.over or 0) > (row.under or 0)
-  if row.floors < wanted_floors(row) or against or (row.under or 0) < UNDER then return false end
+  if row.floors < wanted_floors(row) or refuted_floor(row) or (row.under or 0) < UNDER then return false end
   return try_concurrency(row)
 end
 
@@ -48,7 +47,9 @@ function served_suspect_concurrency(row)
   if row.requests_steady == 1 or doubt(row, 'requests') < 1.5 * SURE then return false end
   local floor = known(row.floor) or 0
   local wanted, enough = wanted_floors(row) / 2, math.max(MANY_UNDER, LATENCIES * floor)
+  if not row.floors_wanted and floor < FEW_AT_ONCE then enough = LATENCIES * floor end
   if not row.floors_wanted and floor >= LEAST_FIRST then wanted, enough = 1, math.max(UNDER, floor) end
-  if agreeing(row) < wanted or (row.over or 0) > 0 or (row.under or 0) < enough then return false end
+  local refuted = (row.over or 0) > 0 and (floor >= FEW_AT_ONCE or refuted_floor(row))
+  if agreeing(row) < wanted or refuted or (row.under or 0) < enough then return false end
   return try_concurrency(row)
 end

@@ -2,7 +2,7 @@
 --   floor, low     that number, and the same in the present epoch
 --   floors         how many epochs agreed on it in a row
 --   under, over    calls that went through at clearly fewer in flight, and at more
--- GIVES: forget_floor in_flight_blur count_served
+-- GIVES: forget_floor in_flight_blur refuted_floor count_served
 -- USES: concurrency/detector_constants lane/state
 
 function forget_floor(row)
@@ -17,14 +17,25 @@ function in_flight_blur(row)
   return 1 + rate / 60000 * (row.refusal_ms or 100)
 end
 
--- Counts a call that went through.
+-- Whether calls that went through at more in flight refute the floor: too many beside those at fewer. Of few calls at
+-- once, beside the 429s that agree on it, as two that start at once overtake each other.
+function refuted_floor(row)
+  local over = row.over or 0
+  if (known(row.floor) or 0) < FEW_AT_ONCE then return FEW_OVER * over > (row.floors or 0) end
+  return RARE * over > (row.under or 0)
+end
+
+-- Counts a call that went through. Below FEW_AT_ONCE one more in flight or one fewer is clear.
 function count_served(row, lease)
   local floor = known(row.floor)
   if not floor then return end
-  if lease.inflight > floor + in_flight_blur(row) then
+  local blur = in_flight_blur(row)
+  local most, fewer = floor + blur, floor - blur
+  if floor < FEW_AT_ONCE then most, fewer = most - 2, fewer + 1 end
+  if lease.inflight > most then
     row.over = (row.over or 0) + 1
-    if row.over >= OVER and RARE * row.over > (row.under or 0) then forget_floor(row) end
-  elseif lease.inflight >= NEAR * floor and lease.inflight < floor - in_flight_blur(row) then
+    if row.over >= OVER and refuted_floor(row) then forget_floor(row) end
+  elseif lease.inflight >= NEAR * floor and lease.inflight < fewer then
     row.under = (row.under or 0) + 1
   end
 end

@@ -2,7 +2,7 @@
 -- lane's hash:
 --   unprovoked   429s at a window that was not widened
 --   given_up, given_up_usual_ms   the estimate of the rate before the trial, and the usual time of a call then
--- GIVES: try_concurrency concurrency_limited count_beyond concurrency_refused refutes_concurrency end_poor_trial
+-- GIVES: try_concurrency met_the_window count_beyond concurrency_refused refutes_concurrency end_poor_trial
 -- USES: concurrency/concurrency_floor concurrency/concurrency_limit concurrency/detector_constants
 --       estimate/estimate_filter lane/state
 
@@ -14,8 +14,13 @@ function try_concurrency(row)
   return true
 end
 
-function concurrency_limited(row)
+local function concurrency_limited(row)
   return known(row.window) ~= nil and row.window_by == 'refusals'
+end
+
+-- Whether a 429 may be for too many calls at once: a limit of those admits a call that is alone.
+function met_the_window(row, lease)
+  return concurrency_limited(row) and (lease.inflight > 1 or (row.inflight or 0) > 1)
 end
 
 -- Counts a call that went through although more were in flight than the window had let through before it was widened.

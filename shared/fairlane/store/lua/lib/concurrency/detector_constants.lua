@@ -2,10 +2,10 @@
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
---       MANY_TRIES NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM
---       RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM
---       EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL
---       UNSURE
+--       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES OVERLOADED CERTAIN LEAST_RANDOM
+--       MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE
+--       SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS
+--       MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -21,6 +21,8 @@ LATENCIES = 4 -- and so many times the floor: numbers in flight within one laten
 LEAST_FIRST = 8 -- calls in flight at a first 429 from which it is tried as the limit: one call more or less is little
 FEW_TRIES = 2 -- 429s in a row, the waits that the provider asked for between them, after which waiting is in vain
 MANY_TRIES = 4 -- the same for waits that the lane chose: a bucket may just not have earned a call
+FEW_AT_ONCE = 4 -- calls in flight at a 429: no number is both well below fewer ones, and near them
+FEW_OVER = 4 -- 429s at such a number for each call that goes through at it: a limit of rate lets most through
 NEAR = 0.4 -- share of the floor: calls at fewer in flight say nothing about it
 OVER = 3 -- calls that went through at more in flight, with which a floor is refuted
 RARE = 50 -- calls: one over for so many under is a miscount

@@ -26,15 +26,16 @@ local function serves(row, lease, now)
   return known(row.usual_ms) and now - asked_ms <= SERVES * row.usual_ms
 end
 
--- Takes back what the window was widened by, where an overload met more calls than the window held before and than many
+-- Takes back what the window was widened by, where an overload met more calls than it held before, and than many calls
 -- that were answered: that is what rejected it. The next try waits for twice as long. Returns whether it did.
 local function takes_back(row, lease)
   local base = row.window_by == 'overload' and known(row.window) and known(row.window_base)
   if not base or row.random_below == RANDOM_BELOW then return false end
-  if lease.inflight <= math.max(base, math.floor(row.through or 0)) then return false end
-  row.busy_n, row.window_top = row.granted, base
+  local fits = math.max(base, math.floor(row.through or 0))
+  if lease.inflight <= fits then return false end
+  row.busy_n, row.window_top = row.granted, fits
   row.widen_ms = math.min(WIDEN_MS, 2 * (row.widen_ms or WIDEN_SOON_MS))
-  narrow_window(row, base, 'overload')
+  narrow_window(row, fits, 'overload')
   return true
 end
 

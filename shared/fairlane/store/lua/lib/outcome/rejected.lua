@@ -36,7 +36,7 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
   if hints.exhausted == 'concurrency' then return concurrency_refused(row, lease) and 'cut' or '' end
   local new = lease.n > (row.sign or 0)
   local may_be_places = axis == 'requests' and not shown
-  if new and may_be_places and concurrency_limited(row) and not refutes_concurrency(row, lease, now) then
+  if new and may_be_places and met_the_window(row, lease) and not refutes_concurrency(row, lease, now) then
     return concurrency_refused(row, lease) and 'cut' or ''
   end
   local configured = limits[CONFIGURED[axis]]
