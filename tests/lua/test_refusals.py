@@ -71,6 +71,26 @@ def test_fifty_refusals_of_one_burst_are_one_cut(real_redis: Redis) -> None:
     assert (d.lane_state()["epoch"], d.lane_state()["requests_est"]) == ("1", cut)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+def test_refusals_of_calls_that_started_together_may_come_in_any_order(
+    real_redis: Redis, order: tuple[int, ...]
+) -> None:
+    """The first call after a 429 is rejected as well: that later ones are heard of first is no opening."""
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=200, **CEILING)
+    first, *_ = d.start(ref, 40)
+    d.advance(100)
+    _limited(d, first)
+    learned = _learned(d)["requests_est"]
+    again = [_next(d, ref) for _ in range(4)]
+    d.advance(60)
+    for place in order:
+        d.advance(1)
+        _limited(d, again[place])
+    state = d.lane_state()
+    assert (state["epoch"], state["requests_est"], state["refusals"]) == ("1", learned, "2")
+
+
 def test_a_refusal_of_an_earlier_epoch_changes_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100, **CEILING)

@@ -9,7 +9,7 @@
 --       MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS
 --       LONG_REFUSAL_MS FAIR STEEPER GENTLER KNOWN_WITHIN CLEAR CLEAR_MS CLEAR_MOST_MS WINDOW_MS AGREE_MS MISSED_MS
 --       LONG_AGO_MS EDGES_ENOUGH LEAST_FULL SLACK_MS BACK_OFF_MS BACK_OFF_MOST_MS RARELY_MS EDGE_MARGIN_MS PROBES
---       PROBES_OF_CALLS SHUT_PART SHUT_MOST_MS SHUT_STILL_MS CUT_CALLS CUT_LEAST CUT_MOST
+--       PROBES_OF_CALLS SHUT_PART SHUT_MOST_MS SHUT_STILL_MS OVERTAKEN CUT_CALLS CUT_LEAST CUT_MOST
 
 -- rate/rate: bounds of every rate, in requests or tokens a minute.
 LEAST_PER_MINUTE = 0.1 -- a call every ten minutes: a lower rate cannot be distinguished from a parked lane
@@ -92,6 +92,7 @@ CLEAR_MS = 120000 -- ms for which it stays there at first; then twice as long ea
 CLEAR_MOST_MS = 3600000 -- ms: an hour at most, since limits are raised
 
 -- refusal/exhausted
+OVERTAKEN = 0.25 -- share of a rejection's way: calls that start within it may overtake each other, there or back
 CUT_CALLS = 2 -- calls of those since the last such 429 by which the rate was too high: one is what a bucket shows
 CUT_LEAST = 0.03 -- share of the rate by which it is lowered at least: windows hold whole calls, and count jitter
 CUT_MOST = 0.3 -- the most: a burst of such 429s may have another cause

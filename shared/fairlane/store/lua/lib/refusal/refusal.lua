@@ -17,6 +17,12 @@ local function uncount(row, lease)
   end
 end
 
+-- Whether a rejected call started with the first one since the last 429: then that one may be rejected as well.
+local function beside_first(row, lease)
+  local first_ms = known(row.after_ms)
+  return first_ms and lease.granted_ms - first_ms <= OVERTAKEN * row.refusal_ms
+end
+
 -- Learns from a 429 on `axis`, whose rate was `rate` a minute, in slow start if `starting`, and whose bucket held
 -- `level`. Returns whether it began an epoch.
 function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
@@ -28,7 +34,7 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
     return false
   end
   local est_then = known(row[axis .. '_est']) or rate
-  local still = known(row.shut) and lease.n == row.sign + 1
+  local still = known(row.shut) and (lease.n == row.sign + 1 or beside_first(row, lease))
   if still then axis = row.shut elseif known(row.shut) then learn_opening(row, limits, now) end
   row.last_ms, row.last = lease.granted_ms, admitted_by(row, axis, lease)
   if still then
