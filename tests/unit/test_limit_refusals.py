@@ -99,7 +99,8 @@ def test_the_end_of_a_window_is_waited_for_beyond_retry_after(limits: str) -> No
     assert of(refused(limits, {**headers, "retry-after": "50"})) == ("tokens", 50_000)
 
 
-def test_the_zeros_of_azure_do_not_mean_at_once() -> None:
+def test_the_zeros_of_azure_mean_neither_at_once_nor_a_whole_window() -> None:
+    """A lane doubles a named wait while it proves too short (refusal/patience.lua)."""
     headers = levels(("999", "0"), ("0", "0")) | {
         "x-ratelimit-type": "tokens",
         "x-ratelimit-renewalperiod-tokens": "60",
@@ -107,11 +108,11 @@ def test_the_zeros_of_azure_do_not_mean_at_once() -> None:
         "retry-after-ms": "0",
     }
     outcome = refused(None, headers)
-    assert of(outcome) == ("tokens", 60_000)
+    assert of(outcome) == ("tokens", 1_000)
     assert hint_of(outcome, "tokens") == AxisHint(1_000, 0, None)
     assert of(refused(None, {**headers, "retry-after": "27"})) == ("tokens", 27_000)
-    del headers["x-ratelimit-renewalperiod-tokens"]
-    assert of(refused("azure", headers)) == ("tokens", 1_000)
+    del headers["retry-after"]
+    assert of(refused(None, headers)) == ("tokens", 0)  # the lane's own wait, as if none were named
 
 
 def test_what_azure_does_not_know_is_not_now() -> None:

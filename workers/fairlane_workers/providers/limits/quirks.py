@@ -48,17 +48,6 @@ def azure_limits(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
             axes[axis] = hint._replace(limit=min(MOST, hint.limit * 60 / period_s))
 
 
-def azure_window_ms(exhausted: Axis | None, headers: Mapping[str, str]) -> int | None:
-    """The window of the tokens, ``renewalperiod`` long.
-
-    Under a window of 60 s Azure rejects tokens with ``retry-after: 1``, ``retry-after-ms: 0`` and
-    ``reset-tokens: 0``, or with resets of 0 alone. Then only the window is right. Azure counts requests over
-    1 to 10 s, so their window is wrong.
-    """
-    period_s = number(headers.get(_PERIOD + "tokens")) if exhausted == "tokens" else None
-    return round(period_s * 1000) if period_s and period_s <= _HOUR_MS / 1000 else None
-
-
 def mistral_month(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
     """Note a month's tokens only if they are exhausted: until then they do not bound the rate.
 

@@ -14,7 +14,6 @@ from fairlane_workers.providers.limits.table import LimitDialect, dialect_in, te
 
 _HOUR_MS = 3_600_000
 _LONGEST_DAY_MS = 25 * _HOUR_MS
-_AT_ONCE_MS = 1000
 _ORDER: tuple[Axis, ...] = ("input", "output", "tokens", "requests", "unnamed", "day", "concurrency")
 
 
@@ -57,8 +56,6 @@ def read_refusal(
     renewed_ms = _renewed_ms(exhausted, axes, row)
     if renewed_ms is not None and (not wait_ms or row.reset == "window" or violated.exhausted):
         wait_ms = max(wait_ms or 0, renewed_ms)
-    elif renewed_ms is None and row.window is not None and (wait_ms or 0) <= _AT_ONCE_MS:
-        wait_ms = row.window(exhausted, headers) or wait_ms
     return Refusal(hints or None, wait_ms)
 
 

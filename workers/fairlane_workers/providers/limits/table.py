@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from fairlane.model.hints import Axis
 from fairlane_workers.providers.limits import quirks, ratelimit_fields
 from fairlane_workers.providers.limits.clocks import Axes, Clock, clock
 
 Amend: TypeAlias = Callable[[Axes, Mapping[str, str], int], None]
-Window: TypeAlias = Callable[[Axis | None, Mapping[str, str]], int | None]
 
 
 class LimitDialect(NamedTuple):
@@ -19,15 +17,13 @@ class LimitDialect(NamedTuple):
     ``reset`` is the meaning of its resets. ``"window"``: the budget is renewed then and not before, so a
     rejected call waits for it even if Retry-After is shorter. ``"full"``: the time to a *full* refill, far
     more than one call needs; it is a wait only if there is no other. ``amend`` corrects the hints of
-    providers with quirks. ``window`` gives the window of an exhausted axis: the wait if there is neither a
-    reset nor a Retry-After of more than a second.
+    providers with quirks.
     """
 
     name: str
     clocks: tuple[Clock, ...] = ()
     reset: Literal["full", "window"] = "full"
     amend: Amend | None = None
-    window: Window | None = None
 
 
 _OPENAI = (clock("requests", "x-ratelimit-*-requests"), clock("tokens", "x-ratelimit-*-tokens"))
@@ -47,8 +43,8 @@ DIALECTS = {
                 clock("output", "anthropic-ratelimit-output-tokens-*"),
             ),
         ),
-        # Windows of renewalperiod seconds; zeros beside an exhausted axis are wrong.
-        LimitDialect("azure", _OPENAI, "window", quirks.azure_limits, quirks.azure_window_ms),
+        # Windows of renewalperiod seconds; zeros beside an exhausted axis say nothing.
+        LimitDialect("azure", _OPENAI, "window", quirks.azure_limits),
         # No headers: `bodies` reads the errors' bodies.
         LimitDialect("gemini", reset="window"),
         LimitDialect("bedrock"),
