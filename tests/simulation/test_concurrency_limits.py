@@ -97,7 +97,7 @@ def test_a_503_for_too_many_calls_at_once_is_no_outage(real_redis: Redis, second
 def test_few_places_whose_provider_rejects_by_503_are_kept_busy(
     real_redis: Redis, at_once: int, wait_ms: int | None
 ) -> None:
-    """A wider window that meets a 503 is taken back: the lane neither waits longer for it nor tries again soon."""
+    """A wider window that meets a 503 is taken back: the lane does not wait for it, nor try again soon."""
     jobs = 60 * at_once
     took, rejected = list[float](), list[int]()
     for seed in range(1, 6):
