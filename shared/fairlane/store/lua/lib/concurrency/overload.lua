@@ -1,6 +1,7 @@
 -- The window of calls in flight at once after overloads (503, 529): some providers reject so what is too much at once,
 -- others reject so any call now and then. In a lane's hash:
 --   busy_n             the latest permit at the last overload that narrowed the window
+--   busy_fits          one fewer than were in flight then: the limit, if the next one finds the same
 --   through            calls in flight that about a third of the latest answered calls met or exceeded
 -- GIVES: note_through overload_narrows
 -- USES: concurrency/chance concurrency/concurrency_limit concurrency/detector_constants lane/state
@@ -51,8 +52,11 @@ function overload_narrows(row, lease, now)
   local again = many and row.busy_n and (row.answered_n or 0) <= row.busy_n
   local fewer, soon_ms, through = met - 1, row.widen_ms or WIDEN_SOON_MS, math.floor(row.through or 0)
   if not many and not measures_limit(row, lease, through) then return below == RANDOM_BELOW end
-  row.busy_n = row.granted
-  if lease.inflight <= through then
+  local same = row.busy_fits == fewer and through <= met
+  row.busy_n, row.busy_fits = row.granted, fewer
+  if same then
+    row.window_top, row.widen_ms = fewer, soon_ms
+  elseif lease.inflight <= through then
     row.window_top = math.max(row.window_top or 0, through)
   else
     row.widen_ms = not many and known(row.window_base) and math.min(WIDEN_MS, 2 * soon_ms) or soon_ms
