@@ -9,6 +9,7 @@ CLASSES = (
     CONFIGURED,
     TRUE_HEADERS,
     HIDDEN,
+    "hidden, one limit that stays",
     "hidden, Retry-After honest",
     "hidden, Retry-After wrong or absent",
     "hidden, calls at once",
@@ -34,8 +35,10 @@ def classes_of(world: World, best: int) -> tuple[str, ...]:
         return (TRUE_HEADERS,)
     honest = signals.wait_form != "none" and signals.wait_error == 1.0
     long = any(limit.shape != "bucket" and limit.span_s >= MINUTE_S for limit in world.limits)
+    alone = len(world.limits) == 1 and world.most_at_once is None and not world.steps and not world.outages
     holds = (
         True,
+        alone,
         honest,
         not honest,
         world.most_at_once is not None,
