@@ -316,7 +316,11 @@ outcomes = st.sampled_from(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    ends=st.lists(outcomes, min_size=1, max_size=40),
+    ends=st.lists(outcomes, min_size=1, max_size=40).filter(
+        lambda ends: any(
+            not isinstance(end, RateLimited | Overloaded) for end in ends
+        )  # 429s alone end no job
+    ),
     judges=st.sampled_from([[], ["sim:judge"], ["sim:fast", "sim:judge"]]),
     kills=st.lists(st.floats(0.2, 8), max_size=2),
     change_of_leader=st.none() | st.floats(0.5, 6),
