@@ -52,6 +52,46 @@ def test_a_first_429_that_shows_a_reported_limit_exhausted_keeps_its_rate(real_r
     assert float(d.lane_state()["requests_est"]) == pytest.approx(600, rel=0.01)
 
 
+def test_a_429_before_a_lane_has_reached_its_first_report_keeps_the_reported_rate(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=1000)
+    first, second, *_ = d.start(ref, 2)
+    _refused(d, first, requests=(1200, 0, 1000), exhausted="requests")
+    assert float(d.lane_state()["requests_est"]) == pytest.approx(1200, rel=0.01)
+    d.defer(second)
+    d.advance(2000)
+    taken = 0
+    for _ in range(100):
+        d.advance(100)
+        taken += d.pass_through(ref)
+    assert taken >= 0.9 * 200
+
+
+def test_what_429s_taught_of_a_reported_limit_moves_with_it(real_redis: Redis) -> None:
+    """Others take half of the limit; then it doubles, and later falls to a tenth."""
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=1000)
+    (first,) = d.start(ref, 1)
+    d.report(first, Feedback("ok", hints=hints(requests=(600, 1, 1000))), done=True)
+    for _ in range(4):
+        for _ in range(3):
+            d.advance(1000)
+            d.finish(d.start(ref)[0])
+        d.advance(1000)
+        (refused,) = d.start(ref, 1)
+        _refused(d, refused, 1000, requests=(600, 0, 1000), exhausted="requests")
+        d.advance(2000)
+        d.finish(d.start(ref)[0])
+    d.advance(2000)
+    learned = float(d.lane_state()["requests_est"])
+    assert learned < 0.8 * 600
+    for limit in (1200, 120):
+        (answered,) = d.start(ref, 1)
+        d.report(answered, Feedback("ok", hints=hints(requests=(limit, 1, 1000))), done=True)
+        assert float(d.lane_state()["requests_est"]) == pytest.approx(learned * limit / 600, rel=0.05)
+        d.advance(60_000)
+
+
 @dataclass
 class Seconds:
     """Windows of a second: a limit a minute of which each holds only whole calls. Its headers are true."""

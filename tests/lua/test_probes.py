@@ -23,8 +23,8 @@ def _circuit(d: Deployment) -> str:
     return d.lanes.view("sim:fast").circuit
 
 
-def _down(d: Deployment, took_ms: int = 400, **limits: Any) -> RunRef:
-    """A lane whose calls took so long until its circuit opened just now."""
+def _down(d: Deployment, took_ms: int = 400, failed_ms: int = 120_000, **limits: Any) -> RunRef:
+    """A lane whose calls took so long until its circuit opened just now, and so long to fail."""
     ref = d.queued_lane(jobs=400, **limits)
     if took_ms:
         [answered] = d.start(ref)
@@ -33,6 +33,7 @@ def _down(d: Deployment, took_ms: int = 400, **limits: Any) -> RunRef:
     for _ in range(FAILURES):
         d.advance(1000)
         [failing] = d.start(ref)
+        d.advance(failed_ms)
         d.defer(failing, signal="broken")
     assert _circuit(d) == "open"
     return ref
@@ -55,18 +56,74 @@ def _next(d: Deployment, ref: RunRef) -> Attempt:
     return _probe(d, ref)
 
 
-@pytest.mark.parametrize(("took_ms", "overdue_ms"), [(100, SECOND_MS), (400, SECOND_MS), (5000, 10_000)])
-def test_a_probe_is_overdue_after_twice_a_slow_call_or_when_a_failed_one_would_be_followed(
-    real_redis: Redis, took_ms: int, overdue_ms: int
+@pytest.mark.parametrize(
+    ("took_ms", "failed_ms", "overdue_ms"),
+    [
+        (100, 120_000, SECOND_MS),
+        (400, 120_000, SECOND_MS),
+        (5000, 120_000, 10_000),
+        (5000, 0, SECOND_MS),
+        (5000, 600, 2400),
+        (60_000, 600, 2400),
+    ],
+)
+def test_a_probe_is_overdue_after_slow_calls_or_failures_or_when_a_failed_one_would_be_followed(
+    real_redis: Redis, took_ms: int, failed_ms: int, overdue_ms: int
 ) -> None:
+    """Twice a slow call, or four times as long as calls took to fail, whichever is sooner."""
     d = Deployment(real_redis)
-    ref = _down(d, took_ms)
+    ref = _down(d, took_ms, failed_ms)
     _next(d, ref)
     began_ms = d.now_ms
     grant = d.ask(ref)
     assert grant.reason == "probing"
     assert grant.at_ms == began_ms + overdue_ms
     _next(d, ref)
+
+
+def _overloaded(d: Deployment, calls: int) -> tuple[RunRef, Attempt]:
+    """A lane that overloads narrowed until its circuit opened, and a call from before that is still out."""
+    ref = d.queued_lane(jobs=400)
+    long, *others = d.start(ref, calls)
+    d.advance(400)
+    for answered in others:
+        d.finish(answered)
+    while _circuit(d) == "closed":
+        for attempt in d.take(ref, calls):
+            assert d.claim(attempt) is not None
+            d.advance(1)
+            d.defer(attempt, signal="overloaded")
+        d.advance(100)
+    assert d.lane_state()["window_by"] == "overload"
+    return ref, long
+
+
+def _in_time(d: Deployment, ref: RunRef) -> Attempt:
+    """The next probe, within a minute."""
+    for _ in range(600):
+        if taken := d.take(ref, 1):
+            assert d.claim(taken[0]) is not None
+            return taken[0]
+        d.advance(100)
+    raise AssertionError(d.ask(ref))
+
+
+def test_a_call_from_before_an_outage_keeps_no_probe_waiting(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref, _ = _overloaded(d, calls=4)
+    for _ in range(6):
+        d.defer(_in_time(d, ref), signal="overloaded")
+    assert d.lane_state()["inflight"] == "1" == d.lane_state()["window"]
+
+
+def test_overloads_that_proved_an_outage_leave_no_window(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref, long = _overloaded(d, calls=20)
+    assert int(d.lane_state()["window"]) < 20
+    d.finish(long)
+    d.finish(_in_time(d, ref))
+    assert _circuit(d) == "closed"
+    assert len(d.take(ref, 20)) == 20
 
 
 def test_a_lane_that_was_never_answered_waits_for_its_probe(real_redis: Redis) -> None:

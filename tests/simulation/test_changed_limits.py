@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
 
 import pytest
@@ -33,6 +34,14 @@ def _scenario(model: SimulatedModel, seed: int, minutes: float | None, jobs: int
 def _rejected_share(recording: Recording) -> float:
     arrivals = recording.lanes["sim:model"].log.arrivals
     return sum(arrival.verdict != ADMITTED for arrival in arrivals) / len(arrivals)
+
+
+def _least_ms(recording: Recording, at_once: int) -> int:
+    """How long the same calls take, in the same order, where one starts as soon as another ends."""
+    ends_ms = [0] * at_once
+    for start_ms, end_ms in sorted(recording.lanes["sim:model"].log.served):
+        heapq.heapreplace(ends_ms, ends_ms[0] + end_ms - start_ms)
+    return max(ends_ms)
 
 
 def _found_after(recording: Recording, since_s: float, until_s: float, per_minute: float) -> float:
@@ -69,8 +78,6 @@ def test_a_concurrency_limit_costs_few_429s_and_little_time(real_redis: Redis, s
 
     recording = record(_scenario(model, seed, minutes=None, jobs=800), real_redis)
 
-    served = recording.lanes["sim:model"].log.served
-    ideal_ms = sum(end - start for start, end in served) / 16
     assert recording.complete
-    assert recording.ended_ms - recording.began_ms <= 1.12 * ideal_ms
+    assert recording.ended_ms - recording.began_ms <= 1.05 * _least_ms(recording, at_once=16)
     assert _rejected_share(recording) <= 0.01

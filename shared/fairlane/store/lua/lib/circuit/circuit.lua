@@ -32,6 +32,7 @@ local function count_failure(row, limits, lease, answered_then, now)
   if lease.n <= (row.answered_n or 0) then return end
   if is_shut(row, lease) then return fail_shut(row, limits, lease, now) end
   blame(row, lease)
+  row.failed_for = math.max(row.failed_for or 0, now - (lease.claimed_ms or lease.granted_ms))
   if (row.circuit or 'closed') ~= 'closed' then return end
   if not known(row.first_n) then begin_failures(row, lease, now) end
   row.fails = row.fails + 1

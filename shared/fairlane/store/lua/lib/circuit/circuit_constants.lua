@@ -2,7 +2,7 @@
 -- value.
 -- GIVES: OUTAGE_FAILURES CIRCUIT_APART_MS OUTAGE_DELAY_S OUTAGE_GROWTH OUTAGE_LONGEST_S PATIENCE PATIENCE_MS
 --       BUSY_MS BUSY_MOST_MS CALMED REFUSED_LEAST REFUSED_FIRST_MS
---       REFUSED_LONGEST_MS SILENT SILENT_LEAST_MS SILENT_GROWTH SLOWEST_CALLS
+--       REFUSED_LONGEST_MS OUTLIVED SILENT SILENT_LEAST_MS SILENT_GROWTH SLOWEST_CALLS
 
 -- circuit/circuit, circuit/doubt and outcome/rejected
 OUTAGE_FAILURES = 5 -- failures, started apart in time, that open the circuit where a lane configures no number
@@ -18,6 +18,9 @@ REFUSED_LEAST = 2 -- 429s of one team before they may be its own: one meets a la
 REFUSED_FIRST_MS = 1000 -- ms until the next call of a team that 429s shut out, doubled with each that meets one
 REFUSED_LONGEST_MS = 60000 -- ms: the longest such wait, and how long such a call is awaited; a quota may come any time
 CALMED = 0.25 -- signs that an answer outweighs: where more than a fifth of the calls meet one, the block grows
+
+-- circuit/probe
+OUTLIVED = 4 -- factor on how long the outage's calls took to fail: a probe that takes longer may have been admitted
 
 -- circuit/unanswered
 SILENT = 2 -- factor on how long slow calls take: so long is none awaited while others are answered

@@ -1,12 +1,13 @@
 -- How a lane's circuit opens and closes. In the lane's hash:
 --   circuit, open_ms    closed | open | half-open, and when the next probe may start
 --   first_n, down_ms    the first failure that no later call has refuted, and since when the lane is down
---   probes              how many probes have failed or were overdue since
+--   probes, failed_for  how many probes have failed or were overdue since, and ms until the slowest failure
 -- GIVES: begin_failures forget_failures acquit open_circuit probe_delay_ms
 -- USES: circuit/blame circuit/circuit_constants circuit/shut_out lane/state team/in_flight
 
 function begin_failures(row, lease, now)
   row.first_n, row.fails, row.failures, row.down_ms = lease.n, 0, 0, now
+  row.failed_for = now - (lease.claimed_ms or lease.granted_ms)
 end
 
 -- Forgets failures: a call that started later was answered.

@@ -60,9 +60,15 @@ local function most_while_rejected(row)
   return (row.asked_ms or 0) <= (row.blocked_ms or 0) + patience and crowd - 1 or math.huge
 end
 
+-- The learned window. A probe needs no room in one that overloads narrowed: a call from before an outage may take long.
+local function learned_window(row)
+  local probing = (row.circuit or 'closed') ~= 'closed'
+  return not (probing and row.window_by == 'overload') and known(row.window) or math.huge
+end
+
 -- The most calls in flight at once; infinite without a limit.
 function concurrency_limit(row, limits)
   local most = math.min(limits.max_concurrency or math.huge, known(row.concurrency_reported) or math.huge)
   if limits.exact == 1 and limits.max_concurrency then return most end
-  return math.min(most, known(row.window) or math.huge, most_while_rejected(row))
+  return math.min(most, learned_window(row), most_while_rejected(row))
 end

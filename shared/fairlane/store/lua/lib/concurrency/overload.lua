@@ -2,9 +2,23 @@
 -- others reject so any call now and then. In a lane's hash:
 --   busy_n             the latest permit at the last overload that narrowed the window
 --   busy_fits          one fewer than were in flight then: the limit, if the next one finds the same
+--   kept_window, kept_by   the window before the first overload that no answer has followed, and what had narrowed it
 --   through            calls in flight that about a third of the latest answered calls met or exceeded
--- GIVES: note_through overload_narrows
+-- GIVES: note_through overload_narrows restore_window
 -- USES: concurrency/chance concurrency/concurrency_limit concurrency/detector_constants lane/state
+
+-- Keeps the window of before the first overload of a series that no answer interrupts.
+local function keep_window(row)
+  if known(row.first_n) then return end
+  row.kept_window, row.kept_by = row.window or '', row.window_by or ''
+end
+
+-- Gives the window back that it had before overloads which proved an outage: any number of calls met them.
+function restore_window(row)
+  if row.window_by ~= 'overload' or not row.kept_by then return end
+  local window, by = known(row.kept_window), row.kept_by
+  if window then narrow_window(row, window, by) else row.window, row.window_by = '', '' end
+end
 
 -- Notes with how many in flight a call was answered: a quantile that follows a step at a time (Robbins and Monro, "A
 -- stochastic approximation method", 1951).
@@ -46,6 +60,7 @@ end
 -- nothing of the lane: overloads come at random, or the window was too wide.
 function overload_narrows(row, lease, now)
   local many, below = too_many_overloads(row, lease), row.random_below
+  keep_window(row)
   local met = math.max(lease.inflight, math.min(2, row.inflight or 0)) -- of two that start at once, either comes first
   if not serves(row, lease, now) or met < 2 or lease.n <= (row.busy_n or 0) then return false end
   if takes_back(row, lease) then return true end

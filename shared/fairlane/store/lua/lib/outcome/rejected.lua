@@ -47,6 +47,7 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
     excuse(row, axis, level, lease, retry_after_ms, now)
     return ''
   end
+  if new then row[axis .. '_by_header'] = shown and 1 or 0 end
   row.shown_then = shown and 1 or 0
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)

@@ -11,7 +11,7 @@ function begin_epoch(row, limits, axis, rate, est_then, starting, lease, now)
   row.first, row.pace_then, row.est_then, row.epoch = row.last, rate, est_then, (row.epoch or 0) + 1
   note_window_use(row, axis, now)
   if row.shown_then == 1 then
-    learn_shown(row, limits, axis, rate, starting, lease, now)
+    learn_shown(row, limits, axis, rate, lease, now)
   elseif not known(row[axis .. '_age_ms']) then
     local start = rate * (starting and STARTED_WITH or KEPT_OF_NEW)
     set_estimate(row, axis, start, start * start, now)

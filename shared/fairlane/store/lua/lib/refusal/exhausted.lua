@@ -3,19 +3,22 @@
 -- calls, or others use that limit too.
 --   <axis>_shown   the latest call that began an epoch of such 429s
 -- GIVES: learn_shown
--- USES: estimate/estimate_filter lane/state rate/constants rate/refusal_budget
+-- USES: estimate/estimate_filter lane/state rate/constants rate/lift rate/refusal_budget
 
 -- Learns from a 429 of a new epoch that shows `axis` exhausted at `rate`. As often as the refusal budget pays for,
 -- that rate stays. Else it falls by more, and is less sure, the fewer calls there were since the last such epoch. A
--- lane that is `starting` towards the reported limit knows no rate.
-function learn_shown(row, limits, axis, rate, starting, lease, now)
+-- lane that is lifted towards its first report was rejected because others or a burst had taken what was left: its
+-- limit is the reported one.
+function learn_shown(row, limits, axis, rate, lease, now)
   local before, last = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or 0, row[axis .. '_shown']
   local est = math.max(before, rate) -- a lane that has climbed met the limit there
+  local reported = UNDER_REPORTED * (known(row[axis .. '_reported']) or 0)
+  if lifted(row, axis, reported) < reported then est = reported end
   local calls, cut = lease.n - (last or 0), 0
   if last and calls < 1 / (limits.refusal_budget or REFUSAL_BUDGET) then
     cut = math.min(CUT_MOST, math.max(CUT_LEAST, CUT_CALLS / math.max(1, calls)))
   end
   if cut > CUT_LEAST then probe_often(row, axis) else put_probe_off(row, axis) end
   row[axis .. '_shown'], row.novice = lease.n, 0
-  set_estimate(row, axis, (1 - cut) * est, (math.max(starting and 1 or SURE, cut) * est) ^ 2, now)
+  set_estimate(row, axis, (1 - cut) * est, (math.max(SURE, cut) * est) ^ 2, now)
 end

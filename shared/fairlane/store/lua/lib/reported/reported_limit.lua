@@ -1,15 +1,21 @@
 -- The limit that a provider reports of an axis, and what another report makes of what was learned:
 --   <axis>_reported, _reported_ms, _reported_n   the reported limit, when it was reported, and the calls by then
+--   <axis>_by_header   1 where the headers of the axis' latest 429 showed this limit exhausted
 -- GIVES: note_reported
 -- USES: concurrency/detector_constants estimate/estimate_filter lane/state rate/constants rate/lift
 
--- Forgets what was learned of a limit that another report replaces. An estimate well below the last report was not of
--- that limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it
--- knows: it may be of another axis, where headers do not name it.
+-- Forgets what was learned of a limit that another report replaces. What 429s taught that showed it exhausted moves
+-- with it: others' part, or what a shallow bucket wastes. Another estimate well below the last report was not of that
+-- limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it knows:
+-- it may be of another axis, where headers do not name it.
 local function replace_report(row, axis, was, limit, now)
   local est = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was
+  local moved = limit / was
+  if row[axis .. '_by_header'] == 1 and known(row[axis .. '_age_ms']) then
+    return set_estimate(row, axis, est * moved, (row[axis .. '_var'] or 0) * moved ^ 2, now)
+  end
   if est < NOT_REPORTED * was and limit <= FAR_HIGHER * was then
-    row[axis .. '_var'] = (row[axis .. '_var'] or 0) + (est * (limit / was - 1)) ^ 2
+    row[axis .. '_var'] = (row[axis .. '_var'] or 0) + (est * (moved - 1)) ^ 2
     return
   end
   local from = math.min(was, est)
