@@ -5,10 +5,10 @@
 
 local OF_AXIS = {
   'est', 'var', 'est_ms', 'age_ms', 'back_ms', 'climb_ms', 'slow', 'slope', 'window', 'cost', 'cost_now', 'put_off',
-  'steady', 'strays', 'stray_from', 'strays_wanted', 'top', 'top_until_ms', 'top_for_ms', 'deep', 'shown', 'excuses',
-  'excused', 'edge', 'edge_lo', 'edge_hi', 'edge_ms', 'edges', 'long_ms', 'reported', 'reported_ms', 'reported_n',
-  'left', 'left_ms', 'left_uncertain', 'left_start', 'left_end', 'left_done', 'fullest', 'foreign', 'foreign_ms',
-  'free', 'renews_ms', 'lift', 'lift_ms', 'open', 'open_ms', 'idle_ms', 'wait_ms',
+  'steady', 'strays', 'stray_from', 'strays_wanted', 'top', 'top_until_ms', 'top_for_ms', 'deep', 'shown',
+  'by_header', 'excuses', 'excused', 'edge', 'edge_lo', 'edge_hi', 'edge_ms', 'edges', 'long_ms', 'reported',
+  'reported_ms', 'reported_n', 'left', 'left_ms', 'left_uncertain', 'left_start', 'left_end', 'left_done', 'fullest',
+  'foreign', 'foreign_ms', 'free', 'renews_ms', 'lift', 'lift_ms', 'open', 'open_ms', 'idle_ms', 'wait_ms',
 }
 local OF_LANE = {
   'window', 'window_by', 'window_age_ms', 'window_step', 'window_base', 'window_from', 'window_top', 'widen_ms',

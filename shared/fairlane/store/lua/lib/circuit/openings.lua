@@ -1,7 +1,7 @@
 -- How a lane's circuit opens and closes. In the lane's hash:
 --   circuit, open_ms    closed | open | half-open, and when the next probe may start
 --   first_n, down_ms    the first failure that no later call has refuted, and since when the lane is down
---   probes, failed_for  how many probes have failed or were overdue since, and ms until the slowest failure
+--   probes, failed_for  how many probes have failed or were overdue since, and how many ms the slowest failure took
 -- GIVES: begin_failures forget_failures acquit open_circuit probe_delay_ms
 -- USES: circuit/blame circuit/circuit_constants circuit/shut_out lane/state team/in_flight
 

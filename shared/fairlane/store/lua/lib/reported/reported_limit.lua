@@ -1,6 +1,6 @@
 -- The limit that a provider reports of an axis, and what another report makes of what was learned:
 --   <axis>_reported, _reported_ms, _reported_n   the reported limit, when it was reported, and the calls by then
---   <axis>_by_header   1 where the headers of the axis' latest 429 showed this limit exhausted
+--   <axis>_by_header   1 where the latest 429 that taught something of the axis showed this limit exhausted
 -- GIVES: note_reported
 -- USES: concurrency/detector_constants estimate/estimate_filter lane/state rate/constants rate/lift
 
