@@ -14,7 +14,7 @@ from typing import Any
 
 import fairlane_workers.engine as engine_module
 from fairlane.model.outcome import Outcome
-from fairlane_workers.__main__ import main
+from fairlane_workers.command import main
 from fairlane_workers.execution.reporter import FinishedCall
 from fairlane_workers.providers.contract import OnChunk, Request
 from tests.benchmarks.noop_worker import ANSWER, NoopProvider

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fairlane_workers.engine as engine_module
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.tokens import Usage
-from fairlane_workers.__main__ import main
+from fairlane_workers.command import main
 from fairlane_workers.providers.contract import OnChunk, Request
 
 ANSWER = Success("ok", Usage(1, 1))

@@ -27,7 +27,7 @@ from tests.support.wait import wait_until
 
 CRASHES = {
     "defect-at-start": """
-from fairlane_workers import __main__ as entry, process
+from fairlane_workers import command as entry, process
 class Broken(process.WorkerProcess):
     def _make_app(self):
         raise RuntimeError(f"defect: {vars(self)!r} {vars(self.engine)!r} {self._secrets!s}")
@@ -35,7 +35,7 @@ entry.WorkerProcess = Broken
 raise SystemExit(entry.main(["--name", "defect-at-start"]))
 """,
     "defect-in-a-call": """
-from fairlane_workers import __main__ as entry, engine
+from fairlane_workers import command as entry, engine
 held = engine.Engine._open
 async def broken(self):
     await held(self)

@@ -15,7 +15,7 @@ EXTRAS = (
 
 @pytest.mark.parametrize(
     "module",
-    ["fairlane.cli.main", "fairlane_scheduler.__main__", "fairlane_workers.app", "fairlane_workers.bridge"],
+    ["fairlane.cli.main", "fairlane_scheduler.command", "fairlane_workers.app", "fairlane_workers.bridge"],
 )
 @pytest.mark.slow
 def test_a_role_starts_without_any_extra(module: str) -> None:

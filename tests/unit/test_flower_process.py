@@ -14,7 +14,7 @@ from flower.events import EventsState
 from flower.options import options
 
 from fairlane.broker.app import TASK_NAME
-from fairlane.flower import __main__ as flower_process
+from fairlane.flower import process as flower_process
 from fairlane.flower.tasks.attempt_events import AttemptEvents, as_shown
 from fairlane.model.outcome import Outcome
 from tests.support.wait import wait_until
@@ -85,7 +85,7 @@ def test_a_broker_that_is_away_is_asked_again_and_soon_given_up_when_flower_stop
 
 def test_a_thread_that_waits_for_ever_does_not_keep_the_process() -> None:
     program = (
-        "import threading; from fairlane.flower import __main__ as process; process.STOP_S = 0.2\n"
+        "import threading; from fairlane.flower import process; process.STOP_S = 0.2\n"
         "threading.Thread(target=threading.Event().wait).start(); process.end_soon(code=3)"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=30, check=False)

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from fairlane.core.clock import SystemClock
 from fairlane.store.keys import Keys
 from fairlane_scheduler import runner as running
-from fairlane_scheduler.__main__ import stopped_by_signals
+from fairlane_scheduler.command import stopped_by_signals
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
 

@@ -1,8 +1,11 @@
-"""``python -m fairlane.cli``: the same as ``fairlane``."""
+"""The command ``fairlane``, which ``python -m fairlane.cli`` runs too."""
 
 import sys
 
-from fairlane.cli.main import main
+from fairlane.core.startup import lasting_imports
+
+with lasting_imports():
+    from fairlane.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

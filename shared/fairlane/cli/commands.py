@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fairlane.cli.failures import CarefulGroup
+from fairlane.core.startup import lasting_imports
 
 GROUP = "fairlane.commands"
 
@@ -43,7 +44,8 @@ class Command:
 
     def load(self) -> Any:
         """Import the command's module and build the command."""
-        app = import_module(self.module).app
+        with lasting_imports():
+            app = import_module(self.module).app
         app.callback()(lambda: None)  # with a callback, typer keeps the names even of a single command
         group = typer.main.get_command(app)
         return cast(TyperGroup, group).commands[self.name]
@@ -66,7 +68,9 @@ def find_commands() -> dict[str, Command]:
     for point in points:
         if not _is_installed(point.module):
             continue
-        for command in point.load():
+        with lasting_imports():
+            listed = point.load()
+        for command in listed:
             found.setdefault(command.name, command)
     order = {panel: place for place, panel in enumerate(_PANELS)}
     ordered = sorted(found.values(), key=lambda command: order.get(command.panel, len(order)))

@@ -1,62 +1,11 @@
 """Flower with our pages, as a process: ``python -m fairlane.flower [--show-text] [OPTIONS OF FLOWER]``."""
 
-from __future__ import annotations
-
-import errno
-import os
 import sys
-import threading
-from typing import NoReturn
 
-from flower.options import options
+from fairlane.core.startup import lasting_imports
 
-from fairlane.broker.app import make_app
-from fairlane.client.deployment import Deployment
-from fairlane.config.loader import load_settings
-from fairlane.flower.installing import install
-from fairlane.flower.tasks import attempt_events
-
-SHOW_TEXT = "--show-text"
-
-STOP_S = 5.0
-"""Seconds that threads get to end by themselves; supervisors often kill after ten."""
-
-_PLACES = {
-    errno.EADDRINUSE: "is taken: another process listens there. Choose another with --port",
-    errno.EADDRNOTAVAIL: "is no address of this machine. Choose another with --address",
-    errno.EACCES: "may not be used by this user. Choose a port above 1023 with --port",
-}
-
-
-def main(arguments: list[str]) -> None:
-    """Put the pages into Flower and become it. Texts are shown only where ``--show-text`` is given."""
-    settings = load_settings()
-    install(Deployment.open(settings), show_text=SHOW_TEXT in arguments)
-    attempt_events.install()
-    app = make_app(settings, "fairlane_flower")
-    try:
-        app.start(["flower", *(argument for argument in arguments if argument != SHOW_TEXT)])
-    except OSError as error:
-        refuse_place(error)
-    finally:
-        end_soon(code=0 if sys.exc_info()[0] in (None, SystemExit) else 1)
-
-
-def end_soon(*, code: int) -> None:
-    """End the process within `STOP_S`: Python waits for threads, and kombu's wait for a broker for ever."""
-    timer = threading.Timer(STOP_S, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
-
-
-def refuse_place(error: OSError) -> NoReturn:
-    """End with one line if Flower cannot listen where it should; raise the error if it is of another kind."""
-    problem = _PLACES.get(error.errno or 0)
-    if problem is None:
-        raise error
-    where = options.unix_socket or f"{options.address or '*'}:{options.port}"
-    sys.exit(f"Flower: {where} {problem}")
-
+with lasting_imports():
+    from fairlane.flower.process import main
 
 if __name__ == "__main__":
     main(sys.argv[1:])
