@@ -132,7 +132,7 @@ def test_a_child_ends_with_its_parent() -> None:
 def test_a_child_whose_parent_ended_before_it_was_ready_ends_without_a_word() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-P", "-m", "fairlane.sandbox.child", "2.0", str(1 << 29), str(writer)]
+    command = [sys.executable, "-P", "-m", "fairlane.sandbox", "2.0", str(1 << 29), str(writer)]
     try:
         child = subprocess.run(command, pass_fds=[writer], input=b"", capture_output=True, check=False)
     finally:

@@ -16,6 +16,7 @@ PROCESSES = (
     "fairlane.cli.__main__",
     "fairlane.flower.__main__",
     "fairlane.lab.simulator.__main__",
+    "fairlane.sandbox.__main__",
     "fairlane_scheduler.__main__",
     "fairlane_workers.__main__",
 )

@@ -1,6 +1,6 @@
 """The child process: does pieces of work one by one, each within limits, and answers each as it is done.
 
-It runs as ``python -m fairlane.sandbox.child <cpu seconds> <memory in bytes> <descriptor of replies>``. Its
+It runs as ``python -m fairlane.sandbox <cpu seconds> <memory in bytes> <descriptor of replies>``. Its
 parent writes batches to stdin: a length of four bytes, and a pickle. A reply is a kind, a length and bytes.
 The kernel ends it at its CPU limit, also inside one call of a C function; the parent ends it at the others.
 """
@@ -131,7 +131,3 @@ def main() -> None:
         os.fdopen(descriptor, "wb") as replies,
     ):
         serve(requests, replies, cpu_s)
-
-
-if __name__ == "__main__":
-    main()

@@ -134,7 +134,7 @@ class Child:
             raise NoChild("the process ends, and does no more of what teams wrote")
         readable, writable = os.pipe()
         limits = self._limits
-        command = [sys.executable, "-P", "-m", "fairlane.sandbox.child"]
+        command = [sys.executable, "-P", "-m", "fairlane.sandbox"]
         command += [str(limits.cpu_s), str(limits.memory_bytes), str(writable)]
         try:
             # Not multiprocessing: its children import the parent's main module, and its pickles come back.
