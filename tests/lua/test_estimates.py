@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
-from tests.support.hidden_limit import Bucket, HiddenLimit, Limit, Window
+from tests.support.hidden_limit import Bucket, HiddenLimit, Limit, Window, hints
 from tests.support.redis import emptied
 
 MINUTE_MS = 60_000
@@ -82,6 +84,28 @@ def test_the_boundary_of_a_window_is_waited_for_and_not_probed(real_redis: Redis
         boundary = call.at_ms + MINUTE_MS - (call.at_ms - 17_000) % MINUTE_MS
         between = [c for c in world.calls if call.at_ms + 100 < c.at_ms < boundary]
         assert between == []
+
+
+@pytest.mark.parametrize("axis", ["tokens", "output"])
+@pytest.mark.parametrize("limit", [Bucket(300, 5), Bucket(120, 3), Window(120, 17_000)])
+@pytest.mark.parametrize("by_requests", [None, 0])
+@pytest.mark.slow(seconds=8)
+def test_a_limit_of_tokens_that_429s_name_is_measured_although_nothing_else_ever_limits_jobs(
+    real_redis: Redis, axis: str, limit: Limit, by_requests: float | None
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=3000, tokens=Estimate(0, 10), requests_per_minute=by_requests)
+    world = HiddenLimit(
+        d,
+        ref,
+        deepcopy(limit),
+        announced=lambda _, admitted: {} if admitted else {"hints": hints(exhausted=axis)},
+    )
+    world.run(6 * MINUTE_MS)
+    last = d.now_ms
+    world.run(2 * MINUTE_MS)
+    assert world.admitted(last) >= 0.9 * 2 * limit.per_minute
+    assert world.refused(last) <= 0.04 * world.admitted(last) + 4
 
 
 @some

@@ -75,6 +75,39 @@ def test_a_reported_limit_that_moves_drops_what_was_learned(real_redis: Redis) -
     assert _started_in(d, ref, 10_000) == pytest.approx(200, abs=3)
 
 
+class Everything:
+    """A provider that rejects nothing."""
+
+    def admit(self, now_ms: int, in_flight: int) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("times", [2, 4, 12])
+@pytest.mark.parametrize(("axis", "each"), [("requests", 1), ("tokens", 10), ("output", 10)])
+@pytest.mark.slow
+def test_a_reported_limit_that_rises_is_reached_without_a_429(
+    real_redis: Redis, axis: str, each: int, times: int
+) -> None:
+    """An account that is sold more. Nothing has ever rejected the lane, and nothing does now."""
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=20_000, tokens=Estimate(0, 10), requests_per_minute=None)
+    limit = 120 * each
+
+    def announced(_now_ms: int, _admitted: bool) -> dict[str, Any]:
+        return {"hints": hints(**{axis: (limit, None, None)})}
+
+    world = HiddenLimit(d, ref, Everything(), announced=announced)
+    world.run(2 * MINUTE_MS)
+    last = d.now_ms
+    world.run(MINUTE_MS)
+    assert world.admitted(last) <= 1.05 * 120
+    limit *= times
+    world.run(2 * MINUTE_MS)
+    last = d.now_ms
+    world.run(MINUTE_MS)
+    assert 0.95 * 120 * times <= world.admitted(last) <= 1.05 * 120 * times
+
+
 @dataclass
 class Shared:
     """A provider that tells ``remaining``, with others who use the same key: a bucket, or a fixed window."""

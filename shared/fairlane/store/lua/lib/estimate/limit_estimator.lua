@@ -48,6 +48,7 @@ function learn_opening(row, limits, now)
     set_estimate(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)
     opened_ms = high
   else
+    if not shown and not row[axis .. '_open_ms'] then return mark_opening(row, axis, opened_ms, row.last) end
     local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)
     local unsure_ms = lasted > 1000 and (high - low) / 2 or 0
     if not shown and not learn_count(row, axis, count, span_ms, unsure_ms, long, now) then return end

@@ -2,12 +2,12 @@
 --   <axis>_reported, _reported_ms, _reported_n   the reported limit, when it was reported, and the calls by then
 --   <axis>_by_header   1 where the latest 429 that taught something of the axis showed this limit exhausted
 -- GIVES: note_reported
--- USES: concurrency/detector_constants estimate/estimate_filter lane/state rate/constants rate/lift
+-- USES: concurrency/detector_constants estimate/estimate_filter lane/counts lane/state rate/constants rate/lift
 
 -- Forgets what was learned of a limit that another report replaces. What 429s taught that showed it exhausted moves
 -- with it: others' part, or what a shallow bucket wastes. Another estimate well below the last report was not of that
 -- limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it knows:
--- it may be of another axis, where headers do not name it.
+-- it may be of another axis, where headers do not name it. Its calls from now on prove that there is more.
 local function replace_report(row, axis, was, limit, now)
   local est = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was
   local moved = limit / was
@@ -23,7 +23,8 @@ local function replace_report(row, axis, was, limit, now)
   if row.shut == axis then row.shut = '' end
   if limit <= FAR_HIGHER * was then return end
   set_estimate(row, axis, from, from * from, now)
-  row[axis .. '_age_ms'], row[axis .. '_climb_ms'] = 0, 0
+  row[axis .. '_age_ms'], row[axis .. '_climb_ms'], row[axis .. '_saved'] = 0, 0, 1
+  mark_opening(row, axis, now, admitted(row, axis))
 end
 
 -- Notes that a limit of `limit` a minute was reported.
