@@ -13,17 +13,10 @@ from fairlane.model.job import Feedback, JobState
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from tests.support.deployment import Deployment, payload
-from tests.support.hidden_limit import Bucket, HiddenLimit, Limit, Places, Window
+from tests.support.hidden_limit import Bucket, Everything, HiddenLimit, Limit, Places, Window
 from tests.support.redis import emptied
 
 MINUTE_MS = 60_000
-
-
-class Everything:
-    """A provider that refuses nobody."""
-
-    def admit(self, now_ms: int, in_flight: int) -> bool:
-        return True
 
 
 def _widest_since(world: HiddenLimit, since_ms: int) -> int:

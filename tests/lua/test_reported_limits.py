@@ -13,7 +13,7 @@ from fairlane.model.hints import Hints
 from fairlane.model.job import Attempt, Feedback, Reported
 from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
-from tests.support.hidden_limit import HiddenLimit, hints
+from tests.support.hidden_limit import Everything, HiddenLimit, hints
 
 MINUTE_MS = 60_000
 UNDER_TOLD = 0.997
@@ -73,13 +73,6 @@ def test_a_reported_limit_that_moves_drops_what_was_learned(real_redis: Redis) -
     _tell(d, d.start(ref)[0], hints(requests=(1200, None, None)))
     assert d.lane_state()["requests_est"] == ""
     assert _started_in(d, ref, 10_000) == pytest.approx(200, abs=3)
-
-
-class Everything:
-    """A provider that rejects nothing."""
-
-    def admit(self, now_ms: int, in_flight: int) -> bool:
-        return True
 
 
 @pytest.mark.parametrize("times", [2, 4, 12])

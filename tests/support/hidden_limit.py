@@ -24,6 +24,13 @@ class Limit(Protocol):
     def admit(self, now_ms: int, in_flight: int) -> bool: ...
 
 
+class Everything:
+    """No limit: every call is admitted."""
+
+    def admit(self, now_ms: int, in_flight: int) -> bool:
+        return True
+
+
 @dataclass
 class Bucket:
     """A token bucket; it starts full."""
