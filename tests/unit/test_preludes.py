@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlane.core.errors import ScriptError
-from fairlane.store.preludes import LuaFile, with_values
+from fairlane.store.preludes import LuaFile, Preludes
 from fairlane.store.script import Script
 from fairlane.store.verbs import load
 
@@ -93,12 +93,13 @@ def test_a_wrong_header_is_refused(tmp_path: Path, verb: str, preludes: dict[str
         compose(tmp_path, verb, **preludes)
 
 
-def test_a_file_of_numbers_is_written_where_its_names_are_used() -> None:
-    file = LuaFile.parse(
-        "rate/constants", "-- GIVES: MOST LEAST\n\nMOST = 6e9 -- tokens\nLEAST = 0.1 -- LEAST of all\n"
-    )
-    assert file.constants == {"MOST": "6e9", "LEAST": "0.1"}
-    assert with_values("x.MOST = MOST + LEASTX - LEAST", file.constants) == "x.MOST = 6e9 + LEASTX - 0.1"
+def test_a_file_of_numbers_is_written_where_its_names_are_used(tmp_path: Path) -> None:
+    numbers = "-- GIVES: MOST LEAST\n\nMOST = 6e9 -- tokens\nLEAST = 0.1 -- LEAST of all\n"
+    (tmp_path / "rate").mkdir()
+    (tmp_path / "rate" / "constants.lua").write_text(numbers, encoding="utf-8")
+    preludes = Preludes(tmp_path)
+    assert preludes.files["rate/constants"].constants == {"MOST": "6e9", "LEAST": "0.1"}
+    assert preludes.bare(" -- MOST\nx.MOST = MOST + LEASTX - LEAST") == "x.MOST = 6e9 + LEASTX - 0.1"
 
 
 def test_a_file_with_anything_else_has_no_constants() -> None:

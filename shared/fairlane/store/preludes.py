@@ -28,9 +28,11 @@ from fairlane.core.errors import ScriptError
 _LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|NEEDS|RETURNS|MERGES|FUNCTION):(.*)")
 _CONTINUED = re.compile(r"--   +(\S.*)")
 _COMMENT = re.compile(r"--.*")
+_COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)  # lines of nothing else
 _REACHED = re.compile(r"\b(?:KEY|ARG)\.\w+")
 # Calls of functions, and constants: both may be names that a prelude gives.
-_WORD = re.compile(r"(?<![.\w'])(?:[a-z_]+(?=\()|[A-Z][A-Z_]+\b(?!\.))")
+_CALLED = re.compile(r"(?<![.\w'])(?:[a-z_]+(?=\()|[A-Z][A-Z_]+\b(?!\.))")
+_WORD = re.compile(r"\w+")
 _CONSTANT = re.compile(r"([A-Z_]+) = (-?[0-9.]+(?:e[0-9]+)?)\s*")
 _NAME = re.compile(r"(?<![.\w'])[A-Z][A-Z_]*\b")  # of a constant, where its value is used
 _FUNCTION = re.compile(r"^(?:local )?function [\w.]+\((?:[^\n]* end$|.*?^end$)", re.MULTILINE | re.DOTALL)
@@ -85,6 +87,11 @@ class LuaFile:
     @cached_property
     def called(self) -> frozenset[str]:
         """Functions it calls and constants it reads, its own included."""
+        return frozenset(_CALLED.findall(self.code))
+
+    @cached_property
+    def every_word(self) -> frozenset[str]:
+        """Names and other words in the code."""
         return frozenset(_WORD.findall(self.code))
 
     @cached_property
@@ -115,6 +122,11 @@ class Preludes:
             name: LuaFile.parse(name, found[name].read_text(encoding="utf-8")) for name in sorted(found)
         }
         self._giver: dict[str, str] = {}
+        self._right: set[str] = set()
+        self._bare: dict[str, str] = {}
+        self._constants = {
+            key: value for file in self._files.values() for key, value in file.constants.items()
+        }
         for name, file in self._files.items():
             for given in file.words("GIVES"):
                 if (other := self._giver.setdefault(given, name)) != name:
@@ -124,6 +136,13 @@ class Preludes:
     def files(self) -> Mapping[str, LuaFile]:
         """Every prelude by its name, which is its path without ``.lua``."""
         return self._files
+
+    def bare(self, text: str) -> str:
+        """The text without lines of comments, and with the numbers of constants in place of their names."""
+        if text not in self._bare:
+            stripped = _COMMENTS.sub("", text)
+            self._bare[text] = _NAME.sub(lambda found: self._constants.get(found[0], found[0]), stripped)
+        return self._bare[text]
 
     def compose(self, verb: LuaFile) -> list[LuaFile]:
         """The preludes that a verb needs, itself or through others, each after those that it uses."""
@@ -146,8 +165,10 @@ class Preludes:
             raise ScriptError(file.name, f"uses itself: {' → '.join(circle)}")
         if file.name in ordered:
             return
-        for problem in self._problems(file):
-            raise ScriptError(file.name, problem)
+        if file.name not in self._right:
+            for problem in self._problems(file):
+                raise ScriptError(file.name, problem)
+            self._right.add(file.name)
         for used in file.uses:
             self._visit(self._files[used], (*above, file.name), ordered)
         if file.name in self._files:
@@ -169,13 +190,6 @@ class Preludes:
             yield f"reaches for {', '.join(unknown)}, which its NEEDS does not name"
         if kept := sorted(set(_OF_A_CALL.findall(_FUNCTION.sub("", file.code)))):
             yield f"uses {', '.join(kept)} outside of its functions, where a server would keep it"
-
-
-def with_values(code: str, constants: Mapping[str, str]) -> str:
-    """The code with the numbers in place of their names."""
-    if not constants:
-        return code
-    return _NAME.sub(lambda found: constants.get(found[0], found[0]), code)
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

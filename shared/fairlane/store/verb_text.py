@@ -7,19 +7,15 @@ call needs stands in the table ``CALL``, which is new for each.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 
 from fairlane.core.errors import ScriptError
-from fairlane.store.preludes import LuaFile, Preludes, with_values
+from fairlane.store.preludes import LuaFile, Preludes
 
 FUNCTION_PREFIX = "fairlane_"
-
-_COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)
-
-_WORDS = re.compile(r"\w+")
 
 # What the calls of one script call run with.
 _HOLDERS = ("core/held_writes", "core/held_values", "core/held_hashes")
@@ -101,7 +97,7 @@ def of_many(verb: LuaFile, preludes: Preludes) -> VerbText:
     """Calls one after the other, whose arguments follow each other."""
     args = verb.words("ARGV")
     each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
-    holders = [_enclosed(preludes.files[name]) for name in _HOLDERS]
+    holders = [_enclosed(preludes.files[name], preludes) for name in _HOLDERS]
     return _text(verb, preludes, ["local server = redis", *holders], each)
 
 
@@ -112,31 +108,23 @@ def digest(text: str) -> str:
 
 def _text(verb: LuaFile, preludes: Preludes, before: Sequence[str], code: str) -> VerbText:
     needed = preludes.compose(verb)
-    constants = {key: value for prelude in needed for key, value in prelude.constants.items()}
     used = _used_elsewhere(verb, needed)
-    blocks = [*before, *(_enclosed(prelude, used) for prelude in needed if not prelude.constants)]
-    return VerbText(
-        verb.name, _stripped("\n".join(blocks), constants), _keys(verb), _stripped(code, constants)
-    )
-
-
-def _stripped(text: str, constants: Mapping[str, str]) -> str:
-    """Without lines of comments, and with constants written where they are used."""
-    return with_values(_COMMENTS.sub("", text), constants)
+    blocks = [*before, *(_enclosed(prelude, preludes, used) for prelude in needed if not prelude.constants)]
+    return VerbText(verb.name, "\n".join(blocks), _keys(verb), preludes.bare(code))
 
 
 def _used_elsewhere(verb: LuaFile, needed: Sequence[LuaFile]) -> frozenset[str]:
     """Names that a file of a verb gives and another of them uses. A function of Lua has at most 200 names."""
-    words = {file.name: frozenset(_WORDS.findall(file.code)) for file in (*needed, verb)}
+    files = Counter(word for file in (*needed, verb) for word in file.every_word)
     return frozenset(
         name
         for prelude in needed
         for name in prelude.words("GIVES")
-        if any(name in found for other, found in words.items() if other != prelude.name)
+        if files[name] > (name in prelude.every_word)
     )
 
 
-def _enclosed(prelude: LuaFile, used: frozenset[str] | None = None) -> str:
+def _enclosed(prelude: LuaFile, preludes: Preludes, used: frozenset[str] | None = None) -> str:
     """The prelude in a block of its own, outside of which only names that it gives and others use are seen.
 
     Without ``used`` all that it gives are.
@@ -144,7 +132,7 @@ def _enclosed(prelude: LuaFile, used: frozenset[str] | None = None) -> str:
     given = prelude.words("GIVES")
     outside = [name for name in given if used is None or name in used]
     inside = [name for name in given if name not in outside]
-    return f"{_declared(outside)}do\n{_declared(inside)}{prelude.text}\nend"
+    return f"{_declared(outside)}do\n{_declared(inside)}{preludes.bare(prelude.text)}\nend"
 
 
 def _declared(names: Sequence[str]) -> str:

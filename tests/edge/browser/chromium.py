@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-INSTALL = (
-    ("apt-get", "update", "-qq"),
-    ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium", "fonts-dejavu-core"),
-)
+SHELL = "chromium-headless-shell"
+NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""The best first. Debian's shell for pages without a window needs about half the CPU time of a whole Chromium."""
+UPDATE = ("apt-get", "update", "-qq")
+INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "fonts-dejavu-core")
 INSTALL_TIMEOUT_S = 280
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 
@@ -28,12 +28,13 @@ def find_chromium() -> str:
     found = _installed()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         print("installing chromium for the browser tests")
-        for command in INSTALL:
-            subprocess.run(command, check=False, timeout=INSTALL_TIMEOUT_S, stdout=subprocess.DEVNULL)
-        found = _installed()
+        for command in (UPDATE, (*INSTALL, SHELL), (*INSTALL, "chromium")):
+            if found is None:
+                subprocess.run(command, check=False, timeout=INSTALL_TIMEOUT_S, stdout=subprocess.DEVNULL)
+                found = _installed()
     if found is None:
         raise NoBrowser(
-            "the browser tests need Chromium, which is not installed: `apt-get install chromium`, "
+            f"the browser tests need Chromium, which is not installed: `apt-get install {SHELL}`, "
             f"or put one of {', '.join(NAMES)} on the path"
         )
     return found

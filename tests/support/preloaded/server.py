@@ -32,6 +32,7 @@ def main() -> None:
     """Serve until the other side closes the socket."""
     for module in (*ROLES, *LATER):
         importlib.import_module(module)
+    importlib.import_module("fairlane.store.verbs").all_scripts()
     if threading.active_count() > 1:
         raise RuntimeError(f"imports have started threads: {threading.enumerate()}")
     gc.freeze()
