@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 SHELL = "chromium-headless-shell"
 NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-"""The best first. Debian's shell for pages without a window needs about half the CPU time of a whole Chromium."""
+"""The best first: Debian's shell for pages without a window needs half the CPU time of a whole Chromium."""
 UPDATE = ("apt-get", "update", "-qq")
 INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "fonts-dejavu-core")
 INSTALL_TIMEOUT_S = 280
